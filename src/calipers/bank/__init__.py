@@ -1,0 +1,47 @@
+"""The bank: any number of networks over shared rows, trained by one compiled program.
+
+Ensemble members, trials of a study, folds of a cross-validation and candidates of a search are all
+networks that differ in seed, rows and a few numbers. A ``Program`` is what they have in common, a
+``Plan`` is what sets one apart, a ``Table`` holds the rows, ``train`` does the work and returns a
+``Bank``.
+
+Examples
+--------
+>>> import numpy as np
+>>> from calipers.bank import Plan, Program, Settings, Table, train
+>>> from calipers.networks import MLP
+>>> from calipers.objectives import LOSSES
+>>> x = np.linspace(-1, 1, 200)[:, None]
+>>> table = Table.from_arrays(x, x[:, 0] ** 2)
+>>> program = Program(MLP((20,)), LOSSES["mse"], in_size=1)
+>>> plans = [Plan(seed, np.arange(200), settings=Settings(epochs=200)) for seed in range(3)]
+>>> bank = train(program, table, plans)
+>>> points = bank.predict(np.array([[0.5]]))["point"]
+>>> points.shape
+(3, 1)
+>>> bool(abs(points - 0.25).max() < 0.1)
+True
+"""
+
+from calipers.bank._bank import Bank
+from calipers.bank._lanes import MEASURES, SCHEDULES, Scaling, Settings
+from calipers.bank._program import Program
+from calipers.bank._run import HISTORY_TYPE, History
+from calipers.bank._table import Plan, Table
+from calipers.bank._train import TrainingFailedError, spawn_seeds, train
+
+__all__ = [
+    "HISTORY_TYPE",
+    "MEASURES",
+    "SCHEDULES",
+    "Bank",
+    "History",
+    "Plan",
+    "Program",
+    "Scaling",
+    "Settings",
+    "Table",
+    "TrainingFailedError",
+    "spawn_seeds",
+    "train",
+]

@@ -1,0 +1,124 @@
+"""A bank of trained networks, and what it predicts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.bank._cache import compiled
+from calipers.bank._lanes import Scaling
+from calipers.bank._program import Program
+from calipers.bank._run import History
+from calipers.bank._table import FloatArray, IntArray, standardised
+
+BLOCK = 8192  # rows handed to a compiled program at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Bank:
+    """Trained networks, all of one program.
+
+    Attributes
+    ----------
+    program : Program
+        What they have in common.
+    weights : tree of arrays
+        Their weights, the networks along the first axis.
+    scaling : Scaling
+        Each network's own scaling, the networks along the first axis.
+    units : Scaling
+        Units of the table they were trained on.
+    numbers : array of int
+        Which plan each network came from.
+    seeds : array of int
+        The seed each network was trained with, after retries.
+    failures : array of int
+        How many networks were thrown away before each of these.
+    histories : list of structured arrays
+        What happened in each epoch, in the target's unit.
+    """
+
+    program: Program
+    weights: Any
+    scaling: Scaling
+    units: Scaling
+    numbers: IntArray
+    seeds: IntArray
+    failures: IntArray
+    histories: list[History]
+
+    def __len__(self) -> int:
+        return len(self.seeds)
+
+    def __getitem__(self, chosen: Any) -> "Bank":
+        """Some of the networks, by an index array, a mask or a slice."""
+        numbers = np.arange(len(self))[chosen]
+        return Bank(
+            self.program,
+            jax.tree.map(lambda leaf: leaf[numbers], self.weights),
+            Scaling(*(leaf[numbers] for leaf in self.scaling)),
+            self.units,
+            self.numbers[numbers],
+            self.seeds[numbers],
+            self.failures[numbers],
+            [self.histories[i] for i in numbers],
+        )
+
+    def predict(self, inputs: FloatArray) -> dict[str, NDArray[np.float64]]:
+        """Every network's parameters for every row.
+
+        Parameters
+        ----------
+        inputs : array of shape (rows, inputs)
+            Finite numbers in the data's own units.
+
+        Returns
+        -------
+        dict
+            The head's fields, each of shape (networks, rows), in the target's unit.
+        """
+        fields = self.program.objective.output.fields
+        values = np.empty((len(self), len(fields), len(inputs)))
+        for start in range(0, len(inputs), BLOCK):
+            block = standardised(inputs[start : start + BLOCK], self.units)
+            values[:, :, start : start + BLOCK] = self.forward(block)
+        scale = self.scaling.target_scale * self.units.target_scale
+        center = self.scaling.target_center * self.units.target_scale + self.units.target_center
+        is_place = np.array([not name.endswith("scale") for name in fields])
+        values *= scale[:, None, None]
+        values += (center[:, None] * is_place)[:, :, None]
+        return {name: values[:, i] for i, name in enumerate(fields)}
+
+    def forward(self, block: FloatArray) -> NDArray[np.float32]:
+        """Parameters of up to ``BLOCK`` standardised rows, as (networks, fields, rows)."""
+        lanes = lane_count(self.program, len(self))
+        rows = np.pad(block, ((0, BLOCK - len(block)), (0, 0)))
+        parts = []
+        for start in range(0, len(self), lanes):
+            # The last chunk repeats a network where it lacks one: every chunk has one width.
+            members = np.minimum(np.arange(start, start + lanes), len(self) - 1)
+            weights, scaling = jax.tree.map(
+                lambda leaf, members=members: leaf[members].astype(np.float32),
+                (self.weights, self.scaling),
+            )
+            arguments = (weights, scaling, rows, np.int32(len(block)))
+            parts.append(compiled(self.program.predict, arguments)(*arguments))
+        return np.concatenate(parts)[: len(self), :, : len(block)]
+
+
+def lane_count(program: Program, networks: int) -> int:
+    """How many networks share a compiled program.
+
+    On a CPU always the same number, since a network's bits depend on it, and a small one, which is
+    fastest there and leaves chunks for other threads. On an accelerator as many as fit in a part
+    of its memory.
+    """
+    if jax.default_backend() == "cpu":
+        return 5
+    weights = sum(leaf.size for leaf in jax.tree.leaves(program.weights))
+    per_network = 4 * (6 * weights + 64 * program.batch_size * max(program.in_size, 64))
+    stats = jax.devices()[0].memory_stats() or {}
+    room = stats.get("bytes_limit", 8 * 2**30) // 4
+    return int(max(1, min(networks, room // per_network)))

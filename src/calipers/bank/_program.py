@@ -1,0 +1,305 @@
+"""The compiled program: any number of networks, one step of each at a time.
+
+Everything here is traced by JAX. A *lane* is one network's place in the program; arrays with a
+leading lane axis hold what differs from network to network. Loops stand outside ``vmap``, so that
+their lengths are plain numbers and a lane that has finished is only masked.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+
+from calipers.bank._lanes import MEASURES, SCHEDULES, Lanes, Scaling, Settings, State
+from calipers.bank._shuffle import round_keys, shuffled
+from calipers.networks import Network
+from calipers.objectives import Objective
+
+Array = Any
+
+SEGMENT = 128  # epochs a program can run, and record, before Python steps in
+TILE = 256  # rows evaluated at a time: one size, so that a row's bits do not depend on its company
+
+def _select(condition: Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+def _is_matrix(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf.ndim > 1, tree)
+
+
+@dataclass(frozen=True)
+class Program:
+    """What shapes the compiled code, and is therefore common to a bank.
+
+    Parameters
+    ----------
+    network : callable
+        Factory of Equinox modules, see ``calipers.networks.Network``.
+    objective : Objective
+        Loss and head.
+    in_size : int
+        Number of inputs.
+    batch_size : int
+        Rows of a step; an epoch's last, smaller batch is kept.
+    schedule : str
+        A key of ``SCHEDULES``.
+    clipping, adversarial : bool
+        Whether gradients are clipped, and whether adversarial examples join each batch.
+    """
+
+    network: Network
+    objective: Objective
+    in_size: int
+    batch_size: int = 100
+    schedule: str = "exponential"
+    clipping: bool = False
+    adversarial: bool = False
+
+    @cached_property
+    def _static(self) -> Any:
+        return eqx.partition(self._outline, _is_array_shape)[1]
+
+    @cached_property
+    def _outline(self) -> Any:
+        return eqx.filter_eval_shape(self._module, jax.ShapeDtypeStruct((), jnp.uint32))
+
+    @cached_property
+    def weights(self) -> Any:
+        """Shapes of one network's weights, as a tree."""
+        return eqx.filter(self._outline, _is_array_shape)
+
+    def _module(self, seed: Array) -> Any:
+        key = jax.random.key(seed, impl="threefry2x32")
+        return self.network(self.in_size, self.objective.output.size, key=key)
+
+    def _optimizer(self, lane: Lanes) -> optax.GradientTransformation:
+        total = lane.settings.epochs * self._batches(lane.train.count)
+        schedule = SCHEDULES[self.schedule]
+        return optax.chain(
+            optax.clip_by_global_norm(lane.settings.clip_norm)
+            if self.clipping
+            else optax.identity(),
+            optax.scale_by_adam(),
+            optax.add_decayed_weights(lane.settings.weight_decay, mask=_is_matrix),
+            optax.scale_by_learning_rate(lambda step: schedule(lane.settings, step, total)),
+        )
+
+    def _batches(self, count: Array) -> Array:
+        return -(-count // self.batch_size)
+
+    # One lane. Python calls these through vmap.
+
+    def _fresh(self, lane: Lanes) -> State:
+        network = eqx.filter(self._module(lane.seed), eqx.is_array)
+        return State(
+            network,
+            self._optimizer(lane).init(network),
+            epoch=jnp.int32(0),
+            loss=jnp.float32(0),
+            best=network if lane.valid.index.size else None,
+            best_loss=jnp.float32(jnp.inf),
+            best_epoch=jnp.int32(0),
+        )
+
+    def _running(self, state: State, lane: Lanes) -> Array:
+        patience = lane.settings.patience
+        exhausted = (patience > 0) & (state.epoch - state.best_epoch >= patience)
+        return (state.epoch < lane.settings.epochs) & jnp.isfinite(state.loss) & ~exhausted
+
+    def _rows(self, table: Any, scaling: Scaling, row: Array) -> tuple[Array, Array]:
+        inputs, target = (a.at[row].get(mode="promise_in_bounds") for a in table)
+        target = (target - scaling.target_center) / scaling.target_scale
+        return (inputs - scaling.input_center) / scaling.input_scale, target
+
+    def _predict(self, network: Any, inputs: Array) -> tuple[Array, ...]:
+        module = eqx.combine(network, self._static)
+        return self.objective.output.parameters(jax.vmap(module)(inputs))
+
+    def _loss(
+        self, network: Any, inputs: Array, target: Array, weight: Array, settings: Settings
+    ) -> tuple[Array, tuple[Array, ...]]:
+        predicted = self._predict(network, inputs)
+        loss = self.objective.loss(*predicted, target, weight=weight, settings=settings.loss)
+        return loss, predicted
+
+    def _training_loss(
+        self, network: Any, inputs: Array, target: Array, weight: Array, settings: Settings
+    ) -> tuple[Array, tuple[Array, ...]]:
+        loss, predicted = self._loss(network, inputs, target, weight, settings)
+        if self.adversarial:
+            slope = jax.grad(lambda x: self._loss(network, x, target, weight, settings)[0])(inputs)
+            moved = jax.lax.stop_gradient(inputs + settings.adversarial_step * jnp.sign(slope))
+            attack = self._loss(network, moved, target, weight, settings)[0]
+            loss = loss + jnp.where(settings.adversarial_step > 0, attack, 0)
+        return loss, predicted
+
+    def _sums(
+        self, predicted: Any, loss: Array, target: Array, weight: Array, settings: Settings
+    ) -> Array:
+        """Weight, and weighted sums of ``MEASURES``."""
+        lower, point, upper = self.objective.output.interval(*predicted, settings.loss.coverage)
+        total = jnp.sum(weight)
+        captured = (lower <= target) & (target <= upper)
+        rows = jnp.stack([captured, upper - lower, (point - target) ** 2])
+        kept = jnp.where(weight > 0, rows, 0)  # rows of padding may hold anything
+        return jnp.concatenate([jnp.stack([total, total * loss]), kept @ weight])
+
+    def _step(
+        self,
+        lane: Lanes,
+        state: State,
+        sums: Array,
+        keys: tuple[Array, Array],
+        running: Array,
+        start: Array,
+        table: Any,
+    ) -> tuple[State, Array]:
+        position = start + jnp.arange(self.batch_size)
+        inside = position < lane.train.count
+        order = shuffled(position.astype(jnp.uint32), lane.train.count, keys)
+        slot = jnp.where(inside, order, 0)
+        weight = jnp.where(inside, lane.train.weight[slot], 0)
+        inputs, target = self._rows(table, lane.scaling, lane.train.index[slot])
+        (loss, predicted), slope = jax.value_and_grad(self._training_loss, has_aux=True)(
+            state.network, inputs, target, weight, lane.settings
+        )
+        updates, optimizer = self._optimizer(lane).update(slope, state.optimizer, state.network)
+        network = optax.apply_updates(state.network, updates)
+        live = running & (start < lane.train.count)
+        network, optimizer = _select(
+            live, (network, optimizer), (state.network, state.optimizer)
+        )
+        batch = self._sums(predicted, loss, target, weight, lane.settings)
+        return (
+            state._replace(network=network, optimizer=optimizer),
+            sums + jnp.where(live, batch, 0),
+        )
+
+    def _judge(self, lane: Lanes, predicted: Any, table: Any) -> Array:
+        """Measures on the validation rows."""
+        real = jnp.arange(lane.valid.index.size) < lane.valid.count
+        weight = jnp.where(real, lane.valid.weight, 0)
+        target = self._rows(table, lane.scaling, lane.valid.index)[1]
+        loss = self.objective.loss(*predicted, target, weight=weight, settings=lane.settings.loss)
+        sums = self._sums(predicted, loss, target, weight, lane.settings)
+        return sums[1:] / sums[0]
+
+    # All lanes. These are compiled.
+
+    def start(self, state: State | None, lanes: Lanes, anew: Array, given: Any) -> State:
+        """Put fresh networks into the lanes marked ``anew``; ``given`` weights, where not None."""
+        fresh = jax.vmap(self._fresh)(lanes)
+        if given is not None:
+            best = given if fresh.best is not None else None
+            fresh = fresh._replace(network=given, best=best)
+        if state is None:
+            return fresh
+        choose = jax.vmap(_select)
+        return choose(anew, fresh, state)
+
+    def advance(
+        self, state: State, lanes: Lanes, table: Any, epochs: Array
+    ) -> tuple[State, Array, Array]:
+        """Train every lane for some epochs, at most ``SEGMENT``.
+
+        Returns
+        -------
+        state : State
+            Where the lanes stand now.
+        records : array of shape (SEGMENT, lanes, 2, measures)
+            Training and validation measures, NaN where there are none.
+        running : bool array of shape (lanes,)
+            Which lanes have not finished.
+        """
+        lane_count = lanes.seed.shape[0]
+        records = jnp.full((SEGMENT, lane_count, 2, len(MEASURES)), jnp.nan)
+
+        def epoch(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
+            state, record = self._epoch(carry[0], lanes, table)
+            return state, carry[1].at[i].set(record)
+
+        state, records = jax.lax.fori_loop(0, epochs, epoch, (state, records))
+        return state, records, jax.vmap(self._running)(state, lanes)
+
+    def _epoch(self, state: State, lanes: Lanes, table: Any) -> tuple[State, Array]:
+        running = jax.vmap(self._running)(state, lanes)
+        keys = jax.vmap(round_keys)(lanes.seed, state.epoch, lanes.train.count)
+        batches = jnp.max(jnp.where(running, self._batches(lanes.train.count), 0))
+
+        def step(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
+            return jax.vmap(self._step, in_axes=(0, 0, 0, 0, 0, None, None))(
+                lanes, *carry, keys, running, i * self.batch_size, table
+            )
+
+        sums = jnp.zeros((lanes.seed.shape[0], 1 + len(MEASURES)))
+        state, sums = jax.lax.fori_loop(0, batches, step, (state, sums))
+        trained = jnp.where(running[:, None], sums[:, 1:] / sums[:, :1], jnp.nan)
+        state = state._replace(
+            epoch=state.epoch + running, loss=jnp.where(running, trained[:, 0], state.loss)
+        )
+        if not lanes.valid.index.shape[1]:
+            return state, jnp.stack([trained, jnp.full_like(trained, jnp.nan)], axis=1)
+        state, judged = self._validate(state, lanes, table, running)
+        return state, jnp.stack([trained, judged], axis=1)
+
+    def _validate(
+        self, state: State, lanes: Lanes, table: Any, running: Array
+    ) -> tuple[State, Array]:
+        last = state.epoch >= lanes.settings.epochs
+        due = running & (last | (state.epoch % lanes.settings.check_every == 0))
+        judged = jax.lax.cond(
+            jnp.any(due),
+            lambda: self._evaluate(state.network, lanes, table),
+            lambda: jnp.full((running.size, len(MEASURES)), jnp.nan),
+        )
+        judged = jnp.where(due[:, None], judged, jnp.nan)
+        better = judged[:, 0] < state.best_loss  # False for NaN
+        return state._replace(
+            best=jax.vmap(_select)(better, state.network, state.best),
+            best_loss=jnp.where(better, judged[:, 0], state.best_loss),
+            best_epoch=jnp.where(better, state.epoch, state.best_epoch),
+        ), judged
+
+    def _evaluate(self, network: Any, lanes: Lanes, table: Any) -> Array:
+        lane_count, size = lanes.valid.index.shape
+        fields = len(self.objective.output.fields)
+
+        def forward(network: Any, lane: Lanes, start: Array) -> Array:
+            row = jax.lax.dynamic_slice(lane.valid.index, (start,), (TILE,))
+            inputs, _ = self._rows(table, lane.scaling, row)
+            return jnp.stack(self._predict(network, inputs))
+
+        def tile(i: Array, predicted: Array) -> Array:
+            part = jax.vmap(forward, in_axes=(0, 0, None))(network, lanes, i * TILE)
+            return jax.lax.dynamic_update_slice(predicted, part, (0, 0, i * TILE))
+
+        tiles = -(-jnp.max(lanes.valid.count) // TILE)
+        predicted = jnp.zeros((lane_count, fields, size))
+        predicted = jax.lax.fori_loop(0, tiles, tile, predicted)
+        return jax.vmap(self._judge, in_axes=(0, 0, None))(lanes, predicted, table)
+
+    def predict(self, network: Any, scaling: Scaling, inputs: Array, count: Array) -> Array:
+        """Parameters of the first ``count`` rows in standardised units, (lanes, fields, rows)."""
+        lane_count = scaling.target_scale.shape[0]
+        fields = len(self.objective.output.fields)
+
+        def forward(network: Any, scaling: Scaling, rows: Array) -> Array:
+            scaled = (rows - scaling.input_center) / scaling.input_scale
+            return jnp.stack(self._predict(network, scaled))
+
+        def tile(i: Array, predicted: Array) -> Array:
+            rows = jax.lax.dynamic_slice(inputs, (i * TILE, 0), (TILE, inputs.shape[1]))
+            part = jax.vmap(forward, in_axes=(0, 0, None))(network, scaling, rows)
+            return jax.lax.dynamic_update_slice(predicted, part, (0, 0, i * TILE))
+
+        predicted = jnp.zeros((lane_count, fields, inputs.shape[0]))
+        return jax.lax.fori_loop(0, -(-count // TILE), tile, predicted)
+
+
+def _is_array_shape(leaf: Any) -> bool:
+    return isinstance(leaf, jax.ShapeDtypeStruct)

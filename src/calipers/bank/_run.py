@@ -1,0 +1,211 @@
+"""Running plans through the lanes of one compiled program.
+
+Python steps in between segments of epochs: it collects the networks that have finished, gives their
+lanes to those that wait, reports progress and looks whether it should stop.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.bank._cache import compiled
+from calipers.bank._lanes import MEASURES, Lanes, Rows, Scaling, Settings, State
+from calipers.bank._program import SEGMENT, Program
+from calipers.bank._table import Plan, Table
+
+_SEGMENT_SECONDS = 0.5
+
+History = NDArray[np.void]
+"""Structured array with the field ``epoch``, the measures on training rows, and those on validation
+rows under ``valid_`` names."""
+
+HISTORY_TYPE = np.dtype(
+    [("epoch", np.int32)]
+    + [(prefix + name, np.float32) for prefix in ("", "valid_") for name in MEASURES]
+)
+
+
+class Shape(NamedTuple):
+    """Sizes of a program: lanes, and rows that each may train on and be validated on."""
+
+    lanes: int
+    train: int
+    valid: int
+
+
+class Trained(NamedTuple):
+    """A network as it came out of its lane."""
+
+    weights: Any
+    scaling: Scaling
+    loss: float
+    epochs: int
+    history: History
+
+
+class Stopped(Exception):
+    """Training was asked to stop."""
+
+
+class Watch(NamedTuple):
+    """How a run is seen and stopped from outside."""
+
+    report: Callable[[int], None]
+    stop: threading.Event
+
+
+def run(
+    program: Program, table: Table, plans: list[Plan], shape: Shape, watch: Watch | None = None
+) -> list[Trained]:
+    """Train all plans, as many at a time as there are lanes.
+
+    Results do not depend on which networks share the lanes.
+    """
+    lanes = _Filling(program, table, plans, shape)
+    epochs = 1
+    while lanes.fill():
+        began = time.perf_counter()
+        done = lanes.advance(epochs)
+        if watch is not None:
+            watch.report(done)
+            if watch.stop.is_set():
+                raise Stopped
+        pace = _SEGMENT_SECONDS / max(time.perf_counter() - began, 1e-9)
+        epochs = int(np.clip(epochs * pace, 1, min(SEGMENT, 8 * epochs)))
+    return lanes.results
+
+
+class _Filling:
+    """Lanes with the plans that fill them, those that wait, and those that are done."""
+
+    def __init__(self, program: Program, table: Table, plans: list[Plan], shape: Shape) -> None:
+        self.program = program
+        self.table = table
+        self.plans = plans
+        self.waiting = deque(range(len(plans)))
+        self.owner: list[int | None] = [None] * shape.lanes
+        self.records: list[list[NDArray[np.float32]]] = [[] for _ in plans]
+        self.finished: dict[int, Trained] = {}
+        self.shape = shape
+        nobody = Plan(0, np.empty(0, int), settings=Settings(epochs=0))
+        unit = Scaling(np.zeros(program.in_size), np.ones(program.in_size), 0.0, 1.0)
+        idle = _entry(nobody, unit, shape)
+        self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
+        self.scalings: dict[int, Scaling] = {}
+        abstract = jax.eval_shape(program.start, None, self.lanes, None, None)
+        self.state: State = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), abstract)
+        self.on_device: Any = None
+
+    @property
+    def results(self) -> list[Trained]:
+        return [self.finished[i] for i in range(len(self.plans))]
+
+    def fill(self) -> bool:
+        """Give free lanes to waiting plans; False when nothing is left to train."""
+        anew = np.zeros(len(self.owner), dtype=bool)
+        for lane, owner in enumerate(self.owner):
+            if owner is None and self.waiting:
+                self.owner[lane] = number = self.waiting.popleft()
+                self._write(lane, number)
+                anew[lane] = True
+        if anew.any():
+            self.on_device = jax.device_put(self.lanes)
+            self._start(anew)
+        return any(owner is not None for owner in self.owner)
+
+    def _write(self, lane: int, number: int) -> None:
+        plan = self.plans[number]
+        scaling = plan.scaling or self.table.scaling(plan.rows, plan.weights)
+        self.scalings[number] = scaling
+        entry = _entry(plan, scaling, self.shape)
+        for array, value in zip(jax.tree.leaves(self.lanes), jax.tree.leaves(entry), strict=True):
+            array[lane] = value
+
+    def _start(self, anew: NDArray[np.bool_]) -> None:
+        given = self._given()
+        arguments = (self.state, self.on_device, anew, given)
+        self.state = compiled(self.program.start, arguments)(*arguments)
+
+    def _given(self) -> Any:
+        """Weights that plans start from, or None where they all start at random."""
+        if all(plan.initial is None for plan in self.plans):
+            return None
+        given = jax.tree.map(
+            lambda s: np.zeros((self.shape.lanes, *s.shape), s.dtype), self.program.weights
+        )
+        for lane, number in self._occupied():
+            initial = jax.tree.leaves(self.plans[number].initial)
+            for array, value in zip(jax.tree.leaves(given), initial, strict=True):
+                array[lane] = value
+        return given
+
+    def advance(self, epochs: int) -> int:
+        """Train for some epochs and collect what has finished; network-epochs done."""
+        arguments = (self.state, self.on_device, self.table.on_device, np.int32(epochs))
+        before = np.array(self.state.epoch)
+        program = compiled(self.program.advance, arguments, donate=(0,))
+        self.state, records, running = program(*arguments)
+        running, records = np.asarray(running), np.asarray(records)
+        passed = np.asarray(self.state.epoch) - before
+        for lane, number in self._occupied():
+            self.records[number].append(records[: passed[lane], lane].copy())
+            if not running[lane]:
+                self.finished[number] = self._collect(lane, number)
+                self.owner[lane] = None
+        return int(passed.sum())
+
+    def _occupied(self) -> Iterator[tuple[int, int]]:
+        for lane, number in enumerate(self.owner):
+            if number is not None:
+                yield lane, number
+
+    def _collect(self, lane: int, number: int) -> Trained:
+        plan = self.plans[number]
+        source = self.state.best if plan.settings.patience else self.state.network
+        records = np.concatenate(self.records[number])
+        history = np.empty(len(records), dtype=HISTORY_TYPE)
+        history["epoch"] = np.arange(1, len(records) + 1)
+        unit = self.scalings[number].target_scale * self.table.units.target_scale
+        scale = {"width": unit, "mse": unit**2}
+        for part, prefix in enumerate(("", "valid_")):
+            for column, name in enumerate(MEASURES):
+                history[prefix + name] = records[:, part, column] * scale.get(name, 1.0)
+        return Trained(
+            jax.tree.map(lambda leaf: np.asarray(leaf)[lane].copy(), source),
+            self.scalings[number],
+            loss=float(self.state.loss[lane]),
+            epochs=len(records),
+            history=history,
+        )
+
+
+def _entry(plan: Plan, scaling: Scaling, shape: Shape) -> Lanes:
+    """A plan as the arrays of one lane."""
+
+    def rows(index: Any, weights: Any, size: int) -> Rows:
+        extra = size - len(index)
+        weights = np.ones(len(index)) if weights is None else weights
+        return Rows(np.pad(index, (0, extra)), np.pad(weights, (0, extra)), len(index))
+
+    lane = Lanes(
+        seed=np.uint32(plan.seed),
+        settings=plan.settings,
+        train=rows(plan.rows, plan.weights, shape.train),
+        valid=rows(plan.validation, plan.validation_weights, shape.valid),
+        scaling=scaling,
+    )
+    return jax.tree.map(_single, lane)
+
+
+def _single(value: Any) -> NDArray[Any]:
+    """A number or array in the precision that programs take."""
+    array = np.asarray(value)
+    kinds = {"f": np.float32, "i": np.int32, "u": np.uint32}
+    return array.astype(kinds[array.dtype.kind])

@@ -1,0 +1,135 @@
+"""The shared rows of a bank, and the plans of the networks that train on them."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.bank._lanes import Scaling, Settings
+
+FloatArray = NDArray[np.floating[Any]]
+IntArray = NDArray[np.integer[Any]]
+
+_CONSTANT = 1e-12  # a column whose spread is this small against its size is constant but for noise
+
+
+def padded(count: int) -> int:
+    """Next of a few sizes, four to each doubling, so that similar tables share a program."""
+    if count <= 256:
+        return 256 if count else 0
+    step = 2 ** ((count - 1).bit_length() - 3)
+    return -(-count // step) * step
+
+
+def center_and_scale(values: FloatArray, weights: FloatArray | None = None) -> Any:
+    """Weighted mean and standard deviation along the first axis, safe in any unit.
+
+    A constant column gets the scale 1.
+    """
+    peak = np.max(np.abs(values), axis=0, initial=0.0)
+    peak = np.where(peak > 0, peak, 1.0)
+    share = values / peak
+    center = np.average(share, axis=0, weights=weights)
+    scale = np.sqrt(np.average((share - center) ** 2, axis=0, weights=weights))
+    constant = scale <= _CONSTANT * np.abs(center)
+    return center * peak, np.where(constant, 1.0, scale * peak)
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Rows that the networks of a bank share, standardised once and padded.
+
+    Standardising in double precision lets the compiled programs work in single precision whatever
+    the unit; every network then scales by its own training rows.
+
+    Attributes
+    ----------
+    inputs : float32 array of shape (padded rows, inputs)
+    target : float32 array of shape (padded rows,)
+    units : Scaling
+        Centres and scales that lead back to the data's own units.
+    rows : int
+        Rows that are real.
+    """
+
+    inputs: FloatArray
+    target: FloatArray
+    units: Scaling
+    rows: int
+
+    @classmethod
+    def from_arrays(cls, inputs: FloatArray, target: FloatArray) -> "Table":
+        """Make a table of finite inputs (rows, inputs) and targets (rows,)."""
+        units = Scaling(*center_and_scale(inputs), *center_and_scale(target))
+        return cls.in_units(inputs, target, units)
+
+    @classmethod
+    def in_units(cls, inputs: FloatArray, target: FloatArray, units: Scaling) -> "Table":
+        """Make a table in given units, as a model that is trained further needs."""
+        extra = padded(len(target)) - len(target)
+        scaled = standardised(inputs, units)
+        goal = (target - units.target_center) / units.target_scale
+        return cls(
+            np.pad(scaled, ((0, extra), (0, 0))),
+            np.pad(goal.astype(np.float32), (0, extra)),
+            units,
+            len(target),
+        )
+
+    @cached_property
+    def on_device(self) -> tuple[jax.Array, jax.Array]:
+        """Inputs and target where the programs run."""
+        return jax.device_put(self.inputs), jax.device_put(self.target)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "on_device"}
+
+    def scaling(self, rows: IntArray, weights: FloatArray | None = None) -> Scaling:
+        """Scaling by the mean and standard deviation of some rows."""
+        inputs = self.inputs[rows].astype(np.float64)
+        target = self.target[rows].astype(np.float64)
+        return Scaling(*center_and_scale(inputs, weights), *center_and_scale(target, weights))
+
+
+def standardised(inputs: FloatArray, units: Scaling) -> FloatArray:
+    """Inputs in the units of a table, single precision; the absurdly large stay finite."""
+    with np.errstate(over="ignore"):
+        scaled = (inputs - units.input_center) / units.input_scale
+    return np.clip(scaled, -1e9, 1e9).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """One network of a bank: what it trains on and how.
+
+    Attributes
+    ----------
+    seed : int
+        Seeds the weights and the order of the rows, below 2**32.
+    rows : array of int
+        Training rows of the table.
+    weights : array of float, optional
+        Their weights.
+    validation : array of int, optional
+        Rows that judge the network after each epoch.
+    validation_weights : array of float, optional
+        Their weights.
+    settings : Settings
+        Numbers of the training.
+    scaling : Scaling, optional
+        Scaling of inputs and target; that of the training rows by default.
+    initial : tree of arrays, optional
+        Weights to start from in place of random ones.
+    """
+
+    seed: int
+    rows: IntArray
+    weights: FloatArray | None = None
+    validation: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    validation_weights: FloatArray | None = None
+    settings: Settings = field(default_factory=Settings)
+    scaling: Scaling | None = None
+    initial: Any = None

@@ -1,0 +1,42 @@
+"""Datasets of the paper, their splits, and problems whose truth is known.
+
+``load("yacht")`` finds a dataset in a folder of yours, in the cache or at its public address, and
+lets nothing through that differs from the catalogue. Three environment variables steer it:
+``CALIPERS_DATA`` (a folder of yours), ``CALIPERS_CACHE`` (where downloads are kept) and
+``CALIPERS_MIRROR`` (the address of a mirror).
+"""
+
+from calipers.datasets._catalogue import CATALOGUE, Entry
+from calipers.datasets._errors import (
+    DatasetCorruptError,
+    DatasetError,
+    DatasetUnavailableError,
+    UnknownDatasetError,
+)
+from calipers.datasets._load import Dataset, available, cache_folder, load
+from calipers.datasets._splits import Split, hernandez_lobato_splits, paper_splits, shuffled_splits
+from calipers.datasets._synthetic import GAP, PROBLEMS, SKEWED, TOY, TWO_MODES, Noise, Problem
+
+__all__ = [
+    "CATALOGUE",
+    "GAP",
+    "PROBLEMS",
+    "SKEWED",
+    "TOY",
+    "TWO_MODES",
+    "Dataset",
+    "DatasetCorruptError",
+    "DatasetError",
+    "DatasetUnavailableError",
+    "Entry",
+    "Noise",
+    "Problem",
+    "Split",
+    "UnknownDatasetError",
+    "available",
+    "cache_folder",
+    "hernandez_lobato_splits",
+    "load",
+    "paper_splits",
+    "shuffled_splits",
+]

@@ -1,0 +1,109 @@
+"""The catalogue: what is known about each dataset before any file is opened."""
+
+import difflib
+import tomllib
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+from calipers.datasets._errors import UnknownDatasetError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One dataset of the catalogue.
+
+    Attributes
+    ----------
+    name, title : str
+        Short name used in code, and full name.
+    rows : int
+        Number of rows.
+    feature_names : tuple of str
+        Names of the inputs, in column order.
+    target_name, target_unit : str
+        Name of the target and its unit: ``"1"`` if it has none, empty if the source states none.
+    description, citation, licence : str
+        For people.
+    url : str
+        Public copy of the source file.
+    file_names : tuple of str
+        Names under which a source file is recognised; a download is kept under the first.
+    sha256 : str
+        Checksum of the source text; for a zip file, of the text inside.
+    values_sha256 : str or None
+        Checksum of `X` and then `y` as little-endian float64 in C order, whatever file they came
+        in; None if it is not known.
+    first_input, target_column : int
+        Where the inputs begin and where the target stands in the source text.
+    delimiter : str or None
+        Between columns; None means white space.
+    trials : int
+        Repetitions in the paper.
+    train_rows : int or None
+        Set where the source fixes one split: that many rows from the top train, the rest test.
+    target_range : tuple of float, or None
+        Smallest and largest whole number the target takes; stands in for a missing
+        `values_sha256`.
+    """
+
+    name: str
+    title: str
+    rows: int
+    feature_names: tuple[str, ...]
+    target_name: str
+    target_unit: str
+    description: str
+    citation: str
+    licence: str
+    url: str
+    file_names: tuple[str, ...]
+    sha256: str
+    first_input: int
+    target_column: int
+    trials: int
+    values_sha256: str | None = None
+    delimiter: str | None = None
+    train_rows: int | None = None
+    target_range: tuple[float, float] | None = None
+
+    @property
+    def inputs(self) -> int:
+        """Number of inputs."""
+        return len(self.feature_names)
+
+
+def _read_catalogue() -> dict[str, Entry]:
+    text = resources.files("calipers.datasets").joinpath("catalogue.toml").read_text("utf-8")
+    return {name: _entry(name, table) for name, table in tomllib.loads(text).items()}
+
+
+def _entry(name: str, table: dict[str, Any]) -> Entry:
+    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
+    return Entry(name=name, **fields)
+
+
+CATALOGUE: dict[str, Entry] = _read_catalogue()
+"""Every dataset that :func:`load` knows, by name."""
+
+
+def lookup(name: str) -> Entry:
+    """Entry of the catalogue by name.
+
+    Raises
+    ------
+    UnknownDatasetError
+        With the nearest known name, if one is near, and the list of all.
+
+    Examples
+    --------
+    >>> lookup("yacht").rows
+    308
+    """
+    if name in CATALOGUE:
+        return CATALOGUE[name]
+    near = difflib.get_close_matches(name, CATALOGUE, n=1)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    raise UnknownDatasetError(
+        f"There is no dataset {name!r}.{hint} Known: {', '.join(sorted(CATALOGUE))}."
+    )

@@ -1,0 +1,151 @@
+"""Download of one file: verified, retried within limits, and never half-written.
+
+The bytes go to a temporary file beside the target and take its name only once they are complete,
+checked and on disk. Whatever goes wrong, an interrupt included, the temporary file goes away.
+"""
+
+import contextlib
+import os
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Generator, Iterator
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+ATTEMPTS = 3
+FIRST_PAUSE = 1.0
+"""Seconds before the second attempt; every later pause is twice as long."""
+MAX_BYTES = 1 << 29
+"""More than twice the largest file of the catalogue: an endless answer must not fill the disk."""
+_CHUNK = 1 << 16
+
+
+class TransferError(Exception):
+    """The server could not be reached or did not deliver."""
+
+    def __init__(self, message: str, *, transient: bool = True) -> None:
+        super().__init__(message)
+        self.transient = transient
+
+
+def download(
+    url: str,
+    target: Path,
+    *,
+    check: Callable[[Path], None],
+    timeout: float,
+    verbose: int = 1,
+) -> None:
+    """Fetch `url` into `target`, completely or not at all.
+
+    Parameters
+    ----------
+    url : str
+        An http or https address.
+    target : Path
+        Where to keep the file; its folder is made if missing. Keeps the suffix while it is
+        temporary, so that `check` can tell a zip file.
+    check : callable
+        Called with the complete temporary file; what it raises ends the download.
+    timeout : float
+        Seconds of silence after which the server counts as stalled.
+    verbose : int, default=1
+        0 shows no progress bar; there is none either if standard error is not a terminal.
+
+    Raises
+    ------
+    TransferError
+        If the last of `ATTEMPTS` attempts failed, or the first with an error that will not pass,
+        such as a missing page.
+    """
+    if not url.startswith(("http://", "https://")):
+        raise TransferError(f"{url!r} is not an http or https address", transient=False)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            with _appearing(target) as (file, path):
+                _transfer(url, file, timeout=timeout, label=target.name, verbose=verbose)
+                check(path)
+            return
+        except TransferError as error:
+            if attempt == ATTEMPTS or not error.transient:
+                raise
+        time.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
+
+
+@contextlib.contextmanager
+def _appearing(target: Path) -> Iterator[tuple[IO[bytes], Path]]:
+    """Yield a temporary file that becomes `target` in one step, or vanishes on any exception."""
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".partial-", suffix=target.suffix)
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file, path
+            os.fsync(file.fileno())
+        path.chmod(0o644)  # temporary files are private, but a cache may be shared
+        path.replace(target)
+        _sync_folder(target.parent)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the new name itself on disk, where the system can open a folder (Windows cannot)."""
+    with contextlib.suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _transfer(url: str, file: IO[bytes], *, timeout: float, label: str, verbose: int) -> None:
+    """Copy the answer of a server into an open file, showing progress on a terminal."""
+    console = Console(stderr=True)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TransferSpeedColumn(),
+        console=console,
+        transient=True,
+        disable=verbose == 0 or not console.is_terminal,
+    )
+    with progress, contextlib.closing(_answer(url, timeout)) as answer:
+        task = progress.add_task(label, total=None)
+        for chunk, received, total in answer:
+            if received > MAX_BYTES:
+                raise TransferError(f"{url} sends more than {MAX_BYTES} bytes", transient=False)
+            file.write(chunk)
+            progress.update(task, completed=received, total=total)
+    file.flush()
+
+
+def _answer(url: str, timeout: float) -> Generator[tuple[bytes, int, int | None], None, None]:
+    """Pieces of the answer, each with the bytes so far and the bytes announced, if any were."""
+    request = urllib.request.Request(url, headers={"User-Agent": "calipers"})  # noqa: S310
+    received = 0
+    try:
+        with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310
+            header = response.headers.get("Content-Length", "")
+            total = int(header) if header.isdigit() else None
+            while chunk := response.read1(_CHUNK):
+                received += len(chunk)
+                yield chunk, received, total
+            if total is not None and received < total:
+                raise TransferError(f"{url} ended after {received} of {total} bytes")
+    except urllib.error.HTTPError as error:
+        error.close()
+        passing = error.code in (408, 425, 429) or error.code >= 500
+        raise TransferError(
+            f"{url} answered {error.code} {error.reason}", transient=passing
+        ) from error
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", error)
+        raise TransferError(f"{url} cannot be reached: {reason}") from error

@@ -1,0 +1,246 @@
+"""Finding a dataset: first the user's own folder, then the cache, then the public copy."""
+
+import os
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.datasets._catalogue import Entry, lookup
+from calipers.datasets._download import TransferError, download
+from calipers.datasets._errors import DatasetCorruptError, DatasetUnavailableError
+from calipers.datasets._files import read, require_sha256, source_sha256
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """A table of inputs and a target, with what one should know before using it.
+
+    Attributes
+    ----------
+    name : str
+        Name in the catalogue.
+    X : ndarray of shape (n_rows, n_inputs)
+        Inputs in their own units, rows in the order of the source.
+    y : ndarray of shape (n_rows,)
+        Target in its own unit.
+    feature_names : tuple of str
+        Names of the columns of `X`.
+    target_name, target_unit : str
+        Name and unit of `y`; the unit is ``"1"`` if it has none, empty if the source states none.
+    description, citation, licence : str
+        Where the data comes from and on what terms.
+    source : Path
+        The file that was read.
+    """
+
+    name: str
+    X: NDArray[np.float64] = field(repr=False)
+    y: NDArray[np.float64] = field(repr=False)
+    feature_names: tuple[str, ...]
+    target_name: str
+    target_unit: str
+    description: str = field(repr=False)
+    citation: str = field(repr=False)
+    licence: str = field(repr=False)
+    source: Path
+
+
+def load(
+    name: str,
+    *,
+    folder: str | os.PathLike[str] | None = None,
+    download: bool = True,
+    verify: bool = True,
+    timeout: float = 30.0,
+    verbose: int = 1,
+) -> Dataset:
+    """Load one of the datasets in :data:`CATALOGUE`.
+
+    Looked for in this order:
+
+    1. in `folder`, or else the folder that the environment variable ``CALIPERS_DATA`` names:
+       ``<name>.npz`` with arrays `X` and `y`, or the source file as ``<name>/data.txt``; for
+       ``"year"`` as ``yearpredictionmsd.zip``, ``YearPredictionMSD.txt.zip`` or
+       ``YearPredictionMSD.txt``, in ``year/`` or in the folder itself;
+    2. in the cache, see :func:`cache_folder`;
+    3. at its public address, or else as ``<mirror>/<name>/<file>`` if the environment variable
+       ``CALIPERS_MIRROR`` holds the address of a mirror. What arrives is kept in the cache, and
+       only if its sha256 is that of the catalogue.
+
+    Parameters
+    ----------
+    name : str
+        A key of :data:`CATALOGUE`.
+    folder : path-like, optional
+        A folder of your own with data files.
+    download : bool, default=True
+        Whether to try the network when the data is not on this machine.
+    verify : bool, default=True
+        Hold files of your own folder to the checksum of the catalogue. If False, a file that
+        differs is accepted as long as it has the right shape and only finite values. The cache
+        and downloads are always verified.
+    timeout : float, default=30.0
+        Seconds of silence after which a server counts as stalled.
+    verbose : int, default=1
+        0 hides the progress bar of a download; it is never shown outside a terminal.
+
+    Returns
+    -------
+    Dataset
+        Nothing is scaled, shuffled or dropped.
+
+    Raises
+    ------
+    UnknownDatasetError
+        If the name is not in the catalogue.
+    DatasetUnavailableError
+        If the data cannot be had; the message says how to provide it by hand.
+    DatasetCorruptError
+        If a file is found that does not hold the dataset, or a server sends another file.
+
+    Examples
+    --------
+    >>> data = load("yacht")  # doctest: +SKIP
+    >>> data.X.shape  # doctest: +SKIP
+    (308, 6)
+    >>> load("yatch")
+    Traceback (most recent call last):
+        ...
+    calipers.datasets._errors.UnknownDatasetError: There is no dataset 'yatch'. Did you mean \
+'yacht'? Known: boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, year.
+    """
+    entry = lookup(name)
+    own = own_folder(folder)
+    path = _find(entry, own)
+    if path is None:
+        path, verify = _cached(entry), False  # the text itself is verified right here
+        if not _intact(path, entry):
+            if not download:
+                raise DatasetUnavailableError(_advice(entry, own, "Nothing was downloaded"))
+            _fetch(entry, path, own, timeout=timeout, verbose=verbose)
+    X, y = read(path, entry, verify=verify)
+    return Dataset(
+        name=name,
+        X=X,
+        y=y,
+        feature_names=entry.feature_names,
+        target_name=entry.target_name,
+        target_unit=entry.target_unit,
+        description=entry.description,
+        citation=entry.citation,
+        licence=entry.licence,
+        source=path,
+    )
+
+
+def available(name: str, *, folder: str | os.PathLike[str] | None = None) -> bool:
+    """Whether :func:`load` would find a file for a dataset on this machine.
+
+    Looks at names only: a file that turns out to be damaged is for :func:`load` to report.
+
+    Parameters
+    ----------
+    name : str
+        A key of :data:`CATALOGUE`.
+    folder : path-like, optional
+        As in :func:`load`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "yacht.npz").write_bytes(b"")
+    ...     available("yacht", folder=folder)
+    True
+    """
+    entry = lookup(name)
+    return _find(entry, own_folder(folder)) is not None or _cached(entry).is_file()
+
+
+def cache_folder() -> Path:
+    """Folder that keeps downloads.
+
+    ``CALIPERS_CACHE`` if that environment variable is set, otherwise the folder ``calipers`` where
+    the system wants caches: ``$XDG_CACHE_HOME`` or ``~/.cache``, ``~/Library/Caches`` on macOS,
+    ``%LOCALAPPDATA%`` on Windows.
+    """
+    if own := os.environ.get("CALIPERS_CACHE"):
+        return Path(own)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base, "calipers")
+
+
+def own_folder(folder: str | os.PathLike[str] | None) -> Path | None:
+    """Resolve the user's own folder: the argument, else ``CALIPERS_DATA``, else none."""
+    chosen = folder if folder is not None else os.environ.get("CALIPERS_DATA") or None
+    if chosen is None:
+        return None
+    path = Path(chosen)
+    if not path.is_dir():
+        whence = "CALIPERS_DATA" if folder is None else "folder"
+        raise DatasetUnavailableError(f"{whence} is {str(path)!r}, which is not a folder.")
+    return path
+
+
+def _find(entry: Entry, folder: Path | None) -> Path | None:
+    """File of a dataset in the user's own folder."""
+    if folder is None:
+        return None
+    places = [f"{entry.name}.npz", *(f"{entry.name}/{file}" for file in entry.file_names)]
+    # A bare data.txt could be any dataset's, so only telling names count outside a subfolder.
+    places += [file for file in entry.file_names if file != "data.txt"]
+    return next((folder / place for place in places if (folder / place).is_file()), None)
+
+
+def _cached(entry: Entry) -> Path:
+    return cache_folder() / "datasets" / entry.name / entry.file_names[0]
+
+
+def _intact(path: Path, entry: Entry) -> bool:
+    try:
+        return path.is_file() and source_sha256(path) == entry.sha256
+    except DatasetCorruptError:
+        return False
+
+
+def _fetch(entry: Entry, path: Path, own: Path | None, *, timeout: float, verbose: int) -> None:
+    """Download a source file into the cache, or explain how to do without."""
+    url = entry.url
+    if mirror := os.environ.get("CALIPERS_MIRROR"):
+        url = f"{mirror.rstrip('/')}/{entry.name}/{entry.file_names[0]}"
+
+    def check(arrived: Path) -> None:
+        require_sha256(url, entry.sha256, source_sha256(arrived), "its text")
+
+    try:
+        download(url, path, check=check, timeout=timeout, verbose=verbose)
+    except DatasetCorruptError as error:
+        raise DatasetCorruptError(_advice(entry, own, str(error))) from error
+    except TransferError as error:
+        raise DatasetUnavailableError(_advice(entry, own, str(error))) from error
+    except OSError as error:
+        reason = f"The cache cannot be written ({error}); set CALIPERS_CACHE to a folder that can"
+        raise DatasetUnavailableError(_advice(entry, own, reason)) from error
+
+
+def _advice(entry: Entry, own: Path | None, reason: str) -> str:
+    """Say what failed and how to provide the file by hand."""
+    lines = [f"The dataset {entry.name!r} is not at hand. {reason.rstrip('.')}."]
+    if _cached(entry).is_file():
+        lines.append(f"{_cached(entry)} is damaged or another file.")
+    sample = f"{entry.name}_partial.npz"
+    if own is not None and (own / sample).is_file():
+        lines.append(f"{own / sample} is only a sample of it and does not stand in for it.")
+    lines.append(f"To provide it by hand, download\n    {entry.url}\nand save it as")
+    lines.append(f"    {_cached(entry)}")
+    if own is not None:
+        lines.append(f"or\n    {own / entry.name / entry.file_names[0]}")
+    return "\n".join(lines)

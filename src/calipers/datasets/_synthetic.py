@@ -1,0 +1,237 @@
+"""Problems whose truth is known, for checking intervals against it and not only against data.
+
+Each has the form ``y = location(x) + scale(x) * noise`` with one input and a noise whose
+distribution has closed forms, so that quantiles, means and intervals are exact.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, gammainc, gammaincinv, ndtr, ndtri
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    """A distribution on the line in closed form.
+
+    Attributes
+    ----------
+    draw : callable
+        ``(n, generator) -> values``, without use of `quantile`.
+    cdf, quantile : callable
+        Distribution function and its inverse, elementwise.
+    mean, std : float
+        Mean and standard deviation.
+    """
+
+    draw: Callable[[int, np.random.Generator], Array]
+    cdf: Callable[[Array], Array]
+    quantile: Callable[[Array], Array]
+    mean: float
+    std: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """A regression problem with one input and known truth.
+
+    Attributes
+    ----------
+    name, description : str
+        For people.
+    draw_x : callable
+        ``(n, generator) -> x``, the distribution of the input.
+    location, scale : callable
+        Functions of `x`, elementwise; the scale is never negative.
+    noise : Noise
+        Distribution of ``(y - location(x)) / scale(x)``.
+
+    Examples
+    --------
+    >>> X, y = TOY.sample(1000, random_state=0)
+    >>> X.shape, y.shape
+    ((1000, 1), (1000,))
+    >>> TOY.interval([[0.0], [3.0]], coverage=0.95).round(3)
+    array([[ 0.   ,  0.   ],
+           [-0.973,  1.255]])
+    """
+
+    name: str
+    description: str
+    draw_x: Callable[[int, np.random.Generator], Array] = field(repr=False)
+    location: Callable[[Array], Array] = field(repr=False)
+    scale: Callable[[Array], Array] = field(repr=False)
+    noise: Noise = field(repr=False)
+
+    def sample(self, n: int, random_state: int | np.random.Generator) -> tuple[Array, Array]:
+        """Draw `n` rows: X of shape (n, 1) and y of shape (n,)."""
+        generator = np.random.default_rng(random_state)
+        x = self.draw_x(n, generator)
+        y = self.location(x) + self.scale(x) * self.noise.draw(n, generator)
+        return x[:, np.newaxis], y
+
+    def quantile(self, X: ArrayLike, p: ArrayLike) -> Array:
+        """Value that `y` stays below with probability `p`, given `X`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, 1)
+            Inputs.
+        p : float or array-like of shape (k,)
+            Probabilities strictly between 0 and 1.
+
+        Returns
+        -------
+        ndarray of shape (n,), or (n, k) if `p` is an array
+        """
+        x = _column(X)
+        levels = np.asarray(p, dtype=np.float64)
+        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+            raise ValueError(f"p must be one or a list of numbers between 0 and 1, got {p!r}.")
+        if levels.ndim == 1:
+            x = x[:, np.newaxis]
+        return np.asarray(self.location(x) + self.scale(x) * self.noise.quantile(levels))
+
+    def cdf(self, X: ArrayLike, y: ArrayLike) -> Array:
+        """Probability that the target is at most `y`, given `X`; one value per row."""
+        x, values = _column(X), np.asarray(y, dtype=np.float64)
+        if values.shape != x.shape:
+            raise ValueError(f"y must have shape {x.shape}, one value per row, got {values.shape}.")
+        distance, scale = values - self.location(x), self.scale(x)
+        certain = scale == 0
+        inside = self.noise.cdf(distance / np.where(certain, 1.0, scale))
+        return np.where(certain, distance >= 0, inside)
+
+    def mean(self, X: ArrayLike) -> Array:
+        """Return the mean of the target given `X`, of shape (n,)."""
+        x = _column(X)
+        return self.location(x) + self.scale(x) * self.noise.mean
+
+    def std(self, X: ArrayLike) -> Array:
+        """Return the standard deviation of the target given `X`, of shape (n,)."""
+        return self.scale(_column(X)) * self.noise.std
+
+    def interval(self, X: ArrayLike, coverage: float) -> Array:
+        """Bounds that leave equal probability outside on both sides: lower, upper, shape (n, 2)."""
+        return self.quantile(X, [(1 - coverage) / 2, (1 + coverage) / 2])
+
+
+def _column(X: ArrayLike) -> Array:
+    values = np.asarray(X, dtype=np.float64)
+    if values.ndim != 2 or values.shape[1] != 1:
+        raise ValueError(f"X must have shape (n, 1), got {values.shape}.")
+    return values[:, 0]
+
+
+def _cut_normal(n: int, generator: np.random.Generator) -> Array:
+    """Draw from a normal distribution with standard deviation 6, cut to [-6, 6].
+
+    The paper does not say; 6 is what the code and the points of its published figure have.
+    """
+    low, high = ndtr(-1.0), ndtr(1.0)
+    return np.asarray(6.0 * ndtri(generator.uniform(low, high, n)))
+
+
+def _two_sides(n: int, generator: np.random.Generator) -> Array:
+    """Draw uniformly from [-4, -1] and [1, 4]."""
+    return np.asarray(generator.uniform(1.0, 4.0, n) * generator.choice([-1.0, 1.0], n))
+
+
+NORMAL = Noise(
+    draw=lambda n, generator: generator.standard_normal(n),
+    cdf=ndtr,
+    quantile=ndtri,
+    mean=0.0,
+    std=1.0,
+)
+
+GAMMA = Noise(
+    draw=lambda n, generator: generator.gamma(2.0, size=n),
+    cdf=lambda z: np.asarray(gammainc(2.0, np.maximum(z, 0.0))),
+    quantile=lambda p: np.asarray(gammaincinv(2.0, p)),
+    mean=2.0,
+    std=2.0**0.5,
+)
+
+_BUMP = 4.0
+"""Distance of each bump of the two-bump noise from 0, in units of the logistic scale."""
+
+
+def _bumps_draw(n: int, generator: np.random.Generator) -> Array:
+    return np.asarray(generator.choice([-_BUMP, _BUMP], n) + generator.logistic(size=n))
+
+
+def _bumps_cdf(z: Array) -> Array:
+    return np.asarray((expit(z - _BUMP) + expit(z + _BUMP)) / 2)
+
+
+def _bumps_quantile(p: Array) -> Array:
+    """Solve cdf(z) = p: for p below 1/2 a quadratic equation in exp(-z), above by symmetry."""
+    tail, c = np.minimum(p, 1 - p), np.cosh(_BUMP)
+    b = c * (1 - 2 * tail)
+    u = (b + np.sqrt(b**2 + 4 * tail * (1 - tail))) / (2 * tail)
+    return np.asarray(np.copysign(np.log(u), p - 0.5))
+
+
+TWO_BUMPS = Noise(
+    draw=_bumps_draw,
+    cdf=_bumps_cdf,
+    quantile=_bumps_quantile,
+    mean=0.0,
+    std=(_BUMP**2 + np.pi**2 / 3) ** 0.5,
+)
+
+TOY = Problem(
+    name="toy",
+    description=(
+        "The paper's first figure: y ~ N(sin x, s(x)) with standard deviation "
+        "s(x) = exp(0.15 |x|) - 1, and x ~ N(0, 6) (standard deviation) cut to [-6, 6]."
+    ),
+    draw_x=_cut_normal,
+    location=np.sin,
+    scale=lambda x: np.expm1(0.15 * np.abs(x)),
+    noise=NORMAL,
+)
+
+SKEWED = Problem(
+    name="skewed",
+    description=(
+        "Noise with a long upper tail: y = sin x + s(x) g with g ~ Gamma(2, 1), "
+        "s(x) = 0.1 + 0.05 |x|, and x uniform on [-4, 4]."
+    ),
+    draw_x=lambda n, generator: generator.uniform(-4.0, 4.0, n),
+    location=np.sin,
+    scale=lambda x: 0.1 + 0.05 * np.abs(x),
+    noise=GAMMA,
+)
+
+TWO_MODES = Problem(
+    name="two_modes",
+    description=(
+        "Two branches, equally likely, with nothing in between: y = x / 2 + s(x) z with "
+        "s(x) = 0.1 + 0.02 (x + 4), z = -4 or 4 plus logistic noise, and x uniform on [-4, 4]."
+    ),
+    draw_x=lambda n, generator: generator.uniform(-4.0, 4.0, n),
+    location=lambda x: x / 2,
+    scale=lambda x: 0.1 + 0.02 * (x + 4),
+    noise=TWO_BUMPS,
+)
+
+GAP = Problem(
+    name="gap",
+    description=(
+        "No rows in the middle: y ~ N(sin 2x, 0.2) (standard deviation), and x uniform on "
+        "[-4, -1] and [1, 4]. The truth between -1 and 1 is the same, but no data tells."
+    ),
+    draw_x=_two_sides,
+    location=lambda x: np.sin(2 * x),
+    scale=lambda x: np.full_like(x, 0.2),
+    noise=NORMAL,
+)
+
+PROBLEMS: dict[str, Problem] = {p.name: p for p in (TOY, SKEWED, TWO_MODES, GAP)}
+"""Every problem, by name."""

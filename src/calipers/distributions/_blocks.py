@@ -1,0 +1,137 @@
+"""Work on large arrays block by block, on as many threads as asked for.
+
+Every operation of the distributions goes through `blockwise`, so temporaries are as large as a
+block and not as the data. NumPy and SciPy let go of the interpreter lock inside their loops,
+which is what makes threads worth having. A row's numbers depend on that row alone: neither the
+size of the blocks nor the number of threads can change a result.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+import numpy as np
+
+from calipers.distributions._checks import FloatArray
+
+Result = TypeVar("Result")
+Index = tuple[slice, ...]
+
+# Some twenty temporaries of five members each then stay within a core's cache.
+BLOCK_ROWS = 8192
+
+
+def blocks(shape: tuple[int, ...], size: int) -> Iterator[Index]:
+    """Cut an array of this shape into slices of at most `size` elements each.
+
+    Examples
+    --------
+    >>> list(blocks((5,), 2))
+    [(slice(0, 2, None),), (slice(2, 4, None),), (slice(4, 6, None),)]
+    """
+    if not shape:
+        yield ()
+        return
+    step = max(1, size // max(1, math.prod(shape[1:])))
+    for start in range(0, shape[0], step):
+        for rest in blocks(shape[1:], size):
+            yield (slice(start, start + step), *rest)
+
+
+def run_blocks(
+    work: Callable[[Index], Result], shape: tuple[int, ...], n_jobs: int
+) -> list[Result]:
+    """Call `work` on every block of `shape`, on `n_jobs` threads; results in order.
+
+    Formulas here rely on the limits of IEEE arithmetic (1/0 is infinite, exp(-inf) is 0), so
+    NumPy's warnings about them are off while a block is worked on.
+    """
+
+    def quietly(index: Index) -> Result:
+        with np.errstate(all="ignore"):
+            return work(index)
+
+    threads = threads_for(n_jobs)
+    if threads == 1 or math.prod(shape) <= BLOCK_ROWS:
+        return [quietly(index) for index in blocks(shape, BLOCK_ROWS)]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(quietly, blocks(shape, BLOCK_ROWS)))
+
+
+def threads_for(n_jobs: int) -> int:
+    """Number of threads that `n_jobs` asks for: itself, or all cores for -1.
+
+    Raises
+    ------
+    ValueError
+        If `n_jobs` is neither positive nor -1.
+    """
+    if n_jobs == -1:
+        return os.cpu_count() or 1
+    if n_jobs < 1:
+        raise ValueError(f"n_jobs must be a positive number of threads or -1, got {n_jobs!r}")
+    return n_jobs
+
+
+def blockwise(
+    function: Callable[..., object],
+    rows: Sequence[FloatArray],
+    members: Sequence[FloatArray] = (),
+    *,
+    outputs: int | None = None,
+    n_jobs: int = 1,
+) -> FloatArray:
+    """Apply `function` to arrays that broadcast against each other.
+
+    Parameters
+    ----------
+    function : callable
+        Takes the blocks of `rows`, each of shape (n,), then those of `members`, each of shape
+        (m, n), and returns an array of shape (n,), or `outputs` of them.
+    rows : sequence of arrays
+        Arrays of any shapes that broadcast.
+    members : sequence of arrays
+        Arrays with a leading axis of members; what follows it broadcasts against `rows`.
+    outputs : int, optional
+        Number of arrays that `function` returns, if not simply one.
+    n_jobs : int
+        Number of threads, -1 for all cores.
+
+    Returns
+    -------
+    array
+        Of the common shape, after a leading axis of `outputs` if that is given. A common shape of
+        () gives scalars.
+    """
+    shape = np.broadcast_shapes(*(a.shape for a in rows), *(a.shape[1:] for a in members))
+    wide_rows = [np.broadcast_to(a, shape) for a in rows]
+    wide_members = [broadcast_members(a, shape) for a in members]
+    result = np.empty((outputs or 1, *shape))
+
+    def work(index: Index) -> None:
+        each = (slice(None), *index)
+        result[each] = np.reshape(
+            function(  # type: ignore[arg-type]
+                *(a[index].reshape(-1) for a in wide_rows),
+                *(a[each].reshape(len(a), -1) for a in wide_members),
+            ),
+            result[each].shape,
+        )
+
+    run_blocks(work, shape, n_jobs)
+    return result if outputs else result[0]
+
+
+def broadcast_members(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+    """Broadcast all axes but the first to `shape`.
+
+    Examples
+    --------
+    >>> broadcast_members(np.zeros((5, 3)), (2, 3)).shape
+    (5, 2, 3)
+    """
+    new_axes = (1,) * (len(shape) - array.ndim + 1)
+    wide = array.reshape(array.shape[0], *new_axes, *array.shape[1:])
+    return np.broadcast_to(wide, (array.shape[0], *shape))

@@ -1,0 +1,107 @@
+"""Refuse bad numbers at the door, saying which argument, which rule, which value and where.
+
+Good input costs one pass for the minimum and one for the maximum: a NaN poisons both, so no
+temporary mask is made unless there is something to report.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+def checked(
+    name: str,
+    value: ArrayLike,
+    rule: str,
+    *,
+    low: float = -math.inf,
+    high: float = math.inf,
+    strict: bool = False,
+) -> FloatArray:
+    """Return `value` as float64 if all of it lies in [low, high], or in (low, high) if `strict`.
+
+    Parameters
+    ----------
+    name, rule : str
+        The argument and what is asked of it, for the error message.
+    value : array-like
+        Numbers to check; NaN is never accepted.
+    low, high : float
+        The limits.
+    strict : bool
+        Whether the limits themselves are refused.
+
+    Raises
+    ------
+    ValueError
+        Naming the argument, the rule, the first offending value and its index.
+
+    Examples
+    --------
+    >>> checked("coverage", [0.5, 1.5], "must be between 0 and 1", low=0, high=1)
+    Traceback (most recent call last):
+    ...
+    ValueError: coverage must be between 0 and 1, got 1.5 at index (1,)
+    """
+    array = np.asarray(value, dtype=np.float64)
+    if array.size == 0:
+        return array
+    least, most = array.min(), array.max()
+    if (low < least and most < high) if strict else (low <= least and most <= high):
+        return array
+    good = ((array > low) & (array < high)) if strict else ((array >= low) & (array <= high))
+    where = tuple(int(i) for i in np.unravel_index(int(np.argmin(good)), array.shape))
+    place = f" at index {where}" if where else ""
+    raise ValueError(f"{name} {rule}, got {float(array[where])!r}{place}")
+
+
+def finite(name: str, value: ArrayLike) -> FloatArray:
+    """Return `value` as float64 if all of it is finite."""
+    return checked(name, value, "must be finite", strict=True)
+
+
+def scale(name: str, value: ArrayLike) -> FloatArray:
+    """Return `value` as float64 if all of it is finite and not negative."""
+    largest = np.finfo(np.float64).max
+    return checked(name, value, "must be finite and not negative", low=0.0, high=largest)
+
+
+def not_nan(name: str, value: ArrayLike) -> FloatArray:
+    """Return `value` as float64 if none of it is NaN; infinities pass."""
+    return checked(name, value, "must not be NaN")
+
+
+def probability(name: str, value: ArrayLike) -> FloatArray:
+    """Return `value` as float64 if all of it lies in [0, 1]."""
+    return checked(name, value, "must be between 0 and 1", low=0.0, high=1.0)
+
+
+def coverage(value: ArrayLike) -> FloatArray:
+    """Return nominal coverages as float64 if all of them lie strictly between 0 and 1."""
+    rule = "must be above 0 and below 1"
+    return checked("coverage", value, rule, low=0.0, high=1.0, strict=True)
+
+
+def common_shape(names: Sequence[str], arrays: Sequence[FloatArray]) -> tuple[int, ...]:
+    """Shape that the arrays broadcast to.
+
+    Examples
+    --------
+    >>> common_shape(["lower", "upper"], [np.zeros((2, 3)), np.zeros(4)])
+    Traceback (most recent call last):
+    ...
+    ValueError: lower and upper must have shapes that broadcast, got (2, 3) and (4,)
+    """
+    shapes = [array.shape for array in arrays]
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        wanted, got = (
+            f"{', '.join(words[:-1])} and {words[-1]}"
+            for words in (list(names), [str(shape) for shape in shapes])
+        )
+        raise ValueError(f"{wanted} must have shapes that broadcast, got {got}") from None

@@ -1,0 +1,143 @@
+"""The split normal's closed forms, elementwise over equally shaped float64 arrays.
+
+With the mode m, the scales s1 to its left and s2 to its right, and the distance
+t = |x - m| / (sqrt(2) s) in units of the scale on x's side, the density is
+
+    f(x) = sqrt(2 / pi) / (s1 + s2) exp(-t^2),
+
+and the mass to the left of the mode is r = s1 / (s1 + s2). A scale of zero leaves no mass on its
+side, two of them make a point mass; the limits of IEEE arithmetic then give the right answers,
+provided that 0/0, the distance from a point mass to itself, is read as 0.
+"""
+
+import math
+
+import numpy as np
+from scipy.special import erf, erfc, erfcinv, erfinv
+
+from calipers.distributions._checks import FloatArray
+
+SQRT2 = math.sqrt(2.0)
+SQRT_PI = math.sqrt(math.pi)
+SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
+
+
+def shares(left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Mass to the left and to the right of the mode; a point mass counts as left."""
+    none = right == 0
+    return (
+        np.where(none, 1.0, 1.0 / (1.0 + right / left)),
+        np.where(none, 0.0, 1.0 / (1.0 + left / right)),
+    )
+
+
+def distance(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """Distance t from the mode in units of sqrt(2) times the scale on that side."""
+    t = np.abs(x - loc) / np.where(x < loc, left, right) / SQRT2
+    return np.fmax(t, 0.0)
+
+
+def pdf(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """Density; infinite at a point mass."""
+    t = distance(x, loc, left, right)
+    return np.where(t == np.inf, 0.0, SQRT_2_OVER_PI / (left + right) * np.exp(-t * t))
+
+
+def logpdf(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """Logarithm of the density, which does not underflow."""
+    t = distance(x, loc, left, right)
+    return np.where(t == np.inf, -np.inf, np.log(SQRT_2_OVER_PI / (left + right)) - t * t)
+
+
+def cdf(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """P(X <= x): r erfc(t) below the mode, r + (1 - r) erf(t) above; sums of positive terms."""
+    t = distance(x, loc, left, right)
+    below, above = shares(left, right)
+    return np.where(x < loc, below * erfc(t), below + above * erf(t))
+
+
+def sf(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """P(X > x), with its own digits in the upper tail."""
+    t = distance(x, loc, left, right)
+    below, above = shares(left, right)
+    return np.where(x < loc, above + below * erf(t), above * erfc(t))
+
+
+def ppf(p: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """Smallest x with P(X <= x) >= p, from the tail or from the middle, whichever has the digits."""
+    below, above = shares(left, right)
+    lower = p <= below
+    tail = np.where(lower, p / below, (1.0 - p) / above)
+    middle = ~lower & (tail > 0.5)
+    t = np.where(middle, erfinv(np.where(middle, (p - below) / above, 0.0)), erfcinv(tail))
+    # 0 * inf: a side without mass has no extent.
+    return loc + np.where(lower, -1.0, 1.0) * np.fmax(SQRT2 * np.where(lower, left, right) * t, 0.0)
+
+
+def isf(q: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """Largest x with P(X >= x) >= q: the quantile of the mirror image."""
+    return -ppf(q, -loc, right, left)
+
+
+def mean(loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """m + sqrt(2 / pi) (s2 - s1)."""
+    return loc + SQRT_2_OVER_PI * (right - left)
+
+
+def var(left: FloatArray, right: FloatArray) -> FloatArray:
+    """(1 - 2 / pi) (s2 - s1)^2 + s1 s2."""
+    return (1.0 - 2.0 / math.pi) * (right - left) ** 2 + left * right
+
+
+def std(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Root of the variance, taken in units of the larger scale lest the squares overflow."""
+    unit = np.maximum(left, right)
+    return unit * np.sqrt(np.fmax(var(left / unit, right / unit), 0.0))
+
+
+def expected_distance(
+    y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray
+) -> FloatArray:
+    """E|X - y|: the distance of y from the mean, signed outwards, and twice the excess past y."""
+    t = distance(y, loc, left, right)
+    below, above = shares(left, right)
+    side = np.where(y < loc, below * left, above * right)
+    excess = np.where(t == np.inf, 0.0, np.exp(-t * t) / SQRT_PI - t * erfc(t))
+    outwards = np.where(y < loc, -1.0, 1.0) * (y - loc - SQRT_2_OVER_PI * (right - left))
+    return outwards + 2.0 * SQRT2 * side * excess
+
+
+def half_mean_difference(left: FloatArray, right: FloatArray) -> FloatArray:
+    """E|X - X'| / 2 of two independent copies, the integral of F (1 - F)."""
+    below, above = shares(left, right)
+    shrink = 2.0 - SQRT2
+    return SQRT_2_OVER_PI * (
+        left * below * (1.0 - shrink * below) + right * above * (1.0 - shrink * above)
+    )
+
+
+def skewness(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Third central moment, sqrt(2/pi) d ((4/pi - 1) d^2 + s1 s2) with d = s2 - s1, over std^3."""
+    unit = np.maximum(left, right)
+    low, high = left / unit, right / unit
+    d = high - low
+    third = SQRT_2_OVER_PI * d * ((4.0 / math.pi - 1.0) * d * d + low * high)
+    return np.where(unit > 0, third / var(low, high) ** 1.5, 0.0)
+
+
+def entropy(left: FloatArray, right: FloatArray) -> FloatArray:
+    """1/2 + log sqrt(pi / 2) + log(s1 + s2)."""
+    return 0.5 + 0.5 * math.log(math.pi / 2.0) + np.log(left + right)
+
+
+def crps(y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+    """E|X - y| - E|X - X'| / 2."""
+    return expected_distance(y, loc, left, right) - half_mean_difference(left, right)
+
+
+def draw(
+    uniform: FloatArray, normal: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray
+) -> FloatArray:
+    """Turn a uniform number, which picks the side, and a normal one into a draw."""
+    below, _ = shares(left, right)
+    return loc + np.where(uniform < below, -left, right) * np.abs(normal)

@@ -1,0 +1,45 @@
+"""Losses as pure functions of NumPy, JAX or PyTorch arrays.
+
+Every loss is written once, for whichever array library its arguments come from: NumPy evaluates
+it, JAX differentiates it under ``jit`` and ``vmap``, PyTorch differentiates it through autograd.
+The rules they share:
+
+- Data are positional, arrays of one shape from one library; options follow as keywords. Nothing
+  broadcasts, so a column met by a row is an error and not a matrix.
+- A loss is the mean over the rows, or is made of such means, and comes back as a scalar of the
+  data's floating type.
+- ``weight`` turns every mean into a weighted mean and every count into a sum of weights. Scaling
+  all weights changes nothing but the losses in which a count stands by itself: QD by its factor,
+  and every captured width, slightly, by its offset. A row of weight zero contributes nothing to
+  the value or to a gradient, whatever it holds, NaN included; so padding is masked by zeros or by
+  a boolean array. With no weight left at all the loss is 0. Weights are not negative.
+- No option's value is branched on, so hyper-parameters may be traced scalars that differ from
+  network to network.
+"""
+
+from calipers.losses._capture import (
+    captured_width,
+    coverage_shortfall,
+    hard_capture,
+    soft_capture,
+)
+from calipers.losses._densities import normal_nll, split_normal_crps, split_normal_nll
+from calipers.losses._quality import crossing_penalty, qd, qd_paper, qd_plus
+from calipers.losses._scores import interval_score, pinball, squared_error
+
+__all__ = [
+    "captured_width",
+    "coverage_shortfall",
+    "crossing_penalty",
+    "hard_capture",
+    "interval_score",
+    "normal_nll",
+    "pinball",
+    "qd",
+    "qd_paper",
+    "qd_plus",
+    "soft_capture",
+    "split_normal_crps",
+    "split_normal_nll",
+    "squared_error",
+]

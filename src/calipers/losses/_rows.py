@@ -1,0 +1,86 @@
+"""What all losses share: checked and masked rows, weighted means, special functions."""
+
+from importlib import import_module
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from array_api_compat import (
+    array_namespace,
+    is_jax_namespace,
+    is_numpy_namespace,
+    is_torch_namespace,
+)
+
+Array: TypeAlias = Any
+"""An array of NumPy, JAX or PyTorch; the three have no type in common."""
+
+Scalar: TypeAlias = Any
+"""A Python float, or a scalar of the array library, perhaps traced."""
+
+# The three modules name their functions alike, so to choose the module is the whole dispatch.
+_SPECIAL_FUNCTIONS = (
+    (is_numpy_namespace, "scipy.special"),
+    (is_jax_namespace, "jax.scipy.special"),
+    (is_torch_namespace, "torch.special"),
+)
+
+
+def special_functions(array: Array) -> ModuleType:
+    """Choose the module that holds ``expit`` and ``ndtr`` for the library of an array."""
+    xp = array_namespace(array)
+    for is_namespace, module in _SPECIAL_FUNCTIONS:
+        if is_namespace(xp):
+            return import_module(module)
+    raise TypeError(
+        f"losses take arrays of NumPy, JAX or PyTorch, got {type(array).__module__} arrays"
+    )
+
+
+def rows(weight: Array | None, /, **data: Array) -> list[Array]:
+    """Weights and data, equal in shape and floating type, with harmless rows where weight is 0.
+
+    Filling such rows before any arithmetic, rather than multiplying by zero after it, is what
+    keeps their NaN and infinities out of the gradients.
+
+    Returns
+    -------
+    list of arrays
+        The weights, ones where none were given, then the data in order.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ.
+    TypeError
+        If an argument is no array, or if the arrays come from several libraries.
+    """
+    named = data if weight is None else {**data, "weight": weight}
+    xp = array_namespace(*named.values())
+    shapes = {name: tuple(getattr(array, "shape", ())) for name, array in named.items()}
+    if len(set(shapes.values())) > 1:
+        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"arrays must have the same shape, got {found}")
+    dtypes = [array.dtype for array in data.values() if xp.isdtype(array.dtype, "real floating")]
+    dtype = xp.result_type(*dtypes) if dtypes else xp.asarray(1.0).dtype
+    arrays = [xp.astype(array, dtype, copy=False) for array in data.values()]
+    if weight is None:
+        return [xp.ones_like(arrays[0]), *arrays]
+    weight = xp.astype(weight, dtype, copy=False)
+    return [weight, *(xp.where(weight == 0, xp.ones_like(array), array) for array in arrays)]
+
+
+def weighted_mean(values: Array, weight: Array) -> Array:
+    """Weighted mean over all elements, 0 where there is no weight."""
+    xp = array_namespace(values)
+    total = xp.sum(weight)
+    return xp.sum(weight * values) / xp.where(total == 0, xp.ones_like(total), total)
+
+
+def positive_part(values: Array) -> Array:
+    """Larger of each value and 0.
+
+    NaN passes through, and the slope at the kink is 0 in every library, which is not so for their
+    own ``maximum`` and ``clip``.
+    """
+    xp = array_namespace(values)
+    return xp.where(values <= 0, xp.zeros_like(values), values)

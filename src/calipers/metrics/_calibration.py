@@ -1,0 +1,136 @@
+"""Whether intervals of every nominal coverage hold as many targets as they claim."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calipers.metrics._checks import FloatArray, fraction, numbers
+from calipers.metrics._intervals import coverage_rate
+
+_COVERAGES = tuple(k / 20 for k in range(1, 20))
+
+
+class HasInterval(Protocol):
+    """A distribution for each row, with the central interval of each."""
+
+    def interval(self, coverage: float, /) -> tuple[ArrayLike, ArrayLike]:
+        """Lower and upper bounds that hold a given probability."""
+
+
+class CalibrationCurve(NamedTuple):
+    """Observed against nominal coverage.
+
+    Attributes
+    ----------
+    nominal, observed : ndarray of shape (n_coverages,)
+        Coverage promised, and fraction of targets found inside.
+    """
+
+    nominal: FloatArray
+    observed: FloatArray
+
+
+def calibration_curve(
+    prediction: HasInterval | ArrayLike,
+    target: ArrayLike,
+    *,
+    coverages: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+) -> CalibrationCurve:
+    """Coverage rate of the intervals of several nominal coverages.
+
+    Parameters
+    ----------
+    prediction : object with ``interval(coverage)``, or array-like of shape (n_samples, 2, k)
+        A distribution for each row, or the lower and upper bounds themselves for each coverage.
+    target : array-like of shape (n_samples,)
+        Observations.
+    coverages : array-like of shape (k,), optional
+        Nominal coverages, by default 0.05, 0.1, ..., 0.95.
+    weight : array-like of shape (n_samples,), optional
+        Sample weights.
+
+    Returns
+    -------
+    CalibrationCurve
+        ``nominal`` and ``observed``, each of shape (k,).
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, values are not finite, or coverages are no fractions.
+
+    Examples
+    --------
+    >>> from scipy.stats import norm
+    >>> curve = calibration_curve(norm([0, 0], [1, 2]), [0.1, 2.1], coverages=[0.5, 0.9])
+    >>> curve.observed
+    array([0.5, 1. ])
+    """
+    nominal = fraction("coverages", _COVERAGES if coverages is None else coverages)
+    if nominal.ndim != 1 or nominal.size == 0:
+        raise ValueError(f"coverages must be a list of at least one, got shape {nominal.shape}")
+    observed = [
+        coverage_rate(lower, upper, target, weight=weight)
+        for lower, upper in _intervals(prediction, nominal)
+    ]
+    return CalibrationCurve(nominal, np.array(observed))
+
+
+def calibration_error(
+    prediction: HasInterval | ArrayLike,
+    target: ArrayLike,
+    *,
+    coverages: ArrayLike | None = None,
+    weight: ArrayLike | None = None,
+) -> float:
+    """Mean distance between observed and nominal coverage along the calibration curve.
+
+    Parameters
+    ----------
+    prediction : object with ``interval(coverage)``, or array-like of shape (n_samples, 2, k)
+        A distribution for each row, or the lower and upper bounds themselves for each coverage.
+    target : array-like of shape (n_samples,)
+        Observations.
+    coverages : array-like of shape (k,), optional
+        Nominal coverages, by default 0.05, 0.1, ..., 0.95.
+    weight : array-like of shape (n_samples,), optional
+        Sample weights.
+
+    Returns
+    -------
+    float
+        Between 0 and 1; 0 is perfect.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, values are not finite, or coverages are no fractions.
+
+    Examples
+    --------
+    >>> from scipy.stats import norm
+    >>> error = calibration_error(norm([0, 0], [1, 2]), [0.1, 2.1], coverages=[0.5, 0.9])
+    >>> round(error, 4)
+    0.05
+    """
+    curve = calibration_curve(prediction, target, coverages=coverages, weight=weight)
+    return float(np.mean(abs(curve.observed - curve.nominal)))
+
+
+def _intervals(
+    prediction: HasInterval | ArrayLike, coverages: FloatArray
+) -> Iterator[tuple[ArrayLike, ArrayLike]]:
+    """Bounds for each coverage in turn."""
+    if hasattr(prediction, "interval"):
+        yield from (prediction.interval(float(coverage)) for coverage in coverages)
+        return
+    bounds = numbers("prediction", prediction)
+    if bounds.ndim != 3 or bounds.shape[1:] != (2, coverages.size):
+        raise ValueError(
+            "prediction must be a distribution or have shape (n_samples, 2, n_coverages), "
+            f"got shape {bounds.shape} for {coverages.size} coverages"
+        )
+    yield from ((bounds[:, 0, k], bounds[:, 1, k]) for k in range(coverages.size))

@@ -1,0 +1,139 @@
+"""Coverage where it may hide: an average can be right while every group is wrong."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calipers.metrics._checks import FloatArray, rows
+
+
+class GroupedCoverage(NamedTuple):
+    """Coverage and width of the intervals within each group.
+
+    Attributes
+    ----------
+    group : ndarray of shape (n_groups,)
+        Sorted labels, or the numbers of the bins.
+    coverage_rate, mean_width : ndarray of shape (n_groups,)
+        Fraction of targets inside their interval (PICP), and mean width (MPIW).
+    n_samples : ndarray of shape (n_groups,)
+        Rows in each group, to judge how sure its rate is.
+    """
+
+    group: NDArray[Any]
+    coverage_rate: FloatArray
+    mean_width: FloatArray
+    n_samples: NDArray[np.intp]
+
+
+def coverage_by_group(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    target: ArrayLike,
+    group: ArrayLike,
+    *,
+    weight: ArrayLike | None = None,
+) -> GroupedCoverage:
+    """Coverage rate within groups of rows.
+
+    Parameters
+    ----------
+    lower, upper, target : array-like of shape (n_samples,)
+        Bounds and observations, in the same unit.
+    group : array-like of shape (n_samples,)
+        Label of each row's group: numbers or strings.
+    weight : array-like of shape (n_samples,), optional
+        Sample weights; they weigh rates and widths, not ``n_samples``.
+
+    Returns
+    -------
+    GroupedCoverage
+        One entry for each label that has a row of positive weight.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, values are not finite, or labels cannot be sorted.
+
+    Examples
+    --------
+    >>> result = coverage_by_group([0, 0, 0], [1, 1, 1], [0.5, 2, 0.1], ["a", "a", "b"])
+    >>> dict(zip(result.group.tolist(), result.coverage_rate.tolist()))
+    {'a': 0.5, 'b': 1.0}
+    """
+    try:
+        labels, codes = np.unique(np.asarray(group), return_inverse=True)
+    except TypeError as error:
+        raise ValueError(f"group must hold labels of one kind: {error}") from None
+    checked = rows(weight, lower=lower, upper=upper, target=target, group=codes)
+    return _grouped(labels, *checked)
+
+
+def coverage_by_width(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    target: ArrayLike,
+    *,
+    n_bins: int = 10,
+    weight: ArrayLike | None = None,
+) -> GroupedCoverage:
+    """Coverage rate among narrow intervals, wide ones, and those between.
+
+    Intervals are binned by quantiles of their width. Equal widths share a bin, so there may be
+    fewer bins than asked for.
+
+    Parameters
+    ----------
+    lower, upper, target : array-like of shape (n_samples,)
+        Bounds and observations, in the same unit.
+    n_bins : int, default 10
+        Bins of about equal weight.
+    weight : array-like of shape (n_samples,), optional
+        Sample weights; they weigh quantiles, rates and widths, not ``n_samples``.
+
+    Returns
+    -------
+    GroupedCoverage
+        One entry for each bin that is not empty, from narrow to wide; ``group`` numbers them
+        from 0.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, values are not finite, or n_bins is no positive integer.
+
+    Examples
+    --------
+    >>> result = coverage_by_width([0, 0, 0, 0], [1, 2, 8, 9], [2, 1, 3, 3], n_bins=2)
+    >>> result.mean_width, result.coverage_rate
+    (array([1.5, 8.5]), array([0.5, 1. ]))
+    """
+    if not isinstance(n_bins, int | np.integer) or n_bins < 1:
+        raise ValueError(f"n_bins must be a positive integer, got {n_bins!r}")
+    weights, low, high, observed = rows(weight, lower=lower, upper=upper, target=target)
+    width = high - low
+    levels = np.arange(1, n_bins) / n_bins
+    edges = np.quantile(width, levels, method="inverted_cdf", weights=weights)
+    bins = np.searchsorted(edges, width)
+    return _grouped(np.arange(n_bins), weights, low, high, observed, bins)
+
+
+def _grouped(
+    labels: NDArray[Any],
+    weight: FloatArray,
+    lower: FloatArray,
+    upper: FloatArray,
+    target: FloatArray,
+    code: NDArray[Any],
+) -> GroupedCoverage:
+    """Average over the rows of each label that has any; a code is the place of a label."""
+    present, code, n_samples = np.unique(code, return_inverse=True, return_counts=True)
+    inside = (lower <= target) & (target <= upper)
+    total = np.bincount(code, weight)
+    return GroupedCoverage(
+        group=labels[present.astype(np.intp)],
+        coverage_rate=np.bincount(code, weight * inside) / total,
+        mean_width=np.bincount(code, weight * (upper - lower)) / total,
+        n_samples=n_samples,
+    )

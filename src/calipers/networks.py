@@ -1,0 +1,209 @@
+"""Networks as Equinox modules, and the heads that give their outputs a meaning.
+
+A network maps one standardised row of inputs to a few raw numbers. A head turns those numbers into
+the parameters of a prediction (bounds and a point, or the location and scales of a density) and
+says which interval they stand for.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import ndtri
+
+Array = Any
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": jax.nn.relu,
+    "silu": jax.nn.silu,
+    "gelu": jax.nn.gelu,
+    "tanh": jnp.tanh,
+}
+
+
+class Network(Protocol):
+    """What trains a bank of networks: a factory of Equinox modules.
+
+    It must be hashable (a function, or a frozen dataclass), since compiled programs are kept by it.
+    The module it returns takes one row of shape ``(in_size,)`` and returns ``(out_size,)``.
+    """
+
+    def __call__(self, in_size: int, out_size: int, *, key: Array) -> eqx.Module:
+        """Make a freshly initialised module."""
+
+
+class Linear(eqx.Module):
+    """Affine map with Glorot-uniform weights and zero biases.
+
+    The weight is stored as ``(in_size, out_size)``, the order in which a batch of rows multiplies
+    fastest on a CPU.
+    """
+
+    weight: Array
+    bias: Array
+
+    def __init__(self, in_size: int, out_size: int, *, key: Array) -> None:
+        limit = (6 / (in_size + out_size)) ** 0.5
+        self.weight = jax.random.uniform(key, (in_size, out_size), minval=-limit, maxval=limit)
+        self.bias = jnp.zeros(out_size)
+
+    def __call__(self, x: Array) -> Array:
+        return x @ self.weight + self.bias
+
+
+class Perceptron(eqx.Module):
+    """Fully connected layers with an activation between them."""
+
+    layers: tuple[Linear, ...]
+    activation: Callable[[Array], Array] = eqx.field(static=True)
+
+    def __call__(self, x: Array) -> Array:
+        *hidden, last = self.layers
+        for layer in hidden:
+            x = self.activation(layer(x))
+        return last(x)
+
+
+@dataclass(frozen=True)
+class MLP:
+    """Factory of fully connected networks.
+
+    Parameters
+    ----------
+    hidden : tuple of int
+        Units of each hidden layer.
+    activation : str
+        A key of ``ACTIVATIONS``.
+
+    Examples
+    --------
+    >>> import jax
+    >>> network = MLP(hidden=(50,), activation="tanh")(13, 3, key=jax.random.key(0))
+    >>> network(jax.numpy.zeros(13)).shape
+    (3,)
+    """
+
+    hidden: tuple[int, ...] = (50, 50)
+    activation: str = "relu"
+
+    def __call__(self, in_size: int, out_size: int, *, key: Array) -> Perceptron:
+        """Make a network; ``key`` seeds its weights."""
+        sizes = (in_size, *self.hidden, out_size)
+        keys = jax.random.split(key, len(sizes) - 1)
+        layers = tuple(
+            Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
+        )
+        return Perceptron(layers, ACTIVATIONS[self.activation])
+
+
+@dataclass(frozen=True)
+class Head:
+    """The meaning of a network's raw outputs.
+
+    Attributes
+    ----------
+    name : str
+        Key in ``HEADS``.
+    size : int
+        How many raw outputs the network has.
+    fields : tuple of str
+        The parameters the head makes of them; those whose name ends in ``scale`` are lengths, the
+        others places on the target's axis.
+    parameters : callable
+        Raw outputs ``(..., size)`` to one array ``(...)`` per field.
+    interval : callable
+        Those arrays and a coverage to ``(lower, point, upper)``.
+    can_cross : bool
+        Whether the lower bound can lie above the upper one.
+    """
+
+    name: str
+    size: int
+    fields: tuple[str, ...]
+    parameters: Callable[[Array], tuple[Array, ...]]
+    interval: Callable[..., tuple[Array, Array, Array]]
+    can_cross: bool = False
+
+
+_BOUNDS = ("lower", "point", "upper")
+_SMALLEST_SCALE = 1e-6
+
+
+def _length(raw: Array) -> Array:
+    return jax.nn.softplus(raw) + _SMALLEST_SCALE
+
+
+def _columns(raw: Array) -> tuple[Array, ...]:
+    return tuple(raw[..., i] for i in range(raw.shape[-1]))
+
+
+def _midpoint(raw: Array) -> tuple[Array, ...]:
+    lower, _, upper = _columns(raw)
+    return lower, (lower + upper) / 2, upper
+
+
+def _ordered(raw: Array) -> tuple[Array, ...]:
+    below, point, above = _columns(raw)
+    return point - _length(below), point, point + _length(above)
+
+
+def _normal(raw: Array) -> tuple[Array, ...]:
+    mean, scale = _columns(raw)
+    return mean, _length(scale)
+
+
+def _split_normal(raw: Array) -> tuple[Array, ...]:
+    loc, left, right = _columns(raw)
+    return loc, _length(left), _length(right)
+
+
+def _own_interval(lower: Array, point: Array, upper: Array, coverage: Array) -> Any:
+    del coverage  # the bounds were trained for it
+    return lower, point, upper
+
+
+def _no_interval(point: Array, coverage: Array) -> Any:
+    del coverage  # the interval of a bare point is the point
+    return point, point, point
+
+
+def _normal_interval(mean: Array, scale: Array, coverage: Array) -> Any:
+    half_width = scale * ndtri((1 + coverage) / 2)
+    return mean - half_width, mean, mean + half_width
+
+
+def _split_normal_interval(loc: Array, left: Array, right: Array, coverage: Array) -> Any:
+    def quantile(p: Array) -> Array:
+        below = loc + left * ndtri(jnp.minimum(p * (left + right) / (2 * left), 0.5))
+        above = loc - right * ndtri(jnp.minimum((1 - p) * (left + right) / (2 * right), 0.5))
+        return jnp.where(p * (left + right) < left, below, above)
+
+    return quantile((1 - coverage) / 2), loc, quantile((1 + coverage) / 2)
+
+
+HEADS: dict[str, Head] = {
+    head.name: head
+    for head in (
+        Head("free", 3, _BOUNDS, _columns, _own_interval, can_cross=True),
+        Head("midpoint", 3, _BOUNDS, _midpoint, _own_interval, can_cross=True),
+        Head("ordered", 3, _BOUNDS, _ordered, _own_interval),
+        Head("point", 1, ("point",), _columns, _no_interval),
+        Head("normal", 2, ("mean", "scale"), _normal, _normal_interval),
+        Head(
+            "split normal",
+            3,
+            ("loc", "left_scale", "right_scale"),
+            _split_normal,
+            _split_normal_interval,
+        ),
+    )
+}
+"""The heads by name.
+
+``free`` leaves bounds and point to the loss, as the paper does, and can cross; ``midpoint`` is the
+same for losses that train no point; ``ordered`` cannot cross; ``point`` has no bounds; ``normal``
+and ``split normal`` are densities.
+"""

@@ -1,0 +1,310 @@
+"""Hand-computed numbers for each metric, then the same laws for every metric."""
+
+import inspect
+from math import exp, inf, nan, sqrt
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+from calipers import losses, metrics
+
+# Four intervals: held, held on the bound, missed by 1, crossed.
+LOWER = [0.0, 1.0, 0.0, 3.0]
+POINT = [1.0, 1.0, 4.0, 2.5]
+UPPER = [2.0, 2.0, 3.0, 2.0]
+TARGET = [0.5, 2.0, 4.0, 2.5]
+ROWS = {"lower": LOWER, "point": POINT, "upper": UPPER, "prediction": POINT, "target": TARGET}
+OPTIONS = {"pinball_loss": {"quantile": 0.8}}
+# Metrics of plain numbers that give one number.
+AVERAGES = [
+    "coverage_rate",
+    "coverage_width_criterion",
+    "crossing_rate",
+    "interval_score",
+    "mean_absolute_error",
+    "mean_squared_error",
+    "mean_width",
+    "normalized_mean_width",
+    "pinball_loss",
+    "point_inside_rate",
+    "root_mean_squared_error",
+]
+
+
+class Normal:
+    """Independent normals, with the methods of calipers' distributions."""
+
+    def __init__(self, loc, scale):
+        self.loc, self.scale = np.asarray(loc), np.asarray(scale)
+
+    def __getattr__(self, method):
+        return getattr(norm(self.loc, self.scale), method)
+
+    def crps(self, y):
+        z = (y - self.loc) / self.scale
+        return self.scale * (z * (2 * norm.cdf(z) - 1) + 2 * norm.pdf(z) - 1 / sqrt(np.pi))
+
+
+def arguments(name):
+    parameters = inspect.signature(getattr(metrics, name)).parameters.values()
+    return [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+
+
+def measure(name, replaced=None, **options):
+    data = {**ROWS, **(replaced or {})}
+    values = [data[argument] for argument in arguments(name)]
+    return getattr(metrics, name)(*values, **OPTIONS.get(name, {}), **options)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (metrics.coverage_rate(LOWER, UPPER, TARGET), 2 / 4),
+        (metrics.mean_width(LOWER, UPPER), (2 + 1 + 3 - 1) / 4),
+        (metrics.normalized_mean_width(LOWER, UPPER, TARGET), 1.25 / (4 - 0.5)),
+        (metrics.normalized_mean_width(LOWER, UPPER, TARGET, target_range=5), 1.25 / 5),
+        # half the targets are held where 0.9 should be
+        (
+            metrics.coverage_width_criterion(LOWER, UPPER, TARGET, coverage=0.9, penalty=10),
+            1.25 / 3.5 * (1 + exp(10 * 0.4)),
+        ),
+        (metrics.coverage_width_criterion(LOWER, UPPER, TARGET, coverage=0.5), 1.25 / 3.5),
+        # misses: 1 above, then 0.5 below and 0.5 above the crossed bounds, at 2 / 0.2 per unit
+        (metrics.interval_score(LOWER, UPPER, TARGET, coverage=0.8), 1.25 + 10 * (1 + 1) / 4),
+        (metrics.crossing_rate(LOWER, UPPER), 1 / 4),
+        (metrics.crossing_rate([1], [1]), 0),
+        (metrics.point_inside_rate(LOWER, POINT, UPPER), 2 / 4),
+        # errors 0.5, -1, 0, 0
+        (metrics.mean_squared_error(POINT, TARGET), 1.25 / 4),
+        (metrics.root_mean_squared_error(POINT, TARGET), sqrt(1.25 / 4)),
+        (metrics.mean_absolute_error(POINT, TARGET), 1.5 / 4),
+        (metrics.pinball_loss(POINT, TARGET, quantile=0.8), (0.2 * 0.5 + 0.8 * 1) / 4),
+        # a normal's CRPS at its mean is scale * (sqrt(2) - 1) / sqrt(pi)
+        (metrics.crps(Normal([0, 1], [1, 3]), [0, 1]), 2 * (sqrt(2) - 1) / sqrt(np.pi)),
+        # -log f = log(scale) + log(2 pi) / 2 + z^2 / 2
+        (
+            metrics.log_score(Normal([0, 0], [1, exp(2)]), [1, 0]),
+            np.log(2 * np.pi) / 2 + (0.5 + 2) / 2,
+        ),
+        (metrics.pit_values(Normal([0, 0], [1, 2]), [0, 2]), [0.5, 0.841344746068543]),
+    ],
+)
+def test_hand_computed_numbers(found, expected):
+    np.testing.assert_allclose(found, expected, rtol=1e-14)
+
+
+def test_calibration_curve_counts_for_each_coverage():
+    # |z| is 0.1, 0.6, 1.5, 2.5: below the quantile 0.674 twice, below 1.645 three times
+    dist, target = Normal(np.zeros(4), np.ones(4)), [0.1, -0.6, 1.5, -2.5]
+    curve = metrics.calibration_curve(dist, target, coverages=[0.5, 0.9])
+    np.testing.assert_array_equal(curve.nominal, [0.5, 0.9])
+    np.testing.assert_array_equal(curve.observed, [0.5, 0.75])
+    error = metrics.calibration_error(dist, target, coverages=[0.5, 0.9])
+    assert error == pytest.approx((0 + 0.15) / 2)
+
+    bounds = np.stack([np.stack(dist.interval(c), axis=1) for c in (0.5, 0.9)], axis=2)
+    same = metrics.calibration_curve(bounds, target, coverages=[0.5, 0.9])
+    np.testing.assert_array_equal(same.observed, curve.observed)
+    weighted = metrics.calibration_curve(bounds, target, coverages=[0.5, 0.9], weight=[1, 0, 3, 0])
+    np.testing.assert_array_equal(weighted.observed, [0.25, 1])
+
+
+def test_calibrated_predictions_measure_as_calibrated():
+    # 4,000 uniforms: the curve strays from the diagonal by 0.04 with probability below 1e-5
+    # (Dvoretzky-Kiefer-Wolfowitz: 2 exp(-2 n 0.04^2) = 6e-6).
+    rng = np.random.default_rng(0)
+    loc, scale = rng.normal(size=4000), rng.uniform(0.1, 3, 4000)
+    dist, target = Normal(loc, scale), rng.normal(loc, scale)
+    curve = metrics.calibration_curve(dist, target)
+    np.testing.assert_allclose(curve.nominal, np.linspace(0.05, 0.95, 19))
+    assert abs(curve.observed - curve.nominal).max() < 0.04
+    pit = np.sort(metrics.pit_values(dist, target))
+    assert abs(pit - np.linspace(0, 1, 4000)).max() < 0.04
+    overconfident = Normal(loc, scale / 3)
+    assert metrics.calibration_error(overconfident, target) > 0.2
+
+
+def test_coverage_by_group():
+    result = metrics.coverage_by_group(LOWER, UPPER, TARGET, ["b", "a", "b", "a"])
+    assert result.group.tolist() == ["a", "b"]
+    np.testing.assert_array_equal(result.coverage_rate, [0.5, 0.5])
+    np.testing.assert_array_equal(result.mean_width, [(1 - 1) / 2, (2 + 3) / 2])
+    np.testing.assert_array_equal(result.n_samples, [2, 2])
+
+    weighted = metrics.coverage_by_group(LOWER, UPPER, TARGET, [7, 5, 7, 6], weight=[3, 1, 1, 0])
+    assert weighted.group.tolist() == [5, 7]
+    np.testing.assert_array_equal(weighted.coverage_rate, [1, 0.75])
+    np.testing.assert_array_equal(weighted.n_samples, [1, 2])
+
+
+def test_coverage_by_width():
+    lower, upper = np.zeros(20), np.arange(20, 0, -1.0)
+    target = np.full(20, 5.5)
+    result = metrics.coverage_by_width(lower, upper, target, n_bins=5)
+    np.testing.assert_array_equal(result.group, range(5))
+    np.testing.assert_array_equal(result.n_samples, [4] * 5)
+    np.testing.assert_array_equal(result.mean_width, [2.5, 6.5, 10.5, 14.5, 18.5])
+    np.testing.assert_array_equal(result.coverage_rate, [0, 0.75, 1, 1, 1])
+
+
+def test_equal_widths_share_a_bin():
+    result = metrics.coverage_by_width(np.zeros(9), np.ones(9), np.zeros(9), n_bins=3)
+    assert (result.group.tolist(), result.n_samples.tolist()) == ([0], [9])
+
+
+@given(st.integers(1, 60), st.integers(1, 12))
+def test_width_bins_share_the_rows_evenly(n_samples, n_bins):
+    width = np.random.default_rng(0).permutation(n_samples) + 1.0
+    result = metrics.coverage_by_width(np.zeros(n_samples), width, width, n_bins=n_bins)
+    assert result.n_samples.sum() == n_samples
+    assert result.n_samples.max() <= -(-n_samples // n_bins)
+    assert (np.diff(result.mean_width) > 0).all()
+
+
+def test_open_intervals_are_intervals():
+    lower, upper, target = [-inf, 0.0, 0.0], [inf, inf, 1.0], [5.0, -1.0, 0.5]
+    assert metrics.coverage_rate(lower, upper, target) == pytest.approx(2 / 3)
+    assert metrics.mean_width(lower, upper) == inf
+    assert metrics.mean_width(lower, upper, weight=[0, 0, 1]) == 1
+    assert metrics.interval_score(lower, upper, target) == inf
+    bins = metrics.coverage_by_width(lower, upper, target, n_bins=3)
+    np.testing.assert_array_equal(bins.coverage_rate, [1, 0.5])
+    np.testing.assert_array_equal(bins.mean_width, [1, inf])
+
+
+def test_impossible_targets_and_point_masses_in_the_log_score():
+    class Uniform:
+        def logpdf(self, x):
+            return np.where(abs(x) <= 1, 0.0, -inf)
+
+    class PointMass:
+        def logpdf(self, x):
+            return np.where(x == 0, inf, -inf)
+
+    assert metrics.log_score(Uniform(), [0, 2]) == inf
+    assert metrics.log_score(Uniform(), [0, 2], weight=[1, 0]) == 0
+    with pytest.raises(ValueError, match=r"dist.logpdf\(target\) .* got inf at index \(1,\)"):
+        metrics.log_score(PointMass(), [1, 0])
+
+
+def test_losses_and_metrics_share_their_formulas():
+    arrays = [np.array(values) for values in (LOWER, UPPER, TARGET)]
+    assert metrics.interval_score(*arrays) == losses.interval_score(*arrays)
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_weights_count_rows(name):
+    count = [2, 1, 0, 3]
+    repeated = {key: np.repeat(values, count) for key, values in ROWS.items()}
+    assert measure(name, weight=count) == pytest.approx(measure(name, repeated), rel=1e-14)
+    assert measure(name, weight=np.ones(4)) == measure(name)
+
+
+def test_distribution_scores_take_weights():
+    loc, scale, target, count = [0.0, 1, 2], [1.0, 2, 3], [0.5, 0, 5], [2, 0, 1]
+    every = [np.repeat(values, count) for values in (loc, scale, target)]
+    for score in (metrics.crps, metrics.log_score):
+        found = score(Normal(loc, scale), target, weight=count)
+        assert found == pytest.approx(score(Normal(*every[:2]), every[2]), rel=1e-14)
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+@pytest.mark.parametrize("container", [tuple, np.array, pd.Series, np.float32])
+def test_any_container_gives_a_float(name, container):
+    found = measure(name, {key: container(values) for key, values in ROWS.items()})
+    assert type(found) is float
+    assert found == measure(name)
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+def test_bad_rows_are_refused_by_name(name):
+    for argument in arguments(name):
+        with pytest.raises(
+            ValueError, match=rf"{argument} must be finite, got nan at index \(2,\)"
+        ):
+            measure(name, {argument: [0, 1, nan, 3]})
+        with pytest.raises(ValueError, match=rf"same shape, got .*{argument} \(3,\)"):
+            measure(name, {argument: [0, 1, 2]})
+        with pytest.raises(ValueError, match=f"{argument} must hold real numbers"):
+            measure(name, {argument: ["a", "b", "c", "d"]})
+    with pytest.raises(ValueError, match="must hold at least one row"):
+        measure(name, {argument: [] for argument in ROWS})
+
+
+@pytest.mark.parametrize("name", AVERAGES)
+@pytest.mark.parametrize(
+    ("weight", "message"),
+    [
+        ([1, 1, -1, 1], r"weight must not be negative, got -1.0 at index \(2,\)"),
+        ([0, 0, 0, 0], "weight must be positive somewhere"),
+        ([1, nan, 1, 1], r"weight must be finite, got nan at index \(1,\)"),
+        ([1, 1], r"weight \(2,\)"),
+    ],
+)
+def test_bad_weights_are_refused(name, weight, message):
+    with pytest.raises(ValueError, match=message):
+        measure(name, weight=weight)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: metrics.mean_width([inf], [inf]),
+            r"lower must be finite, got inf at index \(0,\)",
+        ),
+        (lambda: metrics.mean_squared_error([1], [inf]), "target must be finite, got inf"),
+        (lambda: metrics.mean_squared_error([[1, 2], [3]], [1, 2]), "point must hold real numbers"),
+        (lambda: metrics.mean_squared_error([1j], [1]), "point must hold real numbers"),
+        (lambda: metrics.mean_squared_error([None], [1]), "point must be finite, got nan"),
+        (
+            lambda: metrics.interval_score([0], [1], [0], coverage=95),
+            "coverage must be above 0 and below 1, got 95.0",
+        ),
+        (lambda: metrics.pinball_loss([0], [1], quantile=nan), "quantile must be above 0 .* nan"),
+        (lambda: metrics.normalized_mean_width([0], [1], [3]), "target must vary, .* 3.0 only"),
+        (
+            lambda: metrics.normalized_mean_width([0], [1], [3], target_range=0),
+            "target_range must be positive, got 0.0",
+        ),
+        (
+            lambda: metrics.coverage_width_criterion([0, 0], [1, 1], [0, 1], penalty=-1),
+            "penalty must not be negative, got -1.0",
+        ),
+        (lambda: metrics.crps(Normal([0, 1], [1, 1]), [0]), r"target \(1,\), dist.crps"),
+        (lambda: metrics.crps(Normal([0], [nan]), [0]), r"dist.crps\(target\) must not be NaN"),
+        (lambda: metrics.crps(Normal([0], [1]), [nan]), "target must be finite, got nan"),
+        (lambda: metrics.crps(Normal([0], [1]), [0], weight=[1, 1]), r"weight \(2,\)"),
+        (
+            lambda: metrics.coverage_by_group([0, 0], [1, 1], [0, 0], ["a"]),
+            r"target \(2,\), group \(1,\)",
+        ),
+        (
+            lambda: metrics.coverage_by_group([0, 0], [1, 1], [0, 0], [None, "a"]),
+            "group must hold labels of one kind",
+        ),
+        (
+            lambda: metrics.coverage_by_width([0], [1], [0], n_bins=0),
+            "n_bins must be a positive integer, got 0",
+        ),
+        (
+            lambda: metrics.calibration_curve(Normal([0], [1]), [0], coverages=[0.5, 1.0]),
+            r"coverages must be above 0 and below 1, got 1.0 at index \(1,\)",
+        ),
+        (
+            lambda: metrics.calibration_curve(Normal([0], [1]), [0], coverages=0.5),
+            "coverages must be a list",
+        ),
+        (
+            lambda: metrics.calibration_curve(np.zeros((4, 2)), np.zeros(4), coverages=[0.5]),
+            r"shape \(n_samples, 2, n_coverages\), got shape \(4, 2\) for 1 coverages",
+        ),
+    ],
+)
+def test_errors_say_what_is_wrong_and_where(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
