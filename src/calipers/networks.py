@@ -51,6 +51,7 @@ class Linear(eqx.Module):
         self.bias = jnp.zeros(out_size)
 
     def __call__(self, x: Array) -> Array:
+        """Map one row."""
         return x @ self.weight + self.bias
 
 
@@ -61,6 +62,7 @@ class Perceptron(eqx.Module):
     activation: Callable[[Array], Array] = eqx.field(static=True)
 
     def __call__(self, x: Array) -> Array:
+        """Map one row."""
         *hidden, last = self.layers
         for layer in hidden:
             x = self.activation(layer(x))

@@ -49,6 +49,8 @@ class Objective:
         ``parameters`` are the head's, ``settings`` is a ``LossSettings``.
     head : str
         A key of ``calipers.networks.HEADS``.
+    coverage_weight : float
+        Value of that setting which suits this loss where none is given.
 
     Examples
     --------
@@ -66,6 +68,7 @@ class Objective:
 
     loss: Callable[..., Array]
     head: str = "free"
+    coverage_weight: float = 0.99
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
@@ -129,8 +132,8 @@ def _crps(
 
 LOSSES: dict[str, Objective] = {
     "qd+": Objective(_qd_plus, "free"),
-    "qd": Objective(_qd, "midpoint"),
-    "qd-paper": Objective(_qd_paper, "midpoint"),
+    "qd": Objective(_qd, "midpoint", coverage_weight=15.0),
+    "qd-paper": Objective(_qd_paper, "midpoint", coverage_weight=0.07),
     "normal": Objective(_normal, "normal"),
     "split normal": Objective(_split_normal, "split normal"),
     "crps": Objective(_crps, "split normal"),

@@ -7,12 +7,12 @@ A model folder holds two files::
 
 ``model.json`` names the weights file with its size and SHA-256 and ends with a checksum of
 itself, so that a byte changed in either file is found. Checksums find damage, not forgery: whoever
-rewrites a model and its checksums has made another model, yet one that is still only data.
+rewrites a model with its checksums has made another model, but one that is still only data.
 
 A save puts the new weights beside the old ones, then replaces ``model.json`` in one step, then
-removes what it no longer names. A process killed at any moment leaves the old model or the new
-one, whole; what it left behind goes with the next save. Writers lock the folder where the file
-system can; readers need no lock.
+removes what that no longer names. A process killed at any moment leaves the old model or the new
+one, whole; its other leftovers go with the next save. Writers lock the folder where the file system
+can; readers need no lock.
 """
 
 import hashlib
@@ -38,25 +38,17 @@ import safetensors.numpy
 if sys.platform != "win32":
     import fcntl
 
-__all__ = ["JSON", "ModelFileError", "read_model", "write_model"]
-
-JSON: TypeAlias = None | bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"]
+JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
 
 FORMAT = "calipers-model"
 FORMAT_VERSION = 1
 
-_RECORD_NAME = "model.json"
+_PACKAGES = ("calipers", "equinox", "jax", "numpy", "safetensors", "scikit-learn", "scipy")
+_RECORD = "model.json"
 _RECORD_KEYS = {"format", "format_version", "created", "versions", "weights", "document", "sha256"}
-_RECORD_LIMIT = 64 * 2**20  # bytes; longer tables of numbers belong in the arrays
+_WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 _WEIGHTS_KEYS = {"file", "sha256", "bytes"}
-_WEIGHTS_NAME = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
-_TEMPORARY_NAME = re.compile(r"\.calipers-[0-9a-f]{16}\.tmp")
-_DTYPES = ("bool", "float16", "float32", "float64") + tuple(
-    f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
-)
-_PACKAGES = (
-    "calipers", "equinox", "jax", "jaxlib", "numpy", "optax", "safetensors", "scikit-learn", "scipy"
-)  # fmt: skip
+_TEMPORARY = re.compile(r"\.calipers-[0-9a-f]{16}\.tmp")
 
 
 class ModelFileError(ValueError):
@@ -72,17 +64,17 @@ def write_model(
     ----------
     folder : path
         Made with its parents where it does not exist. An existing folder must be empty or hold a
-        calipers model; files that are not the model's stay untouched.
+        calipers model; files in it that are not the model's stay untouched.
     document : mapping of str to JSON values
         Nested mappings, lists, strings, numbers, booleans and None. Floats come back exactly,
-        tuples as lists. NaN and infinity do not exist in JSON: keep them in `arrays`.
+        tuples as lists. NaN and infinity do not exist in JSON; `arrays` can hold them.
     arrays : mapping of str to array
-        Booleans, integers or floats of 16, 32 or 64 bits (integers also of 8) and of any shape.
+        Booleans, integers and floats of up to 64 bits, in any shape.
 
     Raises
     ------
     TypeError, ValueError
-        If a value cannot be stored; the message names its place. Nothing has been written then.
+        If a value cannot be stored; the message says where it is. Nothing has been written then.
     ModelFileError
         If `folder` is a file or holds something else than a calipers model.
 
@@ -98,32 +90,28 @@ def write_model(
     array([[1., 0.],
            [0., 1.]])
     """
-    weights = _encode_arrays(arrays)
+    folder, weights = Path(folder), _encode_arrays(arrays)
     digest = hashlib.sha256(weights).hexdigest()
     name = f"weights-{digest[:16]}.safetensors"
-    body = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "created": datetime.now(UTC).isoformat(timespec="microseconds"),
-        "versions": _versions(),
-        "weights": {"file": name, "sha256": digest, "bytes": len(weights)},
-        "document": _plain(document, "document"),
-    }
-    record = _seal(body)
-    if len(record) > _RECORD_LIMIT:
-        msg = f"document takes {len(record)} bytes, the limit is {_RECORD_LIMIT}: use arrays"
-        raise ValueError(msg)
-    folder = Path(folder)
+    record = _seal(
+        {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "created": datetime.now(UTC).isoformat(timespec="microseconds"),
+            "versions": _versions(),
+            "weights": {"file": name, "sha256": digest, "bytes": len(weights)},
+            "document": _plain(document, "document"),
+        }
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError) as error:
-        msg = f"cannot save a model in {folder}: {error.filename} is a file, not a folder"
-        raise ModelFileError(msg) from error
+    except (FileExistsError, NotADirectoryError):
+        _refuse(folder, "cannot be made a folder, a file is in the way; save somewhere else")
     with _locked(folder) as directory:
         _refuse_foreign(folder)
         try:
             _replace(folder / name, weights, directory)
-            _replace(folder / _RECORD_NAME, record, directory)
+            _replace(folder / _RECORD, record, directory)
         finally:
             _sweep(folder)
 
@@ -134,14 +122,14 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     Parameters
     ----------
     folder : path
-        A model folder. Its files have to be plain files of exactly the bytes written.
+        A model folder. Both files must be plain files with exactly the bytes that were written.
 
     Returns
     -------
     document : dict
         As it was saved.
     arrays : dict of str to ndarray
-        As they were saved, though not in their order; writable.
+        As they were saved, but in any order; writable.
 
     Raises
     ------
@@ -150,9 +138,9 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
 
     Examples
     --------
-    >>> read_model("no/such/model")
+    >>> read_model("no-such-model")
     Traceback (most recent call last):
-    calipers.storage.ModelFileError: no/such/model is not a folder; a calipers model is a folder ...
+    calipers.storage.ModelFileError: no-such-model is not a folder; a model is one with a model.json
     """
     folder = Path(folder)
     record = _read_record(folder)
@@ -161,16 +149,15 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
         try:
             return record["document"], _read_arrays(path, record["weights"])
         except FileNotFoundError:
-            # A save since then has removed these weights and named others, or they were lost.
-            # Each further round takes another finished save, so the loop ends.
+            # Either the weights are lost, or a save has just replaced them and model.json. The
+            # loop ends, since every round takes another finished save.
             previous, record = record, _read_record(folder)
             if record == previous:
-                _refuse(path, "is missing; copy it from where the model was saved")
+                _refuse(path, "is missing; copy the whole folder again, or save the model anew")
 
 
 def _refuse(path: Path, problem: str) -> NoReturn:
-    msg = f"{path} {problem}"
-    raise ModelFileError(msg) from None
+    raise ModelFileError(f"{path} {problem}") from None
 
 
 def _versions() -> dict[str, str]:
@@ -183,34 +170,171 @@ def _versions() -> dict[str, str]:
 
 
 def _plain(value: object, place: str) -> JSON:
-    """Copy of a value in JSON's own types, or an error that names the place of what is not."""
+    """Copy of a value in JSON's own types, or an error that says where it has none."""
     if isinstance(value, Mapping):
-        if unnamed := [key for key in value if not isinstance(key, str)]:
-            msg = f"{place} has the key {unnamed[0]!r}; JSON keys are strings"
-            raise TypeError(msg)
         for key in value:
-            _plain(key, f"a key of {place}")
-        return {str(key): _plain(item, f"{place}[{key!r}]") for key, item in value.items()}
+            if not isinstance(key, str):
+                raise TypeError(f"{place} has the key {key!r}, but keys in JSON are strings")
+        return {key: _plain(item, f"{place}[{key!r}]") for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(item, f"{place}[{index}]") for index, item in enumerate(value)]
-    if value is None or isinstance(value, bool | int):
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{place} is {value}, which JSON lacks: use None, or put it in arrays")
+    if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            msg = f"{place} is {value}, which JSON does not have: use None, or put it in arrays"
-            raise ValueError(msg)
-        return float(value)
-    if isinstance(value, str):
-        if any("\ud800" <= character <= "\udfff" for character in value):
-            msg = f"{place} is {value!r}, which is not valid Unicode text"
-            raise ValueError(msg)
-        return str(value)
-    msg = f"{place} is of type {type(value).__name__}, which JSON does not have: {value!r}"
-    raise TypeError(msg)
+    raise TypeError(f"{place} is of type {type(value).__name__}, which JSON lacks: {value!r}")
+
+
+def _encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Arrays as safetensors, which ignores strides and keeps one name for itself."""
+    _plain(dict.fromkeys(arrays), "arrays")
+    dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
+    for name, array in dense.items():
+        if name == "__metadata__":
+            raise ValueError("arrays has the key '__metadata__', which safetensors reserves")
+        if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
+            raise TypeError(
+                f"arrays[{name!r}] is of type {array.dtype}; "
+                "use booleans, integers or floats of up to 64 bits"
+            )
+    encoded: bytes = safetensors.numpy.save(dense)
+    return encoded
 
 
 def _seal(body: Mapping[str, Any]) -> bytes:
-    """Text of ``model.json``: the body and a checksum of its shortest spelling."""
+    """Bytes of ``model.json``: the body and the checksum of its shortest spelling."""
     shortest = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     sealed = {**body, "sha256": hashlib.sha256(shortest.encode()).hexdigest()}
     return (json.dumps(sealed, ensure_ascii=False, allow_nan=False, indent=2) + "\n").encode()
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[int | None]:
+    """Keep other writers out of a folder; gives its descriptor, which Windows does not have."""
+    if sys.platform == "win32":
+        yield None
+        return
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems have no locks
+            fcntl.flock(directory, fcntl.LOCK_EX)
+        yield directory
+    finally:
+        with suppress(OSError):  # closing is not enough while a forked child has a copy
+            fcntl.flock(directory, fcntl.LOCK_UN)
+        os.close(directory)
+
+
+def _refuse_foreign(folder: Path) -> None:
+    """Refuse to save among files of another purpose; leftovers of a killed save are our own."""
+    names = sorted(entry.name for entry in folder.iterdir())
+    if _RECORD in names:
+        try:
+            _parse_record(folder / _RECORD)
+        except ModelFileError as error:
+            _refuse(folder, f"is left as it is: {error}; save in a new or empty folder")
+        return
+    for name in names:
+        if not (_WEIGHTS.fullmatch(name) or _TEMPORARY.fullmatch(name)):
+            _refuse(folder, f"holds {name!r} but no calipers model; save in a new or empty folder")
+
+
+def _replace(path: Path, content: bytes, directory: int | None) -> None:
+    """Write a file so that its name stands for the old bytes or the new ones, never a part."""
+    temporary = path.with_name(f".calipers-{secrets.token_hex(8)}.tmp")
+    with temporary.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    if directory is not None:
+        with suppress(OSError):  # some file systems cannot sync a folder
+            os.fsync(directory)
+
+
+def _sweep(folder: Path) -> None:
+    """Remove temporary files and weights without a model; what resists waits for the next save."""
+    with suppress(OSError):
+        record = folder / _RECORD
+        named = record.read_bytes() if record.exists() else b""
+        for entry in list(folder.iterdir()):
+            orphan = _WEIGHTS.fullmatch(entry.name) and entry.name.encode() not in named
+            if orphan or _TEMPORARY.fullmatch(entry.name):
+                entry.unlink(missing_ok=True)
+
+
+def _read_file(path: Path, size: int | None = None) -> bytes:
+    """Bytes of a plain file, its size checked first; links could lead out of the folder."""
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        _refuse(path, "is a link or a folder or a device; the files of a model are plain files")
+    if size is not None and status.st_size != size:
+        _refuse(path, f"has {status.st_size} bytes instead of {size}: it is cut off or replaced")
+    return path.read_bytes()
+
+
+def _parse_record(path: Path) -> tuple[bytes, dict[str, Any]]:
+    """Bytes and content of a ``model.json`` that calls itself a calipers model."""
+    raw = _read_file(path)
+    try:
+        record = json.loads(raw)
+    except (ValueError, RecursionError):
+        _refuse(path, "is not JSON: it is damaged, or not of a calipers model")
+    if not isinstance(record, dict) or record.get("format") != FORMAT:
+        _refuse(path, f"is not of a calipers model, which has 'format': {FORMAT!r}")
+    return raw, record
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    """Content of ``model.json`` after every check that needs no other file."""
+    if not folder.is_dir():
+        _refuse(folder, "is not a folder; a model is one with a model.json")
+    path = folder / _RECORD
+    try:
+        raw, record = _parse_record(path)
+    except FileNotFoundError:
+        _refuse(folder, "holds no model.json; a model is a folder with one")
+    _check_version(path, record)
+    _check_keys(path, "model.json", record, _RECORD_KEYS)
+    try:
+        intact = raw == _seal({key: record[key] for key in record if key != "sha256"})
+    except (ValueError, RecursionError):  # what no save writes, such as NaN
+        intact = False
+    if not intact:
+        _refuse(path, "does not match its checksum: it was changed after it was saved")
+    _check_keys(path, "'weights'", record["weights"], _WEIGHTS_KEYS)
+    name = record["weights"]["file"]
+    if not (isinstance(name, str) and _WEIGHTS.fullmatch(name)):
+        _refuse(path, f"has {name!r} for weights, not weights-<16 hex digits>.safetensors")
+    if not isinstance(record["document"], dict):
+        _refuse(path, "has a 'document' that is no JSON object")
+    return record
+
+
+def _check_version(path: Path, record: Mapping[str, Any]) -> None:
+    version, libraries = record.get("format_version"), record.get("versions")
+    if type(version) is not int or version < 1:
+        _refuse(path, f"has {version!r} for 'format_version', which is a whole number from 1")
+    if version > FORMAT_VERSION:
+        writer = libraries.get("calipers", "?") if isinstance(libraries, dict) else "?"
+        wrong = f"was written by calipers {writer}, format {version}"
+        _refuse(path, f"{wrong}; this is format {FORMAT_VERSION}: upgrade calipers")
+
+
+def _check_keys(path: Path, owner: str, found: object, expected: set[str]) -> None:
+    keys = set(found) if isinstance(found, dict) else set()
+    if keys != expected:
+        missing, extra = sorted(expected - keys), sorted(keys - expected)
+        _refuse(path, f"has wrong keys in {owner}: missing {missing}, extra {extra}")
+
+
+def _read_arrays(path: Path, entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Arrays of a weights file that is what its entry in ``model.json`` says."""
+    raw = _read_file(path, entry["bytes"])
+    if hashlib.sha256(raw).hexdigest() != entry["sha256"]:
+        _refuse(path, "does not match its checksum: it was changed after it was saved")
+    try:
+        arrays: dict[str, np.ndarray] = safetensors.numpy.load(raw)
+    except (safetensors.SafetensorError, KeyError, ValueError) as error:
+        _refuse(path, f"holds no arrays that calipers saves: {error}")
+    return arrays

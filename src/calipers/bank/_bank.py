@@ -66,6 +66,14 @@ class Bank:
             [self.histories[i] for i in numbers],
         )
 
+    def weights_of(self, number: int) -> Any:
+        """One network's weights, to train it further."""
+        return jax.tree.map(lambda leaf: leaf[number], self.weights)
+
+    def scaling_of(self, number: int) -> Scaling:
+        """One network's scaling."""
+        return Scaling(*(part[number] for part in self.scaling))
+
     def predict(self, inputs: FloatArray) -> dict[str, NDArray[np.float64]]:
         """Every network's parameters for every row.
 

@@ -24,6 +24,7 @@ Array = Any
 SEGMENT = 128  # epochs a program can run, and record, before Python steps in
 TILE = 256  # rows evaluated at a time: one size, so that a row's bits do not depend on its company
 
+
 def _select(condition: Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
@@ -171,9 +172,7 @@ class Program:
         updates, optimizer = self._optimizer(lane).update(slope, state.optimizer, state.network)
         network = optax.apply_updates(state.network, updates)
         live = running & (start < lane.train.count)
-        network, optimizer = _select(
-            live, (network, optimizer), (state.network, state.optimizer)
-        )
+        network, optimizer = _select(live, (network, optimizer), (state.network, state.optimizer))
         batch = self._sums(predicted, loss, target, weight, lane.settings)
         return (
             state._replace(network=network, optimizer=optimizer),

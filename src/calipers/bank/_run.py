@@ -8,7 +8,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-
 from typing import Any, NamedTuple
 
 import jax
@@ -50,7 +49,7 @@ class Trained(NamedTuple):
     history: History
 
 
-class Stopped(Exception):
+class StoppedError(Exception):
     """Training was asked to stop."""
 
 
@@ -76,7 +75,7 @@ def run(
         if watch is not None:
             watch.report(done)
             if watch.stop.is_set():
-                raise Stopped
+                raise StoppedError
         pace = _SEGMENT_SECONDS / max(time.perf_counter() - began, 1e-9)
         epochs = int(np.clip(epochs * pace, 1, min(SEGMENT, 8 * epochs)))
     return lanes.results

@@ -61,14 +61,15 @@ class Table:
     rows: int
 
     @classmethod
-    def from_arrays(cls, inputs: FloatArray, target: FloatArray) -> "Table":
-        """Make a table of finite inputs (rows, inputs) and targets (rows,)."""
-        units = Scaling(*center_and_scale(inputs), *center_and_scale(target))
-        return cls.in_units(inputs, target, units)
+    def from_arrays(
+        cls, inputs: FloatArray, target: FloatArray, units: Scaling | None = None
+    ) -> "Table":
+        """Make a table of finite inputs (rows, inputs) and targets (rows,).
 
-    @classmethod
-    def in_units(cls, inputs: FloatArray, target: FloatArray, units: Scaling) -> "Table":
-        """Make a table in given units, as a model that is trained further needs."""
+        A bank that is trained further needs the ``units`` of the table it came from.
+        """
+        if units is None:
+            units = Scaling(*center_and_scale(inputs), *center_and_scale(target))
         extra = padded(len(target)) - len(target)
         scaled = standardised(inputs, units)
         goal = (target - units.target_center) / units.target_scale

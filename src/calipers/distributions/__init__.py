@@ -1,5 +1,6 @@
 """Split normal distributions and their mixtures: closed forms, exact fits, safe quantiles."""
 
+from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._split_normal import SplitNormal
 
-__all__ = ["SplitNormal"]
+__all__ = ["SplitNormal", "SplitNormalMixture"]

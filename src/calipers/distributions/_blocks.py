@@ -61,7 +61,7 @@ def run_blocks(
 
 
 def threads_for(n_jobs: int) -> int:
-    """Number of threads that `n_jobs` asks for: itself, or all cores for -1.
+    """Return the number of threads that `n_jobs` asks for: itself, or all cores for -1.
 
     Raises
     ------
@@ -76,7 +76,7 @@ def threads_for(n_jobs: int) -> int:
 
 
 def blockwise(
-    function: Callable[..., object],
+    function: Callable[..., FloatArray | tuple[FloatArray, ...]],
     rows: Sequence[FloatArray],
     members: Sequence[FloatArray] = (),
     *,
@@ -105,33 +105,72 @@ def blockwise(
         Of the common shape, after a leading axis of `outputs` if that is given. A common shape of
         () gives scalars.
     """
-    shape = np.broadcast_shapes(*(a.shape for a in rows), *(a.shape[1:] for a in members))
-    wide_rows = [np.broadcast_to(a, shape) for a in rows]
-    wide_members = [broadcast_members(a, shape) for a in members]
+    shape, cut = _cutter(rows, members)
     result = np.empty((outputs or 1, *shape))
 
     def work(index: Index) -> None:
-        each = (slice(None), *index)
-        result[each] = np.reshape(
-            function(  # type: ignore[arg-type]
-                *(a[index].reshape(-1) for a in wide_rows),
-                *(a[each].reshape(len(a), -1) for a in wide_members),
-            ),
-            result[each].shape,
-        )
+        part = result[(slice(None), *index)]
+        part[...] = np.reshape(function(*cut(index)), part.shape)
 
     run_blocks(work, shape, n_jobs)
     return result if outputs else result[0]
 
 
-def broadcast_members(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
+def blockwise_ragged(
+    function: Callable[..., tuple[FloatArray, ...]],
+    rows: Sequence[FloatArray],
+    members: Sequence[FloatArray],
+    *,
+    n_jobs: int = 1,
+) -> list[FloatArray]:
+    """Like `blockwise`, for a function that gives several numbers per row, here more, there fewer.
+
+    Parameters
+    ----------
+    function : callable
+        Returns arrays of shape (k, n), padded with NaN; k may differ from block to block.
+    rows, members, n_jobs
+        As for `blockwise`.
+
+    Returns
+    -------
+    list of arrays
+        Each of shape (largest k, *common shape), padded with NaN.
+    """
+    shape, cut = _cutter(rows, members)
+    parts = run_blocks(lambda index: (index, function(*cut(index))), shape, n_jobs)
+    most = max((len(arrays[0]) for _, arrays in parts), default=0)
+    results = [np.full((most, *shape), np.nan) for _ in (parts[0][1] if parts else ())]
+    for index, arrays in parts:
+        for result, array in zip(results, arrays, strict=True):
+            part = result[(slice(len(array)), *index)]
+            part[...] = array.reshape(part.shape)
+    return results
+
+
+def _cutter(
+    rows: Sequence[FloatArray], members: Sequence[FloatArray]
+) -> tuple[tuple[int, ...], Callable[[Index], list[FloatArray]]]:
+    """Find the common shape, and a function that cuts one block out of every array."""
+    shape = np.broadcast_shapes(*(a.shape for a in rows), *(a.shape[1:] for a in members))
+    wide_rows = [np.broadcast_to(a, shape) for a in rows]
+    wide_members = [_broadcast_members(a, shape) for a in members]
+
+    def cut(index: Index) -> list[FloatArray]:
+        of_rows = [a[index].reshape(-1) for a in wide_rows]
+        return of_rows + [a[(slice(None), *index)].reshape(len(a), -1) for a in wide_members]
+
+    return shape, cut
+
+
+def _broadcast_members(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     """Broadcast all axes but the first to `shape`.
 
     Examples
     --------
-    >>> broadcast_members(np.zeros((5, 3)), (2, 3)).shape
+    >>> _broadcast_members(np.zeros((5, 3)), (2, 3)).shape
     (5, 2, 3)
     """
     new_axes = (1,) * (len(shape) - array.ndim + 1)
-    wide = array.reshape(array.shape[0], *new_axes, *array.shape[1:])
-    return np.broadcast_to(wide, (array.shape[0], *shape))
+    wide = array.reshape(len(array), *new_axes, *array.shape[1:])
+    return np.broadcast_to(wide, (len(array), *shape))

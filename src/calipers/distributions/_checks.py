@@ -70,6 +70,11 @@ def scale(name: str, value: ArrayLike) -> FloatArray:
     return checked(name, value, "must be finite and not negative", low=0.0, high=largest)
 
 
+def positive(name: str, value: ArrayLike) -> FloatArray:
+    """Return `value` as float64 if all of it is finite and above zero."""
+    return checked(name, value, "must be finite and above 0", low=0.0, strict=True)
+
+
 def not_nan(name: str, value: ArrayLike) -> FloatArray:
     """Return `value` as float64 if none of it is NaN; infinities pass."""
     return checked(name, value, "must not be NaN")

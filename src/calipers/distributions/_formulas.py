@@ -64,12 +64,14 @@ def sf(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> F
 
 
 def ppf(p: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Smallest x with P(X <= x) >= p, from the tail or from the middle, whichever has the digits."""
+    """Smallest x with P(X <= x) >= p, solved from the tail or the middle, where the digits are."""
     below, above = shares(left, right)
     lower = p <= below
     tail = np.where(lower, p / below, (1.0 - p) / above)
     middle = ~lower & (tail > 0.5)
-    t = np.where(middle, erfinv(np.where(middle, (p - below) / above, 0.0)), erfcinv(tail))
+    t: FloatArray = np.where(
+        middle, erfinv(np.where(middle, (p - below) / above, 0.0)), erfcinv(tail)
+    )
     # 0 * inf: a side without mass has no extent.
     return loc + np.where(lower, -1.0, 1.0) * np.fmax(SQRT2 * np.where(lower, left, right) * t, 0.0)
 
@@ -79,8 +81,16 @@ def isf(q: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> 
     return -ppf(q, -loc, right, left)
 
 
+def hdi(
+    coverage: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Bounds at equal density: t = erfinv(coverage) on either side."""
+    z = SQRT2 * erfinv(coverage)
+    return loc - z * left, loc + z * right
+
+
 def mean(loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-    """m + sqrt(2 / pi) (s2 - s1)."""
+    """M + sqrt(2 / pi) (s2 - s1)."""
     return loc + SQRT_2_OVER_PI * (right - left)
 
 

@@ -78,6 +78,14 @@ def mixture_isf(
     return -mixture_ppf(q, -loc, right, left, weights)
 
 
+def mixture_interval(
+    tail: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Quantiles with the mass `tail` below the one and above the other."""
+    components = (loc, left, right, weights)
+    return mixture_ppf(tail, *components), mixture_isf(tail, *components)
+
+
 def _lower(
     q: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
 ) -> FloatArray:
@@ -138,7 +146,8 @@ def _moment_start(
     means = formulas.mean(loc, left, right)
     centre = (weights * means).sum(axis=0)
     variance = (weights * (formulas.var(left, right) + (means - centre) ** 2)).sum(axis=0)
-    return centre + ndtri(q) * np.sqrt(variance)
+    start: FloatArray = centre + ndtri(q) * np.sqrt(variance)
+    return start
 
 
 def _halley_step(here: Values, q: FloatArray) -> FloatArray:

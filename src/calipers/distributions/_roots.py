@@ -1,0 +1,75 @@
+"""Roots between brackets, for many equations at once."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.distributions._checks import FloatArray
+
+IntArray = NDArray[np.intp]
+
+MAX_STEPS = 200
+
+
+def find_roots(
+    function: Callable[[FloatArray, IntArray], FloatArray], low: FloatArray, high: FloatArray
+) -> FloatArray:
+    """Find where functions change sign between two ends, to a few ulps.
+
+    The method is Chandrupatla's (1997): inverse quadratic interpolation where three points make
+    that safe, bisection elsewhere. Equations that are done take no further part.
+
+    Parameters
+    ----------
+    function : callable
+        Called with points and the numbers of the equations they belong to, both of shape (k,).
+    low, high : array of shape (n,)
+        Ends of the brackets.
+
+    Returns
+    -------
+    array of shape (n,)
+        The last point before the change of sign as seen from `low`, also where the function
+        jumps. Where it has one sign at both ends, the end at which it is closer to zero.
+
+    Examples
+    --------
+    >>> squares = np.array([2.0, 9.0])
+    >>> find_roots(lambda x, i: x * x - squares[i], np.zeros(2), np.full(2, 10.0))
+    array([1.41421356, 3.        ])
+    """
+    pending = np.arange(low.size)
+    # Points a (the newest), b (across the root from it) and c (the one before), with their values.
+    points = np.stack([low, high, low])
+    values = np.stack([function(low, pending), function(high, pending), np.zeros(low.size)])
+    positive = values[0] > 0
+    roots = np.where(np.abs(values[0]) <= np.abs(values[1]), low, high)
+    share = np.full(low.size, 0.5)
+    go_on = positive != (values[1] > 0)
+    for _ in range(MAX_STEPS):
+        pending, share = pending[go_on], share[go_on]
+        (a, b, _), (fa, fb, _) = points[:, go_on], values[:, go_on]
+        if pending.size == 0:
+            break
+        x = a + share * (b - a)
+        fx = function(x, pending)
+        same = (fx > 0) == (fa > 0)
+        points = np.stack([x, np.where(same, b, a), np.where(same, a, b)])
+        values = np.stack([fx, np.where(same, fb, fa), np.where(same, fa, fb)])
+        at_low = ((fx > 0) == positive[pending]) | (fx == 0)
+        roots[pending] = np.where(at_low, points[0], points[1])
+        resolution = 2.0 * np.spacing(np.abs(x)) / np.abs(points[1] - x)
+        share = np.clip(_interpolate(points, values), resolution, 1.0 - resolution)
+        go_on = (resolution < 0.5) & (fx != 0)
+    return roots
+
+
+def _interpolate(points: FloatArray, values: FloatArray) -> FloatArray:
+    """Where to go next, as a share of the way from a to b."""
+    (a, b, c), (fa, fb, fc) = points, values
+    xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
+    safe = (phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi)
+    first = fa / (fb - fa) * fc / (fb - fc)
+    second = (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
+    return np.where(safe, first + second, 0.5)

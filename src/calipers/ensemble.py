@@ -1,0 +1,154 @@
+"""An ensemble: a bank of networks seen as one prediction, in blocks of rows.
+
+Nothing here knows of estimators; the regressor, the study and the server all predict through it.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.aggregation import AGGREGATORS, Interval
+from calipers.bank import Bank
+from calipers.distributions import SplitNormal, SplitNormalMixture
+
+FloatArray = NDArray[np.float64]
+
+_BLOCK = 2**16  # rows predicted at a time, which bounds the memory that prediction needs
+_DISTRIBUTIONS = ("snm", "normal")
+
+
+@dataclass(frozen=True, eq=False)
+class Ensemble:
+    """Trained networks and the way to aggregate them.
+
+    Attributes
+    ----------
+    bank : Bank
+        The networks.
+    coverage : float
+        What their bounds were trained for, and the coverage of an interval where none is asked.
+    aggregation : str
+        A key of ``AGGREGATORS``.
+    n_jobs : int, optional
+        Blocks of rows predicted at a time.
+    """
+
+    bank: Bank
+    coverage: float
+    aggregation: str
+    n_jobs: int | None = 1
+
+    def members(self, X: FloatArray) -> Interval:
+        """Each network's own interval and point, of shape (networks, rows)."""
+        return _joined(self._blocks(self._members, X))
+
+    def point(self, X: FloatArray) -> FloatArray:
+        """Mean of the networks' points, of shape (rows,)."""
+        return np.concatenate(self._blocks(self._point, X))
+
+    def distribution(self, X: FloatArray) -> SplitNormalMixture:
+        """Predictive distribution of each row.
+
+        Raises
+        ------
+        ValueError
+            If the aggregation gives bounds and no distribution.
+        """
+        self._needs_distribution("a distribution")
+        parts = self._blocks(self._components, X)
+        names = ("loc", "left_scale", "right_scale")
+        joined = (np.concatenate([getattr(p, name) for p in parts], axis=1) for name in names)
+        return SplitNormalMixture(SplitNormal(*joined))
+
+    def interval(self, X: FloatArray, coverages: Sequence[float]) -> FloatArray:
+        """Lower and upper bounds, of shape (rows, 2, coverages).
+
+        Raises
+        ------
+        ValueError
+            If another coverage is asked than the networks were trained for and the aggregation
+            gives no distribution.
+        """
+        if any(coverage != self.coverage for coverage in coverages):
+            self._needs_distribution(f"coverage {list(coverages)}")
+
+        return np.concatenate(self._blocks(lambda block: self._bounds(block, coverages), X))
+
+    def quantiles(self, X: FloatArray, levels: FloatArray) -> FloatArray:
+        """Quantiles of each row's distribution, of shape (rows, levels)."""
+        self._needs_distribution("quantiles")
+
+        def part(block: FloatArray) -> FloatArray:
+            mixture = SplitNormalMixture(self._components(block))
+            return np.stack([mixture.ppf(level) for level in levels], axis=1)
+
+        return np.concatenate(self._blocks(part, X))
+
+    def variance(self, X: FloatArray) -> FloatArray:
+        """Variance of each row's distribution."""
+        self._needs_distribution("a variance")
+        return np.concatenate(
+            self._blocks(lambda block: SplitNormalMixture(self._components(block)).var, X)
+        )
+
+    def _blocks(self, function: Callable[[FloatArray], Any], X: FloatArray) -> list[Any]:
+        parallel = joblib.Parallel(n_jobs=self.n_jobs, require="sharedmem")
+        starts = range(0, max(len(X), 1), _BLOCK)
+        return list(parallel(joblib.delayed(function)(X[i : i + _BLOCK]) for i in starts))
+
+    def _components(self, X: FloatArray) -> SplitNormal:
+        """Each network's density, of shape (networks, rows)."""
+        values = self.bank.predict(X)
+        match tuple(values):
+            case ("lower", "point", "upper"):
+                if self.aggregation == "normal":
+                    return _normal_of_interval(**values, coverage=self.coverage)
+                return SplitNormal.from_interval(**values, coverage=self.coverage)
+            case ("mean", "scale"):
+                return SplitNormal(values["mean"], values["scale"], values["scale"])
+            case ("loc", "left_scale", "right_scale"):
+                return SplitNormal(**values)
+        raise ValueError(
+            "networks that predict points alone have no intervals: choose another loss"
+        )
+
+    def _members(self, X: FloatArray) -> Interval:
+        if self._has_bounds:
+            return Interval(**self.bank.predict(X))
+        components = self._components(X)
+        lower, upper = components.interval(self.coverage)
+        return Interval(lower, components.mean, upper)
+
+    def _point(self, X: FloatArray) -> FloatArray:
+        fields = self.bank.program.objective.output.fields
+        points = self.bank.predict(X)["point"] if "point" in fields else self._components(X).mean
+        return points.mean(axis=0)
+
+    def _bounds(self, X: FloatArray, coverages: Sequence[float]) -> FloatArray:
+        if self.aggregation in _DISTRIBUTIONS:
+            mixture = SplitNormalMixture(self._components(X))
+            pairs = [mixture.interval(coverage) for coverage in coverages]
+        else:
+            bounds = AGGREGATORS[self.aggregation](*self._members(X), coverage=self.coverage)
+            pairs = [(bounds.lower, bounds.upper)] * len(coverages)
+        return np.stack([np.stack(pair, axis=1) for pair in pairs], axis=2)
+
+    @property
+    def _has_bounds(self) -> bool:
+        return "lower" in self.bank.program.objective.output.fields
+
+    def _needs_distribution(self, what: str) -> None:
+        if self.aggregation not in _DISTRIBUTIONS:
+            raise ValueError(
+                f"aggregation={self.aggregation!r} gives bounds for coverage {self.coverage:g} and "
+                f"nothing else, so {what} cannot be had from it: use aggregation='snm', or train "
+                "for that coverage"
+            )
+
+
+def _joined(parts: list[Interval]) -> Interval:
+    return Interval(*(np.concatenate(values, axis=1) for values in zip(*parts, strict=True)))

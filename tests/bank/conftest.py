@@ -1,0 +1,26 @@
+import numpy as np
+import pytest
+
+from calipers.bank import Program, Table
+from calipers.networks import MLP
+from calipers.objectives import LOSSES
+
+
+@pytest.fixture(scope="session", autouse=True)
+def program_cache(tmp_path_factory):
+    """Compiled programs of a test run stay within it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CALIPERS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+@pytest.fixture(scope="session")
+def table():
+    rng = np.random.default_rng(0)
+    x = rng.normal(5, 3, (230, 2))
+    return Table.from_arrays(x, np.sin(x[:, 0]) + x[:, 1] + rng.normal(0, 0.1, 230))
+
+
+@pytest.fixture(scope="session")
+def program():
+    return Program(MLP((8,)), LOSSES["qd+"], in_size=2, batch_size=50)

@@ -1,0 +1,310 @@
+"""Training against a plain loop, and the promises a bank makes."""
+
+import threading
+from dataclasses import dataclass, replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import joblib
+import numpy as np
+import optax
+import pytest
+
+from calipers import losses
+from calipers.bank import Plan, Program, Settings, Table, TrainingFailedError, train
+from calipers.bank._shuffle import round_keys, shuffled
+from calipers.networks import MLP
+from calipers.objectives import LOSSES, LossSettings, Objective
+
+SETTINGS = Settings(learning_rate=0.01, decay_rate=0.9, decay_steps=3, epochs=4)
+
+
+def plans(count, rows=200, **changes):
+    settings = SETTINGS._replace(**changes)
+    return [Plan(seed, np.arange(rows), settings=settings) for seed in range(count)]
+
+
+def same(one, other):
+    pairs = zip(jax.tree.leaves(one.weights), jax.tree.leaves(other.weights), strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def plain_loop(program, table, plan, optimizer, loss):
+    """One network by the book: a Python loop over epochs and batches, no padding, no masks."""
+    key = jax.random.key(plan.seed, impl="threefry2x32")
+    network = program.network(program.in_size, program.objective.output.size, key=key)
+    state = optimizer.init(network)
+    scaling = table.scaling(plan.rows, plan.weights)
+    inputs = (table.inputs[plan.rows] - scaling.input_center) / scaling.input_scale
+    target = (table.target[plan.rows] - scaling.target_center) / scaling.target_scale
+    weights = np.ones(len(plan.rows)) if plan.weights is None else plan.weights
+    inputs, target, weights = (jnp.float32(a) for a in (inputs, target, weights))
+
+    @jax.jit
+    def step(network, state, batch):
+        def objective(network):
+            predicted = program.objective.output.parameters(jax.vmap(network)(inputs[batch]))
+            return loss(*predicted, target[batch], weight=weights[batch])
+
+        slope = jax.grad(objective)(network)
+        updates, state = optimizer.update(slope, state, network)
+        return optax.apply_updates(network, updates), state
+
+    for epoch in range(plan.settings.epochs):
+        size = jnp.int32(len(plan.rows))
+        keys = round_keys(jnp.uint32(plan.seed), jnp.int32(epoch), size)
+        order = np.asarray(shuffled(jnp.arange(size, dtype=jnp.uint32), size, keys))
+        for start in range(0, len(order), program.batch_size):
+            network, state = step(network, state, order[start : start + program.batch_size])
+    return network
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rate"),
+    [
+        ("exponential", lambda step: 0.01 * 0.9 ** (step / 3)),
+        ("cosine", lambda step: 0.005 * (1 + jnp.cos(jnp.pi * step / 20))),
+        ("constant", lambda step: 0.01),
+    ],
+)
+def test_a_network_trains_as_a_plain_loop_would(table, program, schedule, rate):
+    program = replace(program, schedule=schedule)
+    weights = np.random.default_rng(1).uniform(0.5, 2, 210)
+    plan = Plan(7, np.arange(210), weights, settings=SETTINGS)  # 210 rows: the last batch has 10
+    expected = plain_loop(program, table, plan, optax.adam(rate), losses.qd_plus)
+    bank = train(program, table, [plan])
+    for ours, theirs in zip(
+        jax.tree.leaves(bank.weights), jax.tree.leaves(expected), strict=True
+    ):
+        np.testing.assert_allclose(ours[0], theirs, atol=2e-5)
+
+
+def test_clipping_and_weight_decay_are_optax(table, program):
+    program = replace(program, clipping=True)
+    changed = SETTINGS._replace(clip_norm=0.05, weight_decay=0.1, decay_rate=1.0)
+    plan = Plan(3, np.arange(200), settings=changed)
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(0.05),
+        optax.adamw(
+            0.01, weight_decay=0.1, mask=lambda tree: jax.tree.map(lambda leaf: leaf.ndim > 1, tree)
+        ),
+    )
+    expected = plain_loop(program, table, plan, optimizer, losses.qd_plus)
+    bank = train(program, table, [plan])
+    for ours, theirs in zip(
+        jax.tree.leaves(bank.weights), jax.tree.leaves(expected), strict=True
+    ):
+        np.testing.assert_allclose(ours[0], theirs, atol=2e-5)
+
+
+def test_adversarial_examples_are_added_to_the_loss(table):
+    program = Program(MLP((8,)), LOSSES["normal"], 2, batch_size=50, adversarial=True)
+    plan = Plan(3, np.arange(200), settings=SETTINGS._replace(adversarial_step=0.1, decay_rate=1.0))
+
+    class Attacked(eqx.Module):
+        """A network whose plain loop sees a batch and its adversarial twin."""
+
+    key = jax.random.key(3, impl="threefry2x32")
+    network = program.network(2, 2, key=key)
+    optimizer = optax.adam(0.01)
+    state = optimizer.init(network)
+    scaling = table.scaling(plan.rows)
+    inputs = jnp.float32((table.inputs[:200] - scaling.input_center) / scaling.input_scale)
+    target = jnp.float32((table.target[:200] - scaling.target_center) / scaling.target_scale)
+
+    def loss(network, x, y):
+        return losses.normal_nll(*program.objective.output.parameters(jax.vmap(network)(x)), y)
+
+    @jax.jit
+    def step(network, state, x, y):
+        moved = x + 0.1 * jnp.sign(jax.grad(loss, argnums=1)(network, x, y))
+        slope = jax.grad(lambda n: loss(n, x, y) + loss(n, moved, y))(network)
+        updates, state = optimizer.update(slope, state)
+        return optax.apply_updates(network, updates), state
+
+    for epoch in range(4):
+        size = jnp.int32(200)
+        keys = round_keys(jnp.uint32(3), jnp.int32(epoch), size)
+        order = np.asarray(shuffled(jnp.arange(200, dtype=jnp.uint32), size, keys))
+        for start in range(0, 200, 50):
+            batch = order[start : start + 50]
+            network, state = step(network, state, inputs[batch], target[batch])
+    bank = train(program, table, [plan])
+    for ours, theirs in zip(jax.tree.leaves(bank.weights), jax.tree.leaves(network), strict=True):
+        np.testing.assert_allclose(ours[0], theirs, atol=2e-5)
+
+
+def test_bits_do_not_depend_on_company_threads_or_padding(table, program):
+    alone = [train(program, table, [plan]) for plan in plans(7)]
+    together = train(program, table, plans(7))
+    threads = train(program, table, plans(7), n_jobs=2)
+    # Others of another length, so that lanes are refilled at different times.
+    mixed = plans(9, epochs=2) + plans(7)
+    crowd = train(program, table, mixed, n_jobs=2)[9:]
+    longer = Table(
+        np.pad(table.inputs, ((0, 300), (0, 0))), np.pad(table.target, (0, 300)), table.units, 230
+    )
+    padded = train(program, longer, [*plans(7), Plan(99, np.tile(np.arange(200), 2))])[:7]
+    for i, one in enumerate(alone):
+        assert same(one, together[i : i + 1])
+    for other in (threads, crowd, padded):
+        assert same(together, other)
+
+
+def test_predictions_do_not_depend_on_their_company(table, program):
+    bank = train(program, table, plans(6))
+    x = np.random.default_rng(3).normal(5, 3, (1000, 2))
+    whole = bank.predict(x)
+    for rows in (slice(0, 1), slice(511, 514), slice(100, 900)):
+        for name, part in bank.predict(x[rows]).items():
+            assert np.array_equal(part, whole[name][:, rows])
+    assert np.array_equal(bank[2:4].predict(x)["lower"], whole["lower"][2:4])
+
+
+def test_predictions_are_the_network_in_the_unit_of_the_target(table, program):
+    bank = train(program, table, plans(1))
+    network = jax.tree.map(lambda leaf: leaf[0], bank.weights)
+    module = eqx.combine(network, program._static)
+    x = np.array([[4.0, 6.0]])
+    scaled = (x - table.units.input_center) / table.units.input_scale
+    scaled = (scaled - bank.scaling.input_center[0]) / bank.scaling.input_scale[0]
+    raw = np.asarray(module(jnp.float32(scaled[0])), float)
+    inner = raw * bank.scaling.target_scale[0] + bank.scaling.target_center[0]
+    expected = inner * table.units.target_scale + table.units.target_center
+    found = [bank.predict(x)[name][0, 0] for name in ("lower", "point", "upper")]
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_early_stopping_restores_the_best_weights(table, program):
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(230)
+    settings = SETTINGS._replace(learning_rate=0.1, epochs=200, patience=5, decay_rate=1.0)
+    plan = Plan(1, rows[:30], validation=rows[30:], settings=settings)
+    bank = train(program, table, [plan], retries=0, needed=0, largest_loss=np.inf)
+    history = bank.histories[0]
+    best = np.argmin(history["valid_loss"])
+    assert len(history) == history["epoch"][best] + 5 < 200
+    scaling = table.scaling(plan.rows)
+    target = (table.target[rows[30:]] - scaling.target_center) / scaling.target_scale
+    lower, point, upper = bank.forward(table.inputs[rows[30:]])[0]
+    restored = losses.qd_plus(lower, point, upper, target.astype(np.float32))
+    np.testing.assert_allclose(restored, history["valid_loss"][best], rtol=1e-4)
+    unit = float(table.units.target_scale * scaling.target_scale)
+    width = (upper - lower).mean() * unit
+    np.testing.assert_allclose(width, history["valid_width"][best], rtol=1e-4)
+
+
+def test_validation_is_looked_at_when_asked(table, program):
+    plan = Plan(
+        1,
+        np.arange(100),
+        validation=np.arange(100, 230),
+        settings=SETTINGS._replace(epochs=7, check_every=3),
+    )
+    history = train(program, table, [plan]).histories[0]
+    looked = np.isfinite(history["valid_loss"])
+    assert history["epoch"][looked].tolist() == [3, 6, 7]
+    assert np.isfinite(history["loss"]).all()
+
+
+def test_failures_are_trained_anew_and_counted(table, program):
+    # Untrained free bounds cross about half the time.
+    once = plans(12, epochs=1, learning_rate=1e-6)
+    with pytest.raises(TrainingFailedError, match="12 networks failed 1 times.*seeds.*Try a sm"):
+        train(program, table, once, retries=0)
+    few = train(program, table, once, retries=0, needed=0)
+    assert len(few) < 12
+    more = train(program, table, once, retries=30, needed=0)
+    assert len(more) >= len(few)
+    assert more.failures.sum() > 0
+    assert set(more.seeds[more.failures == 0]) == set(few.seeds)
+    again = train(program, table, [Plan(int(more.seeds[-1]), np.arange(200), settings=once[0].settings)])
+    assert same(again, more[-1:])
+
+
+def test_a_network_that_diverges_is_a_failure(table, program):
+    wild = plans(2, learning_rate=1e30, epochs=50)
+    with pytest.raises(TrainingFailedError):
+        train(program, table, wild, retries=1)
+
+
+def test_a_network_can_be_trained_further(table, program):
+    bank = train(program, table, plans(2, epochs=30))
+    onward = [
+        replace(plan, initial=bank.weights_of(i), scaling=bank.scaling_of(i))
+        for i, plan in enumerate(plans(2, epochs=1, learning_rate=1e-9))
+    ]
+    further = train(program, table, onward)
+    x = np.random.default_rng(3).normal(5, 3, (50, 2))
+    np.testing.assert_allclose(
+        further.predict(x)["point"], bank.predict(x)["point"], rtol=1e-4, atol=1e-4
+    )
+
+
+class Residual(eqx.Module):
+    inner: eqx.Module
+    outer: eqx.nn.Linear
+
+    def __call__(self, x):
+        return self.outer(x + self.inner(x))
+
+
+@dataclass(frozen=True)
+class ResidualFactory:
+    width: int = 8
+
+    def __call__(self, in_size, out_size, *, key):
+        first, second = jax.random.split(key)
+        inner = MLP((self.width,))(in_size, in_size, key=first)
+        return Residual(inner, eqx.nn.Linear(in_size, out_size, key=second))
+
+
+def test_a_network_and_a_loss_of_ones_own(table):
+    def loss(lower, point, upper, target, *, weight, settings):
+        width = losses.pinball(upper, target, quantile=0.9, weight=weight)
+        width += losses.pinball(lower, target, quantile=0.1, weight=weight)
+        return width + losses.squared_error(point, target, weight=weight)
+
+    program = Program(ResidualFactory(), Objective(loss, "ordered"), 2, batch_size=50)
+    bank = train(program, table, plans(3, epochs=60))
+    values = bank.predict(table.inputs[:200] * table.units.input_scale + table.units.input_center)
+    assert (values["lower"] < values["point"]).all()
+    assert (values["point"] < values["upper"]).all()
+    assert bank.histories[0]["loss"][-1] < bank.histories[0]["loss"][0] / 2
+
+
+@pytest.mark.parametrize("name", sorted(LOSSES))
+def test_every_loss_learns(table, name):
+    settings = SETTINGS._replace(
+        epochs=60,
+        decay_rate=1.0,
+        loss=LossSettings(coverage_weight=LOSSES[name].coverage_weight),
+    )
+    program = Program(MLP((8,)), LOSSES[name], 2, batch_size=50)
+    bank = train(program, table, [Plan(5, np.arange(200), settings=settings)])
+    history = bank.histories[0]
+    assert history["loss"][-1] < history["loss"][0]
+    if name != "qd-paper" and name != "qd":  # these train no point
+        assert history["mse"][-1] < history["mse"][0]
+    if name != "mse":
+        assert 0.7 < history["coverage"][-1] <= 1
+
+
+def test_stopping_from_outside(table, program):
+    def interrupt(done):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(program, table, plans(3, epochs=10_000), report=interrupt)
+    before = threading.active_count()
+    with pytest.raises(KeyboardInterrupt):
+        train(program, table, plans(12, epochs=10_000), n_jobs=2, report=interrupt)
+    assert threading.active_count() <= before + 2  # joblib's idle helpers, nothing that trains
+
+
+def test_other_processes_can_do_the_work(table, program):
+    here = train(program, table, plans(7))
+    with joblib.parallel_config(backend="loky", n_jobs=2):
+        elsewhere = train(program, table, plans(7), n_jobs=2)
+    assert same(here, elsewhere)
