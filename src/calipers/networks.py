@@ -59,13 +59,13 @@ class Perceptron(eqx.Module):
     """Fully connected layers with an activation between them."""
 
     layers: tuple[Linear, ...]
-    activation: Callable[[Array], Array] = eqx.field(static=True)
+    activation: str = eqx.field(static=True)
 
     def __call__(self, x: Array) -> Array:
         """Map one row."""
         *hidden, last = self.layers
         for layer in hidden:
-            x = self.activation(layer(x))
+            x = ACTIVATIONS[self.activation](layer(x))
         return last(x)
 
 
@@ -98,7 +98,7 @@ class MLP:
         layers = tuple(
             Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
         )
-        return Perceptron(layers, ACTIVATIONS[self.activation])
+        return Perceptron(layers, self.activation)
 
 
 @dataclass(frozen=True)

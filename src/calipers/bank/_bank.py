@@ -24,8 +24,8 @@ class Bank:
     ----------
     program : Program
         What they have in common.
-    weights : tree of arrays
-        Their weights, the networks along the first axis.
+    weights : list of arrays
+        Their weights, the networks along the first axis of each.
     scaling : Scaling
         Each network's own scaling, the networks along the first axis.
     units : Scaling
@@ -41,7 +41,7 @@ class Bank:
     """
 
     program: Program
-    weights: Any
+    weights: list[FloatArray]
     scaling: Scaling
     units: Scaling
     numbers: IntArray
@@ -57,7 +57,7 @@ class Bank:
         numbers = np.arange(len(self))[chosen]
         return Bank(
             self.program,
-            jax.tree.map(lambda leaf: leaf[numbers], self.weights),
+            [leaf[numbers] for leaf in self.weights],
             Scaling(*(leaf[numbers] for leaf in self.scaling)),
             self.units,
             self.numbers[numbers],
@@ -66,9 +66,9 @@ class Bank:
             [self.histories[i] for i in numbers],
         )
 
-    def weights_of(self, number: int) -> Any:
+    def weights_of(self, number: int) -> list[FloatArray]:
         """One network's weights, to train it further."""
-        return jax.tree.map(lambda leaf: leaf[number], self.weights)
+        return [leaf[number] for leaf in self.weights]
 
     def scaling_of(self, number: int) -> Scaling:
         """One network's scaling."""
@@ -107,10 +107,8 @@ class Bank:
         for start in range(0, len(self), lanes):
             # The last chunk repeats a network where it lacks one: every chunk has one width.
             members = np.minimum(np.arange(start, start + lanes), len(self) - 1)
-            weights, scaling = jax.tree.map(
-                lambda leaf, members=members: leaf[members].astype(np.float32),
-                (self.weights, self.scaling),
-            )
+            weights = self.program.tree([leaf[members] for leaf in self.weights])
+            scaling = Scaling(*(part[members].astype(np.float32) for part in self.scaling))
             arguments = (weights, scaling, rows, np.int32(len(block)))
             parts.append(compiled(self.program.predict, arguments)(*arguments))
         return np.concatenate(parts)[: len(self), :, : len(block)]

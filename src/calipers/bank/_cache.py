@@ -67,7 +67,7 @@ def _compile(
     # One thread is enough: chunks of a bank are what runs side by side.
     options = {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else None
     jitted = jax.jit(flat, donate_argnums=donated, compiler_options=options)
-    program = _from_disk(jitted.lower(*leaves))
+    program = _from_disk(jitted.lower(*leaves), [(leaf.shape, leaf.dtype) for leaf in leaves])
 
     def call(*arguments: Any) -> Any:
         return jax.tree.unflatten(results, program(*jax.tree.leaves(arguments)))
@@ -84,8 +84,8 @@ def cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "calipers" / "programs"
 
 
-def _from_disk(lowered: Any) -> Callable[..., Any]:
-    path = cache_folder() / (_fingerprint(lowered) + _SUFFIX)
+def _from_disk(lowered: Any, signature: Any) -> Callable[..., Any]:
+    path = cache_folder() / (_fingerprint(lowered, signature) + _SUFFIX)
     try:
         program = serialize_executable.deserialize_and_load(*pickle.loads(path.read_bytes()))  # noqa: S301 - the user's own cache, as trusted as __pycache__
         path.touch()
@@ -103,11 +103,12 @@ def _from_disk(lowered: Any) -> Callable[..., Any]:
     return program
 
 
-def _fingerprint(lowered: Any) -> str:
+def _fingerprint(lowered: Any, signature: Any) -> str:
     """Digest of the program's text and of everything that could change its machine code."""
     device = jax.devices()[0]
     parts = (
         lowered.as_text(),
+        signature,  # the text leaves out arguments that are not used
         jax.__version__,
         device.client.platform_version,
         device.device_kind,

@@ -5,7 +5,7 @@ leading lane axis hold what differs from network to network. Loops stand outside
 their lengths are plain numbers and a lane that has finished is only masked.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
@@ -73,6 +73,13 @@ class Program:
     def weights(self) -> Any:
         """Shapes of one network's weights, as a tree."""
         return eqx.filter(self._outline, _is_array_shape)
+
+    def tree(self, leaves: list[Any]) -> Any:
+        """Weights as a tree, from the plain list that leaves the program."""
+        return jax.tree.unflatten(jax.tree.structure(self.weights), leaves)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _module(self, seed: Array) -> Any:
         key = jax.random.key(seed, impl="threefry2x32")
@@ -266,7 +273,7 @@ class Program:
 
     def _evaluate(self, network: Any, lanes: Lanes, table: Any) -> Array:
         lane_count, size = lanes.valid.index.shape
-        fields = len(self.objective.output.fields)
+        width = len(self.objective.output.fields)
 
         def forward(network: Any, lane: Lanes, start: Array) -> Array:
             row = jax.lax.dynamic_slice(lane.valid.index, (start,), (TILE,))
@@ -278,14 +285,14 @@ class Program:
             return jax.lax.dynamic_update_slice(predicted, part, (0, 0, i * TILE))
 
         tiles = -(-jnp.max(lanes.valid.count) // TILE)
-        predicted = jnp.zeros((lane_count, fields, size))
+        predicted = jnp.zeros((lane_count, width, size))
         predicted = jax.lax.fori_loop(0, tiles, tile, predicted)
         return jax.vmap(self._judge, in_axes=(0, 0, None))(lanes, predicted, table)
 
     def predict(self, network: Any, scaling: Scaling, inputs: Array, count: Array) -> Array:
         """Parameters of the first ``count`` rows in standardised units, (lanes, fields, rows)."""
         lane_count = scaling.target_scale.shape[0]
-        fields = len(self.objective.output.fields)
+        width = len(self.objective.output.fields)
 
         def forward(network: Any, scaling: Scaling, rows: Array) -> Array:
             scaled = (rows - scaling.input_center) / scaling.input_scale
@@ -296,7 +303,7 @@ class Program:
             part = jax.vmap(forward, in_axes=(0, 0, None))(network, scaling, rows)
             return jax.lax.dynamic_update_slice(predicted, part, (0, 0, i * TILE))
 
-        predicted = jnp.zeros((lane_count, fields, inputs.shape[0]))
+        predicted = jnp.zeros((lane_count, width, inputs.shape[0]))
         return jax.lax.fori_loop(0, -(-count // TILE), tile, predicted)
 
 

@@ -42,7 +42,7 @@ class Shape(NamedTuple):
 class Trained(NamedTuple):
     """A network as it came out of its lane."""
 
-    weights: Any
+    weights: list[NDArray[np.float32]]
     scaling: Scaling
     loss: float
     epochs: int
@@ -140,7 +140,7 @@ class _Filling:
             lambda s: np.zeros((self.shape.lanes, *s.shape), s.dtype), self.program.weights
         )
         for lane, number in self._occupied():
-            initial = jax.tree.leaves(self.plans[number].initial)
+            initial = self.plans[number].initial
             for array, value in zip(jax.tree.leaves(given), initial, strict=True):
                 array[lane] = value
         return given
@@ -177,7 +177,7 @@ class _Filling:
             for column, name in enumerate(MEASURES):
                 history[prefix + name] = records[:, part, column] * scale.get(name, 1.0)
         return Trained(
-            jax.tree.map(lambda leaf: np.asarray(leaf)[lane].copy(), source),
+            [np.asarray(leaf)[lane].copy() for leaf in jax.tree.leaves(source)],
             self.scalings[number],
             loss=float(self.state.loss[lane]),
             epochs=len(records),

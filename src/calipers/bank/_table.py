@@ -122,8 +122,8 @@ class Plan:
         Numbers of the training.
     scaling : Scaling, optional
         Scaling of inputs and target; that of the training rows by default.
-    initial : tree of arrays, optional
-        Weights to start from in place of random ones.
+    initial : list of arrays, optional
+        Weights to start from in place of random ones, see ``Bank.weights_of``.
     """
 
     seed: int
@@ -133,4 +133,4 @@ class Plan:
     validation_weights: FloatArray | None = None
     settings: Settings = field(default_factory=Settings)
     scaling: Scaling | None = None
-    initial: Any = None
+    initial: list[FloatArray] | None = None

@@ -4,7 +4,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-import jax
 import joblib
 import numpy as np
 
@@ -165,7 +164,7 @@ def _collect(
 ) -> Bank:
     return Bank(
         program,
-        jax.tree.map(lambda *leaves: np.stack(leaves), *(result.weights for result in trained)),
+        [np.stack(leaves) for leaves in zip(*(r.weights for r in trained), strict=True)],
         Scaling(*(np.stack(part) for part in zip(*(r.scaling for r in trained), strict=True))),
         table.units,
         numbers=np.arange(len(plans)),

@@ -25,10 +25,14 @@ SAFE_STEPS = 400
 # Halley's error is cubic: after a step of 1e-5 of the local scale what is left is rounding.
 SMALL_STEP = 1e-5
 TOLERANCE = 2e-13
+# Densities below this have lost digits to gradual underflow.
+TINY = 1e-290
+# Ulps by which a component's own quantile may be off.
+ROUNDING = 8.0
 
 
 class Terms(NamedTuple):
-    """What evaluating a mixture needs, each of shape (members, n)."""
+    """What evaluating a mixture needs, each of shape (members, n), the last one (1, n)."""
 
     loc: FloatArray
     left_rate: FloatArray
@@ -36,6 +40,7 @@ class Terms(NamedTuple):
     below: FloatArray
     above: FloatArray
     height: FloatArray
+    sharpest: FloatArray
 
     def take(self, rows: IntArray) -> "Terms":
         """Terms of some of the rows."""
@@ -47,7 +52,7 @@ class Values(NamedTuple):
 
     cdf: FloatArray
     pdf: FloatArray
-    slope: FloatArray
+    log_slope: FloatArray
     stiffness: FloatArray
 
 
@@ -99,9 +104,9 @@ def _lower(
         if pending.size == 0:
             return x
         here = _evaluate(x[pending], terms if pending.size == x.size else terms.take(pending))
-        step = _halley_step(here, q[pending])
+        step, small = _halley_step(here, q[pending])
         x[pending] += step
-        pending = pending[~(np.abs(step) * here.stiffness < SMALL_STEP)]
+        pending = pending[~(small & np.isfinite(x[pending]))]
     if pending.size:
         quantiles = formulas.ppf(q[pending], loc[:, pending], left[:, pending], right[:, pending])
         x[pending] = _bracketed(x[pending], q[pending], quantiles, terms.take(pending))
@@ -111,31 +116,34 @@ def _lower(
 def _terms(loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray) -> Terms:
     below, above = formulas.shares(left, right)
     height = weights * SQRT_2_OVER_PI / (left + right)
+    left_rate, right_rate = 1.0 / (SQRT2 * left), 1.0 / (SQRT2 * right)
     return Terms(
         loc=loc,
-        left_rate=1.0 / (SQRT2 * left),
-        right_rate=1.0 / (SQRT2 * right),
+        left_rate=left_rate,
+        right_rate=right_rate,
         below=weights * below,
         above=weights * above,
         height=np.where(height < np.inf, height, 0.0),
+        sharpest=np.maximum(left_rate, right_rate).max(axis=0, keepdims=True),
     )
 
 
 def _evaluate(x: FloatArray, terms: Terms) -> Values:
-    """Distribution function, density, its slope, and the steepest relative change of any term."""
+    """Distribution function, density, slope of its logarithm, steepest change of any term."""
     offset = x - terms.loc
     rate = np.where(offset < 0, terms.left_rate, terms.right_rate)
     t = np.fmax(np.abs(offset) * rate, 0.0)
-    density = terms.height * np.exp(-t * t)
     steepness = t * rate
+    density = terms.height * np.exp(-t * t)
+    total = density.sum(axis=0)
     mass = terms.below * erfc(t)
     right = np.nonzero(offset >= 0)
     mass[right] = terms.below[right] + terms.above[right] * erf(t[right])
     return Values(
         cdf=mass.sum(axis=0),
-        pdf=density.sum(axis=0),
-        slope=(np.copysign(2.0 * steepness, -offset) * density).sum(axis=0),
-        stiffness=(steepness + rate).max(axis=0),
+        pdf=total,
+        log_slope=(np.copysign(2.0 * steepness, -offset) * (density / total)).sum(axis=0),
+        stiffness=steepness.max(axis=0) + terms.sharpest[0],
     )
 
 
@@ -150,16 +158,19 @@ def _moment_start(
     return start
 
 
-def _halley_step(here: Values, q: FloatArray) -> FloatArray:
-    """Third-order step towards log F(x) = log q."""
+def _halley_step(here: Values, q: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:
+    """Third-order step towards log F(x) = log q, and whether it is small enough to be the last."""
     hazard = here.pdf / here.cdf
     newton = np.log(here.cdf / q) / hazard
-    return -newton / (1.0 - 0.5 * newton * (here.slope / here.pdf - hazard))
+    step = -newton / (1.0 - 0.5 * newton * (here.log_slope - hazard))
+    small = np.abs(newton) * (here.stiffness + hazard) < SMALL_STEP
+    return step, small & (here.pdf > TINY)
 
 
 def _bracketed(x: FloatArray, q: FloatArray, quantiles: FloatArray, terms: Terms) -> FloatArray:
     """Guarded Halley steps between brackets that end no wider than two neighbouring floats."""
     low, high = quantiles.min(axis=0), quantiles.max(axis=0)
+    low, high = low - ROUNDING * np.spacing(np.abs(low)), high + ROUNDING * np.spacing(np.abs(high))
     # Modes are where F jumps or bends; a jump at the upper end is found by looking just below it.
     for probe in (*terms.loc, None):
         at = np.nextafter(high, -np.inf) if probe is None else probe
@@ -181,10 +192,10 @@ def _bracketed(x: FloatArray, q: FloatArray, quantiles: FloatArray, terms: Terms
         wanted = q[pending]
         short = here.cdf < wanted
         low[pending], high[pending] = np.where(short, at, a), np.where(short, b, at)
-        step = _halley_step(here, wanted)
-        x[pending] = at + step
+        step, _ = _halley_step(here, wanted)
+        neighbour = np.nextafter(at, np.where(short, np.inf, -np.inf))
+        x[pending] = np.where(at + step == at, neighbour, at + step)
         hit = np.abs(here.cdf - wanted) <= TOLERANCE * wanted
-        hit |= np.abs(step) <= 0.25 * np.spacing(np.abs(at))
         result[pending] = np.where(hit, at, high[pending])
         pending = pending[~hit & (np.nextafter(low[pending], np.inf) < high[pending])]
     return result

@@ -1,0 +1,174 @@
+"""Training some candidates on every split and judging them on the validation rows."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers import metrics
+from calipers.aggregation import Interval
+from calipers.bank import Bank, History, Plan, Program, Settings, Table, spawn_seeds, train
+from calipers.ensemble import Ensemble
+from calipers.search._result import Outcome
+
+FloatArray = NDArray[np.float64]
+Rows = NDArray[np.intp]
+
+_LOST = (np.nan,) * 4
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What the candidates have in common.
+
+    Attributes
+    ----------
+    X, y : arrays
+        All rows.
+    splits : sequence of pairs of arrays of int
+        Training and validation rows.
+    n_networks : int
+        Networks for each candidate and split.
+    max_epochs, patience : int and int or None
+        Early stopping; without patience networks train the estimator's own epochs.
+    seed : int
+        Seeds the networks: those of one split start alike in every candidate, so that candidates
+        differ by their parameters and not by their luck.
+    n_jobs : int or None
+        As in joblib.
+    """
+
+    X: FloatArray
+    y: FloatArray
+    splits: Sequence[tuple[Rows, Rows]]
+    n_networks: int
+    max_epochs: int
+    patience: int | None
+    seed: int
+    n_jobs: int | None
+
+    @property
+    def networks(self) -> int:
+        """Networks of one candidate."""
+        return len(self.splits) * self.n_networks
+
+    def settings(self, estimator: Any, rows: int, budget: int) -> Settings:
+        """Numbers of a candidate's training, within a budget of epochs."""
+        settings: Settings = estimator._settings(rows)
+        searched = estimator.epochs is not None
+        limit = settings.epochs if searched or self.patience is None else self.max_epochs
+        return settings._replace(epochs=min(limit, budget), patience=self.patience or 0)
+
+    def plans(self, estimator: Any, budget: int) -> list[Plan]:
+        """Networks of one candidate, split by split."""
+        return [
+            Plan(
+                seed,
+                train_rows,
+                validation=valid_rows,
+                settings=self.settings(estimator, len(train_rows), budget),
+            )
+            for number, (train_rows, valid_rows) in enumerate(self.splits)
+            for seed in spawn_seeds((self.seed, number), self.n_networks)
+        ]
+
+
+def evaluate(
+    trial: Trial,
+    program: Program,
+    table: Table,
+    estimators: Sequence[Any],
+    budget: int,
+    report: Callable[[int], None],
+) -> list[Outcome]:
+    """Train and judge candidates that share a program.
+
+    Parameters
+    ----------
+    trial : Trial
+        Rows, splits and early stopping.
+    program : Program
+        What the candidates' networks have in common.
+    table : Table
+        The trial's rows.
+    estimators : sequence of IntervalRegressor
+        One for each candidate, with its parameters.
+    budget : int
+        Epochs that a network may train.
+    report : callable
+        Called with the number of network-epochs done.
+
+    Returns
+    -------
+    list of Outcome
+        In the order of the estimators.
+    """
+    plans = [plan for estimator in estimators for plan in trial.plans(estimator, budget)]
+    bank = train(
+        program, table, plans, n_jobs=trial.n_jobs, retries=0, needed=0, report=report
+    )
+    # The network of each candidate, split and member; -1 where it failed.
+    place = np.full(len(plans), -1)
+    place[bank.numbers] = np.arange(len(bank))
+    place = place.reshape(len(estimators), len(trial.splits), trial.n_networks)
+    measures = np.full((len(estimators), len(trial.splits), 4), np.nan)
+    for split, (_, valid_rows) in enumerate(trial.splits):
+        complete = np.flatnonzero((place[:, split] >= 0).all(axis=1))
+        if complete.size:
+            intervals = _intervals(
+                bank, place[complete, split], [estimators[i] for i in complete], trial.X[valid_rows]
+            )
+            measures[complete, split] = [
+                _measures(interval, trial.y[valid_rows], estimators[0].coverage)
+                for interval in intervals
+            ]
+    return [
+        _outcome([bank.histories[i] for i in places if i >= 0], values, bool(trial.patience))
+        for places, values in zip(place.reshape(len(estimators), -1), measures, strict=True)
+    ]
+
+
+def _intervals(
+    bank: Bank, groups: NDArray[np.intp], estimators: Sequence[Any], X: FloatArray
+) -> list[Interval]:
+    """What each group of networks predicts: a network alone its own bounds, several their mix."""
+    coverage = estimators[0].coverage
+    if groups.shape[1] == 1:
+        members = Ensemble(bank[groups[:, 0]], coverage, "none").members(X)
+        return [Interval(*rows) for rows in zip(*members, strict=True)]
+    intervals = []
+    for group, estimator in zip(groups, estimators, strict=True):
+        ensemble = Ensemble(bank[group], coverage, estimator.aggregation)
+        lower, upper = ensemble.interval(X, [coverage])[:, :, 0].T
+        intervals.append(Interval(lower, ensemble.point(X), upper))
+    return intervals
+
+
+def _measures(interval: Interval, target: FloatArray, coverage: float) -> tuple[float, ...]:
+    lower, point, upper = interval
+    if not np.isfinite(interval).all():
+        return _LOST
+    return (
+        metrics.coverage_rate(lower, upper, target),
+        metrics.mean_width(lower, upper),
+        metrics.interval_score(lower, upper, target, coverage=coverage),
+        metrics.mean_squared_error(point, target),
+    )
+
+
+def _outcome(histories: list[History], measures: FloatArray, early: bool) -> Outcome:
+    judged = measures[~np.isnan(measures[:, 0])]
+    epochs = [_best_epoch(history) if early else len(history) for history in histories]
+    return Outcome(
+        *(judged.mean(axis=0).tolist() if len(judged) else _LOST),
+        epochs=float(np.median(epochs)) if epochs else np.nan,
+        network_epochs=sum(map(len, histories)),
+        failures=len(measures) - len(judged),
+    )
+
+
+def _best_epoch(history: History) -> int:
+    losses = history["valid_loss"]
+    return int(np.argmin(np.where(np.isnan(losses), np.inf, losses))) + 1

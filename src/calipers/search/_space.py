@@ -1,0 +1,114 @@
+"""Where a search looks: parameters of the estimator by name, each with values to draw from."""
+
+import math
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.model_selection import ParameterGrid, ParameterSampler
+
+Space = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+Params = dict[str, Any]
+
+_NOT_SEARCHED = {
+    "coverage": "candidates of unequal coverage cannot be compared",
+    "n_networks": "it is an argument of the search",
+    "patience": "it is an argument of the search",
+    "validation_fraction": "it is an argument of the search",
+    "n_jobs": "it changes no result",
+    "random_state": "a seed is nothing to choose",
+    "retries": "a network that fails counts against its candidate",
+    "verbose": "it changes no result",
+    "warm_start": "every network starts anew",
+}
+
+
+def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
+    count = round((last - first) / step) + 1
+    return tuple(float(value) for value in np.round(np.linspace(first, last, count), 6))
+
+
+PAPER_SPACE: Mapping[str, Sequence[Any]] = MappingProxyType(
+    {
+        "learning_rate": _steps(0.001, 0.01, 0.001),
+        "schedule": ("exponential",),
+        "decay_rate": _steps(0.95, 1.0, 0.01),
+        "decay_steps": (50,),
+        "coverage_weight": _steps(0.97, 0.999, 0.0002),
+        "point_weight": _steps(0.01, 0.99, 0.01),
+        "crossing_weight": (10.0,),
+    }
+)
+"""The paper's space for QD+: learning rate, decay rate, lambda_1 and lambda_2; xi is 10."""
+
+
+def candidates(estimator: Any, space: Space, count: int, seed: int) -> list[Params]:
+    """Draw parameters from a space; one of no more than ``count`` combinations is taken whole.
+
+    Parameters
+    ----------
+    estimator : IntervalRegressor
+        What the parameters belong to.
+    space : mapping of str to sequence or distribution, or sequence of such mappings
+        As in scikit-learn's ``ParameterSampler``.
+    count : int
+        How many to draw.
+    seed : int
+        Of the draw.
+
+    Raises
+    ------
+    ValueError
+        If a name or value is not one of the estimator's, or a parameter cannot be searched.
+
+    Examples
+    --------
+    >>> from calipers import IntervalRegressor
+    >>> candidates(IntervalRegressor(), {"batch_size": [50, 100]}, 300, 0)
+    [{'batch_size': 50}, {'batch_size': 100}]
+    """
+    parts = [dict(part) for part in ([space] if isinstance(space, Mapping) else space)]
+    for part in parts:
+        for name, values in part.items():
+            _check(name, values, estimator)
+    drawn = _draw(parts, count, seed)
+    for params in drawn:
+        clone(estimator).set_params(**params)._validate_params()
+    return drawn
+
+
+def _draw(parts: list[dict[str, Any]], count: int, seed: int) -> list[Params]:
+    if not any(_is_distribution(values) for part in parts for values in part.values()):
+        grids = [{name: list(values) for name, values in part.items()} for part in parts]
+        size = sum(math.prod(len(values) for values in grid.values()) for grid in grids)
+        if size <= count:
+            return list(ParameterGrid(grids))
+        return list(ParameterSampler(grids, count, random_state=seed))
+    return list(ParameterSampler(parts, count, random_state=seed))
+
+
+def _check(name: str, values: Any, estimator: Any) -> None:
+    known = estimator.get_params()
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise ValueError(
+            f"{type(estimator).__name__} has no parameter {name!r}.{hint} "
+            f"Known: {', '.join(sorted(known))}"
+        )
+    if name in _NOT_SEARCHED:
+        raise ValueError(f"{name!r} cannot be searched: {_NOT_SEARCHED[name]}")
+    if _is_distribution(values):
+        return
+    if isinstance(values, str) or not hasattr(values, "__len__") or not len(values):
+        raise ValueError(
+            f"the space must give {name!r} a sequence of values or a distribution with an 'rvs' "
+            f"method, got {values!r}"
+        )
+
+
+def _is_distribution(values: Any) -> bool:
+    return hasattr(values, "rvs")
