@@ -3,7 +3,7 @@
 Nothing here knows of estimators; the regressor, the study and the server all predict through it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,12 +59,12 @@ class Ensemble:
             If the aggregation gives bounds and no distribution.
         """
         self._needs_distribution("a distribution")
-        parts = self._blocks(self._components, X)
+        parts = [mixture.components for mixture in self._blocks(self._mixture, X)]
         names = ("loc", "left_scale", "right_scale")
         joined = (np.concatenate([getattr(p, name) for p in parts], axis=1) for name in names)
         return SplitNormalMixture(SplitNormal(*joined))
 
-    def interval(self, X: FloatArray, coverages: Sequence[float]) -> FloatArray:
+    def interval(self, X: FloatArray, coverages: FloatArray) -> FloatArray:
         """Lower and upper bounds, of shape (rows, 2, coverages).
 
         Raises
@@ -73,8 +73,8 @@ class Ensemble:
             If another coverage is asked than the networks were trained for and the aggregation
             gives no distribution.
         """
-        if any(coverage != self.coverage for coverage in coverages):
-            self._needs_distribution(f"coverage {list(coverages)}")
+        if np.any(coverages != self.coverage):
+            self._needs_distribution(f"coverage {coverages.tolist()}")
 
         return np.concatenate(self._blocks(lambda block: self._bounds(block, coverages), X))
 
@@ -82,17 +82,15 @@ class Ensemble:
         """Quantiles of each row's distribution, of shape (rows, levels)."""
         self._needs_distribution("quantiles")
 
-        def part(block: FloatArray) -> FloatArray:
-            mixture = SplitNormalMixture(self._components(block))
-            return np.stack([mixture.ppf(level) for level in levels], axis=1)
-
-        return np.concatenate(self._blocks(part, X))
+        return np.concatenate(
+            self._blocks(lambda block: self._mixture(block).ppf(levels[:, None]).T, X)
+        )
 
     def variance(self, X: FloatArray) -> FloatArray:
         """Variance of each row's distribution."""
         self._needs_distribution("a variance")
         return np.concatenate(
-            self._blocks(lambda block: SplitNormalMixture(self._components(block)).var, X)
+            self._blocks(lambda block: self._mixture(block).var, X)
         )
 
     def _blocks(self, function: Callable[[FloatArray], Any], X: FloatArray) -> list[Any]:
@@ -100,46 +98,50 @@ class Ensemble:
         starts = range(0, max(len(X), 1), _BLOCK)
         return list(parallel(joblib.delayed(function)(X[i : i + _BLOCK]) for i in starts))
 
-    def _components(self, X: FloatArray) -> SplitNormal:
-        """Each network's density, of shape (networks, rows)."""
+    def _density(self, X: FloatArray) -> SplitNormal:
+        """Density that each network predicts, where its head gives one."""
         values = self.bank.predict(X)
-        match tuple(values):
-            case ("lower", "point", "upper"):
-                if self.aggregation == "normal":
-                    return _normal_of_interval(**values, coverage=self.coverage)
-                return SplitNormal.from_interval(**values, coverage=self.coverage)
-            case ("mean", "scale"):
-                return SplitNormal(values["mean"], values["scale"], values["scale"])
-            case ("loc", "left_scale", "right_scale"):
-                return SplitNormal(**values)
-        raise ValueError(
-            "networks that predict points alone have no intervals: choose another loss"
-        )
+        if set(values) == {"mean", "scale"}:
+            return SplitNormal(values["mean"], values["scale"], values["scale"])
+        if set(values) == {"loc", "left_scale", "right_scale"}:
+            return SplitNormal(**values)
+        raise ValueError("networks that predict points alone have no intervals: choose another loss")
+
+    def _mixture(self, X: FloatArray) -> SplitNormalMixture:
+        if self._has_bounds:
+            mixture = AGGREGATORS[self.aggregation](*self._members(X), coverage=self.coverage)
+            assert isinstance(mixture, SplitNormalMixture)  # noqa: S101 - for the type checker
+            return mixture
+        return SplitNormalMixture(self._density(X))
 
     def _members(self, X: FloatArray) -> Interval:
         if self._has_bounds:
             return Interval(**self.bank.predict(X))
-        components = self._components(X)
-        lower, upper = components.interval(self.coverage)
-        return Interval(lower, components.mean, upper)
+        density = self._density(X)
+        lower, upper = density.interval(self.coverage)
+        return Interval(lower, density.mean, upper)
 
     def _point(self, X: FloatArray) -> FloatArray:
-        fields = self.bank.program.objective.output.fields
-        points = self.bank.predict(X)["point"] if "point" in fields else self._components(X).mean
-        return points.mean(axis=0)
+        if "point" in self._fields:
+            return np.mean(self.bank.predict(X)["point"], axis=0)
+        return np.mean(self._density(X).mean, axis=0)
 
-    def _bounds(self, X: FloatArray, coverages: Sequence[float]) -> FloatArray:
+    def _bounds(self, X: FloatArray, coverages: FloatArray) -> FloatArray:
         if self.aggregation in _DISTRIBUTIONS:
-            mixture = SplitNormalMixture(self._components(X))
-            pairs = [mixture.interval(coverage) for coverage in coverages]
+            pair = self._mixture(X).interval(coverages[:, None])
         else:
             bounds = AGGREGATORS[self.aggregation](*self._members(X), coverage=self.coverage)
-            pairs = [(bounds.lower, bounds.upper)] * len(coverages)
-        return np.stack([np.stack(pair, axis=1) for pair in pairs], axis=2)
+            shape = (len(coverages), len(X))
+            pair = (np.broadcast_to(side, shape) for side in (bounds.lower, bounds.upper))
+        return np.stack([side.T for side in pair], axis=1)
+
+    @property
+    def _fields(self) -> tuple[str, ...]:
+        return self.bank.program.objective.output.fields
 
     @property
     def _has_bounds(self) -> bool:
-        return "lower" in self.bank.program.objective.output.fields
+        return "lower" in self._fields
 
     def _needs_distribution(self, what: str) -> None:
         if self.aggregation not in _DISTRIBUTIONS:

@@ -6,18 +6,17 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils._param_validation import StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
-from calipers.aggregation import AGGREGATORS, Interval
+from calipers.aggregation import AGGREGATORS
 from calipers.bank import SCHEDULES, Bank, Plan, Program, Settings, Table, spawn_seeds, train
-from calipers.distributions import SplitNormalMixture
 from calipers.ensemble import Ensemble
 from calipers.networks import ACTIVATIONS, MLP
 from calipers.objectives import LOSSES, LossSettings, Objective
+from calipers.predictor import FLOATS, IntervalPredictor
 from calipers.progress import progress
 
 FloatArray = NDArray[np.float64]
@@ -29,13 +28,12 @@ EXPECTED_FAILED_CHECKS = {
 }
 """Checks of ``sklearn.utils.estimator_checks`` that do not hold, each with its reason."""
 
-_FLOATS = [np.float64, np.float32]
 _POSITIVE = Within(Real, 0, None, closed="neither")
 _NOT_NEGATIVE = Within(Real, 0, None, closed="left")
 _COUNT = Within(Integral, 1, None, closed="left")
 
 
-class IntervalRegressor(RegressorMixin, BaseEstimator):
+class IntervalRegressor(IntervalPredictor):
     """Regression with a prediction interval around every point, from an ensemble of networks.
 
     Parameters
@@ -239,7 +237,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self._check_combination()
         before = vars(self).pop("ensemble_", None)  # an interrupted fit must not leave half of two
         previous = before.bank if self.warm_start and before is not None else None
-        X, y = validate_data(self, X, y, reset=previous is None, dtype=_FLOATS, y_numeric=True)
+        X, y = validate_data(self, X, y, reset=previous is None, dtype=FLOATS, y_numeric=True)
         if previous is not None and len(previous) != self.n_networks:
             raise ValueError(
                 f"warm_start goes on with the {len(previous)} networks of the last fit, "
@@ -332,108 +330,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             )
         return plans
 
-    def _checked(self, X: ArrayLike) -> FloatArray:
-        check_is_fitted(self, "ensemble_")
-        return validate_data(self, X, reset=False, dtype=_FLOATS)
-
-    def predict(
-        self, X: ArrayLike, return_std: bool = False
-    ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Point estimates: the mean of the members' points.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        return_std : bool
-            Whether to give the predictive standard deviation too.
-
-        Returns
-        -------
-        point : array of shape (n_samples,)
-        std : array of shape (n_samples,)
-            Only if ``return_std``.
-        """
-        X = self._checked(X)
-        point = self.ensemble_.point(X)
-        return (point, np.sqrt(self.ensemble_.variance(X))) if return_std else point
-
-    def predict_interval(
-        self,
-        X: ArrayLike,
-        coverage: float | Sequence[float] | None = None,
-        *,
-        as_frame: bool = False,
-    ) -> Any:
-        """Prediction intervals.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        coverage : float or sequence of float, optional
-            Any coverages, without a new fit; by default the one the model was fitted for.
-        as_frame : bool
-            Give a pandas frame with columns such as ``lower_0.95``.
-
-        Returns
-        -------
-        array of shape (n_samples, 2) or (n_samples, 2, n_coverages)
-            Lower and upper bounds; the third axis is there if ``coverage`` is a sequence.
-
-        Raises
-        ------
-        ValueError
-            If the aggregation defines no interval of another coverage.
-        """
-        levels = _levels("coverage", self.coverage if coverage is None else coverage)
-        checked = self._checked(X)
-        bounds = self.ensemble_.interval(checked, levels)
-        if as_frame:
-            names = [f"{side}_{level:g}" for level in levels for side in ("lower", "upper")]
-            return _frame(bounds.swapaxes(1, 2).reshape(len(checked), -1), names, X)
-        return bounds if np.ndim(coverage) else bounds[:, :, 0]
-
-    def predict_quantiles(
-        self, X: ArrayLike, quantiles: float | Sequence[float], *, as_frame: bool = False
-    ) -> Any:
-        """Quantiles of the predictive distribution; they never cross.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        quantiles : float or sequence of float
-            Levels between 0 and 1.
-        as_frame : bool
-            Give a pandas frame with columns such as ``quantile_0.1``.
-
-        Returns
-        -------
-        array of shape (n_samples, n_quantiles), or (n_samples,) for a single level
-        """
-        levels = _levels("quantiles", quantiles)
-        values = self.ensemble_.quantiles(self._checked(X), levels)
-        if as_frame:
-            return _frame(values, [f"quantile_{level:g}" for level in levels], X)
-        return values if np.ndim(quantiles) else values[:, 0]
-
-    def predict_dist(self, X: ArrayLike) -> SplitNormalMixture:
-        """Predictive distributions, one per row.
-
-        Its ``aleatoric_var`` and ``epistemic_var`` say how much of the uncertainty is noise and
-        how much is disagreement between the members.
-        """
-        return self.ensemble_.distribution(self._checked(X))
-
-    def predict_var(self, X: ArrayLike) -> FloatArray:
-        """Variance of the predictive distribution, of shape (n_samples,)."""
-        return self.ensemble_.variance(self._checked(X))
-
-    def predict_members(self, X: ArrayLike) -> Interval:
-        """Each member's own bounds and point: ``lower``, ``point``, ``upper``, (members, rows)."""
-        return self.ensemble_.members(self._checked(X))
-
 
 def _weights(X: FloatArray, sample_weight: ArrayLike) -> FloatArray | None:
     """Weights with mean 1 over the rows that count; None where all are equal."""
@@ -447,17 +343,3 @@ def _weights(X: FloatArray, sample_weight: ArrayLike) -> FloatArray | None:
 
 def _picked(weights: FloatArray | None, rows: Any) -> FloatArray | None:
     return None if weights is None else weights[rows]
-
-
-def _levels(name: str, given: float | Sequence[float]) -> FloatArray:
-    levels = np.atleast_1d(np.asarray(given, dtype=np.float64))
-    wrong = levels[~((levels > 0) & (levels < 1))]
-    if levels.ndim != 1 or wrong.size:
-        raise ValueError(f"{name} must lie between 0 and 1, got {given!r}")
-    return levels
-
-
-def _frame(values: FloatArray, columns: list[str], X: Any) -> Any:
-    import pandas as pd  # an import of its own weight, paid by those who ask for frames
-
-    return pd.DataFrame(values, columns=columns, index=getattr(X, "index", None))

@@ -54,12 +54,12 @@ class Trial:
         """Networks of one candidate."""
         return len(self.splits) * self.n_networks
 
-    def settings(self, estimator: Any, rows: int, budget: int) -> Settings:
+    def settings(self, estimator: Any, rows: int, budget: int | None = None) -> Settings:
         """Numbers of a candidate's training, within a budget of epochs."""
         settings: Settings = estimator._settings(rows)
         searched = estimator.epochs is not None
         limit = settings.epochs if searched or self.patience is None else self.max_epochs
-        return settings._replace(epochs=min(limit, budget), patience=self.patience or 0)
+        return settings._replace(epochs=min(limit, budget or limit), patience=self.patience or 0)
 
     def plans(self, estimator: Any, budget: int) -> list[Plan]:
         """Networks of one candidate, split by split."""
@@ -106,42 +106,37 @@ def evaluate(
         In the order of the estimators.
     """
     plans = [plan for estimator in estimators for plan in trial.plans(estimator, budget)]
-    bank = train(
-        program, table, plans, n_jobs=trial.n_jobs, retries=0, needed=0, report=report
-    )
+    bank = train(program, table, plans, n_jobs=trial.n_jobs, retries=0, needed=0, report=report)
     # The network of each candidate, split and member; -1 where it failed.
-    place = np.full(len(plans), -1)
-    place[bank.numbers] = np.arange(len(bank))
-    place = place.reshape(len(estimators), len(trial.splits), trial.n_networks)
-    measures = np.full((len(estimators), len(trial.splits), 4), np.nan)
+    flat = np.full(len(plans), -1)
+    flat[bank.numbers] = np.arange(len(bank))
+    place = flat.reshape(len(estimators), len(trial.splits), trial.n_networks)
+    measures = np.full((*place.shape[:2], len(_LOST)), np.nan)
     for split, (_, valid_rows) in enumerate(trial.splits):
-        complete = np.flatnonzero((place[:, split] >= 0).all(axis=1))
-        if complete.size:
-            intervals = _intervals(
-                bank, place[complete, split], [estimators[i] for i in complete], trial.X[valid_rows]
-            )
-            measures[complete, split] = [
-                _measures(interval, trial.y[valid_rows], estimators[0].coverage)
-                for interval in intervals
-            ]
+        whole = [i for i, networks in enumerate(place[:, split]) if networks.min() >= 0]
+        groups = [(estimators[i], place[i, split]) for i in whole]
+        for i, interval in zip(whole, _intervals(bank, groups, trial.X[valid_rows]), strict=True):
+            measures[i, split] = _measures(interval, trial.y[valid_rows], estimators[i].coverage)
     return [
-        _outcome([bank.histories[i] for i in places if i >= 0], values, bool(trial.patience))
-        for places, values in zip(place.reshape(len(estimators), -1), measures, strict=True)
+        _outcome([bank.histories[i] for i in networks.flat if i >= 0], values, trial.patience)
+        for networks, values in zip(place, measures, strict=True)
     ]
 
 
 def _intervals(
-    bank: Bank, groups: NDArray[np.intp], estimators: Sequence[Any], X: FloatArray
+    bank: Bank, groups: list[tuple[Any, NDArray[np.intp]]], X: FloatArray
 ) -> list[Interval]:
     """What each group of networks predicts: a network alone its own bounds, several their mix."""
-    coverage = estimators[0].coverage
-    if groups.shape[1] == 1:
-        members = Ensemble(bank[groups[:, 0]], coverage, "none").members(X)
+    if not groups:
+        return []
+    if len(groups[0][1]) == 1:
+        alone = bank[np.concatenate([networks for _, networks in groups])]
+        members = Ensemble(alone, groups[0][0].coverage, "none").members(X)
         return [Interval(*rows) for rows in zip(*members, strict=True)]
     intervals = []
-    for group, estimator in zip(groups, estimators, strict=True):
-        ensemble = Ensemble(bank[group], coverage, estimator.aggregation)
-        lower, upper = ensemble.interval(X, [coverage])[:, :, 0].T
+    for estimator, networks in groups:
+        ensemble = Ensemble(bank[networks], estimator.coverage, estimator.aggregation)
+        lower, upper = ensemble.interval(X, [estimator.coverage])[:, :, 0].T
         intervals.append(Interval(lower, ensemble.point(X), upper))
     return intervals
 
@@ -158,11 +153,15 @@ def _measures(interval: Interval, target: FloatArray, coverage: float) -> tuple[
     )
 
 
-def _outcome(histories: list[History], measures: FloatArray, early: bool) -> Outcome:
+def _outcome(histories: list[History], measures: FloatArray, patience: int | None) -> Outcome:
     judged = measures[~np.isnan(measures[:, 0])]
-    epochs = [_best_epoch(history) if early else len(history) for history in histories]
+    rate, width, score, mse = judged.mean(axis=0).tolist() if len(judged) else _LOST
+    epochs = [_best_epoch(history) if patience else len(history) for history in histories]
     return Outcome(
-        *(judged.mean(axis=0).tolist() if len(judged) else _LOST),
+        rate,
+        width,
+        score,
+        mse,
         epochs=float(np.median(epochs)) if epochs else np.nan,
         network_epochs=sum(map(len, histories)),
         failures=len(measures) - len(judged),

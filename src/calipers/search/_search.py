@@ -1,25 +1,30 @@
 """The search itself: draw candidates, train them in batches, halve them, keep what is finished."""
 
-import hashlib
 import os
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.model_selection import ShuffleSplit
 from sklearn.utils import check_random_state, check_X_y
 
 from calipers.bank import Program, Table
 from calipers.progress import progress
-from calipers.search._evaluate import Rows, Trial, evaluate
+from calipers.search._evaluate import Trial, evaluate
 from calipers.search._result import Candidate, Outcome, SearchResult, known_score, rank
+from calipers.search._setup import (
+    Splits,
+    check_counts,
+    check_estimator,
+    identity,
+    rung_budgets,
+    split_rows,
+)
 from calipers.search._space import PAPER_SPACE, Params, Space, candidates
 from calipers.search._store import Store
-
-Splits = int | Iterable[tuple[ArrayLike, ArrayLike]]
 
 _CPU_BATCH = 100  # networks between two visits to the store
 
@@ -130,24 +135,115 @@ def search(
     >>> model = result.best_estimator.fit(X, y)
     """
     known_score(select)
-    _check_estimator(estimator)
-    _check_counts(
-        n_candidates=n_candidates, n_networks=n_networks, max_epochs=max_epochs,
-        min_epochs=min_epochs, patience=patience, halving=halving,
-    )
+    check_estimator(estimator)
+    optional = {"patience": patience, "halving": halving}
+    check_counts(n_candidates=n_candidates, n_networks=n_networks, max_epochs=max_epochs)
+    check_counts(**{name: value for name, value in optional.items() if value is not None})
     if store is not None and not isinstance(random_state, int | np.integer):
         raise ValueError(
             "store needs a random_state that is a number, so that the search can be found again, "
             f"got {random_state!r}"
         )
-    X, y = check_X_y(X, y, dtype=np.float64, y_numeric=True)
-    entropy = int(check_random_state(random_state).randint(2**31))
+    inputs, target = check_X_y(X, y, dtype=np.float64, y_numeric=True)
+    seed = int(check_random_state(random_state).randint(2**31))
     base = clone(estimator)
     if patience is not None:
         base.set_params(epochs=None)  # early stopping finds them, unless they are searched
-    drawn = candidates(base, space, n_candidates, entropy)
-    rows = _split(splits, len(y), validation_fraction, entropy)
-    trial = Trial(X, y, rows, n_networks, max_epochs, patience, entropy, n_jobs)
-    budgets = _budgets(max_epochs, halving, min_epochs)
-    found = Store(store, _identity(trial, base, drawn, budgets))
-    ...
+    drawn = candidates(base, space, n_candidates, seed)
+    rows = split_rows(splits, len(target), validation_fraction, seed)
+    trial = Trial(inputs, target, rows, n_networks, max_epochs, patience, seed, n_jobs)
+    work = _Search(trial, base, drawn, Store(store, identity(trial, base, drawn)))
+    ladder = rung_budgets(work.most_epochs, halving, min_epochs)
+    return SearchResult(
+        clone(estimator), work.climb(ladder, halving or 1, select, bool(verbose)), select
+    )
+
+
+class _Search:
+    """Candidates, and what is known of them so far."""
+
+    def __init__(self, trial: Trial, base: Any, drawn: list[Params], store: Store) -> None:
+        self.trial = trial
+        self.drawn = drawn
+        self.store = store
+        self.coverage = base.coverage
+        self.estimators = [clone(base).set_params(**params) for params in drawn]
+        self.table = Table.from_arrays(trial.X, trial.y)
+
+    @property
+    def most_epochs(self) -> int:
+        """Epochs of the candidate that may train longest."""
+        rows = min(len(train) for train, _ in self.trial.splits)
+        return max(int(self.trial.settings(e, rows).epochs) for e in self.estimators)
+
+    def climb(
+        self, ladder: list[int], halving: int, select: str, visible: bool
+    ) -> tuple[Candidate, ...]:
+        """Train all candidates on the first rung, and ever fewer on the next ones."""
+        counts = [-(-len(self.drawn) // halving**rung) for rung in range(len(ladder))]
+        total = sum(a * b for a, b in zip(counts, ladder, strict=True)) * self.trial.networks
+        alive = list(range(len(self.drawn)))
+        reached = dict.fromkeys(alive, 0)
+        with progress("searching", total, visible=visible) as report:
+            for rung, (budget, count) in enumerate(zip(ladder, counts, strict=True)):
+                if rung:
+                    alive = self._best(alive, ladder[rung - 1], count, select)
+                self._train(alive, budget, report)
+                reached.update(dict.fromkeys(alive, rung))
+        return tuple(self._candidate(i, rung, ladder) for i, rung in reached.items())
+
+    def _best(self, numbers: list[int], budget: int, count: int, select: str) -> list[int]:
+        """The best of a rung."""
+
+        def key(number: int) -> tuple[int, float]:
+            return rank(self.store.outcomes[budget, number], select, self.coverage)
+
+        return sorted(sorted(numbers, key=key)[:count])
+
+    def _train(self, numbers: list[int], budget: int, report: Callable[[int], None]) -> None:
+        """Train those candidates of a rung that are not in the store yet."""
+        waiting = [i for i in numbers if (budget, i) not in self.store.outcomes]
+        report((len(numbers) - len(waiting)) * self.trial.networks * budget)
+        groups: dict[Program, list[int]] = {}
+        for i in waiting:
+            program = self.estimators[i]._program(self.trial.X.shape[1])
+            groups.setdefault(program, []).append(i)
+        for program, group in groups.items():
+            for batch in _batches(group, self.trial.networks):
+                outcomes = self._evaluate(program, batch, budget, report)
+                self.store.add({(budget, i): o for i, o in zip(batch, outcomes, strict=True)})
+
+    def _evaluate(
+        self, program: Program, batch: list[int], budget: int, report: Callable[[int], None]
+    ) -> list[Outcome]:
+        """Outcomes of a batch; reports the epochs it was granted, used or not."""
+        left = len(batch) * self.trial.networks * budget
+        lock = threading.Lock()
+
+        def trained(epochs: int) -> None:
+            nonlocal left
+            with lock:
+                left -= epochs
+            report(epochs)
+
+        estimators = [self.estimators[i] for i in batch]
+        outcomes = evaluate(self.trial, program, self.table, estimators, budget, trained)
+        report(left)
+        return outcomes
+
+    def _candidate(self, number: int, rung: int, ladder: list[int]) -> Candidate:
+        outcomes = [self.store.outcomes[budget, number] for budget in ladder[: rung + 1]]
+        return Candidate(
+            number,
+            self.drawn[number],
+            rung,
+            outcomes[-1],
+            sum(outcome.network_epochs for outcome in outcomes),
+        )
+
+
+def _batches(numbers: list[int], networks: int) -> Iterator[list[int]]:
+    """An accelerator takes everything at once; a CPU visits the store now and then."""
+    size = max(1, _CPU_BATCH // networks) if jax.default_backend() == "cpu" else len(numbers)
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]

@@ -20,7 +20,7 @@ _VERSION = 1  # of the file's layout
 
 
 class Store:
-    """Outcomes by rung and candidate, in memory and, given a path, in a file.
+    """Outcomes by budget of epochs and candidate, in memory and, given a path, in a file.
 
     Parameters
     ----------
@@ -30,9 +30,7 @@ class Store:
         What makes the search: plain JSON values. A file of another search is refused.
     """
 
-    def __init__(
-        self, path: str | os.PathLike[str] | None, identity: Mapping[str, Any]
-    ) -> None:
+    def __init__(self, path: str | os.PathLike[str] | None, identity: Mapping[str, Any]) -> None:
         self.path = None if path is None else Path(path)
         self.outcomes: dict[Key, Outcome] = {}
         if self.path is None:
@@ -54,14 +52,14 @@ class Store:
         """Keep finished candidates."""
         self.outcomes.update(outcomes)
         self._append(
-            {"rung": rung, "candidate": number, **_plain(outcome)}
-            for (rung, number), outcome in outcomes.items()
+            {"budget": budget, "candidate": number, **_plain(outcome)}
+            for (budget, number), outcome in outcomes.items()
         )
 
     def _remember(self, lines: list[dict[str, Any]]) -> None:
         for line in lines:
-            key = (line.pop("rung"), line.pop("candidate"))
-            values = {name: math.nan if value is None else value for name, value in line.items()}
+            key = (line.pop("budget"), line.pop("candidate"))
+            values: Any = {n: math.nan if value is None else value for n, value in line.items()}
             self.outcomes[key] = Outcome(**values)
 
     def _append(self, records: Iterable[Mapping[str, Any]]) -> None:

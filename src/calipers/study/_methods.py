@@ -20,9 +20,8 @@ class Method:
     loss : str
         A key of ``calipers.objectives.LOSSES``.
     aggregations : tuple of str
-        The ways its members become one prediction: "snm", "sem" and "std" of
-        ``calipers.aggregation``; "mixture" of normal densities; "mean" of points. Each member by
-        itself is measured where there are intervals.
+        The ways its members become one prediction, keys of ``calipers.aggregation.AGGREGATORS``.
+        Each member by itself is measured too where members have bounds.
     """
 
     title: str
@@ -35,7 +34,7 @@ METHODS: dict[str, Method] = {
     "qd+": Method("QD+", "qd-plus", "qd+", ("snm", "sem", "std")),
     "qd": Method("QD", "qd", "qd", ("sem", "std")),
     "qd-1-layer": Method("QD 1-layer", "qd-1-layer", "qd", ("sem", "std")),
-    "mve": Method("MVE", "mve", "normal", ("mixture",)),
+    "mve": Method("MVE", "mve", "normal", ("normal",)),
     "mse": Method("MSE", "mse", "mse", ("mean",)),
 }
 """The trainings by name."""

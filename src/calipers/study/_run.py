@@ -2,84 +2,23 @@
 
 A trial is one shuffle of a dataset and an ensemble trained on its training rows. Trials of a method
 on a dataset train together as one bank: all of them on an accelerator, a few at a time on a CPU, so
-that a kill costs little. A network comes out the same whichever networks train beside it, so the
-store does not depend on where a run was interrupted.
+that a kill costs little.
 """
 
 import dataclasses
 import os
 import time
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 
-import jax
-import numpy as np
-
-from calipers.bank import Bank, Plan, Table, spawn_seeds, train
-from calipers.datasets import (
-    CATALOGUE,
-    Dataset,
-    DatasetUnavailableError,
-    Split,
-    available,
-    load,
-    paper_splits,
-)
+from calipers.bank import Table
+from calipers.datasets import Dataset, DatasetUnavailableError, available, load
 from calipers.progress import progress
+from calipers.study._jobs import Job, plan_job
 from calipers.study._methods import DATASETS, METHODS, choose
-from calipers.study._settings import StudySettings, check_loss, load_settings
-from calipers.study._store import Store, StoreError, circumstances
+from calipers.study._store import Store
+from calipers.study._train import TRIES, RunReport, train_job
 
-_TRIALS_PER_BANK = 4  # on a CPU: enough to fill the lanes when failed networks are trained anew
-_TRIES = 10
 _HUGE = {"year"}  # taken where its file is at hand, never downloaded unasked
-
-
-@dataclass(frozen=True)
-class Job:
-    """One method on one dataset, and the trials that the store lacks."""
-
-    method: str
-    dataset: str
-    settings: StudySettings
-    seed: int
-    trials: int
-    missing: tuple[int, ...]
-
-    def entry(self, trial: int) -> str:
-        """Name of a trial in the store."""
-        return entry_name(self.method, self.dataset, trial)
-
-    @property
-    def cost(self) -> int:
-        """Rows times epochs times networks, the unit of the progress bar."""
-        networks = len(self.missing) * self.settings.members
-        return CATALOGUE[self.dataset].rows * self.settings.epochs * networks
-
-
-@dataclass(frozen=True)
-class RunReport:
-    """What a run did.
-
-    Attributes
-    ----------
-    trained, kept : int
-        Trials trained now, and trials that were in the store already.
-    retries, lost : int
-        Networks thrown away and trained anew, and networks given up after ten tries.
-    left_out : dict
-        Datasets that could not be had, with the reason.
-    seconds : float
-        Time spent.
-    """
-
-    trained: int = 0
-    kept: int = 0
-    retries: int = 0
-    lost: int = 0
-    left_out: dict[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
 
 
 def run(
@@ -151,70 +90,15 @@ def run(
         with progress("study", sum(job.cost for job in plan), visible=visible) as report:
             tables: dict[str, Table] = {}
             for job in plan:
-                if job.missing and job.dataset not in tables:
-                    tables = {job.dataset: _table(data[job.dataset])}
-                part = _do(
-                    job, data[job.dataset], tables, target, n_jobs, trials_per_bank, report
+                own = data[job.dataset]
+                if job.dataset not in tables:
+                    tables = {job.dataset: Table.from_arrays(own.X, own.y)}
+                part = train_job(
+                    job, own, tables[job.dataset], target, n_jobs, trials_per_bank, report
                 )
                 notify(_line(job, part))
                 done = _sum(done, part)
     return dataclasses.replace(done, seconds=time.perf_counter() - began)
-
-
-def entry_name(method: str, dataset: str, trial: int) -> str:
-    """Name of a trial in the store.
-
-    Examples
-    --------
-    >>> entry_name("qd+", "boston", 7)
-    'qd-plus/boston/trial-07'
-    """
-    return f"{METHODS[method].folder}/{dataset}/trial-{trial:02d}"
-
-
-def plan_job(
-    store: Store,
-    method: str,
-    dataset: str,
-    *,
-    trials: int | None = None,
-    seed: int = 0,
-    settings: str | os.PathLike[str] | None = None,
-) -> Job:
-    """Find out which trials the store lacks.
-
-    Raises
-    ------
-    StoreError
-        If it holds trials that were made with other settings or another seed.
-    """
-    wanted = load_settings(method, dataset, folder=settings)
-    check_loss(method, wanted)
-    count = wanted.trials if trials is None else min(trials, wanted.trials)
-    missing = []
-    for trial in range(count):
-        record = store.record(entry_name(method, dataset, trial))
-        if record is None:
-            missing.append(trial)
-        elif record["settings"] != settings_record(wanted) or record["seed"] != seed:
-            raise StoreError(
-                f"{store.folder} holds {method} on {dataset} with other settings or another seed: "
-                "choose another folder, or delete what is there"
-            )
-    return Job(method, dataset, wanted, seed, count, tuple(missing))
-
-
-def settings_record(settings: StudySettings) -> dict[str, object]:
-    """Settings as they read in a record; how many trials there are is no part of a trial."""
-    values = dataclasses.asdict(settings) | {"hidden_layers": list(settings.hidden_layers)}
-    del values["trials"]
-    return values
-
-
-def member_seeds(job: Job, trial: int) -> list[int]:
-    """Seeds of an ensemble's networks: the same whatever else the run trains."""
-    name = zlib.crc32(f"{job.method}/{job.dataset}".encode())
-    return spawn_seeds((job.seed, name, trial), job.settings.members)
 
 
 def _load_all(
@@ -240,114 +124,12 @@ def _load_all(
     return data, left_out
 
 
-def _table(data: Dataset) -> Table:
-    return Table.from_arrays(data.X, data.y)
-
-
-def _do(
-    job: Job,
-    data: Dataset,
-    tables: dict[str, Table],
-    store: Store,
-    n_jobs: int | None,
-    trials_per_bank: int | None,
-    report: Callable[[int], None],
-) -> RunReport:
-    """Train the missing trials of a job, a bank of them at a time."""
-    began = time.perf_counter()
-    retries = lost = 0
-    if job.missing:
-        splits = paper_splits(job.dataset, random_state=job.seed, trials=job.trials)
-        for group in _groups(job.missing, trials_per_bank):
-            start = time.perf_counter()
-            bank = _train(job, tables[job.dataset], splits, group, n_jobs, report)
-            seconds = (time.perf_counter() - start) / len(group)
-            for place, trial in enumerate(group):
-                members = job.settings.members
-                mine = bank[bank.numbers // members == place]
-                arrays = _arrays(job, trial, mine, data, splits[trial])
-                store.write(job.entry(trial), _record(job, trial, data, seconds), arrays)
-                retries += int(arrays["retries"].sum())
-                lost += members - len(mine)
-    return RunReport(
-        trained=len(job.missing),
-        kept=job.trials - len(job.missing),
-        retries=retries,
-        lost=lost,
-        seconds=time.perf_counter() - began,
-    )
-
-
-def _groups(missing: tuple[int, ...], size: int | None) -> Iterator[tuple[int, ...]]:
-    if size is None:
-        size = _TRIALS_PER_BANK if jax.default_backend() == "cpu" else len(missing)
-    for start in range(0, len(missing), size):
-        yield missing[start : start + size]
-
-
-def _train(
-    job: Job,
-    table: Table,
-    splits: list[Split],
-    group: tuple[int, ...],
-    n_jobs: int | None,
-    report: Callable[[int], None],
-) -> Bank:
-    settings = job.settings.training()
-    plans = [
-        Plan(seed, splits[trial].train, settings=settings)
-        for trial in group
-        for seed in member_seeds(job, trial)
-    ]
-    return train(
-        job.settings.program(table.inputs.shape[1]),
-        table,
-        plans,
-        n_jobs=n_jobs,
-        retries=_TRIES - 1,
-        needed=0,
-        report=lambda epochs: report(epochs * table.rows),
-    )
-
-
-def _arrays(job: Job, trial: int, bank: Bank, data: Dataset, split: Split) -> dict[str, np.ndarray]:
-    """Predictions for the test rows, in units of the whole dataset's mean and deviation."""
-    center, scale = data.y.mean(), data.y.std()
-    members = bank.numbers % job.settings.members
-    retries = np.full(job.settings.members, _TRIES)  # of the networks that were given up
-    retries[members] = bank.failures
-    arrays = {
-        "target": (data.y[split.test] - center) / scale,
-        "members": members,
-        "seeds": bank.seeds,
-        "retries": retries,
-    }
-    for name, values in bank.predict(data.X[split.test]).items():
-        place = 0.0 if name.endswith("scale") else center
-        arrays[name] = ((values - place) / scale).astype(np.float32)
-    return arrays
-
-
-def _record(job: Job, trial: int, data: Dataset, seconds: float) -> dict[str, object]:
-    return {
-        "method": job.method,
-        "dataset": job.dataset,
-        "trial": trial,
-        "seed": job.seed,
-        "settings": settings_record(job.settings),
-        "target_center": float(data.y.mean()),
-        "target_scale": float(data.y.std()),
-        "seconds": seconds,
-        **circumstances(),
-    }
-
-
 def _line(job: Job, part: RunReport) -> str:
     title = f"{METHODS[job.method].title} on {job.dataset}"
     if not part.trained:
         return f"{title}: all {part.kept} trials are in the store"
     kept = f", {part.kept} were in the store" if part.kept else ""
-    lost = f", {part.lost} networks given up after {_TRIES} tries" if part.lost else ""
+    lost = f", {part.lost} networks given up after {TRIES} tries" if part.lost else ""
     return (
         f"{title}: {part.trained} trials in {part.seconds:.1f} s, {part.retries} retries"
         f"{kept}{lost}"

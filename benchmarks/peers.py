@@ -1,0 +1,262 @@
+"""calipers beside the libraries that people use for prediction intervals today.
+
+Every method sees the same splits, those of Hernández-Lobato & Adams (2015): twenty per dataset,
+five for protein, fewer where `SPLIT_LIMITS` says so. Targets are standardised by the whole dataset
+before anything is fitted, so widths and scores of different datasets can be read side by side.
+Nothing is tuned; the random state is the number of the split, and peers get two threads.
+
+================== ===================================================== ====================
+method             settings (library defaults otherwise)                 point
+================== ===================================================== ====================
+mapie_cqr_lgbm     MAPIE ``ConformalizedQuantileRegressor`` over         median
+                   ``LGBMRegressor``, 20% of the rows to conformalise
+mapie_cvplus_hgb   MAPIE ``CrossConformalRegressor`` (CV+, 5 folds) over mean of the folds
+                   ``HistGradientBoostingRegressor``
+catboost_mq        ``MultiQuantile`` for bounds and median, early stop   median
+catboost_mq_cqr    the same, conformalised on 5 folds                    median
+catboost_unc       ``RMSEWithUncertainty``, normal interval, early stop  mean
+catboost_unc_cal   the same, widths conformalised on 5 folds             mean
+ngboost_normal     ``NGBRegressor`` (normal), early stop                 mean
+quantile_forest    ``RandomForestQuantileRegressor``                     mean
+lgbm_quantile      three ``LGBMRegressor(objective="quantile")``         median
+mlp_conformal      five ``MLPRegressor`` on standardised inputs,         mean of the networks
+                   absolute residuals of such ensembles on 5 folds
+calipers           ``IntervalRegressor()``                               ``predict``
+================== ===================================================== ====================
+
+Early stop: one tenth of the training rows is held out, patience is 50 rounds and the best round
+predicts; the held-out tenth lies within the folds where there are folds. Without it CatBoost and
+NGBoost run their full number of rounds and cover far less. Conformalised on folds: the last model
+sees all rows, the correction comes from rows judged by models that did not see them.
+
+With ``--grouped`` rows with identical inputs stay on one side of the split, since repeated rows
+reward memorising. No method is told of the groups. ``--train-rows`` draws that many training rows.
+
+Peers live in an environment of their own; this file runs in either and a method imports only what
+it needs::
+
+    python -m venv .venv-peers
+    .venv-peers/bin/python -m pip install -r benchmarks/peers_requirements.txt
+    .venv/bin/python benchmarks/peers.py export build/peers-data
+    CALIPERS_DATA=build/peers-data .venv-peers/bin/python benchmarks/peers.py run
+    .venv/bin/python benchmarks/peers.py run --methods calipers
+    .venv/bin/python benchmarks/peers.py table
+
+``run`` appends to ``results/peers/rows.csv``, one row per dataset, method, split and coverage, and
+skips rows that are there; ``table`` writes the summary. Methods that give every coverage from one
+fit get rows for 0.5, 0.8, 0.95 and 0.99; the others are fitted anew for each of ``--coverages``.
+Seconds are those of fitting, the point and one interval; CPU seconds are of all threads.
+"""
+
+import argparse
+import contextlib
+import csv
+import fcntl
+import importlib.metadata
+import io
+import logging
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+from _peers_data import (
+    DATASETS,
+    canonical_splits,
+    export,
+    grouped_splits,
+    interval_measures,
+    load,
+    make_task,
+    split_count,
+)
+from _peers_methods import METHODS, PEERS, THREADS
+
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "peers"
+COVERAGE = 0.95
+COVERAGES = (0.5, 0.8, 0.95, 0.99)
+# Methods too slow for every split of a large dataset.
+SPLIT_LIMITS = {
+    ("protein", "mlp_conformal"): 2,
+    ("protein", "ngboost_normal"): 2,
+}
+KEY = ("dataset", "method", "split", "grouped", "train_rows", "coverage")
+FIELDS = (
+    *KEY,
+    *("n_train", "n_test", "picp", "mpiw", "interval_score", "mse", "crps", "crossed"),
+    *("seconds", "cpu_seconds", "threads", "versions"),
+)
+
+
+def planned_splits(dataset, method):
+    """Splits that a complete comparison holds."""
+    return SPLIT_LIMITS.get((dataset, method), split_count(dataset))
+
+
+def row_key(row):
+    """Identity of a row as text, the same for a new row and for one read back."""
+    return tuple(str(row[name]) for name in KEY)
+
+
+def read_keys(path):
+    """Identities of the rows in a file."""
+    if not path.exists():
+        return set()
+    with path.open(newline="") as file:
+        return {row_key(row) for row in csv.DictReader(file)}
+
+
+def append(path, rows):
+    """Append rows in one write, under a lock, so that several runs can share the file."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", newline="") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        text = io.StringIO()
+        writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
+        if path.stat().st_size == 0:
+            writer.writeheader()
+        writer.writerows(rows)
+        file.write(text.getvalue())
+
+
+def versions(packages):
+    """Versions of distributions as one string."""
+    return " ".join(f"{name}={importlib.metadata.version(name)}" for name in packages)
+
+
+@contextlib.contextmanager
+def stopwatch(record):
+    """Add wall seconds and CPU seconds of a block to a dict, finished child processes included."""
+    wall, cpu = time.perf_counter(), sum(os.times()[:4])
+    yield
+    record["seconds"] = time.perf_counter() - wall
+    record["cpu_seconds"] = sum(os.times()[:4]) - cpu
+
+
+def evaluate(task, method, coverages):
+    """Fit a method once and measure it at some coverages.
+
+    Parameters
+    ----------
+    task : Task
+    method : Method
+        With more than one coverage, one that gives every coverage from one fit.
+    coverages : sequence of float
+        The first is the one to fit for.
+
+    Returns
+    -------
+    list of dict
+        Measures, one dict per coverage.
+    """
+    shared = {"n_train": len(task.y), "n_test": len(task.y_test), "crps": ""}
+    with stopwatch(shared):
+        forecast = method.forecast(task, coverages[0])
+        bounds = [forecast.interval(coverages[0])]
+    bounds += [forecast.interval(coverage) for coverage in coverages[1:]]
+    shared["mse"] = np.mean((forecast.point - task.y_test) ** 2)
+    if forecast.crps is not None:
+        shared["crps"] = np.mean(forecast.crps(task.y_test))
+    return [
+        {"coverage": c, **shared, **interval_measures(lower, upper, task.y_test, coverage=c)}
+        for c, (lower, upper) in zip(coverages, bounds, strict=True)
+    ]
+
+
+def fits(method, coverages):
+    """Coverages of each fit that a method needs."""
+    if not method.any_coverage:
+        return [[coverage] for coverage in coverages]
+    return [[COVERAGE, *(c for c in sorted({*COVERAGES, *coverages}) if c != COVERAGE)]]
+
+
+def run_split(name, task, identity, coverages, done, path):
+    """Run one method on one task unless its rows are there; return the number of failures."""
+    failures = 0
+    for wanted in fits(METHODS[name], coverages):
+        if all(row_key({**identity, "coverage": c}) in done for c in wanted):
+            continue
+        try:
+            measured = evaluate(task, METHODS[name], wanted)
+        except Exception as error:
+            print(f"{identity} failed: {type(error).__name__}: {error}", flush=True)
+            failures += 1
+            continue
+        about = {"threads": THREADS, "versions": versions(METHODS[name].packages)}
+        rows = [{**identity, **about, **measures} for measures in measured]
+        rows = [{k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in rows]
+        append(path, [row for row in rows if row_key(row) not in done])
+        first = rows[0]
+        print(
+            f"{first['dataset']:9s} {name:17s} split {first['split']:2d} n {first['n_train']:5d}  "
+            f"PICP {first['picp']:8s} score {first['interval_score']:8s} {first['seconds']} s",
+            flush=True,
+        )
+    return failures
+
+
+def run(args):
+    """Run methods on datasets; rows that are already stored are skipped unless asked again."""
+    path = args.results / "rows.csv"
+    done = set() if args.redo else read_keys(path)
+    failures = 0
+    for dataset in args.datasets:
+        X, y = load(dataset)
+        tests = grouped_splits(dataset, X) if args.grouped else canonical_splits(dataset, len(y))
+        for train_rows in args.train_rows:
+            for split, test in enumerate(tests[: args.splits]):
+                if train_rows and train_rows > len(y) - len(test):
+                    print(f"{dataset} has fewer than {train_rows} training rows, skipped")
+                    break
+                task = make_task(X, y, test, split=split, train_rows=train_rows)
+                for method in args.methods:
+                    if args.splits is None and split >= planned_splits(dataset, method):
+                        continue
+                    identity = {
+                        "dataset": dataset,
+                        "method": method,
+                        "split": split,
+                        "grouped": int(args.grouped),
+                        "train_rows": train_rows or "",
+                    }
+                    failures += run_split(method, task, identity, args.coverages, done, path)
+    if failures:
+        raise SystemExit(f"{failures} fits failed.")
+
+
+def table(args):
+    """Write summary.md and summary.csv from the stored rows."""
+    from _peers_table import write_summary
+
+    write_summary(args.results, focus=args.focus, planned=planned_splits)
+    print((args.results / "summary.md").read_text())
+
+
+def parser():
+    """Command line of the program."""
+    top = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = top.add_subparsers(required=True)
+    one = commands.add_parser("run", help=run.__doc__.splitlines()[0])
+    one.set_defaults(command=run)
+    one.add_argument("--methods", nargs="+", choices=METHODS, default=PEERS, metavar="METHOD")
+    one.add_argument("--datasets", nargs="+", choices=DATASETS, default=DATASETS, metavar="NAME")
+    one.add_argument("--splits", type=int, help="first so many splits, whatever the plan says")
+    one.add_argument("--coverages", nargs="+", type=float, default=[COVERAGE])
+    one.add_argument("--grouped", action="store_true", help="keep identical inputs together")
+    one.add_argument("--train-rows", nargs="+", type=int, default=[None], metavar="ROWS")
+    one.add_argument("--redo", action="store_true", help="run again; the table takes the last row")
+    two = commands.add_parser("table", help=table.__doc__)
+    two.set_defaults(command=table)
+    two.add_argument("--focus", choices=METHODS, default="calipers", help="method to compare")
+    for command in (one, two):
+        command.add_argument("--results", type=Path, default=RESULTS)
+    three = commands.add_parser("export", help="write the datasets for the peers' environment")
+    three.set_defaults(command=lambda args: export(args.folder))
+    three.add_argument("folder", type=Path)
+    return top
+
+
+if __name__ == "__main__":
+    logging.disable(logging.INFO)
+    arguments = parser().parse_args()
+    arguments.command(arguments)

@@ -1,0 +1,212 @@
+"""What a fitted model answers: points, intervals, quantiles, distributions, and a folder of itself."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from calipers import storage
+from calipers.aggregation import Interval
+from calipers.distributions import SplitNormalMixture
+from calipers.ensemble import Ensemble
+from calipers.packing import CUSTOM, pack_ensemble, unpack_ensemble
+
+FloatArray = NDArray[np.float64]
+
+FLOATS = [np.float64, np.float32]
+
+
+class IntervalPredictor(RegressorMixin, BaseEstimator):
+    """Answers of a model whose ``fit`` has made an ``ensemble_``."""
+
+    ensemble_: Ensemble
+    coverage: float
+    n_jobs: int | None
+
+    def _checked(self, X: ArrayLike) -> FloatArray:
+        check_is_fitted(self, "ensemble_")
+        return validate_data(self, X, reset=False, dtype=FLOATS)
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Point estimates: the mean of the members' points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        return_std : bool
+            Whether to give the predictive standard deviation too.
+
+        Returns
+        -------
+        point : array of shape (n_samples,)
+        std : array of shape (n_samples,)
+            Only if ``return_std``.
+        """
+        X = self._checked(X)
+        point = self.ensemble_.point(X)
+        return (point, np.sqrt(self.ensemble_.variance(X))) if return_std else point
+
+    def predict_interval(
+        self,
+        X: ArrayLike,
+        coverage: float | Sequence[float] | None = None,
+        *,
+        as_frame: bool = False,
+    ) -> Any:
+        """Prediction intervals.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        coverage : float or sequence of float, optional
+            Any coverages, without a new fit; by default the one the model was fitted for.
+        as_frame : bool
+            Give a pandas frame with columns such as ``lower_0.95``.
+
+        Returns
+        -------
+        array of shape (n_samples, 2) or (n_samples, 2, n_coverages)
+            Lower and upper bounds; the third axis is there if ``coverage`` is a sequence.
+
+        Raises
+        ------
+        ValueError
+            If the aggregation defines no interval of another coverage.
+        """
+        levels = _levels("coverage", self.coverage if coverage is None else coverage)
+        checked = self._checked(X)
+        bounds = self.ensemble_.interval(checked, levels)
+        if as_frame:
+            names = [f"{side}_{level:g}" for level in levels for side in ("lower", "upper")]
+            return _frame(bounds.swapaxes(1, 2).reshape(len(checked), -1), names, X)
+        return bounds if np.ndim(coverage) else bounds[:, :, 0]
+
+    def predict_quantiles(
+        self, X: ArrayLike, quantiles: float | Sequence[float], *, as_frame: bool = False
+    ) -> Any:
+        """Quantiles of the predictive distribution; they never cross.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        quantiles : float or sequence of float
+            Levels between 0 and 1.
+        as_frame : bool
+            Give a pandas frame with columns such as ``quantile_0.1``.
+
+        Returns
+        -------
+        array of shape (n_samples, n_quantiles), or (n_samples,) for a single level
+        """
+        levels = _levels("quantiles", quantiles)
+        values = self.ensemble_.quantiles(self._checked(X), levels)
+        if as_frame:
+            return _frame(values, [f"quantile_{level:g}" for level in levels], X)
+        return values if np.ndim(quantiles) else values[:, 0]
+
+    def predict_dist(self, X: ArrayLike) -> SplitNormalMixture:
+        """Predictive distributions, one per row.
+
+        Its ``aleatoric_var`` and ``epistemic_var`` say how much of the uncertainty is noise and
+        how much is disagreement between the members.
+        """
+        return self.ensemble_.distribution(self._checked(X))
+
+    def predict_var(self, X: ArrayLike) -> FloatArray:
+        """Variance of the predictive distribution, of shape (n_samples,)."""
+        return self.ensemble_.variance(self._checked(X))
+
+    def predict_members(self, X: ArrayLike) -> Interval:
+        """Each member's own bounds and point: ``lower``, ``point``, ``upper``, (members, rows)."""
+        return self.ensemble_.members(self._checked(X))
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the model to a folder: JSON and safetensors, nothing that can run code.
+
+        A process killed at any moment leaves the model that was there before or the new one. A
+        network or a loss of one's own is not stored; ``load`` takes the network again.
+        """
+        check_is_fitted(self, "ensemble_")
+        ensemble, arrays = pack_ensemble(self.ensemble_)
+        names = getattr(self, "feature_names_in_", None)
+        document = {
+            "estimator": type(self).__name__,
+            "parameters": {k: _plain(v) for k, v in self.get_params(deep=False).items()},
+            "n_features": self.n_features_in_,
+            "feature_names": None if names is None else [str(name) for name in names],
+            "ensemble": ensemble,
+        }
+        storage.write_model(folder, document, arrays)
+
+    @classmethod
+    def load(
+        cls, folder: str | os.PathLike[str], *, network: Callable[..., Any] | None = None
+    ) -> Self:
+        """Read a model that ``save`` wrote; it predicts the same bits.
+
+        Parameters
+        ----------
+        folder : path
+            Where the model is.
+        network : callable, optional
+            The factory of a network of one's own, for models that have one.
+
+        Raises
+        ------
+        calipers.storage.ModelFileError
+            If the folder holds no model, another kind of model, or a damaged one.
+        """
+        document, arrays = storage.read_model(folder)
+        if document.get("estimator") != cls.__name__:
+            raise storage.ModelFileError(
+                f"{os.fspath(folder)} holds a model of {document.get('estimator')!r}, "
+                f"not of {cls.__name__}"
+            )
+        model = cls(**_restored(document["parameters"], network))
+        model.ensemble_ = unpack_ensemble(
+            document["ensemble"], arrays, network=network, n_jobs=model.n_jobs
+        )
+        model.n_features_in_ = document["n_features"]
+        if document["feature_names"] is not None:
+            model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
+        return model
+
+
+def _plain(value: Any) -> Any:
+    """A parameter as JSON; objects of the user's own become a mark."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (list, tuple, np.ndarray)):
+        return [_plain(item) for item in value]
+    return value if value is None or isinstance(value, (bool, int, float, str)) else CUSTOM
+
+
+def _restored(parameters: Mapping[str, Any], network: Any) -> dict[str, Any]:
+    """Parameters as the constructor takes them; what was not stored has its default."""
+    known = {name: value for name, value in parameters.items() if value != CUSTOM}
+    if network is not None:
+        known["network"] = network
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in known.items()}
+
+
+def _levels(name: str, given: float | Sequence[float]) -> FloatArray:
+    levels = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    wrong = levels[~((levels > 0) & (levels < 1))]
+    if levels.ndim != 1 or wrong.size:
+        raise ValueError(f"{name} must lie between 0 and 1, got {given!r}")
+    return levels
+
+
+def _frame(values: FloatArray, columns: list[str], X: Any) -> Any:
+    import pandas as pd  # an import of its own weight, paid by those who ask for frames
+
+    return pd.DataFrame(values, columns=columns, index=getattr(X, "index", None))

@@ -1,0 +1,24 @@
+"""Hyper-parameter search: hundreds of candidates times a few splits, trained as one bank.
+
+Examples
+--------
+The paper's search, 300 candidates of its space on five shuffled splits::
+
+    result = search(IntervalRegressor(), X, y, select="paper", random_state=0, store="search.jsonl")
+    model = result.best_estimator.fit(X, y)
+    result.to_frame()
+"""
+
+from calipers.search._result import SCORES, Candidate, Outcome, SearchResult, paper_score
+from calipers.search._search import search
+from calipers.search._space import PAPER_SPACE
+
+__all__ = [
+    "PAPER_SPACE",
+    "SCORES",
+    "Candidate",
+    "Outcome",
+    "SearchResult",
+    "paper_score",
+    "search",
+]

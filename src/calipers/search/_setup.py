@@ -1,0 +1,109 @@
+"""Arguments of a search: what they must be, and what follows from them."""
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.model_selection import ShuffleSplit
+
+from calipers.search._evaluate import Rows, Trial
+
+Splits = int | Iterable[tuple[ArrayLike, ArrayLike]]
+
+_WITHOUT_EFFECT = ("n_jobs", "n_networks", "patience", "random_state", "retries", "verbose")
+
+
+def check_estimator(estimator: Any) -> None:
+    """Refuse what does not train on the bank, or has no interval to judge."""
+    if not (hasattr(estimator, "_program") and hasattr(estimator, "_settings")):
+        raise ValueError(
+            "estimator must train on the bank, as IntervalRegressor does, "
+            f"got {type(estimator).__name__}"
+        )
+
+
+def check_counts(**counts: Any) -> None:
+    """Refuse what is not a whole number from 1 on; ``halving`` starts at 2."""
+    for name, value in counts.items():
+        least = 2 if name == "halving" else 1
+        if not isinstance(value, int | np.integer) or value < least:
+            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+
+def split_rows(splits: Splits, rows: int, fraction: float, seed: int) -> list[tuple[Rows, Rows]]:
+    """Training and validation rows of every split.
+
+    Examples
+    --------
+    >>> [(train, valid)] = split_rows(1, 20, 0.1, 0)
+    >>> train.size, valid.size
+    (18, 2)
+    """
+    if isinstance(splits, int | np.integer):
+        check_counts(splits=splits)
+        shuffle = ShuffleSplit(int(splits), test_size=fraction, random_state=seed)
+        return list(shuffle.split(np.empty(rows)))
+    pairs = [(np.asarray(train), np.asarray(valid)) for train, valid in splits]
+    if not pairs:
+        raise ValueError("splits must hold at least one pair of training and validation rows")
+    for number, pair in enumerate(pairs):
+        for name, index in zip(("training", "validation"), pair, strict=True):
+            whole = index.ndim == 1 and index.size and np.issubdtype(index.dtype, np.integer)
+            if not whole or index.min() < 0 or index.max() >= rows:
+                raise ValueError(
+                    f"{name} rows of split {number} must be numbers from 0 to {rows - 1}, at "
+                    f"least one, got {index!r}"
+                )
+    return pairs
+
+
+def rung_budgets(most: int, halving: int | None, least: int) -> list[int]:
+    """Epochs of each rung, the last with all of them.
+
+    Examples
+    --------
+    >>> rung_budgets(5000, 3, 60)
+    [62, 185, 556, 1667, 5000]
+    """
+    budgets = [most]
+    while halving and round(most / halving ** len(budgets)) >= least:
+        budgets.append(round(most / halving ** len(budgets)))
+    return budgets[::-1]
+
+
+def identity(trial: Trial, estimator: Any, drawn: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the outcomes of a search depend on, as plain values."""
+    params = estimator.get_params()
+    fixed = {name: value for name, value in params.items() if name not in _WITHOUT_EFFECT}
+    arrays = (trial.X, trial.y, *(rows for split in trial.splits for rows in split))
+    return {
+        "data": _digest(*(np.ascontiguousarray(array) for array in arrays)),
+        "estimator": {name: _plain(value) for name, value in fixed.items()},
+        "candidates": _digest(repr([_plain(params) for params in drawn]).encode()),
+        "n_networks": trial.n_networks,
+        "max_epochs": trial.max_epochs,
+        "patience": trial.patience,
+        "seed": trial.seed,
+    }
+
+
+def _digest(*parts: Any) -> str:
+    digest = hashlib.sha256()
+    for part in parts:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it; objects by their name, since their text may hold an address."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(part) for part in value]
+    return getattr(value, "__qualname__", type(value).__qualname__)
