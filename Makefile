@@ -3,10 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TORCH := .venv-torch
+TORCH_VERSION := 2.13.0
 
-.PHONY: demo test lint types unit
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint types unit slow test-torch benchmarks clean
 
-test: lint types unit
+help: ## what there is
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
+
+demo: $(READY) ## fit, print the measures, write a figure and a model
+	$(BIN)/python examples/demo.py --out demo
+
+test: lint types unit ## what continuous integration runs
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -14,13 +23,37 @@ $(READY): pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[plots]' --group dev
 	touch $@
 
-lint: $(READY)
+lint: $(READY) ## ruff, and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-types: $(READY)
+types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
-unit: $(READY)
-	$(BIN)/pytest -m "not slow and not torch"
+unit: $(READY) ## the fast tests and the doctests
+	$(BIN)/pytest -n 2 -m "not slow and not torch"
+
+slow: $(READY) ## tests that take minutes
+	$(BIN)/pytest -m slow
+
+# Only an exact version: anything looser brings gigabytes of CUDA along.
+$(TORCH)/.ready: pyproject.toml
+	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
+	$(TORCH)/bin/python -m pip install --quiet 'torch==$(TORCH_VERSION)'
+	echo 'torch==$(TORCH_VERSION)' > $(TORCH)/constraints.txt
+	$(TORCH)/bin/python -m pip install --quiet --constraint $(TORCH)/constraints.txt \
+		--editable . pytest hypothesis threadpoolctl
+	touch $@
+
+test-torch: $(TORCH)/.ready ## the losses on PyTorch
+	$(TORCH)/bin/pytest -m torch tests/torch
+
+benchmarks: $(READY) $(TORCH)/.ready ## speed, printed as tables
+	$(BIN)/python benchmarks/aggregation.py
+	$(TORCH)/bin/python benchmarks/training.py
+	$(BIN)/python benchmarks/cold_start.py
+	$(BIN)/python benchmarks/prediction.py
+
+clean: ## remove environments and caches
+	rm -rf $(VENV) $(TORCH) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo

@@ -1,38 +1,20 @@
 """One small function per method; each imports only the library it needs.
 
-A method takes a :class:`_peers_data.Task` and a coverage and returns a :class:`Forecast` for the
-test rows. It never sees the test targets.
+A method takes a :class:`_peers_data.Task` and a coverage and returns a
+:class:`_peers_forecast.Forecast` for the test rows. It must not look at the test targets.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from _peers_data import DENSE_LEVELS, Task, normal_crps, quantile_crps
+from _peers_data import DENSE_LEVELS, Task, quantile_crps
+from _peers_forecast import Forecast, conformal_quantile, fixed, normal, symmetric, tails
 
 THREADS = 2
 FOLDS = 5
 NETWORKS = 5
 PATIENCE = 50
-
-
-@dataclass(frozen=True, eq=False)
-class Forecast:
-    """What a method says about the test rows.
-
-    Attributes
-    ----------
-    point : ndarray of shape (n_test,)
-    interval : callable
-        From a coverage to lower and upper bounds.
-    crps : callable or None
-        From targets to their CRPS, where the method defines a whole distribution.
-    """
-
-    point: np.ndarray
-    interval: Callable
-    crps: Callable | None = None
 
 
 @dataclass(frozen=True)
@@ -52,51 +34,6 @@ class Method:
     forecast: Callable[[Task, float], Forecast]
     packages: tuple[str, ...]
     any_coverage: bool = False
-
-
-def _tails(coverage):
-    return (1.0 - coverage) / 2.0, (1.0 + coverage) / 2.0
-
-
-def _fixed(point, lower, upper):
-    """Forecast of a method that must be fitted anew for another coverage."""
-    return Forecast(point, lambda coverage: (lower, upper))
-
-
-def _normal(mean, scale):
-    from scipy.stats import norm
-
-    def interval(coverage):
-        half = norm.ppf(_tails(coverage)[1]) * scale
-        return mean - half, mean + half
-
-    return Forecast(mean, interval, lambda target: normal_crps(mean, scale, target))
-
-
-def _conformal_quantile(scores, coverage):
-    """Score of rank ceil((n + 1) coverage); infinite if there are too few scores."""
-    rank = math.ceil((len(scores) + 1) * coverage - 1e-9)
-    return np.sort(scores)[rank - 1] if rank <= len(scores) else math.inf
-
-
-def _symmetric(point, scale, scores):
-    """Point plus or minus a conformal quantile of out-of-fold scores, times a scale.
-
-    The quantiles behind the CRPS are the bounds of the nested central intervals; where the rows
-    do not support a level, the largest score stands in for infinity.
-    """
-
-    def interval(coverage):
-        half = _conformal_quantile(scores, coverage) * scale
-        return point - half, point + half
-
-    def crps(target):
-        top = np.max(scores)
-        central = [min(_conformal_quantile(scores, abs(2 * q - 1)), top) for q in DENSE_LEVELS]
-        signed = np.sign(DENSE_LEVELS - 0.5) * central
-        return quantile_crps(point[:, None] + np.outer(scale, signed), target)
-
-    return Forecast(point, interval, crps)
 
 
 def _folds(task):
@@ -136,7 +73,7 @@ def mapie_cqr_lgbm(task, coverage):
     model = ConformalizedQuantileRegressor(base, confidence_level=coverage)
     model.fit(X, y).conformalize(X_held, y_held)
     point, bounds = model.predict_interval(task.X_test, allow_infinite_bounds=True)
-    return _fixed(point, bounds[:, 0, 0], bounds[:, 1, 0])
+    return fixed(point, bounds[:, 0, 0], bounds[:, 1, 0])
 
 
 def mapie_cvplus_hgb(task, coverage):
@@ -150,7 +87,7 @@ def mapie_cvplus_hgb(task, coverage):
     )
     model.fit_conformalize(task.X, task.y)
     point, bounds = model.predict_interval(task.X_test, allow_infinite_bounds=True)
-    return _fixed(point, bounds[:, 0, 0], bounds[:, 1, 0])
+    return fixed(point, bounds[:, 0, 0], bounds[:, 1, 0])
 
 
 def _catboost(loss, X, y, seed):
@@ -168,7 +105,7 @@ def _catboost(loss, X, y, seed):
 
 
 def _catboost_quantiles(coverage):
-    low, high = _tails(coverage)
+    low, high = tails(coverage)
     loss = f"MultiQuantile:alpha={low:.6g},0.5,{high:.6g}"
     return lambda X, y, X_new, seed: _catboost(loss, X, y, seed).predict(X_new)
 
@@ -182,28 +119,28 @@ def _catboost_moments(X, y, X_new, seed):
 def catboost_mq(task, coverage):
     """CatBoost, both bounds and the median from one model."""
     lower, point, upper = _catboost_quantiles(coverage)(task.X, task.y, task.X_test, task.seed).T
-    return _fixed(point, lower, upper)
+    return fixed(point, lower, upper)
 
 
 def catboost_mq_cqr(task, coverage):
     """The same, both bounds moved by the conformal quantile of out-of-fold errors."""
     predict = _catboost_quantiles(coverage)
     low, _, high = _out_of_fold(predict, task).T
-    shift = _conformal_quantile(np.maximum(low - task.y, task.y - high), coverage)
+    shift = conformal_quantile(np.maximum(low - task.y, task.y - high), coverage)
     lower, point, upper = predict(task.X, task.y, task.X_test, task.seed).T
-    return _fixed(point, lower - shift, upper + shift)
+    return fixed(point, lower - shift, upper + shift)
 
 
 def catboost_unc(task, coverage):
     """CatBoost, mean and variance of a normal."""
-    return _normal(*_catboost_moments(task.X, task.y, task.X_test, task.seed).T)
+    return normal(*_catboost_moments(task.X, task.y, task.X_test, task.seed).T)
 
 
 def catboost_unc_cal(task, coverage):
     """The same, widths from the conformal quantile of out-of-fold errors in standard deviations."""
     mean, scale = _out_of_fold(_catboost_moments, task).T
     scores = np.abs(task.y - mean) / scale
-    return _symmetric(*_catboost_moments(task.X, task.y, task.X_test, task.seed).T, scores)
+    return symmetric(*_catboost_moments(task.X, task.y, task.X_test, task.seed).T, scores)
 
 
 def ngboost_normal(task, coverage):
@@ -213,8 +150,8 @@ def ngboost_normal(task, coverage):
     X, X_held, y, y_held = _holdout(task.X, task.y, share=0.1, seed=task.seed)
     model = NGBRegressor(random_state=task.seed, verbose=False)
     model.fit(X, y, X_val=X_held, Y_val=y_held, early_stopping_rounds=PATIENCE)
-    normal = model.pred_dist(task.X_test, max_iter=model.best_val_loss_itr).params
-    return _normal(normal["loc"], normal["scale"])
+    params = model.pred_dist(task.X_test, max_iter=model.best_val_loss_itr).params
+    return normal(params["loc"], params["scale"])
 
 
 def quantile_forest(task, coverage):
@@ -225,7 +162,7 @@ def quantile_forest(task, coverage):
     model.fit(task.X, task.y)
 
     def interval(coverage):
-        return model.predict(task.X_test, quantiles=list(_tails(coverage))).T
+        return model.predict(task.X_test, quantiles=list(tails(coverage))).T
 
     def crps(target):
         return quantile_crps(model.predict(task.X_test, quantiles=list(DENSE_LEVELS)), target)
@@ -237,7 +174,7 @@ def lgbm_quantile(task, coverage):
     """LightGBM, one model per bound and one for the median."""
     from lightgbm import LGBMRegressor
 
-    low, high = _tails(coverage)
+    low, high = tails(coverage)
     lower, point, upper = (
         LGBMRegressor(
             objective="quantile", alpha=level, random_state=task.seed, n_jobs=THREADS, verbose=-1
@@ -246,7 +183,7 @@ def lgbm_quantile(task, coverage):
         .predict(task.X_test)
         for level in (low, 0.5, high)
     )
-    return _fixed(point, lower, upper)
+    return fixed(point, lower, upper)
 
 
 def _mlp(job):
@@ -260,7 +197,7 @@ def _mlp(job):
     from threadpoolctl import threadpool_limits
 
     X, y, X_new, seed = job
-    model = make_pipeline(StandardScaler(), MLPRegressor(random_state=seed))
+    model = make_pipeline(StandardScaler(), MLPRegressor(max_iter=1000, random_state=seed))
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(X, y).predict(X_new)
@@ -279,14 +216,11 @@ def mlp_conformal(task, coverage):
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(THREADS, mp_context=spawn) as pool:
         members = list(pool.map(_mlp, jobs))
-    means = [
-        np.mean(members[i : i + NETWORKS], axis=0) for i in range(0, len(members), NETWORKS)
-    ]
+    means = [np.mean(members[i : i + NETWORKS], axis=0) for i in range(0, len(members), NETWORKS)]
     scores = [
-        np.abs(task.y[held] - mean)
-        for (_, held), mean in zip(folds, means[:-1], strict=True)
+        np.abs(task.y[held] - mean) for (_, held), mean in zip(folds, means[:-1], strict=True)
     ]
-    return _symmetric(means[-1], np.ones(len(task.X_test)), np.concatenate(scores))
+    return symmetric(means[-1], np.ones(len(task.X_test)), np.concatenate(scores))
 
 
 def calipers(task, coverage):

@@ -19,8 +19,8 @@ catboost_unc_cal   the same, widths conformalised on 5 folds             mean
 ngboost_normal     ``NGBRegressor`` (normal), early stop                 mean
 quantile_forest    ``RandomForestQuantileRegressor``                     mean
 lgbm_quantile      three ``LGBMRegressor(objective="quantile")``         median
-mlp_conformal      five ``MLPRegressor`` on standardised inputs,         mean of the networks
-                   absolute residuals of such ensembles on 5 folds
+mlp_conformal      five ``MLPRegressor(max_iter=1000)`` on standardised  mean of the networks
+                   inputs, residuals of such ensembles on 5 folds
 calipers           ``IntervalRegressor()``                               ``predict``
 ================== ===================================================== ====================
 
@@ -28,6 +28,7 @@ Early stop: one tenth of the training rows is held out, patience is 50 rounds an
 predicts; the held-out tenth lies within the folds where there are folds. Without it CatBoost and
 NGBoost run their full number of rounds and cover far less. Conformalised on folds: the last model
 sees all rows, the correction comes from rows judged by models that did not see them.
+The networks are given 1000 epochs because 200 end in a warning that training has not settled.
 
 With ``--grouped`` rows with identical inputs stay on one side of the split, since repeated rows
 reward memorising. No method is told of the groups. ``--train-rows`` draws that many training rows.
@@ -58,6 +59,10 @@ import logging
 import os
 import time
 from pathlib import Path
+
+# Threads that spin while they wait cost tens of times the work where cores are shared, and falsify
+# the seconds. Libraries read this when they are loaded.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import numpy as np
 from _peers_data import (
@@ -179,10 +184,12 @@ def run_split(name, task, identity, coverages, done, path):
         try:
             measured = evaluate(task, METHODS[name], wanted)
         except Exception as error:
-            print(f"{identity} failed: {type(error).__name__}: {error}", flush=True)
+            reason = " ".join(str(error).split())
+            print(f"{identity} failed: {type(error).__name__}: {reason}", flush=True)
             failures += 1
             continue
-        about = {"threads": THREADS, "versions": versions(METHODS[name].packages)}
+        threads = THREADS if name in PEERS else len(os.sched_getaffinity(0))
+        about = {"threads": threads, "versions": versions(METHODS[name].packages)}
         rows = [{**identity, **about, **measures} for measures in measured]
         rows = [{k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in rows]
         append(path, [row for row in rows if row_key(row) not in done])

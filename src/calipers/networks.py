@@ -101,6 +101,83 @@ class MLP:
         return Perceptron(layers, self.activation)
 
 
+class Periodic(eqx.Module):
+    """Inputs, softly clipped, beside cosines of each at learnt frequencies and phases.
+
+    A sharp or oscillating dependence on one input, which a plain network learns late, is linear in
+    the cosines (Gorishniy, Rubachev and Babenko, 2022). The clipping (Holzmueller, Grinsztajn and
+    Steinwart, 2024) keeps outliers near the rest.
+    """
+
+    frequency: Array
+    phase: Array
+    clip: float = eqx.field(static=True)
+
+    def __init__(
+        self, in_size: int, waves: int, *, spread: float, clip: float, key: Array
+    ) -> None:
+        first, second = jax.random.split(key)
+        self.frequency = spread * jax.random.normal(first, (in_size, waves))
+        self.phase = jax.random.uniform(second, (in_size, waves))
+        self.clip = clip
+
+    def __call__(self, x: Array) -> Array:
+        """Map one row of ``in_size`` to ``in_size * (1 + waves)``."""
+        x = x / jnp.sqrt(1 + (x / self.clip) ** 2)
+        cosines = jnp.cos(2 * jnp.pi * (x[:, None] * self.frequency + self.phase))
+        return jnp.concatenate([x, cosines.ravel()])
+
+
+class EmbeddedPerceptron(eqx.Module):
+    """A perceptron over periodic embeddings."""
+
+    embedding: Periodic
+    perceptron: Perceptron
+
+    def __call__(self, x: Array) -> Array:
+        """Map one row."""
+        return self.perceptron(self.embedding(x))
+
+
+@dataclass(frozen=True)
+class EmbeddedMLP:
+    """Factory of fully connected networks over periodic embeddings of the inputs.
+
+    Parameters
+    ----------
+    hidden : tuple of int
+        Units of each hidden layer.
+    activation : str
+        A key of ``ACTIVATIONS``.
+    waves : int
+        Cosines per input.
+    spread : float
+        Standard deviation of the first frequencies, in waves per standardised unit.
+    clip : float
+        Inputs level off at this many standardised units.
+
+    Examples
+    --------
+    >>> import jax
+    >>> network = EmbeddedMLP(hidden=(32,), waves=4)(13, 3, key=jax.random.key(0))
+    >>> network(jax.numpy.zeros(13)).shape
+    (3,)
+    """
+
+    hidden: tuple[int, ...] = (128, 128)
+    activation: str = "silu"
+    waves: int = 8
+    spread: float = 0.2
+    clip: float = 3.0
+
+    def __call__(self, in_size: int, out_size: int, *, key: Array) -> EmbeddedPerceptron:
+        """Make a network; ``key`` seeds its weights."""
+        first, second = jax.random.split(key)
+        embedding = Periodic(in_size, self.waves, spread=self.spread, clip=self.clip, key=first)
+        mlp = MLP(self.hidden, self.activation)
+        return EmbeddedPerceptron(embedding, mlp(in_size * (1 + self.waves), out_size, key=second))
+
+
 @dataclass(frozen=True)
 class Head:
     """The meaning of a network's raw outputs.

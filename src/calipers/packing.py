@@ -43,7 +43,7 @@ def pack_ensemble(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
 
 
 def unpack_ensemble(
-    document: Mapping[str, Any], arrays: Arrays, *, network: Any = None, n_jobs: int | None = 1
+    document: Mapping[str, Any], arrays: Arrays, *, network: Any = None
 ) -> Ensemble:
     """The ensemble that ``pack_ensemble`` took apart.
 
@@ -69,7 +69,7 @@ def unpack_ensemble(
             histories=_unpack_histories(arrays["history"], arrays["epochs"]),
         )
         _check_shapes(bank)
-        return Ensemble(bank, document["coverage"], document["aggregation"], n_jobs)
+        return Ensemble(bank, document["coverage"], document["aggregation"])
     except (KeyError, TypeError, IndexError) as error:
         raise ModelFileError(f"the model lacks a piece or holds a wrong one: {error!r}") from error
 

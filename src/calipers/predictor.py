@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -27,6 +28,11 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
     coverage: float
     n_jobs: int | None
 
+    @property
+    def _ensemble(self) -> Ensemble:
+        check_is_fitted(self, "ensemble_")
+        return replace(self.ensemble_, n_jobs=self.n_jobs)
+
     def _checked(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self, "ensemble_")
         return validate_data(self, X, reset=False, dtype=FLOATS)
@@ -50,8 +56,8 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
             Only if ``return_std``.
         """
         X = self._checked(X)
-        point = self.ensemble_.point(X)
-        return (point, np.sqrt(self.ensemble_.variance(X))) if return_std else point
+        point = self._ensemble.point(X)
+        return (point, np.sqrt(self._ensemble.variance(X))) if return_std else point
 
     def predict_interval(
         self,
@@ -83,7 +89,7 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         """
         levels = _levels("coverage", self.coverage if coverage is None else coverage)
         checked = self._checked(X)
-        bounds = self.ensemble_.interval(checked, levels)
+        bounds = self._ensemble.interval(checked, levels)
         if as_frame:
             names = [f"{side}_{level:g}" for level in levels for side in ("lower", "upper")]
             return _frame(bounds.swapaxes(1, 2).reshape(len(checked), -1), names, X)
@@ -108,7 +114,7 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         array of shape (n_samples, n_quantiles), or (n_samples,) for a single level
         """
         levels = _levels("quantiles", quantiles)
-        values = self.ensemble_.quantiles(self._checked(X), levels)
+        values = self._ensemble.quantiles(self._checked(X), levels)
         if as_frame:
             return _frame(values, [f"quantile_{level:g}" for level in levels], X)
         return values if np.ndim(quantiles) else values[:, 0]
@@ -119,15 +125,15 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         Its ``aleatoric_var`` and ``epistemic_var`` say how much of the uncertainty is noise and
         how much is disagreement between the members.
         """
-        return self.ensemble_.distribution(self._checked(X))
+        return self._ensemble.distribution(self._checked(X))
 
     def predict_var(self, X: ArrayLike) -> FloatArray:
         """Variance of the predictive distribution, of shape (n_samples,)."""
-        return self.ensemble_.variance(self._checked(X))
+        return self._ensemble.variance(self._checked(X))
 
     def predict_members(self, X: ArrayLike) -> Interval:
         """Each member's own bounds and point: ``lower``, ``point``, ``upper``, (members, rows)."""
-        return self.ensemble_.members(self._checked(X))
+        return self._ensemble.members(self._checked(X))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the model to a folder: JSON and safetensors, nothing that can run code.
@@ -172,9 +178,7 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
                 f"not of {cls.__name__}"
             )
         model = cls(**_restored(document["parameters"], network))
-        model.ensemble_ = unpack_ensemble(
-            document["ensemble"], arrays, network=network, n_jobs=model.n_jobs
-        )
+        model.ensemble_ = unpack_ensemble(document["ensemble"], arrays, network=network)
         model.n_features_in_ = document["n_features"]
         if document["feature_names"] is not None:
             model.feature_names_in_ = np.array(document["feature_names"], dtype=object)

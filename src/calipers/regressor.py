@@ -237,6 +237,11 @@ class IntervalRegressor(IntervalPredictor):
         self._check_combination()
         before = vars(self).pop("ensemble_", None)  # an interrupted fit must not leave half of two
         previous = before.bank if self.warm_start and before is not None else None
+        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+            raise ValueError(
+                f"y holds several targets (shape {np.shape(y)}), and a model predicts one: fit one "
+                "model per target, for instance by sklearn.multioutput.MultiOutputRegressor"
+            )
         X, y = validate_data(self, X, y, reset=previous is None, dtype=FLOATS, y_numeric=True)
         if previous is not None and len(previous) != self.n_networks:
             raise ValueError(
@@ -257,7 +262,7 @@ class IntervalRegressor(IntervalPredictor):
                 retries=self.retries,
                 report=report,
             )
-        self.ensemble_ = Ensemble(bank, self.coverage, self.aggregation, self.n_jobs)
+        self.ensemble_ = Ensemble(bank, self.coverage, self.aggregation)
         return self
 
     def _check_combination(self) -> None:

@@ -6,14 +6,6 @@ from calipers.networks import MLP
 from calipers.objectives import LOSSES
 
 
-@pytest.fixture(scope="session", autouse=True)
-def program_cache(tmp_path_factory):
-    """Compiled programs of a test run stay within it."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CALIPERS_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
 @pytest.fixture(scope="session")
 def table():
     rng = np.random.default_rng(0)

@@ -172,10 +172,11 @@ class _Filling:
         history = np.empty(len(records), dtype=HISTORY_TYPE)
         history["epoch"] = np.arange(1, len(records) + 1)
         unit = self.scalings[number].target_scale * self.table.units.target_scale
-        scale = {"width": unit, "mse": unit**2}
-        for part, prefix in enumerate(("", "valid_")):
-            for column, name in enumerate(MEASURES):
-                history[prefix + name] = records[:, part, column] * scale.get(name, 1.0)
+        with np.errstate(over="ignore"):  # a square can be too large for any number
+            scale = {"width": unit, "mse": np.square(unit)}
+            for part, prefix in enumerate(("", "valid_")):
+                for column, name in enumerate(MEASURES):
+                    history[prefix + name] = records[:, part, column] * scale.get(name, 1.0)
         return Trained(
             [np.asarray(leaf)[lane].copy() for leaf in jax.tree.leaves(source)],
             self.scalings[number],

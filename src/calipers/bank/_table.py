@@ -13,6 +13,7 @@ from calipers.bank._lanes import Scaling, Settings
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
 
+_CONSTANT_TARGET = 1e-6  # part of itself by which a constant target is taken to vary
 _CONSTANT = 1e-12  # a column whose spread is this small against its size is constant but for noise
 
 
@@ -69,7 +70,10 @@ class Table:
         A bank that is trained further needs the ``units`` of the table it came from.
         """
         if units is None:
-            units = Scaling(*center_and_scale(inputs), *center_and_scale(target))
+            center, scale = center_and_scale(target)
+            if np.ptp(target) <= _CONSTANT * np.abs(center):
+                scale = _CONSTANT_TARGET * (np.abs(center) or 1.0)
+            units = Scaling(*center_and_scale(inputs), center, scale)
         extra = padded(len(target)) - len(target)
         scaled = standardised(inputs, units)
         goal = (target - units.target_center) / units.target_scale

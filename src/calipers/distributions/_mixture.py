@@ -13,7 +13,8 @@ from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._blocks import blockwise, blockwise_ragged
 from calipers.distributions._checks import FloatArray
 from calipers.distributions._crps import mixture_crps
-from calipers.distributions._hdi import density_region, shortest_interval
+from calipers.distributions._hdi import shortest_interval
+from calipers.distributions._hdr import density_region
 from calipers.distributions._modes import mixture_modes
 from calipers.distributions._quantile import mixture_interval, mixture_isf, mixture_ppf
 from calipers.distributions._split_normal import SplitNormal

@@ -2,82 +2,18 @@
 
 All modes lie between the lowest and the highest mode of the components. There the sign of the
 density's slope is looked up on a grid that follows every component's own scales, and each change
-of sign is then solved for. Densities are handled as logarithms: halfway between far components
-they are far below the smallest float.
+of sign is then solved for.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 
 from calipers.distributions._checks import FloatArray
-from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
-from calipers.distributions._roots import IntArray, find_roots
+from calipers.distributions._density import LogTerms, log_slope, log_terms, settle, widen
+from calipers.distributions._formulas import SQRT2
+from calipers.distributions._roots import find_roots
 
 # Where, in scales from its mode, a component's slope is looked at.
 OFFSETS = (*np.arange(0.25, 3.01, 0.25), 3.5, 4.0, 5.0, 6.5, 9.0)
-# What a scale of zero is widened to, in ulps of the mode: narrow, but with a slope to follow.
-NARROWEST = 4.0
-# Widened scales from a mode within which a result counts as being on it.
-REACH = 40.0
-
-
-class LogTerms(NamedTuple):
-    """What evaluating a mixture's logarithmic density needs, each of shape (members, n)."""
-
-    loc: FloatArray
-    left_rate: FloatArray
-    right_rate: FloatArray
-    log_height: FloatArray
-
-    def take(self, rows: IntArray) -> "LogTerms":
-        """Terms of some of the rows."""
-        return LogTerms(*(a[:, rows] for a in self))
-
-
-def log_terms(
-    loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> LogTerms:
-    """Precompute the terms of components whose scales are positive."""
-    height = np.log(weights) + np.log(SQRT_2_OVER_PI / (left + right))
-    return LogTerms(loc, 1.0 / (SQRT2 * left), 1.0 / (SQRT2 * right), height)
-
-
-def widen(loc: FloatArray, left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Replace scales of zero by a few ulps of the mode, so that densities are finite."""
-    extent = np.maximum(np.abs(loc), np.maximum(left, right)).max(axis=0)
-    least = np.maximum(NARROWEST * np.spacing(np.abs(loc)), np.maximum(1e-30 * extent, 1e-290))
-    return np.where(left == 0, least, left), np.where(right == 0, least, right)
-
-
-def settle(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Put ends that lie within a widened scale of zero back on the mode that it belongs to."""
-    for m, s1, s2, wide1, wide2 in zip(loc, left, right, *widen(loc, left, right), strict=True):
-        reach = REACH * np.where(
-            x < m, np.where(s1 == 0, wide1, 0.0), np.where(s2 == 0, wide2, 0.0)
-        )
-        x = np.where(np.abs(x - m) <= reach, m, x)
-    return x
-
-
-def log_density(x: FloatArray, terms: LogTerms) -> FloatArray:
-    """Logarithm of the mixture's density at one point per row."""
-    offset = x - terms.loc
-    t = offset * np.where(offset < 0, terms.left_rate, terms.right_rate)
-    each = terms.log_height - t * t
-    top: FloatArray = each.max(axis=0)
-    return top + np.log(np.exp(each - top).sum(axis=0))
-
-
-def log_slope(x: FloatArray, terms: LogTerms) -> FloatArray:
-    """Slope of the logarithm of the mixture's density at one point per row."""
-    offset = x - terms.loc
-    rate = np.where(offset < 0, terms.left_rate, terms.right_rate)
-    t = offset * rate
-    each = terms.log_height - t * t
-    share = np.exp(each - each.max(axis=0))
-    slope: FloatArray = -2.0 * (share * t * rate).sum(axis=0) / share.sum(axis=0)
-    return slope
 
 
 def mixture_modes(

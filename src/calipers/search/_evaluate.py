@@ -136,7 +136,7 @@ def _intervals(
     intervals = []
     for estimator, networks in groups:
         ensemble = Ensemble(bank[networks], estimator.coverage, estimator.aggregation)
-        lower, upper = ensemble.interval(X, [estimator.coverage])[:, :, 0].T
+        lower, upper = ensemble.interval(X, np.array([estimator.coverage]))[:, :, 0].T
         intervals.append(Interval(lower, ensemble.point(X), upper))
     return intervals
 

@@ -76,8 +76,16 @@ def candidates(estimator: Any, space: Space, count: int, seed: int) -> list[Para
             _check(name, values, estimator)
     drawn = _draw(parts, count, seed)
     for params in drawn:
-        clone(estimator).set_params(**params)._validate_params()
+        _check_candidate(clone(estimator).set_params(**params))
     return drawn
+
+
+def _check_candidate(estimator: Any) -> None:
+    estimator._validate_params()
+    if estimator._program(1).objective.output.fields == ("point",):
+        raise ValueError(
+            f"loss={estimator.loss!r} predicts points and no intervals, which is what is judged"
+        )
 
 
 def _draw(parts: list[dict[str, Any]], count: int, seed: int) -> list[Params]:

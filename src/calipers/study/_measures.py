@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers import metrics
-from calipers.aggregation import AGGREGATORS
+from calipers.aggregation import AGGREGATORS, snm
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.study._jobs import entry_name
 from calipers.study._methods import METHODS
@@ -38,9 +38,8 @@ def mixture(trial: Entry) -> SplitNormalMixture:
     fields = {name: values.astype(np.float64) for name, values in trial.arrays.items()}
     if "mean" in fields:
         return SplitNormalMixture(SplitNormal(fields["mean"], fields["scale"], fields["scale"]))
-    bounds = (fields[name] for name in ("lower", "point", "upper"))
     coverage = trial.record["settings"]["coverage"]
-    return SplitNormalMixture(SplitNormal.from_interval(*bounds, coverage=coverage))
+    return snm(fields["lower"], fields["point"], fields["upper"], coverage=coverage)
 
 
 def combine(trial: Entry, aggregation: str) -> Prediction:

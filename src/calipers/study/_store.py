@@ -9,6 +9,7 @@ made from the store without training anything again.
 import contextlib
 import json
 import os
+import platform
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -164,6 +165,10 @@ def circumstances() -> dict[str, Any]:
             "python": ".".join(map(str, sys.version_info[:3])),
             **versions,
         },
-        "device": f"{device.platform}: {device.device_kind}",
+        "device": device.device_kind if device.platform != "cpu" else _processor(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def _processor() -> str:
+    return f"cpu ({platform.machine()}, {os.cpu_count()} cores)"

@@ -114,9 +114,7 @@ def _train(
     )
 
 
-def _arrays(
-    job: Job, trial: int, bank: Bank, data: Dataset, split: Split
-) -> dict[str, NDArray[Any]]:
+def _arrays(job: Job, bank: Bank, data: Dataset, split: Split) -> dict[str, NDArray[Any]]:
     """Predictions for the test rows, in units of the whole dataset's mean and deviation."""
     center, scale = data.y.mean(), data.y.std()
     members = bank.numbers % job.settings.members

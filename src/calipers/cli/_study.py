@@ -1,0 +1,152 @@
+"""``calipers study``: the paper's experiments, tables and figures."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+study = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    help="The paper's experiments: train them, and make every table and figure from what is kept.",
+)
+
+Out = Annotated[Path, typer.Option(help="Folder for tables and figures.")]
+StoreFolder = Annotated[Path, typer.Option("--store", help="Folder that keeps the predictions.")]
+SettingsFolder = Annotated[
+    Path | None,
+    typer.Option("--settings", help="Folder with settings that go before the published ones."),
+]
+Jobs = Annotated[int, typer.Option("--n-jobs", help="Threads; -1 for all cores.")]
+
+_STORE = Path("results/study")
+
+
+@study.command("run")
+def run_command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="Methods and datasets by name, as with the options; all by default."),
+    ] = None,
+    method: Annotated[
+        list[str] | None, typer.Option(help="qd+, qd, qd-1-layer, mve or mse; may be repeated.")
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="A dataset of the paper; may be repeated.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Only the first so many trials of each dataset.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder that keeps the predictions.")] = _STORE,
+    settings: SettingsFolder = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of shuffles and networks.")] = 0,
+    n_jobs: Jobs = -1,
+) -> None:
+    """Train what is missing. May be stopped at any moment and started again.
+
+    ``calipers study run --method qd+ --dataset boston yacht`` trains one method on two datasets.
+    """
+    from calipers import study as library
+
+    methods, datasets = _sort_out(names or [], method, dataset)
+    report = library.run(
+        methods,
+        datasets,
+        trials=trials,
+        store=out,
+        settings=settings,
+        seed=seed,
+        n_jobs=n_jobs,
+        notify=typer.echo,
+    )
+    lost = f", {report.lost} networks given up" if report.lost else ""
+    typer.echo(
+        f"{report.trained} trials trained in {report.seconds:.1f} s, {report.kept} were in the "
+        f"store, {report.retries} retries{lost}"
+    )
+
+
+@study.command("tables")
+def tables_command(store: StoreFolder = _STORE, out: Out = Path("results")) -> None:
+    """Write the six tables, each cell beside the published one and with a verdict."""
+    from calipers import study as library
+
+    typer.echo(library.write_tables(store, out))
+    typer.echo(f"written to {out / 'cells.csv'} and {out / 'tables'}")
+
+
+@study.command("figures")
+def figures_command(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Figures by name; all by default.")
+    ] = None,
+    store: StoreFolder = _STORE,
+    out: Out = Path("results"),
+    grid: Annotated[
+        int, typer.Option(min=2, help="Values of each weight in the sensitivity maps.")
+    ] = 41,
+    n_jobs: Jobs = -1,
+) -> None:
+    """Draw the figures. Trains the toy problem and the sensitivity maps if the store lacks them."""
+    from calipers import study as library
+
+    paths = library.write_figures(
+        names or None, store=store, out=out, grid=grid, n_jobs=n_jobs, notify=typer.echo
+    )
+    for path in paths:
+        typer.echo(f"written to {path}")
+
+
+@study.command("status")
+def status_command(store: StoreFolder = _STORE, settings: SettingsFolder = None) -> None:
+    """Show what is done, what is missing, and the time spent."""
+    from calipers import study as library
+
+    parts = library.status(store, settings=settings)
+    done, wanted = sum(p.done for p in parts), sum(p.wanted for p in parts)
+    typer.echo(f"{'dataset':<10}" + "".join(f"{name:>14}" for name in library.METHODS))
+    for name in library.DATASETS:
+        row = [p for p in parts if p.dataset == name]
+        typer.echo(f"{name:<10}" + "".join(f"{f'{p.done}/{p.wanted}':>14}" for p in row))
+    seconds = sum(p.seconds for p in parts)
+    typer.echo(f"{done} of {wanted} trials are done, in {_time(seconds)} of training")
+    missing = [f"{p.method} on {p.dataset}" for p in parts if p.done < p.wanted]
+    if missing:
+        shown = ", ".join(missing[:5]) + (" and more" if len(missing) > 5 else "")
+        typer.echo(f"missing: {shown}")
+
+
+def _sort_out(
+    names: list[str], methods: list[str] | None, datasets: list[str] | None
+) -> tuple[list[str] | None, list[str] | None]:
+    """Put bare names with the methods or the datasets; commas separate names as well."""
+    from calipers import study as library
+
+    def split(values: list[str] | None) -> list[str]:
+        return [name for value in values or [] for name in value.split(",") if name]
+
+    chosen, data, bare = split(methods), split(datasets), split(names)
+    known = [*library.METHODS, *library.DATASETS]
+    try:
+        library.choose(chosen, library.METHODS, "method")
+        library.choose(data, library.DATASETS, "dataset")
+        library.choose(bare, known, "method or dataset")
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    chosen += [name for name in bare if name in library.METHODS]
+    data += [name for name in bare if name in library.DATASETS]
+    return chosen or None, data or None
+
+
+def _time(seconds: float) -> str:
+    """Write a time for people.
+
+    Examples
+    --------
+    >>> _time(42.0), _time(5000.0)
+    ('42 s', '1 h 23 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

@@ -1,0 +1,102 @@
+"""A study in miniature: two made-up datasets under names of the paper, tiny networks, two trials."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calipers.datasets import CATALOGUE
+from calipers.study import METHODS, run
+
+# Runs in this process and in those that are killed. Both datasets have one shape, so that they
+# share their compiled programs.
+SETUP = """
+import dataclasses
+from pathlib import Path
+import numpy as np
+from calipers.datasets import CATALOGUE
+from calipers.datasets._files import values_sha256
+
+def install(folder):
+    for number, name in enumerate(("boston", "yacht")):
+        rng = np.random.default_rng(number)
+        X = rng.normal(size=(60, 2))
+        y = X[:, 0] + 0.3 * rng.normal(size=60)
+        np.savez(Path(folder, f"{name}.npz"), X=X, y=y)
+        CATALOGUE[name] = dataclasses.replace(
+            CATALOGUE[name], rows=60, feature_names=("a", "b"), values_sha256=values_sha256(X, y)
+        )
+"""
+
+TRAINING = {
+    "qd+": "coverage_weight = 0.99\npoint_weight = 0.3\ncrossing_weight = 10.0\nsoftness = 160.0\n",
+    "qd": "coverage_weight = 4.0\nsoftness = 160.0\n",
+    "qd-1-layer": "coverage_weight = 4.0\nsoftness = 160.0\n",
+    "mve": "",
+    "mse": "",
+}
+
+
+def settings_text(method: str, *, trials: int = 2, rate: float = 0.01) -> str:
+    return (
+        f'loss = "{METHODS[method].loss}"\nhidden_layers = [4]\nmembers = 2\ntrials = {trials}\n'
+        f"batch_size = 60\nepochs = 40\nlearning_rate = {rate!r}\n{TRAINING[method]}"
+    )
+
+
+def write_settings(folder: Path, **options: float) -> Path:
+    for method, described in METHODS.items():
+        for dataset in ("boston", "yacht"):
+            path = folder / described.folder / f"{dataset}.toml"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(settings_text(method, **options))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def mini(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Folder with ``data`` and ``settings``; the catalogue knows the made-up data meanwhile."""
+    root = tmp_path_factory.mktemp("mini")
+    (root / "data").mkdir()
+    write_settings(root / "settings")
+    kept, environment = dict(CATALOGUE), dict(os.environ)
+    os.environ.update(CALIPERS_DATA=str(root / "data"), CALIPERS_CACHE=str(root / "cache"))
+    names: dict[str, Callable[[Path], None]] = {}
+    exec(SETUP, names)
+    names["install"](root / "data")
+    yield root
+    CATALOGUE.update(kept)
+    os.environ.clear()
+    os.environ.update(environment)
+
+
+@pytest.fixture(scope="session")
+def store(mini: Path) -> Path:
+    """Folder of a finished miniature study."""
+    report = run(
+        None, ["boston", "yacht"], store=mini / "store", settings=mini / "settings", n_jobs=1
+    )
+    assert report.trained == 2 * 2 * len(METHODS)
+    return mini / "store"
+
+
+@pytest.fixture
+def python(mini: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """Run code in another process that knows the made-up data."""
+
+    def call(code: str) -> subprocess.CompletedProcess[str]:
+        whole = f"{SETUP}\ninstall({str(mini / 'data')!r})\n{code}"
+        command = [sys.executable, "-c", whole]
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+
+    return call
+
+
+def arrays_of(path: Path) -> dict[str, np.ndarray]:
+    from safetensors.numpy import load_file
+
+    return load_file(path)

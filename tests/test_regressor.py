@@ -1,0 +1,421 @@
+"""IntervalRegressor as its users meet it."""
+
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax
+import joblib
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from sklearn.base import clone
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_diabetes
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from calipers import IntervalRegressor, losses, metrics
+from calipers.networks import MLP
+from calipers.objectives import LOSSES, Objective
+from calipers.regressor import EXPECTED_FAILED_CHECKS
+from calipers.storage import ModelFileError
+
+
+def small(**parameters):
+    """A model that trains in a moment; networks that cannot fail."""
+    given = {
+        "loss": "interval score",
+        "hidden_layers": (10,),
+        "epochs": 30,
+        "n_networks": 2,
+        "learning_rate": 0.02,
+        "random_state": 0,
+    }
+    return IntervalRegressor(**(given | parameters))
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (400, 3))
+    return X, X[:, 0] ** 2 + 0.5 * X[:, 1] + rng.normal(0, 0.1 + 0.1 * np.abs(X[:, 0]))
+
+
+@pytest.fixture(scope="module")
+def model(data):
+    return small(epochs=100).fit(*data)
+
+
+@parametrize_with_checks(
+    [small()], expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS
+)
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+class TestAnswers:
+    def test_shapes(self, model, data):
+        X = data[0][:7]
+        assert model.predict(X).shape == (7,)
+        assert model.predict_interval(X).shape == (7, 2)
+        assert model.predict_interval(X, coverage=[0.5]).shape == (7, 2, 1)
+        assert model.predict_interval(X, coverage=[0.5, 0.9, 0.99]).shape == (7, 2, 3)
+        assert model.predict_quantiles(X, 0.3).shape == (7,)
+        assert model.predict_quantiles(X, [0.1, 0.5, 0.9]).shape == (7, 3)
+        assert model.predict_var(X).shape == (7,)
+        assert model.predict_members(X).lower.shape == (2, 7)
+        assert model.predict_dist(X).shape == (7,)
+
+    def test_answers_agree_with_each_other(self, model, data):
+        X = data[0]
+        dist = model.predict_dist(X)
+        bounds = model.predict_interval(X)
+        np.testing.assert_allclose(dist.cdf(bounds[:, 0]), 0.025, rtol=1e-9)
+        np.testing.assert_allclose(dist.sf(bounds[:, 1]), 0.025, rtol=1e-9)
+        levels = [0.025, 0.3, 0.975]
+        quantiles = model.predict_quantiles(X, levels)
+        np.testing.assert_allclose(quantiles[:, [0, 2]], bounds, rtol=1e-12)
+        assert (np.diff(quantiles, axis=1) > 0).all()
+        nested = model.predict_interval(X, coverage=[0.5, 0.95])
+        np.testing.assert_allclose(nested[:, :, 1], bounds, rtol=1e-12)
+        assert (nested[:, 0, 0] > bounds[:, 0]).all()
+        point, std = model.predict(X, return_std=True)
+        assert np.array_equal(point, model.predict(X))
+        np.testing.assert_allclose(std**2, model.predict_var(X))
+        np.testing.assert_allclose(std**2, dist.aleatoric_var + dist.epistemic_var)
+        members = model.predict_members(X)
+        np.testing.assert_allclose(members.point.mean(axis=0), point)
+
+    def test_intervals_are_honest(self, data):
+        X, y = data
+        model = small(epochs=300, n_networks=5, hidden_layers=(30,)).fit(X[:300], y[:300])
+        bounds = model.predict_interval(X[300:])
+        # 100 rows at 0.95: outside of [0.87, 1] less than once in a thousand draws if honest.
+        assert metrics.coverage_rate(bounds[:, 0], bounds[:, 1], y[300:]) > 0.87
+        assert metrics.mean_width(bounds[:, 0], bounds[:, 1]) < 2 * y.std()
+        assert model.score(X[300:], y[300:]) > 0.9
+
+    def test_frames_have_named_columns(self, model, data):
+        X = pd.DataFrame(data[0][:3], index=["a", "b", "c"])
+        frame = small().fit(X, data[1][:3]).predict_interval(X, coverage=[0.5, 0.9], as_frame=True)
+        assert list(frame) == ["lower_0.5", "upper_0.5", "lower_0.9", "upper_0.9"]
+        assert list(frame.index) == ["a", "b", "c"]
+        frame = model.predict_quantiles(data[0][:3], [0.1, 0.9], as_frame=True)
+        assert list(frame) == ["quantile_0.1", "quantile_0.9"]
+
+    def test_blocks_and_threads_change_nothing(self, model, data, monkeypatch):
+        whole = model.predict_interval(data[0])
+        monkeypatch.setattr("calipers.ensemble._BLOCK", 64)
+        assert np.array_equal(model.predict_interval(data[0]), whole)
+        assert np.array_equal(model.predict_dist(data[0]).interval(0.95)[0], whole[:, 0])
+
+
+class TestMethods:
+    @pytest.mark.parametrize("loss", sorted(LOSSES))
+    @pytest.mark.parametrize("aggregation", ["snm", "sem", "normal"])
+    def test_every_loss_with_every_aggregation(self, data, loss, aggregation):
+        model = small(loss=loss, aggregation=aggregation, epochs=100).fit(*data)
+        assert model.score(*data) > 0
+        if loss == "mse":
+            with pytest.raises(ValueError, match="points alone have no intervals"):
+                model.predict_interval(data[0])
+        else:
+            lower, upper = model.predict_interval(data[0]).T
+            assert (lower < upper).all()
+
+    @pytest.mark.parametrize("aggregation", ["sem", "std", "mean"])
+    def test_bounds_alone_have_no_other_coverage(self, data, aggregation):
+        model = small(aggregation=aggregation).fit(*data)
+        assert model.predict_interval(data[0], coverage=0.95).shape == (400, 2)
+        with pytest.raises(ValueError, match=r"coverage \[0.8\] cannot be had.*'snm'"):
+            model.predict_interval(data[0], coverage=0.8)
+        for answer in (model.predict_dist, model.predict_var):
+            with pytest.raises(ValueError, match=f"aggregation='{aggregation}' gives bounds"):
+                answer(data[0])
+
+    def test_none_is_for_a_single_network(self, data):
+        with pytest.raises(ValueError, match="n_networks=1, got n_networks=2"):
+            small(aggregation="none").fit(*data)
+        model = small(aggregation="none", n_networks=1).fit(*data)
+        assert np.array_equal(
+            model.predict_interval(data[0])[:, 0], model.predict_members(data[0]).lower[0]
+        )
+
+    def test_a_network_and_a_loss_of_ones_own(self, data, tmp_path):
+        model = small(network=Skip(4), loss=Objective(two_pinballs, "ordered")).fit(*data)
+        assert model.score(*data) > 0
+        model.save(tmp_path / "model")
+        with pytest.raises(ModelFileError, match=r"load\(..., network=...\)"):
+            IntervalRegressor.load(tmp_path / "model")
+        again = IntervalRegressor.load(tmp_path / "model", network=Skip(4))
+        assert np.array_equal(again.predict_interval(data[0]), model.predict_interval(data[0]))
+        with pytest.raises(ModelFileError, match="do not fit the network"):
+            IntervalRegressor.load(tmp_path / "model", network=Skip(5))
+
+    def test_early_stopping(self, data):
+        model = small(patience=3, epochs=500, learning_rate=0.1).fit(*data)
+        histories = model.ensemble_.bank.histories
+        assert all(len(history) < 500 for history in histories)
+        assert all(np.isfinite(history["valid_loss"]).all() for history in histories)
+
+    def test_more_weight_on_coverage_makes_wider_intervals(self, data):
+        widths = [
+            np.ptp(small(loss="qd+", coverage_weight=w, epochs=200).fit(*data).predict_interval(data[0]), axis=1).mean()
+            for w in (0.9, 0.999)
+        ]
+        assert widths[0] < widths[1]
+
+
+class Skip_(eqx.Module):
+    inner: eqx.Module
+    outer: eqx.nn.Linear
+
+    def __call__(self, x):
+        return self.outer(x) + self.inner(x)
+
+
+@dataclass(frozen=True)
+class Skip:
+    width: int
+
+    def __call__(self, in_size, out_size, *, key):
+        one, two = jax.random.split(key)
+        inner = MLP((self.width,))(in_size, out_size, key=one)
+        return Skip_(inner, eqx.nn.Linear(in_size, out_size, key=two))
+
+
+def two_pinballs(lower, point, upper, target, *, weight, settings):
+    tail = (1 - settings.coverage) / 2
+    return (
+        losses.pinball(lower, target, quantile=tail, weight=weight)
+        + losses.pinball(upper, target, quantile=1 - tail, weight=weight)
+        + losses.squared_error(point, target, weight=weight)
+    )
+
+
+class TestData:
+    @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+    def test_frames_and_their_names(self, data, frame):
+        X = frame(dict(zip("abc", data[0].T, strict=True)))
+        model = small().fit(X, data[1])
+        assert list(model.feature_names_in_) == ["a", "b", "c"]
+        assert model.predict(X).shape == (400,)
+        with pytest.raises(ValueError, match="feature names"):
+            model.predict(X[["b", "a", "c"]])
+
+    def test_single_and_double_precision_agree(self, data):
+        X, y = data
+        double = small().fit(X, y).predict(X)
+        single = small().fit(X.astype(np.float32), y.astype(np.float32)).predict(X)
+        np.testing.assert_allclose(single, double, atol=0.05)
+
+    @pytest.mark.parametrize("unit", [1e-200, 1e-9, 1e9, 1e200])
+    def test_units_do_not_matter(self, data, unit):
+        X, y = data
+        plain = small().fit(X, y).predict_interval(X)
+        scaled = small().fit(X * unit + 3 * unit, y * unit).predict_interval(X * unit + 3 * unit)
+        np.testing.assert_allclose(scaled / unit, plain, atol=0.05)
+
+    @pytest.mark.parametrize(
+        ("X", "y"),
+        [
+            ([[1.0, 2.0]], [3.0]),
+            (np.arange(20.0)[:, None], np.arange(20.0)),
+            (np.c_[np.arange(20.0), np.full(20, 7.0)], np.arange(20.0)),
+            (np.arange(20.0)[:, None], np.full(20, 5.0)),
+            (np.ones((20, 2)), np.arange(20.0)),
+            (np.repeat(np.arange(5.0), 20)[:, None], np.repeat(np.arange(5.0), 20)),
+        ],
+        ids=["one row", "one column", "constant column", "constant target", "no information",
+             "repeated rows"],
+    )
+    @pytest.mark.parametrize("loss", ["interval score", "qd+"])
+    def test_odd_data(self, X, y, loss):
+        model = small(loss=loss, epochs=100).fit(X, y)
+        bounds = model.predict_interval(X)
+        assert np.isfinite(bounds).all()
+        assert (bounds[:, 0] <= bounds[:, 1]).all()
+        assert np.isfinite(model.predict(X)).all()
+        if np.ptp(y) == 0:
+            np.testing.assert_allclose(bounds, y[0], rtol=1e-3)
+
+    def test_far_outside_is_finite(self, model):
+        assert np.isfinite(model.predict_interval([[1e300, -1e300, 0.0]])).all()
+
+    def test_zero_weight_is_no_row(self, data):
+        X, y = data
+        weight = np.ones(400)
+        weight[::3] = 0
+        weighted = small().fit(X, y, sample_weight=weight)
+        without = small().fit(X[weight > 0], y[weight > 0])
+        np.testing.assert_allclose(weighted.predict(X), without.predict(X), atol=1e-3)
+
+    def test_equal_weights_are_no_weights(self, data):
+        X, y = data
+        weighted = small().fit(X, y, sample_weight=np.full(400, 7.0))
+        assert np.array_equal(weighted.predict(X), small().fit(X, y).predict(X))
+
+    @pytest.mark.parametrize("loss", ["interval score", "normal", "mse"])
+    def test_weights_are_repeated_rows_in_a_full_batch(self, data, loss):
+        X, y = data[0][:60], data[1][:60]
+        times = np.random.default_rng(1).integers(1, 4, 60)
+        parameters = {"loss": loss, "batch_size": 256, "epochs": 50}
+        weighted = small(**parameters).fit(X, y, sample_weight=times)
+        repeated = small(**parameters).fit(np.repeat(X, times, axis=0), np.repeat(y, times))
+        np.testing.assert_allclose(weighted.predict(X), repeated.predict(X), atol=1e-3)
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"coverage": 1.0}, "'coverage' parameter of IntervalRegressor must be .* Got 1.0"),
+            ({"loss": "qd*"}, r"'loss' parameter .*'qd\+'.* Got 'qd\*'"),
+            ({"n_networks": 0}, "'n_networks'"),
+            ({"hidden_layers": 5}, "'hidden_layers'"),
+            ({"learning_rate": -1}, "'learning_rate'"),
+        ],
+    )
+    def test_wrong_parameters(self, data, change, message):
+        with pytest.raises(ValueError, match=message):
+            small(**change).fit(*data)
+
+    def test_wrong_data(self, data):
+        X, y = data
+        with pytest.raises(ValueError, match="several targets"):
+            small().fit(X, np.c_[y, y])
+        with pytest.raises(ValueError, match="NaN"):
+            small().fit(np.where(X > 1.9, np.nan, X), y)
+        with pytest.raises(ValueError, match="zero"):
+            small().fit(X, y, sample_weight=np.zeros(400))
+        with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 95"):
+            small().fit(X, y).predict_interval(X, coverage=95)
+        with pytest.raises(NotFittedError):
+            small().predict_interval(X)
+
+
+class TestHabits:
+    def test_pipeline_grid_search_and_cross_validation(self):
+        X, y = load_diabetes(return_X_y=True, as_frame=True)
+        columns = make_column_transformer((StandardScaler(), ["bmi", "bp"]), (OneHotEncoder(), ["sex"]))
+        pipeline = make_pipeline(columns, small())
+        search = GridSearchCV(pipeline, {"intervalregressor__learning_rate": [0.001, 0.02]}, cv=2)
+        search.fit(X, y)
+        assert search.best_params_["intervalregressor__learning_rate"] == 0.02
+        assert cross_val_predict(pipeline, X, y, cv=2, method="predict").shape == (442,)
+
+    def test_copies(self, model, data, tmp_path):
+        expected = model.predict_interval(data[0])
+        assert np.array_equal(pickle.loads(pickle.dumps(model)).predict_interval(data[0]), expected)
+        joblib.dump(model, tmp_path / "model.joblib")
+        again = joblib.load(tmp_path / "model.joblib")
+        assert np.array_equal(again.predict_interval(data[0]), expected)
+        assert np.array_equal(clone(model).fit(*data).predict_interval(data[0]), expected)
+
+    def test_seeds(self, data):
+        one, two = (small(random_state=s).fit(*data).predict(data[0]) for s in (0, 1))
+        assert not np.array_equal(one, two)
+        state = np.random.RandomState(0)
+        first, second = (small(random_state=state).fit(*data).predict(data[0]) for _ in range(2))
+        assert not np.array_equal(first, second)
+        assert not np.array_equal(*(small(random_state=None).fit(*data).predict(data[0]) for _ in range(2)))
+
+    def test_warm_start_follows_new_rows(self, data):
+        X, y = data
+        model = small(epochs=100, warm_start=True).fit(X, y)
+        seeds = model.ensemble_.bank.seeds
+        later = y + 0.5 * X[:, 2]
+        before = np.mean((model.predict(X) - later) ** 2)
+        model.set_params(epochs=20).fit(X, later)
+        cold = small(epochs=20).fit(X, later)
+        error = np.mean((model.predict(X) - later) ** 2)
+        assert error < before
+        assert error < np.mean((cold.predict(X) - later) ** 2)
+        assert len(model.ensemble_.bank.seeds) == len(seeds)
+        with pytest.raises(ValueError, match="2 networks of the last fit, got n_networks=3"):
+            model.set_params(n_networks=3).fit(X, y)
+
+    def test_an_interrupt_leaves_an_unfitted_model(self, data, monkeypatch):
+        model = small().fit(*data)
+
+        def interrupted(*_, **__):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr("calipers.regressor.train", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                model.fit(data[0][:, :2], data[1])
+        with pytest.raises(NotFittedError):
+            model.predict(data[0])
+        assert model.fit(*data).predict(data[0]).shape == (400,)
+
+    def test_a_real_interrupt_ends_training_soon(self, tmp_path):
+        script = (
+            "import numpy as np, sys\n"
+            "from calipers import IntervalRegressor\n"
+            "X = np.random.default_rng(0).normal(size=(500, 3))\n"
+            "model = IntervalRegressor(epochs=1_000_000, n_networks=10, n_jobs=2)\n"
+            "print('training', flush=True)\n"
+            "try:\n"
+            "    model.fit(X, X[:, 0])\n"
+            "except KeyboardInterrupt:\n"
+            "    print('interrupted', hasattr(model, 'ensemble_'), flush=True)\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=dict(os.environ)
+        )
+        assert process.stdout.readline() == "training\n"
+        time.sleep(10)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[0] == "interrupted False\n"
+
+    def test_importing_changes_no_settings(self):
+        script = (
+            "import jax, numpy as np\n"
+            "before = dict(jax.config.values), np.geterr()\n"
+            "import calipers\n"
+            "assert before == (dict(jax.config.values), np.geterr())\n"
+        )
+        subprocess.run([sys.executable, "-W", "error", "-c", script], check=True)
+
+
+class TestFolder:
+    def test_a_model_comes_back_to_the_bit(self, data, tmp_path):
+        X = pd.DataFrame(data[0], columns=list("abc"))
+        model = small(loss="qd+", hidden_layers=np.array([7, 5]), coverage=np.float64(0.9)).fit(X, data[1])
+        model.save(tmp_path / "model")
+        again = IntervalRegressor.load(tmp_path / "model")
+        assert np.array_equal(again.predict_interval(X), model.predict_interval(X))
+        assert again.get_params() == model.get_params() | {"hidden_layers": (7, 5)}
+        assert list(again.feature_names_in_) == ["a", "b", "c"]
+        before, after = model.ensemble_.bank.histories, again.ensemble_.bank.histories
+        assert all(np.array_equal(a, b, equal_nan=False) or str(a) == str(b) for a, b in zip(before, after, strict=True))
+        with pytest.raises(ValueError, match="feature names"):
+            again.predict(X.rename(columns={"a": "z"}))
+        warm = again.set_params(warm_start=True, epochs=3).fit(X, data[1])
+        assert warm.predict(X).shape == (400,)
+
+    def test_a_model_of_another_kind_is_refused(self, model, tmp_path):
+        model.save(tmp_path / "model")
+        record = json.loads((tmp_path / "model" / "model.json").read_text())
+        assert record["document"]["parameters"]["n_networks"] == 2
+
+        class Other(IntervalRegressor):
+            pass
+
+        with pytest.raises(ModelFileError, match="holds a model of 'IntervalRegressor', not of Other"):
+            Other.load(tmp_path / "model")
+
+    def test_an_unfitted_model_cannot_be_saved(self, tmp_path):
+        with pytest.raises(NotFittedError):
+            small().save(tmp_path / "model")
+        assert not (tmp_path / "model").exists()

@@ -1,0 +1,338 @@
+"""The search: its space, its scores, its choice, and that a kill loses nothing."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from scipy.stats import loguniform
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import TimeSeriesSplit
+
+from calipers import IntervalRegressor
+from calipers.bank import TrainingFailedError
+from calipers.search import PAPER_SPACE, Candidate, Outcome, SearchResult, paper_score, search
+
+SPACE = {"learning_rate": [1e-6, 0.003, 0.01], "coverage_weight": [0.98, 0.99]}
+QUICK = {"splits": 2, "max_epochs": 40, "patience": 10, "random_state": 0, "verbose": 0}
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (120, 2))
+    return X, X[:, 0] + rng.normal(0, 0.1, 120)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return IntervalRegressor(hidden_layers=(8,), batch_size=50, loss="interval score", verbose=0)
+
+
+@pytest.fixture(scope="module")
+def result(model, data):
+    return search(model, *data, SPACE, **QUICK)
+
+
+def outcomes(result):
+    return [(c.number, c.params, c.rung, c.outcome) for c in result.candidates]
+
+
+@pytest.mark.parametrize(
+    ("rate", "width", "score"),
+    [
+        (0.95, 1.5, 1.5),
+        (0.959, 1.5, 1.5),  # less than a hundredth
+        (0.94, 1.5, 15.0),  # exactly one, below
+        (0.96, 1.5, 15.0),  # and above
+        (0.93, 1.5, 150.0),  # 0.95 - 0.93 is a little less than two hundredths in binary
+        (1.0, 2.0, 2e5),
+        (0.0, 1.0, 1e95),
+        (0.95, 0.0, math.inf),
+        (0.95, -1.0, math.inf),
+    ],
+)
+def test_paper_score(rate, width, score):
+    assert paper_score(rate, width) == pytest.approx(score)
+
+
+def test_paper_score_at_another_coverage():
+    assert paper_score(0.8, 2.0, coverage=0.8) == 2.0
+    assert paper_score(0.8, 2.0, coverage=0.9) == pytest.approx(2e10)
+
+
+def test_paper_space():
+    sizes = {name: len(values) for name, values in PAPER_SPACE.items() if len(values) > 1}
+    assert sizes == {
+        "learning_rate": 10,
+        "decay_rate": 6,
+        "coverage_weight": 146,
+        "point_weight": 99,
+    }
+    assert PAPER_SPACE["coverage_weight"][:2] == (0.97, 0.9702)
+    assert PAPER_SPACE["coverage_weight"][-1] == 0.999
+    assert PAPER_SPACE["crossing_weight"] == (10.0,)
+
+
+def test_small_space_is_searched_whole(result):
+    assert len(result.candidates) == 6
+    assert len({tuple(c.params.items()) for c in result.candidates}) == 6
+
+
+def test_learns_what_is_better(result):
+    assert result.best_params["learning_rate"] == 0.01
+    assert 1 <= result.best_params["epochs"] <= 40
+    worst = result.ranked()[-1]
+    assert worst.params["learning_rate"] == 1e-6
+
+
+def test_same_seed_same_result(result, model, data):
+    again = search(model, *data, SPACE, **QUICK)
+    assert outcomes(again) == outcomes(result)
+    other = search(model, *data, SPACE, **{**QUICK, "random_state": 1})
+    assert outcomes(other) != outcomes(result)
+
+
+def test_company_does_not_matter(result, model, data):
+    alone = search(
+        model, *data, {"learning_rate": [0.003], "coverage_weight": [0.99]}, n_jobs=1, **QUICK
+    )
+    [same] = [c for c in result.candidates if c.params == alone.candidates[0].params]
+    assert alone.best.outcome == same.outcome
+
+
+def test_estimator_is_left_alone_and_best_is_ready_to_fit(result, model, data):
+    before = model.get_params()
+    best = result.best_estimator
+    assert model.get_params() == before
+    assert not hasattr(model, "ensemble_")
+    assert best.get_params() == {**before, **result.best_params}
+    assert clone(best).fit(*data).predict_interval(data[0]).shape == (120, 2)
+
+
+def test_frame(result):
+    frame = result.to_frame()
+    assert frame["score"].is_monotonic_increasing
+    assert list(frame["candidate"])[0] == result.best.number
+    assert {"param_learning_rate", "coverage_rate", "mean_width", "epochs"} <= set(frame.columns)
+
+
+def test_early_stopping_finds_the_epochs(result, model, data):
+    for candidate in result.candidates:
+        assert candidate.outcome.epochs <= 40
+        assert candidate.network_epochs <= 2 * 40
+    own = search(model, *data, {"epochs": [3, 7]}, **{**QUICK, "patience": None})
+    assert [c.outcome.epochs for c in own.candidates] == [3, 7]
+    assert [c.network_epochs for c in own.candidates] == [6, 14]
+    limited = search(model, *data, {"epochs": [3, 7]}, **QUICK)
+    assert [c.network_epochs for c in limited.candidates] == [6, 14]
+
+
+def test_what_shapes_the_program_can_be_searched(model, data):
+    space = {"hidden_layers": [(4,), (8, 8)], "batch_size": [30], "loss": ["crps", "qd+"]}
+    result = search(model, *data, space, **{**QUICK, "max_epochs": 5})
+    assert len(result.candidates) == 4
+    assert result.best_estimator.hidden_layers in [(4,), (8, 8)]
+
+
+def test_distributions_and_several_spaces(model, data):
+    space = [{"learning_rate": loguniform(1e-3, 1e-2)}, {"learning_rate": [0.5], "epochs": [2]}]
+    result = search(model, *data, space, n_candidates=4, **{**QUICK, "max_epochs": 2})
+    assert len(result.candidates) == 4
+    for candidate in result.candidates:
+        rate = candidate.params["learning_rate"]
+        assert rate == 0.5 if "epochs" in candidate.params else 1e-3 <= rate <= 1e-2
+
+
+def test_several_networks_are_judged_together(result, model, data):
+    space = {"learning_rate": [0.01], "coverage_weight": [0.99]}
+    mixed = search(model, *data, space, n_networks=3, **QUICK)
+    [alone] = [c for c in result.candidates if c.params == mixed.best.params]
+    assert mixed.best.outcome.mean_width > alone.outcome.mean_width
+    assert mixed.best.network_epochs > 2 * alone.network_epochs
+
+
+def test_own_splits(model, data):
+    splits = list(TimeSeriesSplit(2).split(data[0]))
+    result = search(
+        model, *data, {"learning_rate": [0.01]}, **{**QUICK, "max_epochs": 3, "splits": splits}
+    )
+    assert result.best.network_epochs == 6
+
+
+# Failures
+
+
+def test_failing_candidates_are_never_chosen(data):
+    model = IntervalRegressor(hidden_layers=(8,), batch_size=50, crossing_weight=0, verbose=0)
+    space = {"learning_rate": [1e-9, 0.02]}  # untrained bounds cross
+    result = search(model, *data, space, **{**QUICK, "max_epochs": 150, "patience": 150})
+    failed, fine = result.candidates
+    assert failed.outcome.failures == 2
+    assert math.isnan(failed.outcome.interval_score)
+    assert result.score(failed) == math.inf
+    assert fine.outcome.failures == 0
+    assert result.best is fine
+    assert result.chosen_by("paper").best is fine
+
+
+def test_when_all_fail(data):
+    model = IntervalRegressor(hidden_layers=(8,), verbose=0)
+    result = search(model, *data, {"learning_rate": [1e-9]}, **{**QUICK, "max_epochs": 2})
+    with pytest.raises(TrainingFailedError, match="none of 1 candidates"):
+        _ = result.best_params
+
+
+def candidate(number, rung=0, *, rate=0.95, width=1.0, score=1.0, failures=0):
+    return Candidate(number, {}, rung, Outcome(rate, width, score, 0.1, 5.0, 10, failures), 10)
+
+
+def test_choice():
+    rows = (
+        candidate(0, score=0.1, failures=1),  # best but for the network that failed
+        candidate(1, score=2.0, width=1.0),
+        candidate(2, score=1.5, width=3.0),
+        candidate(3, score=0.5, width=0.5, rate=0.7),
+    )
+    result = SearchResult(IntervalRegressor(), rows, "interval score")
+    assert [c.number for c in result.ranked()] == [3, 2, 1, 0]
+    assert [c.number for c in result.chosen_by("paper").ranked()] == [1, 2, 3, 0]
+    later = SearchResult(IntervalRegressor(), (*rows, candidate(4, 1, score=9)), "interval score")
+    assert later.best.number == 4  # the others were let go before
+
+
+# Halving
+
+
+def test_halving_keeps_the_best(result, model, data):
+    halved = search(model, *data, SPACE, halving=2, min_epochs=10, **QUICK)
+    rungs = [c.rung for c in halved.candidates]
+    assert sorted(rungs) == [0, 0, 0, 1, 2, 2]  # 6, 3 and 2 candidates for 10, 20 and 40 epochs
+    assert halved.best.rung == 2
+    assert halved.best.outcome == result.candidates[halved.best.number].outcome
+    slow = [c for c in halved.candidates if c.params["learning_rate"] == 1e-6]
+    assert [c.rung for c in slow] == [0, 0]
+    assert sum(c.network_epochs for c in slow) <= 2 * 2 * 10
+    first = {c.number: c.outcome.interval_score for c in halved.candidates if c.rung == 0}
+    assert len(first) == 3
+
+
+# Errors
+
+
+@pytest.mark.parametrize(
+    ("space", "message"),
+    [
+        ({"learning_rte": [0.1]}, "no parameter 'learning_rte'. Did you mean 'learning_rate'?"),
+        ({"patience": [10]}, "'patience' cannot be searched: it is an argument of the search"),
+        ({"coverage": [0.9, 0.95]}, "'coverage' cannot be searched"),
+        ({"learning_rate": 0.1}, "must give 'learning_rate' a sequence of values"),
+        ({"loss": "qd+"}, "must give 'loss' a sequence of values"),
+        ({"learning_rate": []}, "must give 'learning_rate' a sequence of values"),
+        ({"learning_rate": [-1.0]}, "'learning_rate' parameter of IntervalRegressor"),
+        ({"loss": ["mse"]}, "loss='mse' predicts points and no intervals"),
+    ],
+)
+def test_errors_of_the_space(model, data, space, message):
+    with pytest.raises(ValueError) as error:
+        search(model, *data, space, **QUICK)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"select": "winkler"}, "select must be one of ['interval score', 'paper']"),
+        ({"n_candidates": 0}, "n_candidates must be a whole number of at least 1, got 0"),
+        ({"halving": 1}, "halving must be a whole number of at least 2, got 1"),
+        ({"patience": 1.5}, "patience must be a whole number"),
+        ({"splits": 0}, "splits must be a whole number of at least 1"),
+        ({"splits": []}, "splits must hold at least one pair"),
+        ({"splits": [([0, 1], [200])]}, "validation rows of split 0 must be numbers from 0 to 119"),
+        ({"store": "x", "random_state": None}, "store needs a random_state that is a number"),
+    ],
+)
+def test_errors_of_arguments(model, data, options, message):
+    with pytest.raises(ValueError) as error:
+        search(model, *data, SPACE, **{**QUICK, **options})
+    assert message in str(error.value)
+
+
+def test_needs_an_estimator_of_ours(data):
+    with pytest.raises(ValueError, match="as IntervalRegressor does, got LinearRegression"):
+        search(LinearRegression(), *data, SPACE)
+
+
+# The store
+
+
+def test_store_is_used_and_guarded(result, model, data, tmp_path):
+    path = tmp_path / "folder" / "search.jsonl"
+    first = search(model, *data, SPACE, store=path, **QUICK)
+    assert outcomes(first) == outcomes(result)
+    written = path.read_bytes()
+    assert outcomes(search(model, *data, SPACE, store=path, **QUICK)) == outcomes(result)
+    assert path.read_bytes() == written
+    by_paper = search(model, *data, SPACE, store=path, select="paper", **QUICK)
+    assert path.read_bytes() == written
+    assert by_paper.best is by_paper.ranked()[0]
+    with pytest.raises(ValueError, match="another search, which differs in max_epochs, seed"):
+        search(model, *data, SPACE, store=path, **{**QUICK, "max_epochs": 30, "random_state": 1})
+
+
+@pytest.mark.parametrize("cut", [1, 10, 200, 100_000])
+def test_torn_store(result, model, data, tmp_path, cut):
+    path = tmp_path / "search.jsonl"
+    search(model, *data, SPACE, store=path, **QUICK)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-cut] or whole[:20])  # the longest cut goes into the first line
+    assert outcomes(search(model, *data, SPACE, store=path, **QUICK)) == outcomes(result)
+    assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("content", [b"a,b\n1,2\n", b"notes", b"[1]\n", b'{"a": 1}\n{"b"'])
+def test_files_of_others_are_left_alone(model, data, tmp_path, content):
+    path = tmp_path / "notes.txt"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is not the store of a search"):
+        search(model, *data, SPACE, store=path, **QUICK)
+    assert path.read_bytes() == content
+
+
+SCRIPT = """
+import sys
+import numpy as np
+from calipers import IntervalRegressor
+from calipers.search import _search, search
+_search._CPU_BATCH = 2
+rng = np.random.default_rng(0)
+X = rng.uniform(-1, 1, (120, 2))
+y = X[:, 0] + rng.normal(0, 0.1, 120)
+model = IntervalRegressor(hidden_layers=(8,), batch_size=50, loss="interval score", verbose=0)
+space = {"learning_rate": [1e-6, 0.003, 0.01], "coverage_weight": [0.98, 0.99]}
+search(model, X, y, space, splits=2, max_epochs=40, patience=10, random_state=0, verbose=0,
+       store=sys.argv[1])
+"""
+
+
+def test_kill_and_resume(result, model, data, tmp_path):
+    path = tmp_path / "search.jsonl"
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(path)])
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and process.poll() is None:
+        if path.exists() and path.read_bytes().count(b"\n") >= 3:
+            break
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    kept = [json.loads(line) for line in path.read_bytes().splitlines()[1:3]]
+    resumed = search(model, *data, SPACE, store=path, **QUICK)
+    assert outcomes(resumed) == outcomes(result)
+    lines = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
+    assert lines[:2] == kept
+    assert sorted(line["candidate"] for line in lines) == list(range(6))
