@@ -146,9 +146,13 @@ def catboost_unc_cal(task, coverage):
 def ngboost_normal(task, coverage):
     """NGBoost with a normal distribution, at its best number of trees on held-out rows."""
     from ngboost import NGBRegressor
+    from ngboost.learners import default_tree_learner
+    from sklearn.base import clone
 
     X, X_held, y, y_held = _holdout(task.X, task.y, share=0.1, seed=task.seed)
-    model = NGBRegressor(random_state=task.seed, verbose=False)
+    # NGBoost does not hand its random state to its trees, which break ties at random.
+    tree = clone(default_tree_learner).set_params(random_state=task.seed)
+    model = NGBRegressor(Base=tree, random_state=task.seed, verbose=False)
     model.fit(X, y, X_val=X_held, Y_val=y_held, early_stopping_rounds=PATIENCE)
     params = model.pred_dist(task.X_test, max_iter=model.best_val_loss_itr).params
     return normal(params["loc"], params["scale"])

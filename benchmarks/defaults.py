@@ -36,6 +36,7 @@ BASE = {
     "weight_decay": 0.01,
     "clip": None,
     "robust": False,
+    "averaging": 0.0,
 }
 MEASURES = ("raw_picp", "raw_score", "picp", "score", "mse", "crps")
 CANDIDATES = {
@@ -65,6 +66,49 @@ CANDIDATES = {
     "batch256": {"batch": 256},
     "clip1": {"clip": 1.0},
     "robust": {"robust": True},
+    "sn-ema": {"loss": "split normal", "averaging": 0.99},
+    "sn-ema-wd": {"loss": "split normal", "averaging": 0.99, "weight_decay": 0.1},
+    "sn-ema-long": {
+        "loss": "split normal",
+        "averaging": 0.995,
+        "steps": 10_000,
+        "most_epochs": 1000,
+    },
+    "sn-ema-r1": {"loss": "split normal", "averaging": 0.99, "rate": 0.001},
+    "sn-ema-r10": {"loss": "split normal", "averaging": 0.99, "rate": 0.01},
+    "de-ema": {"loss": "density", "averaging": 0.99, "point_weight": 0.5},
+    "de-ema-p8": {"loss": "density", "averaging": 0.99, "point_weight": 0.8},
+    "de-ema-wd": {"loss": "density", "averaging": 0.99, "point_weight": 0.5, "weight_decay": 0.1},
+    "de-ema-r1": {"loss": "density", "averaging": 0.99, "point_weight": 0.5, "rate": 0.001},
+    "de-ema-long": {
+        "loss": "density",
+        "averaging": 0.995,
+        "point_weight": 0.5,
+        "steps": 10_000,
+        "most_epochs": 1000,
+    },
+    "is-ema": {"averaging": 0.99},
+    "is-ema-wd": {"averaging": 0.99, "weight_decay": 0.1},
+    "crps-ema": {"loss": "crps", "averaging": 0.99},
+    "de-ema-s5": {
+        "loss": "density",
+        "averaging": 0.99,
+        "point_weight": 0.5,
+        "network": EmbeddedMLP(spread=0.5),
+    },
+    "de-ema-relu": {
+        "loss": "density",
+        "averaging": 0.99,
+        "point_weight": 0.5,
+        "network": EmbeddedMLP(spread=0.5, activation="relu"),
+    },
+    "de-ema-b256": {"loss": "density", "averaging": 0.99, "point_weight": 0.5, "batch": 256},
+    "de-ema-deep": {
+        "loss": "density",
+        "averaging": 0.99,
+        "point_weight": 0.5,
+        "network": EmbeddedMLP((128, 128, 128)),
+    },
 }
 
 
@@ -90,6 +134,7 @@ def plans_of(table, setting, train_parts, folds, per_fold):
                     learning_rate=setting["rate"],
                     weight_decay=setting["weight_decay"],
                     clip_norm=setting["clip"] or np.inf,
+                    averaging=setting["averaging"],
                     epochs=epochs,
                     patience=epochs,
                     check_every=max(1, epochs // 100),
@@ -121,6 +166,7 @@ def program_of(setting, in_size):
         setting["batch"],
         setting["schedule"],
         clipping=setting["clip"] is not None,
+        averaging=setting["averaging"] > 0,
     )
 
 

@@ -20,7 +20,7 @@ from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import GridSearchCV, cross_val_predict
+from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -33,16 +33,23 @@ from calipers.storage import ModelFileError
 
 
 def small(**parameters):
-    """A model that trains in a moment; networks that cannot fail."""
+    """A model that trains in a moment; networks that cannot fail, no folds."""
     given = {
         "loss": "interval score",
         "hidden_layers": (10,),
         "epochs": 30,
         "n_networks": 2,
         "learning_rate": 0.02,
+        "schedule": "cosine",
         "random_state": 0,
     }
-    return IntervalRegressor(**(given | parameters))
+    return IntervalRegressor.paper(**(given | parameters))
+
+
+def calibrated(**parameters):
+    """A small model with folds, early stopping and all else that is on by default."""
+    given = {"hidden_layers": (16,), "waves": 2, "epochs": 60, "learning_rate": 0.02, "cv": 3}
+    return IntervalRegressor(**(given | {"n_networks": 6, "random_state": 0} | parameters))
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +65,8 @@ def model(data):
 
 
 @parametrize_with_checks(
-    [small()], expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS
+    [calibrated(epochs=20, n_networks=2, cv=2)],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS,
 )
 def test_scikit_learn(estimator, check):
     check(estimator)
@@ -121,6 +129,93 @@ class TestAnswers:
         assert np.array_equal(model.predict_dist(data[0]).interval(0.95)[0], whole[:, 0])
 
 
+class TestCalibration:
+    def test_every_coverage_is_honest(self, data):
+        rng = np.random.default_rng(5)
+        X = rng.uniform(-2, 2, (1400, 2))
+        y = X[:, 0] ** 2 + rng.gamma(2, 0.2 + 0.1 * np.abs(X[:, 1]))
+        model = calibrated(epochs=100).fit(X[:400], y[:400])
+        levels = [0.5, 0.8, 0.95]
+        curve = metrics.calibration_curve(
+            model.predict_interval(X[400:], coverage=levels), y[400:], coverages=levels
+        )
+        # Five standard errors, of the 1,000 rows tested and the 400 calibrated on.
+        error = np.sqrt(curve.nominal * (1 - curve.nominal) * (1 / 1000 + 1 / 400))
+        assert (np.abs(curve.observed - curve.nominal) < 5 * error).all()
+
+    def test_too_few_rows_for_a_coverage(self, data):
+        model = calibrated().fit(data[0][:30], data[1][:30])
+        assert np.isinf(model.predict_interval(data[0], coverage=0.99)).all()
+        assert np.isfinite(model.predict_interval(data[0], coverage=0.8)).all()
+        with pytest.raises(ValueError, match="at least 199 calibration rows"):
+            model.set_params(unsupported="raise").predict_interval(data[0], coverage=0.99)
+
+    def test_conformalize(self, data, tmp_path):
+        X, y = data
+        model = small(epochs=100, coverage=0.8).fit(X[:200], y[:200])
+        raw = model.predict_interval(X[300:])
+        model.conformalize(X[200:300], y[200:300])
+        strict = model.predict_interval(X[300:])
+        assert not np.array_equal(raw, strict)
+        again = model.conformalize(X[200:300], y[200:300]).predict_interval(X[300:])
+        assert np.array_equal(strict, again)
+        on_top = model.conformalize(X[200:300], y[200:300], keep=True).predict_interval(X[300:])
+        np.testing.assert_allclose(on_top, strict, atol=0.3)
+        model.save(tmp_path / "model")
+        loaded = IntervalRegressor.load(tmp_path / "model")
+        assert np.array_equal(loaded.predict_interval(X), model.predict_interval(X))
+        loaded.conformalize(X[200:300], y[200:300])
+        assert np.array_equal(loaded.predict_interval(X[300:]), strict)
+
+    def test_conformalize_under_covariate_shift(self, data, tmp_path):
+        X, y = data
+
+        def likelier(rows):
+            return np.exp(rows[:, 0])
+
+        model = small().fit(X[:200], y[:200]).conformalize(X[200:], y[200:], row_weight=likelier)
+        bounds = model.predict_interval(X, coverage=0.8)
+        assert np.isfinite(bounds).all()
+        model.save(tmp_path / "model")
+        with pytest.raises(ModelFileError, match=r"load\(..., row_weight=...\)"):
+            IntervalRegressor.load(tmp_path / "model")
+        again = IntervalRegressor.load(tmp_path / "model", row_weight=likelier)
+        assert np.array_equal(again.predict_interval(X, coverage=0.8), bounds)
+
+    def test_groups_stay_together(self, data, monkeypatch):
+        X, y = data
+        groups = np.arange(400) // 4
+        plans = []
+        monkeypatch.setattr("calipers.regressor.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            calibrated().fit(X, y, groups=groups)
+        assert len(plans) == 6
+        for plan in plans:
+            assert not set(groups[plan.rows]) & set(groups[plan.validation])
+            seen = set(groups[plan.rows]) | set(groups[plan.validation])
+            judged = np.setdiff1d(np.arange(400), np.concatenate([plan.rows, plan.validation]))
+            assert not seen & set(groups[judged])
+            assert 100 <= len(judged) <= 160
+        with pytest.raises(ValueError, match="groups has 2 distinct values, too few for cv=3"):
+            calibrated().fit(X, y, groups=np.arange(400) % 2)
+
+    def test_a_splitter_of_ones_own(self, data):
+        model = calibrated(cv=TimeSeriesSplit(3)).fit(*data)
+        assert np.isfinite(model.predict_interval(data[0])).all()
+
+    @pytest.mark.parametrize(
+        ("change", "message"),
+        [
+            ({"aggregation": "sem"}, "'sem' gives no distribution to calibrate: set cv=None"),
+            ({"n_networks": 2}, "n_networks must be at least cv=3, got 2"),
+            ({"cv": 1}, "'cv' parameter"),
+        ],
+    )
+    def test_what_cannot_be_calibrated(self, data, change, message):
+        with pytest.raises(ValueError, match=message):
+            calibrated(**change).fit(*data)
+
+
 class TestMethods:
     @pytest.mark.parametrize("loss", sorted(LOSSES))
     @pytest.mark.parametrize("aggregation", ["snm", "sem", "normal"])
@@ -171,13 +266,18 @@ class TestMethods:
 
     def test_more_weight_on_coverage_makes_wider_intervals(self, data):
         widths = [
-            np.ptp(small(loss="qd+", coverage_weight=w, epochs=200).fit(*data).predict_interval(data[0]), axis=1).mean()
+            np.ptp(
+                small(loss="qd+", coverage_weight=w, epochs=200)
+                .fit(*data)
+                .predict_interval(data[0]),
+                axis=1,
+            ).mean()
             for w in (0.9, 0.999)
         ]
         assert widths[0] < widths[1]
 
 
-class Skip_(eqx.Module):
+class SkipModule(eqx.Module):
     inner: eqx.Module
     outer: eqx.nn.Linear
 
@@ -192,7 +292,7 @@ class Skip:
     def __call__(self, in_size, out_size, *, key):
         one, two = jax.random.split(key)
         inner = MLP((self.width,))(in_size, out_size, key=one)
-        return Skip_(inner, eqx.nn.Linear(in_size, out_size, key=two))
+        return SkipModule(inner, eqx.nn.Linear(in_size, out_size, key=two))
 
 
 def two_pinballs(lower, point, upper, target, *, weight, settings):
@@ -237,8 +337,14 @@ class TestData:
             (np.ones((20, 2)), np.arange(20.0)),
             (np.repeat(np.arange(5.0), 20)[:, None], np.repeat(np.arange(5.0), 20)),
         ],
-        ids=["one row", "one column", "constant column", "constant target", "no information",
-             "repeated rows"],
+        ids=[
+            "one row",
+            "one column",
+            "constant column",
+            "constant target",
+            "no information",
+            "repeated rows",
+        ],
     )
     @pytest.mark.parametrize("loss", ["interval score", "qd+"])
     def test_odd_data(self, X, y, loss):
@@ -306,7 +412,9 @@ class TestData:
 class TestHabits:
     def test_pipeline_grid_search_and_cross_validation(self):
         X, y = load_diabetes(return_X_y=True, as_frame=True)
-        columns = make_column_transformer((StandardScaler(), ["bmi", "bp"]), (OneHotEncoder(), ["sex"]))
+        columns = make_column_transformer(
+            (StandardScaler(), ["bmi", "bp"]), (OneHotEncoder(), ["sex"])
+        )
         pipeline = make_pipeline(columns, small())
         search = GridSearchCV(pipeline, {"intervalregressor__learning_rate": [0.001, 0.02]}, cv=2)
         search.fit(X, y)
@@ -327,7 +435,9 @@ class TestHabits:
         state = np.random.RandomState(0)
         first, second = (small(random_state=state).fit(*data).predict(data[0]) for _ in range(2))
         assert not np.array_equal(first, second)
-        assert not np.array_equal(*(small(random_state=None).fit(*data).predict(data[0]) for _ in range(2)))
+        assert not np.array_equal(
+            *(small(random_state=None).fit(*data).predict(data[0]) for _ in range(2))
+        )
 
     def test_warm_start_follows_new_rows(self, data):
         X, y = data
@@ -391,14 +501,19 @@ class TestHabits:
 class TestFolder:
     def test_a_model_comes_back_to_the_bit(self, data, tmp_path):
         X = pd.DataFrame(data[0], columns=list("abc"))
-        model = small(loss="qd+", hidden_layers=np.array([7, 5]), coverage=np.float64(0.9)).fit(X, data[1])
+        model = small(loss="qd+", hidden_layers=np.array([7, 5]), coverage=np.float64(0.9)).fit(
+            X, data[1]
+        )
         model.save(tmp_path / "model")
         again = IntervalRegressor.load(tmp_path / "model")
         assert np.array_equal(again.predict_interval(X), model.predict_interval(X))
         assert again.get_params() == model.get_params() | {"hidden_layers": (7, 5)}
         assert list(again.feature_names_in_) == ["a", "b", "c"]
         before, after = model.ensemble_.bank.histories, again.ensemble_.bank.histories
-        assert all(np.array_equal(a, b, equal_nan=False) or str(a) == str(b) for a, b in zip(before, after, strict=True))
+        assert all(
+            np.array_equal(a, b, equal_nan=False) or str(a) == str(b)
+            for a, b in zip(before, after, strict=True)
+        )
         with pytest.raises(ValueError, match="feature names"):
             again.predict(X.rename(columns={"a": "z"}))
         warm = again.set_params(warm_start=True, epochs=3).fit(X, data[1])
@@ -412,7 +527,9 @@ class TestFolder:
         class Other(IntervalRegressor):
             pass
 
-        with pytest.raises(ModelFileError, match="holds a model of 'IntervalRegressor', not of Other"):
+        with pytest.raises(
+            ModelFileError, match="holds a model of 'IntervalRegressor', not of Other"
+        ):
             Other.load(tmp_path / "model")
 
     def test_an_unfitted_model_cannot_be_saved(self, tmp_path):

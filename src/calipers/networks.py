@@ -113,9 +113,7 @@ class Periodic(eqx.Module):
     phase: Array
     clip: float = eqx.field(static=True)
 
-    def __init__(
-        self, in_size: int, waves: int, *, spread: float, clip: float, key: Array
-    ) -> None:
+    def __init__(self, in_size: int, waves: int, *, spread: float, clip: float, key: Array) -> None:
         first, second = jax.random.split(key)
         self.frequency = spread * jax.random.normal(first, (in_size, waves))
         self.phase = jax.random.uniform(second, (in_size, waves))

@@ -130,12 +130,21 @@ def _crps(
     return losses.split_normal_crps(loc, left, right, target, weight=weight)
 
 
+def _density(
+    loc: Array, left: Array, right: Array, target: Array, *, weight: Array, settings: Any
+) -> Array:
+    likelihood = losses.split_normal_nll(loc, left, right, target, weight=weight)
+    crps = losses.split_normal_crps(loc, left, right, target, weight=weight)
+    return (1 - settings.point_weight) * likelihood + settings.point_weight * crps
+
+
 LOSSES: dict[str, Objective] = {
     "qd+": Objective(_qd_plus, "free"),
     "qd": Objective(_qd, "midpoint", coverage_weight=15.0),
     "qd-paper": Objective(_qd_paper, "midpoint", coverage_weight=0.07),
     "normal": Objective(_normal, "normal"),
     "split normal": Objective(_split_normal, "split normal"),
+    "density": Objective(_density, "split normal"),
     "crps": Objective(_crps, "split normal"),
     "interval score": Objective(_interval_score, "ordered"),
     "mse": Objective(_mse, "point"),

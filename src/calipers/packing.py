@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers.bank import HISTORY_TYPE, Bank, Program, Scaling
+from calipers.calibration import Calibration
 from calipers.ensemble import Ensemble
 from calipers.networks import MLP
 from calipers.objectives import LOSSES, Objective
@@ -31,19 +32,24 @@ def pack_ensemble(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
             arrays[f"{name}.{field}"] = np.asarray(value, dtype=np.float64)
     for name in ("numbers", "seeds", "failures"):
         arrays[name] = getattr(bank, name)
+    for i, calibration in enumerate(ensemble.calibrations):
+        for name, array in calibration.to_arrays().items():
+            arrays[f"calibration.{i}.{name}"] = array
     arrays["epochs"] = np.array([len(history) for history in bank.histories])
     whole = np.concatenate(bank.histories)
     arrays["history"] = np.stack([whole[name] for name in _MEASURES], axis=1)
     document = {
         "coverage": float(ensemble.coverage),
         "aggregation": ensemble.aggregation,
+        "calibrations": len(ensemble.calibrations),
+        "row_weight": None if ensemble.row_weight is None else CUSTOM,
         "program": _pack_program(bank.program),
     }
     return document, arrays
 
 
 def unpack_ensemble(
-    document: Mapping[str, Any], arrays: Arrays, *, network: Any = None
+    document: Mapping[str, Any], arrays: Arrays, *, network: Any = None, row_weight: Any = None
 ) -> Ensemble:
     """The ensemble that ``pack_ensemble`` took apart.
 
@@ -59,19 +65,40 @@ def unpack_ensemble(
             Scaling(*(arrays[f"{name}.{field}"] for field in Scaling._fields))
             for name in ("scaling", "units")
         )
-        weights = [arrays[f"weights.{i}"] for i in range(sum("weights." in k for k in arrays))]
         bank = Bank(
             program,
-            weights,
+            _numbered(arrays, "weights"),
             scaling,
             units,
-            *(arrays[name] for name in ("numbers", "seeds", "failures")),
+            numbers=arrays["numbers"],
+            seeds=arrays["seeds"],
+            failures=arrays["failures"],
             histories=_unpack_histories(arrays["history"], arrays["epochs"]),
         )
         _check_shapes(bank)
-        return Ensemble(bank, document["coverage"], document["aggregation"])
+        calibrations = tuple(
+            Calibration.from_arrays(_under(arrays, f"calibration.{i}."))
+            for i in range(document["calibrations"])
+        )
+        if document["row_weight"] == CUSTOM and row_weight is None:
+            raise ModelFileError(
+                "the model was conformalized with a row_weight, which is code and not stored: pass "
+                "the same function as load(..., row_weight=...)"
+            )
+        return Ensemble(
+            bank, document["coverage"], document["aggregation"], calibrations, row_weight
+        )
     except (KeyError, TypeError, IndexError) as error:
         raise ModelFileError(f"the model lacks a piece or holds a wrong one: {error!r}") from error
+
+
+def _under(arrays: Arrays, prefix: str) -> Arrays:
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
+def _numbered(arrays: Arrays, name: str) -> list[NDArray[Any]]:
+    found = _under(arrays, f"{name}.")
+    return [found[str(i)] for i in range(len(found))]
 
 
 def _pack_program(program: Program) -> dict[str, Any]:
@@ -120,7 +147,6 @@ def _unpack_histories(measures: NDArray[Any], epochs: NDArray[Any]) -> list[NDAr
 
 
 def _check_shapes(bank: Bank) -> None:
-
 
     expected = [(len(bank), *leaf.shape) for leaf in jax.tree.leaves(bank.program.weights)]
     found = [leaf.shape for leaf in bank.weights]

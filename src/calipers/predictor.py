@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from calipers import storage
 from calipers.aggregation import Interval
-from calipers.distributions import SplitNormalMixture
-from calipers.ensemble import Ensemble
+from calipers.calibration import Calibration, normal_scores
+from calipers.ensemble import Distribution, Ensemble
 from calipers.packing import CUSTOM, pack_ensemble, unpack_ensemble
 
 FloatArray = NDArray[np.float64]
@@ -27,11 +27,12 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
     ensemble_: Ensemble
     coverage: float
     n_jobs: int | None
+    unsupported: str
 
     @property
     def _ensemble(self) -> Ensemble:
         check_is_fitted(self, "ensemble_")
-        return replace(self.ensemble_, n_jobs=self.n_jobs)
+        return replace(self.ensemble_, n_jobs=self.n_jobs, unsupported=self.unsupported)
 
     def _checked(self, X: ArrayLike) -> FloatArray:
         check_is_fitted(self, "ensemble_")
@@ -119,11 +120,11 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
             return _frame(values, [f"quantile_{level:g}" for level in levels], X)
         return values if np.ndim(quantiles) else values[:, 0]
 
-    def predict_dist(self, X: ArrayLike) -> SplitNormalMixture:
+    def predict_dist(self, X: ArrayLike) -> Distribution:
         """Predictive distributions, one per row.
 
-        Its ``aleatoric_var`` and ``epistemic_var`` say how much of the uncertainty is noise and
-        how much is disagreement between the members.
+        Calibrated where the model is. Its ``aleatoric_var`` and ``epistemic_var`` are those of the
+        members: how much of the uncertainty is noise, and how much is their disagreement.
         """
         return self._ensemble.distribution(self._checked(X))
 
@@ -134,6 +135,44 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
     def predict_members(self, X: ArrayLike) -> Interval:
         """Each member's own bounds and point: ``lower``, ``point``, ``upper``, (members, rows)."""
         return self._ensemble.members(self._checked(X))
+
+    def conformalize(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        keep: bool = False,
+        row_weight: Callable[[FloatArray], FloatArray] | None = None,
+    ) -> Self:
+        """Calibrate on rows that ``fit`` has not seen, with the guarantee of split conformal.
+
+        If these rows and new ones are exchangeable, an interval of coverage c holds a new target
+        with probability at least c, whatever the model; see ``calipers.calibration``.
+
+        Parameters
+        ----------
+        X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+            Held-out rows.
+        keep : bool
+            Whether to calibrate on top of what is there, or in its place.
+        row_weight : callable, optional
+            For covariate shift: a function from rows to how much more likely they are where the
+            model is used than among these; it is needed again at every prediction.
+
+        Returns
+        -------
+        self
+        """
+        X, y = validate_data(self, X, y, reset=False, dtype=FLOATS, y_numeric=True)
+        base = self._ensemble
+        if not keep:
+            base = replace(base, calibrations=(), row_weight=None)
+        weights = None if row_weight is None else row_weight(X)
+        scores = normal_scores(base.distribution(X), y)
+        found = Calibration.from_scores(scores, weights, strict=True)
+        calibrations = (*base.calibrations, found)
+        self.ensemble_ = replace(base, calibrations=calibrations, row_weight=row_weight)
+        return self
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the model to a folder: JSON and safetensors, nothing that can run code.
@@ -155,7 +194,11 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
 
     @classmethod
     def load(
-        cls, folder: str | os.PathLike[str], *, network: Callable[..., Any] | None = None
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        network: Callable[..., Any] | None = None,
+        row_weight: Callable[[FloatArray], FloatArray] | None = None,
     ) -> Self:
         """Read a model that ``save`` wrote; it predicts the same bits.
 
@@ -165,6 +208,8 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
             Where the model is.
         network : callable, optional
             The factory of a network of one's own, for models that have one.
+        row_weight : callable, optional
+            The function that ``conformalize`` was given, for models that have one.
 
         Raises
         ------
@@ -178,7 +223,9 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
                 f"not of {cls.__name__}"
             )
         model = cls(**_restored(document["parameters"], network))
-        model.ensemble_ = unpack_ensemble(document["ensemble"], arrays, network=network)
+        model.ensemble_ = unpack_ensemble(
+            document["ensemble"], arrays, network=network, row_weight=row_weight
+        )
         model.n_features_in_ = document["n_features"]
         if document["feature_names"] is not None:
             model.feature_names_in_ = np.array(document["feature_names"], dtype=object)

@@ -206,7 +206,7 @@ def test_validation_is_looked_at_when_asked(table, program):
 def test_failures_are_trained_anew_and_counted(table, program):
     # Untrained free bounds cross about half the time.
     once = plans(12, epochs=1, learning_rate=1e-6)
-    with pytest.raises(TrainingFailedError, match="12 networks failed 1 times.*seeds.*Try a sm"):
+    with pytest.raises(TrainingFailedError, match=r"12 networks failed 1 times.*seeds.*Try a sm"):
         train(program, table, once, retries=0)
     few = train(program, table, once, retries=0, needed=0)
     assert len(few) < 12
@@ -214,7 +214,9 @@ def test_failures_are_trained_anew_and_counted(table, program):
     assert len(more) >= len(few)
     assert more.failures.sum() > 0
     assert set(more.seeds[more.failures == 0]) == set(few.seeds)
-    again = train(program, table, [Plan(int(more.seeds[-1]), np.arange(200), settings=once[0].settings)])
+    again = train(
+        program, table, [Plan(int(more.seeds[-1]), np.arange(200), settings=once[0].settings)]
+    )
     assert same(again, more[-1:])
 
 

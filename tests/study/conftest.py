@@ -1,6 +1,5 @@
-"""A study in miniature: two made-up datasets under names of the paper, tiny networks, two trials."""
+"""A study in miniature: two made-up datasets under names of the paper, tiny networks."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -63,15 +62,14 @@ def mini(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = tmp_path_factory.mktemp("mini")
     (root / "data").mkdir()
     write_settings(root / "settings")
-    kept, environment = dict(CATALOGUE), dict(os.environ)
-    os.environ.update(CALIPERS_DATA=str(root / "data"), CALIPERS_CACHE=str(root / "cache"))
+    kept = dict(CATALOGUE)
     names: dict[str, Callable[[Path], None]] = {}
     exec(SETUP, names)
     names["install"](root / "data")
-    yield root
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CALIPERS_DATA", str(root / "data"))
+        yield root
     CATALOGUE.update(kept)
-    os.environ.clear()
-    os.environ.update(environment)
 
 
 @pytest.fixture(scope="session")

@@ -64,49 +64,51 @@ def test_bits_depend_neither_on_company_nor_on_order(store, mini, tmp_path):
             np.testing.assert_array_equal(mine[key], theirs[key])
 
 
-@pytest.mark.parametrize("moment", ["before the move", "after the move"])
-def test_killed_run_is_resumed_to_the_same_bytes(moment, mini, python, tmp_path):
-    """Each entry syncs its file before it is moved into place, and the folder after."""
-    settings = write_settings(tmp_path / "settings", trials=4)
-    call = f"run(['qd+', 'mse'], ['yacht'], store={str(tmp_path / 'killed')!r}, "
-    call += f"settings={str(settings)!r}, trials_per_bank=1, n_jobs=1)"
-    kill = 7 if moment == "before the move" else 8
-    answer = python(
-        f"""
+# Each entry syncs its file before it is moved into place, and its folder after.
+KILL = """
 import os, signal
 from calipers.study import _store, run
 real, calls = os.fsync, 0
 def fsync(handle):
     global calls
     calls += 1
-    if calls == {kill}:
+    if calls == {moment}:
         os.kill(os.getpid(), signal.SIGKILL)
     real(handle)
 _store.os.fsync = fsync
-{call}
+run(["qd+", "mse"], ["yacht"], store={store!r}, settings={settings!r}, trials_per_bank=1, n_jobs=1)
 """
-    )
-    assert answer.returncode == -signal.SIGKILL, answer.stderr
-    done = 3 if moment == "before the move" else 4
-    kept = entries(tmp_path / "killed")
-    assert kept == [f"qd-plus/yacht/trial-{i:02d}" for i in range(done)]
-    survivors = {n: (tmp_path / "killed" / f"{n}.safetensors").read_bytes() for n in kept}
+
+
+def test_killed_run_is_resumed_to_the_same_bytes(mini, python, tmp_path):
+    settings = write_settings(tmp_path / "settings", trials=4)
+    killed, whole = tmp_path / "killed", tmp_path / "whole"
+    survivors: dict[str, bytes] = {}
+    for moment, done in ((3, 1), (4, 3)):  # before the second move, and after the second again
+        code = KILL.format(moment=moment, store=str(killed), settings=str(settings))
+        answer = python(code)
+        assert answer.returncode == -signal.SIGKILL, answer.stderr
+        assert entries(killed) == [f"qd-plus/yacht/trial-{i:02d}" for i in range(done)]
+        now = {name: (killed / f"{name}.safetensors").read_bytes() for name in entries(killed)}
+        assert survivors.items() <= now.items()
+        survivors = now
 
     options = {"settings": settings, "n_jobs": 1}
-    report = run(["qd+", "mse"], ["yacht"], store=tmp_path / "killed", **options)
-    assert (report.trained, report.kept) == (8 - done, done)
+    report = run(["qd+", "mse"], ["yacht"], store=killed, **options)
+    assert (report.trained, report.kept) == (5, 3)
+    assert not list(killed.rglob("*.part"))
     for name, content in survivors.items():
-        assert (tmp_path / "killed" / f"{name}.safetensors").read_bytes() == content
-    assert not list((tmp_path / "killed").rglob("*.part"))
+        assert (killed / f"{name}.safetensors").read_bytes() == content
 
-    run(["qd+", "mse"], ["yacht"], store=tmp_path / "whole", **options)
-    for name in ("killed", "whole"):
-        write_tables(tmp_path / name, tmp_path / f"{name}-out")
-    assert products(tmp_path / "killed-out") == products(tmp_path / "whole-out")
-    for name in entries(tmp_path / "whole"):
-        mine = arrays_of(tmp_path / "killed" / f"{name}.safetensors")
-        for key, values in arrays_of(tmp_path / "whole" / f"{name}.safetensors").items():
+    run(["qd+", "mse"], ["yacht"], store=whole, **options)
+    assert entries(killed) == entries(whole)
+    for name in entries(whole):
+        mine = arrays_of(killed / f"{name}.safetensors")
+        for key, values in arrays_of(whole / f"{name}.safetensors").items():
             assert values.tobytes() == mine[key].tobytes()
+    for folder in (killed, whole):
+        write_tables(folder, tmp_path / f"{folder.name}-out")
+    assert products(tmp_path / "killed-out") == products(tmp_path / "whole-out")
 
 
 def test_networks_that_fail_ten_times_are_recorded_and_the_run_goes_on(mini, tmp_path):
@@ -172,9 +174,9 @@ def test_status_counts_trials_and_time(store, mini, tmp_path):
 
 
 def test_one_writer_at_a_time(tmp_path):
-    with Store(tmp_path).writing(), pytest.raises(StoreError, match="another run"):
-        with Store(tmp_path).writing():
-            pass
+    first, second = Store(tmp_path).writing(), Store(tmp_path).writing()
+    with first, pytest.raises(StoreError, match="another run"), second:
+        pass
     with Store(tmp_path).writing():
         assert (tmp_path / ".gitignore").read_text().endswith("*\n")
 

@@ -25,6 +25,9 @@ class Settings(NamedTuple):
         Decoupled decay of the weights, not of the biases.
     clip_norm : float
         Largest norm of a gradient.
+    averaging : float
+        Share of the running average of the weights that one step leaves (0.99 averages over about
+        100 steps); where a program averages, the average is what is validated and kept.
     adversarial_step : float
         Length of the adversarial step in standardised inputs (epsilon); 0 for none.
     epochs : int
@@ -43,6 +46,7 @@ class Settings(NamedTuple):
     decay_steps: Any = 50.0
     weight_decay: Any = 0.0
     clip_norm: Any = float("inf")
+    averaging: Any = 0.0
     adversarial_step: Any = 0.0
     epochs: Any = 100
     patience: Any = 0
@@ -78,9 +82,13 @@ class Lanes(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where the networks in a program stand; ``best`` is None where nothing is validated."""
+    """Where the networks in a program stand.
+
+    ``average`` is None where weights are not averaged, ``best`` where nothing is validated.
+    """
 
     network: Any
+    average: Any
     optimizer: Any
     epoch: Array
     loss: Array

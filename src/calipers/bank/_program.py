@@ -49,8 +49,9 @@ class Program:
         Rows of a step; an epoch's last, smaller batch is kept.
     schedule : str
         A key of ``SCHEDULES``.
-    clipping, adversarial : bool
-        Whether gradients are clipped, and whether adversarial examples join each batch.
+    clipping, averaging, adversarial : bool
+        Whether gradients are clipped, whether a running average of the weights is kept, and
+        whether adversarial examples join each batch.
     """
 
     network: Network
@@ -59,6 +60,7 @@ class Program:
     batch_size: int = 100
     schedule: str = "exponential"
     clipping: bool = False
+    averaging: bool = False
     adversarial: bool = False
 
     @cached_property
@@ -106,6 +108,7 @@ class Program:
         network = eqx.filter(self._module(lane.seed), eqx.is_array)
         return State(
             network,
+            network if self.averaging else None,
             self._optimizer(lane).init(network),
             epoch=jnp.int32(0),
             loss=jnp.float32(0),
@@ -178,13 +181,15 @@ class Program:
         )
         updates, optimizer = self._optimizer(lane).update(slope, state.optimizer, state.network)
         network = optax.apply_updates(state.network, updates)
+        moved = state._replace(network=network, optimizer=optimizer)
+        if self.averaging:
+            step = state.epoch * self._batches(lane.train.count) + start // self.batch_size
+            keep = jnp.minimum(lane.settings.averaging, (1 + step) / (10 + step))
+            average = jax.tree.map(lambda a, b: keep * a + (1 - keep) * b, state.average, network)
+            moved = moved._replace(average=average)
         live = running & (start < lane.train.count)
-        network, optimizer = _select(live, (network, optimizer), (state.network, state.optimizer))
         batch = self._sums(predicted, loss, target, weight, lane.settings)
-        return (
-            state._replace(network=network, optimizer=optimizer),
-            sums + jnp.where(live, batch, 0),
-        )
+        return _select(live, moved, state), sums + jnp.where(live, batch, 0)
 
     def _judge(self, lane: Lanes, predicted: Any, table: Any) -> Array:
         """Measures on the validation rows."""
@@ -195,6 +200,10 @@ class Program:
         sums = self._sums(predicted, loss, target, weight, lane.settings)
         return sums[1:] / sums[0]
 
+    def product(self, state: State) -> Any:
+        """The weights that a training is for."""
+        return state.average if self.averaging else state.network
+
     # All lanes. These are compiled.
 
     def start(self, state: State | None, lanes: Lanes, anew: Array, given: Any) -> State:
@@ -202,7 +211,8 @@ class Program:
         fresh = jax.vmap(self._fresh)(lanes)
         if given is not None:
             best = given if fresh.best is not None else None
-            fresh = fresh._replace(network=given, best=best)
+            average = given if self.averaging else None
+            fresh = fresh._replace(network=given, average=average, best=best)
         if state is None:
             return fresh
         choose = jax.vmap(_select)
@@ -260,13 +270,13 @@ class Program:
         due = running & (last | (state.epoch % lanes.settings.check_every == 0))
         judged = jax.lax.cond(
             jnp.any(due),
-            lambda: self._evaluate(state.network, lanes, table),
+            lambda: self._evaluate(self.product(state), lanes, table),
             lambda: jnp.full((running.size, len(MEASURES)), jnp.nan),
         )
         judged = jnp.where(due[:, None], judged, jnp.nan)
         better = judged[:, 0] < state.best_loss  # False for NaN
         return state._replace(
-            best=jax.vmap(_select)(better, state.network, state.best),
+            best=jax.vmap(_select)(better, self.product(state), state.best),
             best_loss=jnp.where(better, judged[:, 0], state.best_loss),
             best_epoch=jnp.where(better, state.epoch, state.best_epoch),
         ), judged

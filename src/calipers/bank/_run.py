@@ -167,7 +167,9 @@ class _Filling:
 
     def _collect(self, lane: int, number: int) -> Trained:
         plan = self.plans[number]
-        source = self.state.best if plan.settings.patience else self.state.network
+        source = self.program.product(self.state)
+        if plan.settings.patience:
+            source = self.state.best
         records = np.concatenate(self.records[number])
         history = np.empty(len(records), dtype=HISTORY_TYPE)
         history["epoch"] = np.arange(1, len(records) + 1)

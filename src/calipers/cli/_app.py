@@ -1,10 +1,11 @@
 """The root command, and how errors leave it: one line on standard error and an exit code."""
 
-from importlib import metadata
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+import calipers
 
 ERROR, INTERRUPTED = 1, 130
 
@@ -53,7 +54,7 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"calipers {metadata.version('calipers')}")
+        typer.echo(f"calipers {calipers.__version__}")
         raise typer.Exit
 
 

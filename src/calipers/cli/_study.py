@@ -97,6 +97,47 @@ def figures_command(
         typer.echo(f"written to {path}")
 
 
+@study.command("search")
+def search_command(
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(help="A dataset of the paper; may be repeated. Those at hand by default."),
+    ] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Further datasets by name.")] = None,
+    candidates: Annotated[int, typer.Option(min=1, help="Settings to try.")] = 300,
+    select: Annotated[
+        str, typer.Option(help="Score that decides, see calipers.search.")
+    ] = "interval score",
+    halving: Annotated[
+        int | None, typer.Option(min=2, help="Keep one in so many candidates in each round.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Only the first so many trials of each dataset.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the search.")] = Path("results/search"),
+    store: StoreFolder = _STORE,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    n_jobs: Jobs = -1,
+) -> None:
+    """Search settings of QD+ inside the training rows of trial 0, and compare them."""
+    from calipers.study.search import Protocol, search_settings
+
+    _, chosen = _sort_out([], None, [*(dataset or []), *(names or [])])
+    found = search_settings(
+        chosen,
+        Protocol(candidates=candidates, select=select, halving=halving),
+        trials=trials,
+        out=out,
+        published=store,
+        seed=seed,
+        n_jobs=n_jobs,
+        notify=typer.echo,
+    )
+    for one in found:
+        measures = ", ".join(f"{name} {value:.4g}" for name, value in one.mean.items())
+        typer.echo(f"{one.dataset}, {one.settings} settings, {one.trials}: {measures}")
+
+
 @study.command("status")
 def status_command(store: StoreFolder = _STORE, settings: SettingsFolder = None) -> None:
     """Show what is done, what is missing, and the time spent."""

@@ -63,7 +63,8 @@ def log_density(x: FloatArray, terms: LogTerms) -> FloatArray:
     t = offset * np.where(offset < 0, terms.left_rate, terms.right_rate)
     each = terms.log_height - t * t
     top: FloatArray = each.max(axis=0)
-    return top + np.log(np.exp(each - top).sum(axis=0))
+    rest: FloatArray = np.exp(each - top).sum(axis=0)
+    return top + np.log(rest)
 
 
 def log_slope(x: FloatArray, terms: LogTerms) -> FloatArray:

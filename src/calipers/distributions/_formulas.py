@@ -69,11 +69,11 @@ def ppf(p: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> 
     lower = p <= below
     tail = np.where(lower, p / below, (1.0 - p) / above)
     middle = ~lower & (tail > 0.5)
-    t: FloatArray = np.where(
-        middle, erfinv(np.where(middle, (p - below) / above, 0.0)), erfcinv(tail)
-    )
-    # 0 * inf: a side without mass has no extent.
-    return loc + np.where(lower, -1.0, 1.0) * np.fmax(SQRT2 * np.where(lower, left, right) * t, 0.0)
+    central = erfinv(np.where(middle, (p - below) / above, 0.0))
+    scale = np.where(lower, -left, right)
+    # A side without mass has no extent, although 0 * inf is not a number.
+    extent: FloatArray = np.abs(SQRT2 * scale * np.where(middle, central, erfcinv(tail)))
+    return loc + np.copysign(np.fmax(extent, 0.0), scale)
 
 
 def isf(q: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
@@ -150,4 +150,5 @@ def draw(
 ) -> FloatArray:
     """Turn a uniform number, which picks the side, and a normal one into a draw."""
     below, _ = shares(left, right)
-    return loc + np.where(uniform < below, -left, right) * np.abs(normal)
+    scale: FloatArray = np.where(uniform < below, -left, right)
+    return loc + scale * np.abs(normal)

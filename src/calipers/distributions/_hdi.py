@@ -36,15 +36,14 @@ class Mixtures(NamedTuple):
         return Mixtures(self.alpha[rows], loc, left, right, self.weights)
 
     def upper_for(self, lower: FloatArray) -> FloatArray:
-        """Where closed intervals that begin at `lower` have to end."""
-        before = np.nextafter(lower, -np.inf)
-        rest = np.maximum(self.alpha - formulas.cdf(before, *self[1:]), 0.0)
-        return mixture_isf(rest, *self[1:])
+        """Where closed intervals that begin at `lower` have to end; at infinity if too late."""
+        rest = self.alpha - formulas.cdf(np.nextafter(lower, -np.inf), *self[1:])
+        return np.where(rest < 0, np.inf, mixture_isf(np.maximum(rest, 0.0), *self[1:]))
 
     def lower_for(self, upper: FloatArray) -> FloatArray:
-        """Where intervals that end at `upper` have to begin."""
-        rest = np.maximum(self.alpha - formulas.sf(upper, *self[1:]), 0.0)
-        return mixture_ppf(rest, *self[1:])
+        """Where intervals that end at `upper` have to begin; at minus infinity if too early."""
+        rest = self.alpha - formulas.sf(upper, *self[1:])
+        return np.where(rest < 0, -np.inf, mixture_ppf(np.maximum(rest, 0.0), *self[1:]))
 
 
 def shortest_interval(
@@ -54,54 +53,61 @@ def shortest_interval(
     every = Mixtures(1.0 - coverage, loc, left, right, weights)
     (modes,) = mixture_modes(loc, left, right, weights)
     simple = np.isnan(modes[1:]).all(axis=0) & (np.minimum(left, right) > 0).all(axis=0)
-    lower = np.empty_like(coverage)
+    bounds = np.empty((2, coverage.size))
     for rows, stops_of in ((np.flatnonzero(simple), _ends), (np.flatnonzero(~simple), _stops)):
         if rows.size:
             some = every.take(rows)
-            lower[rows] = _shortest(some, stops_of(some))
-    return lower, every.upper_for(lower)
+            bounds[:, rows] = _shortest(some, *stops_of(some))
+    return bounds[0], bounds[1]
 
 
-def _ends(some: Mixtures) -> FloatArray:
-    """Lowest and highest place where a shortest interval may begin, shape (2, n).
+def _ends(some: Mixtures) -> tuple[FloatArray, FloatArray]:
+    """Bounds of the lowest and of the highest interval in question, shape (2, n) each.
 
-    It ends no earlier than the quantile at its coverage, and is no wider than the central interval.
+    A shortest interval ends no earlier than the quantile at its coverage, and is no wider than the
+    central interval.
     """
     low, high = mixture_interval(some.alpha / 2.0, *some[1:])
-    lowest = mixture_isf(some.alpha, *some[1:]) - (high - low)
-    return np.stack([lowest, mixture_ppf(some.alpha, *some[1:])])
+    first = mixture_isf(some.alpha, *some[1:]) - (high - low)
+    lower = np.stack([first, mixture_ppf(some.alpha, *some[1:])])
+    return lower, np.stack([some.upper_for(x) for x in lower])
 
 
-def _stops(some: Mixtures) -> FloatArray:
-    """Places to begin at, ascending, shape (k, n), such that either end meets every component."""
+def _stops(some: Mixtures) -> tuple[FloatArray, FloatArray]:
+    """Bounds of intervals that have one end at a point of a component, ascending, (k, n) each."""
     steps = STOPS[:, None, None]
     points = np.concatenate([some.loc - steps * some.left, some.loc + steps * some.right])
     points = points.reshape(-1, some.alpha.size)
-    first, last = _ends(some)
-    begins = np.concatenate([points, [some.lower_for(point) for point in points], [first, last]])
-    return np.sort(np.clip(begins, first, last), axis=0)
+    (first, last), (first_end, last_end) = _ends(some)
+    lower = np.stack([first, last, *points, *(some.lower_for(x) for x in points)])
+    upper = np.stack([first_end, last_end, *(some.upper_for(x) for x in points), *points])
+    outside = (lower < first) | (lower > last)
+    lower, upper = np.where(outside, first, lower), np.where(outside, first_end, upper)
+    order = np.argsort(lower, axis=0)
+    return np.take_along_axis(lower, order, axis=0), np.take_along_axis(upper, order, axis=0)
 
 
-def _shortest(some: Mixtures, stops: FloatArray) -> FloatArray:
-    """Beginnings of the shortest of the intervals at the stops and between them."""
+def _shortest(
+    some: Mixtures, lower: FloatArray, upper: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Bounds of the shortest of these intervals, shape (k, n), and of those between them."""
 
-    def tilt(lower: FloatArray, upper: FloatArray, here: Mixtures) -> FloatArray:
+    def tilt(a: FloatArray, b: FloatArray, here: Mixtures) -> FloatArray:
         # The width falls where this is negative and grows where it is positive.
-        return formulas.logpdf(lower, *here[1:]) - formulas.logpdf(upper, *here[1:])
+        return formulas.logpdf(a, *here[1:]) - formulas.logpdf(b, *here[1:])
 
-    def tilt_from(lower: FloatArray, rows: IntArray) -> FloatArray:
+    def tilt_from(a: FloatArray, rows: IntArray) -> FloatArray:
         here = some.take(rows)
-        return tilt(lower, here.upper_for(lower), here)
+        return tilt(a, here.upper_for(a), here)
 
-    ends = np.array([some.upper_for(stop) for stop in stops])
-    falls = np.array([tilt(a, b, some) < 0 for a, b in zip(stops, ends, strict=True)])
+    falls = np.array([tilt(a, b, some) < 0 for a, b in zip(lower, upper, strict=True)])
     cell, row = np.nonzero(falls[:-1] & ~falls[1:])
-    roots = find_roots(lambda x, i: tilt_from(x, row[i]), stops[cell, row], stops[cell + 1, row])
-    best = (ends - stops).argmin(axis=0)
-    every = np.arange(best.size)
-    lower, width = stops[best, every], (ends - stops)[best, every]
-    solved = some.take(row).upper_for(roots) - roots
-    np.minimum.at(width, row, solved)
-    shortest = solved <= width[row]
-    lower[row[shortest]] = roots[shortest]
-    return lower
+    begin = find_roots(lambda x, i: tilt_from(x, row[i]), lower[cell, row], lower[cell + 1, row])
+    end = some.take(row).upper_for(begin)
+    stop = (upper - lower).argmin(axis=0), np.arange(some.alpha.size)
+    best_lower, best_upper = lower[stop], upper[stop]
+    width = best_upper - best_lower
+    np.minimum.at(width, row, end - begin)
+    shortest = end - begin <= width[row]
+    best_lower[row[shortest]], best_upper[row[shortest]] = begin[shortest], end[shortest]
+    return best_lower, best_upper

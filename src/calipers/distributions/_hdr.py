@@ -21,7 +21,7 @@ from calipers.distributions._density import (
 )
 from calipers.distributions._mixture_formulas import average
 from calipers.distributions._modes import stationary_points
-from calipers.distributions._roots import IntArray, find_roots
+from calipers.distributions._roots import IntArray, find_crossings, find_roots
 
 
 class Hills(NamedTuple):
@@ -77,10 +77,9 @@ def _edges(level: FloatArray, hills: Hills) -> tuple[FloatArray, FloatArray]:
     def height(x: FloatArray, which: IntArray) -> FloatArray:
         return log_density(x, hills.terms.take(which)) - level[which]
 
-    return (
-        find_roots(height, np.where(np.isinf(hills.before), low, hills.before), hills.mode),
-        find_roots(height, np.where(np.isinf(hills.after), high, hills.after), hills.mode),
-    )
+    _, low = find_crossings(height, np.where(np.isinf(hills.before), low, hills.before), hills.mode)
+    _, high = find_crossings(height, np.where(np.isinf(hills.after), high, hills.after), hills.mode)
+    return low, high
 
 
 def _join(

@@ -8,9 +8,16 @@ of sign is then solved for.
 import numpy as np
 
 from calipers.distributions._checks import FloatArray
-from calipers.distributions._density import LogTerms, log_slope, log_terms, settle, widen
+from calipers.distributions._density import (
+    LogTerms,
+    log_density,
+    log_slope,
+    log_terms,
+    settle,
+    widen,
+)
 from calipers.distributions._formulas import SQRT2
-from calipers.distributions._roots import find_roots
+from calipers.distributions._roots import find_crossings
 
 # Where, in scales from its mode, a component's slope is looked at.
 OFFSETS = (*np.arange(0.25, 3.01, 0.25), 3.5, 4.0, 5.0, 6.5, 9.0)
@@ -41,12 +48,15 @@ def stationary_points(terms: LogTerms) -> tuple[FloatArray, FloatArray]:
     points = np.concatenate([points[:1], points, points[-1:]]).T
     row, cell = np.nonzero(rising[:, 1:] != rising[:, :-1])
     where = terms.take(row)
-    roots = find_roots(
+    before, after = find_crossings(
         lambda x, i: log_slope(x, where.take(i)), points[row, cell], points[row, cell + 1]
     )
     # Modes and valleys take turns, and every row begins and ends with a mode.
     order = np.arange(row.size) - np.searchsorted(row, row)
     is_mode = order % 2 == 0
+    # Where the density jumps, the mode is on its upper side.
+    is_higher = log_density(after, where) > log_density(before, where)
+    roots = np.where(is_higher == is_mode, after, before)
     modes = np.full((int(order.max()) // 2 + 1, len(points)), np.nan)
     valleys = np.full((len(modes) + 1, len(points)), np.inf)
     valleys[0] = -np.inf

@@ -177,7 +177,7 @@ def _bracketed(x: FloatArray, q: FloatArray, quantiles: FloatArray, terms: Terms
         short = _evaluate(at, terms).cdf < q
         low = np.where(short & (at > low), at, low)
         high = np.where(~short & (at < high), at, high)
-    result = high.copy()
+    result: FloatArray = high.copy()
     pending = np.flatnonzero(np.nextafter(low, np.inf) < high)
     for k in range(SAFE_STEPS):
         if pending.size == 0:

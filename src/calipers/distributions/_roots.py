@@ -17,9 +17,6 @@ def find_roots(
 ) -> FloatArray:
     """Find where functions change sign between two ends, to a few ulps.
 
-    The method is Chandrupatla's (1997): inverse quadratic interpolation where three points make
-    that safe, bisection elsewhere. Equations that are done take no further part.
-
     Parameters
     ----------
     function : callable
@@ -39,12 +36,24 @@ def find_roots(
     >>> find_roots(lambda x, i: x * x - squares[i], np.zeros(2), np.full(2, 10.0))
     array([1.41421356, 3.        ])
     """
+    return find_crossings(function, low, high)[0]
+
+
+def find_crossings(
+    function: Callable[[FloatArray, IntArray], FloatArray], low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Do the same, and give the first point after the change of sign as well.
+
+    The method is Chandrupatla's (1997): inverse quadratic interpolation where three points make
+    that safe, bisection elsewhere. Equations that are done take no further part.
+    """
     pending = np.arange(low.size)
     # Points a (the newest), b (across the root from it) and c (the one before), with their values.
     points = np.stack([low, high, low])
     values = np.stack([function(low, pending), function(high, pending), np.zeros(low.size)])
     positive = values[0] > 0
-    roots = np.where(np.abs(values[0]) <= np.abs(values[1]), low, high)
+    before = np.where(np.abs(values[0]) <= np.abs(values[1]), low, high)
+    after = before.copy()
     share = np.full(low.size, 0.5)
     go_on = positive != (values[1] > 0)
     for _ in range(MAX_STEPS):
@@ -57,12 +66,13 @@ def find_roots(
         same = (fx > 0) == (fa > 0)
         points = np.stack([x, np.where(same, b, a), np.where(same, a, b)])
         values = np.stack([fx, np.where(same, fb, fa), np.where(same, fa, fb)])
-        at_low = ((fx > 0) == positive[pending]) | (fx == 0)
-        roots[pending] = np.where(at_low, points[0], points[1])
+        is_before = (fx > 0) == positive[pending]
+        before[pending] = np.where(is_before | (fx == 0), x, points[1])
+        after[pending] = np.where(is_before & (fx != 0), points[1], x)
         resolution = 2.0 * np.spacing(np.abs(x)) / np.abs(points[1] - x)
         share = np.clip(_interpolate(points, values), resolution, 1.0 - resolution)
         go_on = (resolution < 0.5) & (fx != 0)
-    return roots
+    return before, after
 
 
 def _interpolate(points: FloatArray, values: FloatArray) -> FloatArray:

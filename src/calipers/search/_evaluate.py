@@ -30,7 +30,8 @@ class Trial:
     splits : sequence of pairs of arrays of int
         Training and validation rows.
     n_networks : int
-        Networks for each candidate and split.
+        Networks for each candidate and split; one is judged by its own bounds, several by their
+        aggregate.
     max_epochs, patience : int and int or None
         Early stopping; without patience networks train the estimator's own epochs.
     seed : int
@@ -67,7 +68,7 @@ class Trial:
             Plan(
                 seed,
                 train_rows,
-                validation=valid_rows,
+                validation=valid_rows if self.patience else valid_rows[:0],
                 settings=self.settings(estimator, len(train_rows), budget),
             )
             for number, (train_rows, valid_rows) in enumerate(self.splits)

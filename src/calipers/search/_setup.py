@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import ShuffleSplit
 
 from calipers.search._evaluate import Rows, Trial
 
 Splits = int | Iterable[tuple[ArrayLike, ArrayLike]]
 
-_WITHOUT_EFFECT = ("n_jobs", "n_networks", "patience", "random_state", "retries", "verbose")
+_WITHOUT_EFFECT = ("n_jobs", "patience", "random_state", "retries", "verbose")
 
 
 def check_estimator(estimator: Any) -> None:
@@ -25,9 +25,9 @@ def check_estimator(estimator: Any) -> None:
 
 
 def check_counts(**counts: Any) -> None:
-    """Refuse what is not a whole number from 1 on; ``halving`` starts at 2."""
+    """Refuse what is not a whole number from 1 on; finalists start at 0, halving at 2."""
     for name, value in counts.items():
-        least = 2 if name == "halving" else 1
+        least = {"finalists": 0, "halving": 2}.get(name, 1)
         if not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
@@ -77,22 +77,21 @@ def identity(trial: Trial, estimator: Any, drawn: list[dict[str, Any]]) -> dict[
     """What the outcomes of a search depend on, as plain values."""
     params = estimator.get_params()
     fixed = {name: value for name, value in params.items() if name not in _WITHOUT_EFFECT}
-    arrays = (trial.X, trial.y, *(rows for split in trial.splits for rows in split))
     return {
-        "data": _digest(*(np.ascontiguousarray(array) for array in arrays)),
+        "data": _digest(trial.X, trial.y),
+        "splits": _digest(*(rows for split in trial.splits for rows in split)),
         "estimator": {name: _plain(value) for name, value in fixed.items()},
-        "candidates": _digest(repr([_plain(params) for params in drawn]).encode()),
-        "n_networks": trial.n_networks,
+        "candidates": _digest(np.frombuffer(repr(_plain(drawn)).encode(), np.uint8)),
         "max_epochs": trial.max_epochs,
         "patience": trial.patience,
         "seed": trial.seed,
     }
 
 
-def _digest(*parts: Any) -> str:
+def _digest(*arrays: NDArray[Any]) -> str:
     digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
+    for array in arrays:
+        digest.update(np.ascontiguousarray(array).data)
     return digest.hexdigest()
 
 

@@ -15,7 +15,7 @@ Params = dict[str, Any]
 
 _NOT_SEARCHED = {
     "coverage": "candidates of unequal coverage cannot be compared",
-    "n_networks": "it is an argument of the search",
+    "n_networks": "more are always better, and cost more",
     "patience": "it is an argument of the search",
     "validation_fraction": "it is an argument of the search",
     "n_jobs": "it changes no result",

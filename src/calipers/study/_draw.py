@@ -7,6 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 
 from calipers.aggregation import snm
 from calipers.datasets import TOY
@@ -25,7 +26,7 @@ from calipers.study._cells import Results
 from calipers.study._measures import combine, stored_trials
 from calipers.study._measures import mixture as mixture_of
 from calipers.study._methods import DATASETS, METHODS
-from calipers.study._panels import plot_counts, plot_heat_map
+from calipers.study._panels import FAILED, plot_counts, plot_heat_map
 from calipers.study._store import Entry, Store, StoreError
 from calipers.study._verdict import published_cells
 
@@ -105,6 +106,7 @@ def sensitivity(maps: Mapping[float, Entry]) -> Figure:
     for ax in axes[:, 0]:
         ax.set_ylabel(r"$\lambda_2$ (point)")
         ax.set(xticks=[0, 0.5, 1], yticks=[0, 0.5, 1])
+    figure.legend(handles=[Patch(color=FAILED, label="failed training")], loc="outside upper right")
     return figure
 
 

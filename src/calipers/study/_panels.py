@@ -11,6 +11,9 @@ from numpy.typing import ArrayLike
 
 from calipers.plots import COLORS
 
+FAILED = "#B8B8B8"
+"""Grey of cells without a value."""
+
 
 def plot_heat_map(
     ax: Axes,
@@ -43,7 +46,7 @@ def plot_heat_map(
     grid = np.asarray(values, dtype=float)
     half = (extent[1] - extent[0]) / (len(grid) - 1) / 2
     edges = np.linspace(extent[0] - half, extent[1] + half, len(grid) + 1)
-    ax.set_facecolor("#B8B8B8")
+    ax.set_facecolor(FAILED)
     masked = np.ma.masked_invalid(grid)
     mesh = ax.pcolormesh(edges, edges, masked, norm=norm, cmap=cmap, rasterized=True)
     ax.set(aspect="equal", xlim=(edges[0], edges[-1]), ylim=(edges[0], edges[-1]))

@@ -158,7 +158,7 @@ def circumstances() -> dict[str, Any]:
     import calipers
 
     device = jax.devices()[0]
-    versions = {name: metadata.version(name) for name in _PACKAGES}
+    versions = {name: _version(name) for name in _PACKAGES}
     return {
         "versions": {
             "calipers": calipers.__version__,
@@ -168,6 +168,13 @@ def circumstances() -> dict[str, Any]:
         "device": device.device_kind if device.platform != "cpu" else _processor(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:  # imported from a folder without its metadata
+        return "unknown"
 
 
 def _processor() -> str:

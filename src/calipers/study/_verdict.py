@@ -9,6 +9,8 @@ from importlib import resources
 NOMINAL = 0.95
 """Coverage that the paper's intervals are trained for."""
 
+_TINY = 1e-12  # what binary fractions may do to decimal numbers that are just equal
+
 AGREES, BETTER, WORSE, MISSING = "agrees", "better", "worse", "missing"
 
 
@@ -106,11 +108,11 @@ def verdict(
         return AGREES if mean == cell.mean else WORSE
     else:
         error = math.hypot(sem or 0.0, cell.sem or 0.0)
-    # The last factor forgives what binary fractions do to a difference that is just equal.
-    if abs(mean - cell.mean) <= (2 * error + cell.half_unit) * (1 + 1e-12):
+    if abs(mean - cell.mean) <= (2 * error + cell.half_unit) * (1 + _TINY):
         return AGREES
     if cell.metric == "PICP":
-        return BETTER if abs(mean - NOMINAL) < abs(cell.mean - NOMINAL) else WORSE
+        closer = abs(mean - NOMINAL) < abs(cell.mean - NOMINAL) - _TINY
+        return BETTER if closer else WORSE
     if cell.metric == "MPIW" and coverage_verdict == WORSE:
         return WORSE
     return BETTER if mean < cell.mean else WORSE

@@ -6,8 +6,8 @@ mean over trials, which is the paper's protocol although other trials' test rows
 that the search trained on.
 
 The folder of a search holds every candidate of each dataset in ``candidates/``, and for each score
-that decided ``settings/`` in the layout that ``study run --settings`` takes, a store ``trials/`` and
-``search.csv``.
+that decided ``settings/`` in the layout that ``study run --settings`` takes, a store in ``trials/``
+and ``search.csv``.
 """
 
 import csv
@@ -64,7 +64,7 @@ class Protocol:
 
     Attributes
     ----------
-    candidates, select, halving, n_networks, max_epochs, patience
+    candidates, select, halving, finalists, max_epochs, patience
         As in ``calipers.search.search``.
     max_steps : int, optional
         Shortens ``max_epochs`` on large datasets to so many steps of a network, and ``patience`` in
@@ -74,7 +74,7 @@ class Protocol:
     candidates: int = 300
     select: str = "interval score"
     halving: int | None = None
-    n_networks: int = 1
+    finalists: int = 0
     max_epochs: int = 5000
     patience: int = 500
     max_steps: int | None = 40_000
@@ -190,7 +190,7 @@ def _searched(
         data.y[rows],
         PAPER_SPACE,
         n_candidates=protocol.candidates,
-        n_networks=protocol.n_networks,
+        finalists=protocol.finalists,
         max_epochs=max_epochs,
         patience=patience,
         halving=protocol.halving,

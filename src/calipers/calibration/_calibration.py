@@ -1,0 +1,252 @@
+"""The map between nominal levels and the scores that have them, learned from calibration rows."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
+
+from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
+from calipers.distributions import _checks as checks
+from calipers.distributions._checks import FloatArray
+
+IntArray = NDArray[np.intp]
+BoolArray = NDArray[np.bool_]
+
+# 1 - 0.9 is a little less than 0.1: levels this close to a limit count as being on it.
+ROUNDING = 1e-9
+
+
+class Pieces(NamedTuple):
+    """Straight pieces of the map, score = z + rate (level - v), levels on the normal scale."""
+
+    z: FloatArray
+    v: FloatArray
+    rate: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    r"""What calibration rows teach: which normal score really has the level p.
+
+    Between the knots the map from :math:`\Phi^{-1}(p)` to scores is linear, and so the identity if
+    the scores are those of a perfect model. Beyond the outermost knots it goes on with
+    `tail_slope`, the scale of the scores: the model's own tails, moved and stretched. It is
+    continuous and strictly increasing from minus to plus infinity, hence so is its inverse.
+
+    Parameters
+    ----------
+    scores : array of shape (knots,)
+        Scores at the knots, in ascending order.
+    mass, share : array of shape (knots,)
+        Level of knot k for a row of weight w is ``(mass[k] + share[k] w) / (total_weight + w)``.
+    total_weight : float
+        Sum of the calibration weights.
+    n_rows : int
+        Number of calibration rows.
+    tail_slope : float
+        Slope of the map beyond the outermost knots.
+    strict : bool
+        Whether every quantile is on the safe side, as split conformal prediction asks.
+
+    See Also
+    --------
+    Calibration.from_scores : the way to make one.
+
+    Examples
+    --------
+    Scores twice as large as they should be:
+
+    >>> calibration = Calibration.from_scores(2.0 * ndtri(np.arange(1, 200) / 200))
+    >>> calibration.score_of_level([0.025, 0.5]).round(2)
+    array([-3.92,  0.  ])
+    >>> calibration.level_of_score([-3.92, 0.0]).round(3)
+    array([0.025, 0.5  ])
+    """
+
+    scores: FloatArray
+    mass: FloatArray
+    share: FloatArray
+    total_weight: float
+    n_rows: int
+    tail_slope: float
+    strict: bool = False
+
+    @classmethod
+    def from_scores(
+        cls, scores: ArrayLike, weights: ArrayLike | None = None, strict: bool = False
+    ) -> Self:
+        """Learn from the normal scores of calibration rows.
+
+        Parameters
+        ----------
+        scores : array-like of shape (n,)
+            Finite, from `normal_scores`.
+        weights : array-like of shape (n,), optional
+            Not negative; under covariate shift the ratio of the densities of the new and the
+            calibration inputs. Equal if not given.
+        strict : bool
+            False for quantiles without bias, k / (n + 1) for the k-th score. True for quantiles on
+            the safe side, with the guarantee of split conformal prediction.
+
+        Raises
+        ------
+        ValueError
+            If there are no scores, or scores or weights are out of their range.
+        """
+        values = checks.finite("scores", scores)
+        if values.ndim != 1 or values.size == 0:
+            raise ValueError(f"scores must be a list of at least one score, got {values.shape}")
+        given = np.ones(values.size) if weights is None else checks.scale("weights", weights)
+        if given.shape != values.shape or not given.sum() > 0:
+            raise ValueError(
+                f"weights must be one number per score, shape {values.shape}, not all zero, "
+                f"got shape {given.shape} and sum {given.sum():g}"
+            )
+        distinct, weight = merged(values, given)
+        scores_, mass, share = (strict_knots if strict else ordinary_knots)(distinct, weight)
+        slope = tail_slope(distinct, weight)
+        return cls(scores_, mass, share, float(weight.sum()), values.size, slope, strict)
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Give all there is to it, as plain arrays."""
+        return {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
+        """Make one again of what `to_arrays` gave."""
+        return cls(
+            scores=np.asarray(arrays["scores"], np.float64),
+            mass=np.asarray(arrays["mass"], np.float64),
+            share=np.asarray(arrays["share"], np.float64),
+            total_weight=float(np.asarray(arrays["total_weight"])),
+            n_rows=int(np.asarray(arrays["n_rows"])),
+            tail_slope=float(np.asarray(arrays["tail_slope"])),
+            strict=bool(np.asarray(arrays["strict"])),
+        )
+
+    def score_of_level(self, p: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+        """Give the normal score that has the level `p`; infinite at 0 and 1.
+
+        Parameters
+        ----------
+        p : array-like
+            Levels between 0 and 1.
+        weight : array-like, optional
+            Weights of the rows asked about; the mean of the calibration weights if not given.
+        """
+        return self.to_score(ndtri(checks.probability("p", p)), weight)
+
+    def level_of_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+        """Level of the normal score `z`: the inverse of `score_of_level`."""
+        return ndtr(self.from_score(z, weight))
+
+    def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+        """Score of a level given on the normal scale, which keeps the digits of both tails."""
+        level = checks.not_nan("v", v)
+        pieces = self.pieces_of_level(level, self._weight(weight))
+        with np.errstate(over="ignore"):
+            return pieces.z + pieces.rate * (level - pieces.v)
+
+    def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+        """Level of a score, on the normal scale: the inverse of `to_score`."""
+        score = checks.not_nan("z", z)
+        pieces = self.pieces_of_score(score, self._weight(weight))
+        with np.errstate(over="ignore"):
+            return pieces.v + (score - pieces.z) / pieces.rate
+
+    def smallest_alpha(self, weight: ArrayLike | None = None) -> FloatArray:
+        """Smallest miscoverage of a central interval that the calibration rows support.
+
+        That is 2 w / (W + w), with unit weights 2 / (n + 1).
+        """
+        own = self._weight(weight)
+        least = np.minimum(2.0 * own / (self.total_weight + own), 1.0)
+        if self.strict:
+            few = (self._lower_end(own) == 0) | (self._upper_start(own) == len(self.scores))
+            least = np.where(few, 1.0, least)
+        return least
+
+    def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> BoolArray:
+        """Whether the level `p` lies between the lowest and the highest that rows speak for."""
+        level = checks.probability("p", p)
+        tail = 2.0 * np.minimum(level, 1.0 - level)
+        return np.asarray(tail >= self.smallest_alpha(weight) * (1.0 - ROUNDING))
+
+    def rows_needed(self, coverage: float) -> int:
+        """Count the rows of equal weight that a central interval of this coverage takes.
+
+        Examples
+        --------
+        >>> Calibration.from_scores([0.0]).rows_needed(0.95)
+        39
+        """
+        alpha = 1.0 - float(checks.coverage(coverage))
+        least = math.ceil(2.0 / alpha * (1.0 - ROUNDING) - 1.0)
+        return max(least, 4) if self.strict else least
+
+    def pieces_of_level(self, v: FloatArray, weight: FloatArray) -> Pieces:
+        """Pieces of the map on which levels, given on the normal scale, lie."""
+        reached = ndtr(v) * (self.total_weight + weight)
+        first, second = self._lower, self._upper
+        share_low, share_high = (1.0, 0.0) if self.strict else (0.5, 0.5)
+        low = np.searchsorted(self.mass[:first], reached - share_low * weight, side="right")
+        high = np.searchsorted(self.mass[second:], reached - share_high * weight, side="right")
+        return self._pieces(np.where(v < 0, low, second + high), v < 0, weight)
+
+    def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
+        """Pieces of the map on which scores lie."""
+        place = np.searchsorted(self.scores, z, side="right")
+        return self._pieces(place, place <= self._lower, weight)
+
+    def _pieces(self, place: IntArray, low: BoolArray, weight: FloatArray) -> Pieces:
+        """Join the two knots around each place, of those that are in use at this weight."""
+        first, second, end = self._lower, self._upper, len(self.scores)
+        low_end, high_start = self._lower_end(weight), self._upper_start(weight)
+        down, up = np.minimum(place, low_end), np.maximum(place, high_start)
+        left = np.where(low, down - 1, np.where(up > high_start, up - 1, second - 1))
+        right = np.where(low, np.where(down < low_end, down, first), up)
+        inner = (left >= 0) & (right < end)
+        left, right = np.where(left < 0, right, left), np.where(right == end, left, right)
+        z, v = self.scores[left], self._normal_level(left, weight)
+        run = np.where(inner, self._normal_level(right, weight) - v, 1.0)
+        rise = np.where(inner, self.scores[right] - z, self.tail_slope)
+        return Pieces(z, v, rise / run)
+
+    def _normal_level(self, knot: IntArray, weight: FloatArray) -> FloatArray:
+        below = self.mass[knot] + self.share[knot] * weight
+        above = self.total_weight - self.mass[knot] + (1.0 - self.share[knot]) * weight
+        tail = np.minimum(below, above) / (self.total_weight + weight)
+        return np.copysign(ndtri(tail), below - above)
+
+    @property
+    def _lower(self) -> int:
+        """Number of knots in the lower half."""
+        return int(np.searchsorted(self.mass, 0.5 * self.total_weight))
+
+    @property
+    def _upper(self) -> int:
+        """Place of the first knot in the upper half; a strict map's median is before it."""
+        return self._lower + int(self.strict)
+
+    def _lower_end(self, weight: FloatArray) -> IntArray:
+        """Give the end of the lower knots in use: strict ones with a level below one half."""
+        if not self.strict:
+            return np.asarray(self._lower)
+        limit = 0.5 * (self.total_weight - weight) - ROUNDING * self.total_weight
+        return np.searchsorted(self.mass[: self._lower], limit)
+
+    def _upper_start(self, weight: FloatArray) -> IntArray:
+        """Give the start of the upper knots in use: strict ones with a level above one half."""
+        if not self.strict:
+            return np.asarray(self._upper)
+        limit = 0.5 * (self.total_weight + weight) + ROUNDING * self.total_weight
+        return self._upper + np.searchsorted(self.mass[self._upper :], limit, side="right")
+
+    def _weight(self, weight: ArrayLike | None) -> FloatArray:
+        if weight is None:
+            return np.asarray(self.total_weight / self.n_rows)
+        return checks.scale("weight", weight)

@@ -1,0 +1,112 @@
+"""Knots of a calibration: which scores it keeps, and the levels that they stand for.
+
+With the row's own weight w and calibration weights of sum W, knot k has the level
+
+    p_k = (mass_k + share_k w) / (W + w).
+
+For a score with the weight W_before below it and w_k of its own, mass is W_before + w_k / 2 and
+share 1/2: with unit weights k / (n + 1). Strict knots give each score the outermost level that it
+may not yet have: in the lower half mass W_before + w_k and share 1, in the upper half W_before and
+0, with the median between them. Equal scores are one score with their common weight.
+
+Sorted scores are a rough quantile function, and its derivative a useless density: one score lies
+in each gap. So neighbours share a knot, few of them in the tails and more in the middle. Ordinary
+knots take their mean; strict ones the outermost, which is safe.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from calipers.distributions._checks import FloatArray
+
+# Rows that share a knot: at most this part of those further out (ordinary, strict) ...
+ORDINARY_PART, STRICT_PART = 1.0 / 3.0, 1.0 / 100.0
+# ... and at most this multiple of n^(2/3), so that the map follows any shape as n grows.
+ORDINARY_CAP = 0.5
+# Weights below this part of their sum cannot be told from none.
+NEGLIGIBLE = 1e-12
+
+
+class Knots(NamedTuple):
+    """Scores in ascending order and what their levels are made of, each of shape (knots,)."""
+
+    scores: FloatArray
+    mass: FloatArray
+    share: FloatArray
+
+
+def merged(scores: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Distinct scores in ascending order and the sum of each one's weights.
+
+    Examples
+    --------
+    >>> merged(np.array([2.0, 1.0, 2.0]), np.ones(3))
+    (array([1., 2.]), array([1., 2.]))
+    """
+    kept = weights > NEGLIGIBLE * weights.sum()
+    distinct, where = np.unique(scores[kept], return_inverse=True)
+    return distinct, np.bincount(where, weights[kept]).astype(np.float64)
+
+
+def ordinary_knots(scores: FloatArray, weights: FloatArray) -> Knots:
+    """Knots without bias, from distinct scores in ascending order."""
+    cap = max(1, int(ORDINARY_CAP * len(scores) ** (2 / 3)))
+    starts = _group_starts(len(scores), ORDINARY_PART, cap)
+    weight = np.add.reduceat(weights, starts)
+    mean = np.add.reduceat(weights * scores, starts) / weight
+    mass = np.cumsum(weight) - 0.5 * weight
+    return Knots(mean, mass, np.full(len(starts), 0.5))
+
+
+def strict_knots(scores: FloatArray, weights: FloatArray) -> Knots:
+    """Knots on the safe side of every level but those around the median."""
+    starts = _group_starts(len(scores), STRICT_PART, len(scores))
+    ends = np.append(starts[1:], len(scores)) - 1
+    upto = np.cumsum(weights)
+    half = 0.5 * upto[-1]
+    middle = scores[np.searchsorted(upto, half)]
+    before = (upto - weights)[starts]
+    low = (upto[ends] < half) & (scores[ends] < middle)
+    high = (before > half) & (scores[starts] > middle)
+    return Knots(
+        np.concatenate([scores[starts][low], [middle], scores[ends][high]]),
+        np.concatenate([upto[ends][low], [half], before[high]]),
+        np.repeat([1.0, 0.5, 0.0], [low.sum(), 1, high.sum()]),
+    )
+
+
+def tail_slope(scores: FloatArray, weights: FloatArray) -> float:
+    """Scale of the scores: half the distance of those at one standard deviation either way.
+
+    Examples
+    --------
+    >>> tail_slope(2.0 * ndtri(np.arange(1, 100) / 100), np.ones(99))
+    2.0
+    """
+    own = weights.mean()
+    levels = ndtri((np.cumsum(weights) - 0.5 * weights + 0.5 * own) / (weights.sum() + own))
+    low, high = max(-1.0, levels[0]), min(1.0, levels[-1])
+    if not low < high:
+        return 1.0
+    first, last = np.interp([low, high], levels, scores)
+    return float((last - first) / (high - low))
+
+
+def _group_starts(n: int, part: float, cap: int) -> NDArray[np.intp]:
+    """First places of groups of neighbours, which grow from either end towards the middle.
+
+    Examples
+    --------
+    >>> _group_starts(20, 1 / 3, 3)
+    array([ 0,  1,  2,  3,  4,  5,  7,  9, 11, 13, 15, 16, 17, 18, 19])
+    """
+    edges = [0]
+    while edges[-1] < n / 2:
+        rank = edges[-1] + 1
+        edges.append(edges[-1] + max(1, min(int(rank * part), cap)))
+    low = [edge for edge in edges if edge < n / 2]
+    high = [n - edge for edge in reversed(edges) if edge and n - edge > low[-1]]
+    return np.array(low + high)

@@ -1,0 +1,258 @@
+"""Mixtures of split normals after calibration: distributions still, with honest levels."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from calipers.calibration._calibration import Calibration
+from calipers.calibration._integrals import crps, mean_and_variance
+from calipers.calibration._rows import Rows
+from calipers.distributions import SplitNormalMixture
+from calipers.distributions import _checks as checks
+from calipers.distributions._blocks import blockwise
+from calipers.distributions._checks import FloatArray
+
+Unsupported: TypeAlias = Literal["inf", "raise"]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class CalibratedMixture:
+    r"""Distributions whose levels have been corrected by a calibration.
+
+    With the mixture's distribution function F and the calibration's map h from levels to scores,
+    the quantile at p is :math:`F^{-1}(\Phi(h(p)))`. Every other method follows from that one
+    definition: `cdf` is the inverse, `pdf` the derivative, `sample` the quantile at a random
+    level, `crps`, `mean` and `var` are integrals over `cdf`. So they agree with each other, and
+    quantiles never cross.
+
+    Parameters
+    ----------
+    mixture : SplitNormalMixture or CalibratedMixture
+        What the model predicts; one that has been corrected may be corrected again.
+    calibration : Calibration
+        Learned from `normal_scores` of the same model.
+    row_weights : array-like, optional
+        Weight of each row, where the calibration has weights for covariate shift; broadcasts
+        against `shape`. The mean of the calibration weights if not given.
+    unsupported : {"inf", "raise"}
+        What `interval` does where the calibration rows are too few for the coverage asked:
+        give infinite bounds, or raise a ValueError that says how many would do.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range or row weights do not fit the rows.
+
+    Notes
+    -----
+    `ppf`, `cdf`, `pdf` and `sample` answer at every level: beyond the outermost calibration rows
+    they have the model's tails, moved and stretched as the rows near them. Only `interval` claims a
+    coverage, and so only `interval` refuses.
+
+    `mean`, `var` and `std` are the corrected distribution's own. `aleatoric_var` and
+    `epistemic_var` are the members' own, before the correction, and add up to the variance of the
+    mixture, not to `var`: the calibration rows tell how wide a distribution should be, but not
+    which part of it is noise.
+
+    Arguments broadcast against `shape` as those of the mixture do.
+
+    Examples
+    --------
+    >>> from calipers.distributions import SplitNormal
+    >>> mixture = SplitNormalMixture(SplitNormal([[0.0, 5.0]], 1.0, 1.0))
+    >>> too_wide = Calibration.from_scores(0.5 * ndtri(np.arange(1, 400) / 400))
+    >>> dist = CalibratedMixture(mixture, too_wide)
+    >>> lower, upper = dist.interval(0.95)
+    >>> lower.round(2), upper.round(2)
+    (array([-0.98,  4.02]), array([0.98, 5.98]))
+    >>> dist.std.round(3), dist.cdf([0.0, 5.98]).round(3)
+    (array([0.5, 0.5]), array([0.5  , 0.975]))
+    >>> dist.interval(0.999)
+    (array([-inf, -inf]), array([inf, inf]))
+    """
+
+    mixture: "SplitNormalMixture | CalibratedMixture"
+    calibration: Calibration
+    row_weights: FloatArray
+    unsupported: Unsupported
+
+    def __init__(
+        self,
+        mixture: "SplitNormalMixture | CalibratedMixture",
+        calibration: Calibration,
+        row_weights: ArrayLike | None = None,
+        unsupported: Unsupported = "inf",
+    ) -> None:
+        if unsupported not in ("inf", "raise"):
+            raise ValueError(f"unsupported must be 'inf' or 'raise', got {unsupported!r}")
+        mean = calibration.total_weight / calibration.n_rows
+        given = checks.scale("row_weights", mean if row_weights is None else row_weights)
+        try:
+            own = np.broadcast_to(given, mixture.shape)
+        except ValueError:
+            raise ValueError(
+                f"row_weights must fit rows of shape {mixture.shape}, got shape {given.shape}"
+            ) from None
+        object.__setattr__(self, "mixture", mixture)
+        object.__setattr__(self, "calibration", calibration)
+        object.__setattr__(self, "row_weights", own)
+        object.__setattr__(self, "unsupported", unsupported)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array of distributions."""
+        return self.mixture.shape
+
+    def __len__(self) -> int:
+        return len(self.mixture)
+
+    def __getitem__(self, key: Any) -> "CalibratedMixture":
+        """Take some of the distributions, by any index that NumPy takes."""
+        weights = self.row_weights[key]
+        return CalibratedMixture(self.mixture[key], self.calibration, weights, self.unsupported)
+
+    @property
+    def _steps(self) -> tuple["CalibratedMixture", ...]:
+        """Corrections, its own and those inside of it, the innermost first."""
+        inner = self.mixture._steps if isinstance(self.mixture, CalibratedMixture) else ()
+        return (*inner, self)
+
+    def _apply(
+        self,
+        function: Callable[..., FloatArray | tuple[FloatArray, ...]],
+        *arrays: FloatArray,
+        outputs: int | None = None,
+        n_jobs: int = 1,
+    ) -> FloatArray:
+        """Call `function` with blocks of rows and of `arrays`."""
+        steps, depth = self._steps, len(self._steps)
+        innermost = steps[0].mixture
+        assert isinstance(innermost, SplitNormalMixture)  # noqa: S101 - for the type checker
+        components, weights = innermost.components, innermost.weights[:, None]
+        calibrations = tuple(step.calibration for step in steps)
+
+        def of_block(*blocks: FloatArray) -> FloatArray | tuple[FloatArray, ...]:
+            own, given, (loc, left, right) = blocks[:depth], blocks[depth:-3], blocks[-3:]
+            return function(Rows(loc, left, right, weights, calibrations, own), *given)
+
+        rows = [*(step.row_weights for step in steps), *arrays]
+        members = (components.loc, components.left_scale, components.right_scale)
+        return blockwise(of_block, rows, members, outputs=outputs, n_jobs=n_jobs)
+
+    def normal_scores(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """`cdf` on the normal scale, which keeps its digits arbitrarily far out."""
+        return self._apply(Rows.levels, checks.not_nan("x", x), n_jobs=n_jobs)
+
+    def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """Density at `x`; infinite at a point mass."""
+        return np.exp(self.logpdf(x, n_jobs=n_jobs))
+
+    def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """Logarithm of the density at `x`."""
+        return self._apply(Rows.logpdf, checks.not_nan("x", x), n_jobs=n_jobs)
+
+    def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """P(X <= x)."""
+        return ndtr(self.normal_scores(x, n_jobs=n_jobs))
+
+    def sf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """P(X > x), with its own digits in the upper tail."""
+        return ndtr(-self.normal_scores(x, n_jobs=n_jobs))
+
+    def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """Quantile: the inverse of `cdf`."""
+        return self._apply(Rows.values, ndtri(checks.probability("p", p)), n_jobs=n_jobs)
+
+    def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """Upper quantile: the inverse of `sf`."""
+        return self._apply(Rows.values, -ndtri(checks.probability("q", q)), n_jobs=n_jobs)
+
+    def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bound of the central interval, with equal tails outside.
+
+        Parameters
+        ----------
+        coverage : array-like
+            Mass between the bounds, above 0 and below 1; broadcasts against `shape`.
+        n_jobs : int
+            Number of threads, -1 for all cores.
+
+        Returns
+        -------
+        lower, upper : array
+            Of the shape that `coverage` and `shape` broadcast to; infinite where the calibration
+            rows do not support the coverage.
+
+        Raises
+        ------
+        ValueError
+            If they do not, and `unsupported` is "raise".
+        """
+        level = checks.coverage(coverage)
+        tail = 0.5 * (1.0 - level)
+        good = self.calibration.supports(tail, self.row_weights)
+        if self.unsupported == "raise" and not good.all():
+            self._refuse(np.broadcast_to(level, good.shape)[~good].max())
+        lower, upper = self.ppf(tail, n_jobs=n_jobs), self.isf(tail, n_jobs=n_jobs)
+        return np.where(good, lower, -np.inf), np.where(good, upper, np.inf)
+
+    def _refuse(self, coverage: float) -> None:
+        needed, has = self.calibration.rows_needed(coverage), self.calibration
+        raise ValueError(
+            f"coverage {coverage:g} needs at least {needed} calibration rows of the weight of the "
+            f"rows asked about, got {has.n_rows} of total weight {has.total_weight:g}; "
+            "unsupported='inf' gives infinite bounds instead"
+        )
+
+    def sample(
+        self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
+    ) -> FloatArray:
+        """Independent draws of shape ``(*size, *shape)``: quantiles at random levels."""
+        wanted = (*((size,) if isinstance(size, int) else size), *self.shape)
+        return self._apply(Rows.values, rng.standard_normal(wanted), n_jobs=n_jobs)
+
+    def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        r"""Continuous ranked probability score of `y`, to about 1e-8 of the row's scale.
+
+        .. math:: \int (F(x) - 1[x \ge y])^2 dx
+        """
+        return self._apply(crps, checks.finite("y", y), n_jobs=n_jobs)
+
+    @property
+    def median(self) -> FloatArray:
+        """Quantile at one half."""
+        return self.ppf(0.5)
+
+    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance, by quadrature; sensitive, as moments are, to far scores."""
+        mean, variance = self._apply(mean_and_variance, outputs=2, n_jobs=n_jobs)
+        return mean, variance
+
+    @property
+    def mean(self) -> FloatArray:
+        """Expectation."""
+        return self.moments()[0]
+
+    @property
+    def var(self) -> FloatArray:
+        """Variance."""
+        return self.moments()[1]
+
+    @property
+    def std(self) -> FloatArray:
+        """Standard deviation."""
+        return np.sqrt(self.var)
+
+    @property
+    def aleatoric_var(self) -> FloatArray:
+        """Mean of the members' variances, before the correction."""
+        return self.mixture.aleatoric_var
+
+    @property
+    def epistemic_var(self) -> FloatArray:
+        """Variance of the members' means, before the correction."""
+        return self.mixture.epistemic_var

@@ -1,0 +1,72 @@
+"""A block of rows with corrected distributions: what every method of theirs is made of.
+
+A corrected distribution is a chain. A value has a score in the members' mixture, and each
+calibration turns a score into a level on the normal scale, which is the score for the next.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from calipers.calibration._calibration import Calibration
+from calipers.calibration._scale import scores_at, values_at
+from calipers.distributions import _mixture_formulas as formulas
+from calipers.distributions._checks import FloatArray
+from calipers.distributions._roots import IntArray
+
+
+class Rows(NamedTuple):
+    """Rows of one block.
+
+    Attributes
+    ----------
+    loc, left, right : array of shape (members, n)
+        Parameters of the components.
+    weights : array of shape (members, 1)
+        Weights of the components.
+    calibrations : tuple of Calibration
+        The innermost first.
+    row_weights : tuple of arrays of shape (n,)
+        The rows' own weights, for each calibration.
+    """
+
+    loc: FloatArray
+    left: FloatArray
+    right: FloatArray
+    weights: FloatArray
+    calibrations: tuple[Calibration, ...]
+    row_weights: tuple[FloatArray, ...]
+
+    def take(self, rows: IntArray) -> "Rows":
+        """Some of the rows."""
+        return self._replace(
+            loc=self.loc[:, rows],
+            left=self.left[:, rows],
+            right=self.right[:, rows],
+            row_weights=tuple(weight[rows] for weight in self.row_weights),
+        )
+
+    def levels(self, x: FloatArray) -> FloatArray:
+        """Levels of `x` on the normal scale: the corrected distribution function is their Phi."""
+        v = scores_at(x, self.loc, self.left, self.right, self.weights)
+        for calibration, weight in zip(self.calibrations, self.row_weights, strict=True):
+            v = calibration.from_score(v, weight)
+        return v
+
+    def values(self, v: FloatArray) -> FloatArray:
+        """Quantiles at levels on the normal scale: the inverse of `levels`."""
+        pairs = zip(reversed(self.calibrations), reversed(self.row_weights), strict=True)
+        for calibration, weight in pairs:
+            v = calibration.to_score(v, weight)
+        return values_at(v, self.loc, self.left, self.right, self.weights)
+
+    def logpdf(self, x: FloatArray) -> FloatArray:
+        """Logarithm of the density: the mixture's, and that of each map's derivative."""
+        members = (self.loc, self.left, self.right, self.weights)
+        density, z = formulas.logpdf(x, *members), scores_at(x, *members)
+        for calibration, weight in zip(self.calibrations, self.row_weights, strict=True):
+            pieces = calibration.pieces_of_score(z, weight)
+            v = pieces.v + (z - pieces.z) / pieces.rate
+            density = density + 0.5 * (z - v) * (z + v) - np.log(pieces.rate)
+            z = v
+        return density

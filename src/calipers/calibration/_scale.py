@@ -1,0 +1,117 @@
+r"""The normal scale of a mixture: :math:`z = \Phi^{-1}(F(y))` and its inverse, far into the tails.
+
+`F(y)` rounds to 1 beyond 8.3 standard deviations and to 0 beyond 38. So the scores are taken from
+the smaller of `F` and `1 - F`, and where that has fewer than all of its digits from its logarithm,
+summed over the components. Both directions work on blocks of rows: `y` and `z` of shape (n,),
+parameters of shape (members, n), weights of shape (members, 1).
+
+Scales of zero need a rule, since no score is large enough for a target on their empty side. They
+count as a few ulps of their mode, so that scores are huge, finite and in order; a target right on
+a point mass has the middle of the jump. Scores end at 1e100, where squares are still finite.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
+
+from calipers.distributions import _formulas as formulas
+from calipers.distributions._checks import FloatArray
+from calipers.distributions._density import widen
+from calipers.distributions._quantile import mixture_ppf
+from calipers.distributions._roots import IntArray, find_roots
+
+LARGEST_SCORE = 1e100
+# Probabilities below this are handled as logarithms; scores beyond the limit belong to them.
+TINY = 1e-290
+TINY_SCORE = float(-ndtri(TINY))
+
+
+def scores_at(
+    y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
+) -> FloatArray:
+    """Normal score of `y` in each row's mixture."""
+    atom = (weights * ((left + right == 0) & (loc == y))).sum(axis=0)
+    below = (weights * formulas.cdf(y, loc, left, right)).sum(axis=0) - 0.5 * atom
+    above = (weights * formulas.sf(y, loc, left, right)).sum(axis=0) + 0.5 * atom
+    flip = above < below
+    tail = np.minimum(below, above)
+    z: FloatArray = ndtri(tail)
+    far = np.flatnonzero(tail < TINY)
+    if far.size:
+        sign = np.where(flip[far], -1.0, 1.0)
+        part = _mirrored(flip[far], loc[:, far], left[:, far], right[:, far])
+        log_tail = _log_cdf(sign * y[far], *_log_terms(*part, weights))
+        z[far] = np.maximum(ndtri_exp(np.minimum(log_tail, np.log(0.5))), -LARGEST_SCORE)
+    return np.where(flip, -z, z)
+
+
+def values_at(
+    z: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
+) -> FloatArray:
+    """Quantile of each row's mixture at the normal score `z`: the inverse of `scores_at`."""
+    flip = z > 0
+    depth = -np.abs(z)
+    near, first, second = _mirrored(flip, loc, left, right)
+    x = np.empty_like(z)
+    beyond = (depth < -TINY_SCORE) & (depth > -np.inf)
+    here, far = np.flatnonzero(~beyond), np.flatnonzero(beyond)
+    if here.size:
+        p = ndtr(depth[here])
+        x[here] = mixture_ppf(p, near[:, here], first[:, here], second[:, here], weights)
+    if far.size:
+        part = (near[:, far], first[:, far], second[:, far])
+        x[far] = _far_quantile(depth[far], *part, weights)
+    return np.where(flip, -x, x)
+
+
+def _mirrored(
+    flip: NDArray[np.bool_], loc: FloatArray, left: FloatArray, right: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Components with the tail of interest to the left."""
+    return np.where(flip, -loc, loc), np.where(flip, right, left), np.where(flip, left, right)
+
+
+def _log_terms(
+    loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
+) -> tuple[FloatArray, ...]:
+    """Modes, left scales, and logarithms of twice the mass left of and all of it right of them."""
+    left, right = widen(loc, left, right)
+    below, above = formulas.shares(left, right)
+    return loc, left, np.log(2.0 * weights * below), right, np.log(weights), np.log(above)
+
+
+def _log_cdf(
+    x: FloatArray,
+    loc: FloatArray,
+    left: FloatArray,
+    log_below: FloatArray,
+    right: FloatArray,
+    log_weight: FloatArray,
+    log_above: FloatArray,
+) -> FloatArray:
+    """Logarithm of the distribution function, summed relative to the largest component."""
+    t = (x - loc) / np.where(x < loc, left, right)
+    tail = log_below + log_ndtr(np.minimum(t, 0.0))
+    # Right of its mode a component has a probability that needs no logarithm.
+    beyond = log_weight + np.log1p(-np.exp(log_above) * 2.0 * ndtr(-np.maximum(t, 0.0)))
+    each = np.where(x < loc, tail, beyond)
+    top: FloatArray = each.max(axis=0)
+    return np.where(np.isinf(top), top, top + np.log(np.exp(each - top).sum(axis=0)))
+
+
+def _far_quantile(
+    depth: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
+) -> FloatArray:
+    """Solve log F(x) = log Phi(depth) between the smallest and largest of the components' own."""
+    terms = _log_terms(loc, left, right, weights)
+    wanted = log_ndtr(depth)
+    log_share = np.minimum(wanted - (terms[2] - np.log(weights)), 0.0)
+    quantiles = loc + terms[1] * ndtri_exp(np.minimum(log_share, -1e-300))
+    low, high = quantiles.min(axis=0), quantiles.max(axis=0)
+
+    def excess(x: FloatArray, rows: IntArray) -> FloatArray:
+        part = [term[:, rows] if term.shape[1] > 1 else term for term in terms]
+        return _log_cdf(x, *part) - wanted[rows]
+
+    _, quantile = find_roots(excess, low, high)
+    return quantile

@@ -1,0 +1,46 @@
+"""Normal scores of targets, from which calibrations are learned."""
+
+from functools import partial
+
+from numpy.typing import ArrayLike
+
+from calipers.calibration._mixture import CalibratedMixture
+from calipers.calibration._scale import scores_at
+from calipers.distributions import SplitNormalMixture
+from calipers.distributions import _checks as checks
+from calipers.distributions._blocks import blockwise
+from calipers.distributions._checks import FloatArray
+
+
+def normal_scores(
+    dist: SplitNormalMixture | CalibratedMixture, y: ArrayLike, n_jobs: int = 1
+) -> FloatArray:
+    r"""Normal scores of targets, :math:`z = \Phi^{-1}(F(y))`, finite and in order however far out.
+
+    Parameters
+    ----------
+    dist : SplitNormalMixture or CalibratedMixture
+        Predictions for the rows, by networks that have not seen them.
+    y : array-like
+        Targets; broadcasts against the distributions.
+    n_jobs : int
+        Number of threads, -1 for all cores.
+
+    Returns
+    -------
+    array
+        Standard normal if the model is right.
+
+    Examples
+    --------
+    >>> from calipers.distributions import SplitNormal
+    >>> mixture = SplitNormalMixture(SplitNormal([[0.0]], 1.0, 1.0))
+    >>> normal_scores(mixture, [-1e6, -40.0, 0.5, 9.0])
+    array([-1.e+06, -4.e+01,  5.e-01,  9.e+00])
+    """
+    target = checks.finite("y", y)
+    if isinstance(dist, CalibratedMixture):
+        return dist.normal_scores(target, n_jobs=n_jobs)
+    members = (dist.components.loc, dist.components.left_scale, dist.components.right_scale)
+    of_block = partial(scores_at, weights=dist.weights[:, None])
+    return blockwise(of_block, (target,), members, n_jobs=n_jobs)

@@ -1,0 +1,164 @@
+"""The work of a search: rungs of ever fewer candidates, then finalists, in batches."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+from sklearn.base import clone
+
+from calipers.bank import Program, Table
+from calipers.progress import progress
+from calipers.search._evaluate import Trial, evaluate
+from calipers.search._result import Candidate, Outcome, rank
+from calipers.search._space import Params
+from calipers.search._store import Store
+
+CPU_BATCH = 100
+"""Networks between two visits to the store; an accelerator trains everything at once."""
+
+_FINAL = 0  # stands for finalists where others have the epochs of their rung
+
+
+class Stage(NamedTuple):
+    """Candidates that train under one budget, by number."""
+
+    name: str
+    key: int
+    budget: int
+    trial: Trial
+    estimators: dict[int, Any]
+
+    @property
+    def granted(self) -> int:
+        """Network-epochs of one candidate, if it uses them all."""
+        return self.trial.networks * self.budget
+
+
+class Work:
+    """Candidates, and what is known of them so far.
+
+    Parameters
+    ----------
+    trial : Trial
+        What they have in common.
+    base : IntervalRegressor
+        Gives the parameters that are not searched.
+    drawn : list of dict
+        Parameters of each candidate.
+    select : str
+        Score that decides who goes on, a key of ``SCORES``.
+    store : Store
+        Keeps the outcomes.
+    visible : bool
+        Whether to show progress.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        base: Any,
+        drawn: list[Params],
+        select: str,
+        store: Store,
+        *,
+        visible: bool,
+    ) -> None:
+        self.trial = trial
+        self.base = base
+        self.drawn = drawn
+        self.select = select
+        self.store = store
+        self.visible = visible
+        self.estimators = [clone(base).set_params(**params) for params in drawn]
+        self.table = Table.from_arrays(trial.X, trial.y)
+
+    @property
+    def most_epochs(self) -> int:
+        """Epochs of the candidate that may train longest."""
+        rows = min(len(train) for train, _ in self.trial.splits)
+        return max(int(self.trial.settings(e, rows).epochs) for e in self.estimators)
+
+    def run(self, ladder: list[int], halving: int, finalists: int) -> tuple[Candidate, ...]:
+        """Train all candidates on the first rung, ever fewer on the next ones, then finalists."""
+        alive = list(range(len(self.drawn)))
+        passed: dict[int, list[int]] = {number: [] for number in alive}
+        for rung, budget in enumerate(ladder):
+            if rung:
+                alive = self._best(alive, ladder[rung - 1], -(-len(self.drawn) // halving**rung))
+            chosen = {number: self.estimators[number] for number in alive}
+            name = f"searching, rung {rung + 1} of {len(ladder)}"
+            self._train(Stage(name, budget, budget, self.trial, chosen))
+            for number in alive:
+                passed[number].append(budget)
+        chosen = self._as_fitted(self._best(alive, ladder[-1], finalists), ladder[-1])
+        if chosen:
+            most = max(estimator.epochs for estimator in chosen.values())
+            alike = replace(self.trial, n_networks=self.base.n_networks, patience=None)
+            self._train(Stage("searching, finalists", _FINAL, most, alike, chosen))
+            for number in chosen:
+                passed[number].append(_FINAL)
+        return tuple(self._candidate(number, keys) for number, keys in passed.items())
+
+    def _best(self, numbers: list[int], budget: int, count: int) -> list[int]:
+        """The best of a rung."""
+
+        def key(number: int) -> tuple[int, float]:
+            return rank(self.store.outcomes[budget, number], self.select, self.base.coverage)
+
+        return sorted(sorted(numbers, key=key)[:count])
+
+    def _as_fitted(self, numbers: list[int], budget: int) -> dict[int, Any]:
+        """Candidates with the epochs they found; none of those that failed."""
+        found = {number: self.store.outcomes[budget, number] for number in numbers}
+        return {
+            number: clone(self.estimators[number]).set_params(epochs=outcome.whole_epochs)
+            for number, outcome in found.items()
+            if not outcome.failures
+        }
+
+    def _train(self, stage: Stage) -> None:
+        """Train those candidates of a stage that are not in the store yet."""
+        waiting = [i for i in stage.estimators if (stage.key, i) not in self.store.outcomes]
+        groups: dict[Program, list[int]] = {}
+        for number in waiting:
+            program = stage.estimators[number]._program(self.trial.X.shape[1])
+            groups.setdefault(program, []).append(number)
+        total = stage.granted * len(stage.estimators)
+        with progress(stage.name, total, visible=self.visible) as report:
+            report(total - stage.granted * len(waiting))
+            for program, group in groups.items():
+                for batch in _batches(group, stage.trial.networks):
+                    outcomes = self._evaluate(stage, program, batch, report)
+                    keys = [(stage.key, number) for number in batch]
+                    self.store.add(dict(zip(keys, outcomes, strict=True)))
+
+    def _evaluate(
+        self, stage: Stage, program: Program, batch: list[int], report: Callable[[int], None]
+    ) -> list[Outcome]:
+        """Outcomes of a batch; reports the epochs it was granted, used or not."""
+        left = stage.granted * len(batch)
+        lock = threading.Lock()
+
+        def trained(epochs: int) -> None:
+            nonlocal left
+            with lock:
+                left -= epochs
+            report(epochs)
+
+        estimators = [stage.estimators[number] for number in batch]
+        outcomes = evaluate(stage.trial, program, self.table, estimators, stage.budget, trained)
+        report(left)
+        return outcomes
+
+    def _candidate(self, number: int, keys: list[int]) -> Candidate:
+        outcomes = [self.store.outcomes[key, number] for key in keys]
+        spent = sum(outcome.network_epochs for outcome in outcomes)
+        return Candidate(number, self.drawn[number], len(keys) - 1, outcomes[-1], spent)
+
+
+def _batches(numbers: list[int], networks: int) -> Iterator[list[int]]:
+    size = max(1, CPU_BATCH // networks) if jax.default_backend() == "cpu" else len(numbers)
+    for start in range(0, len(numbers), size):
+        yield numbers[start : start + size]
