@@ -22,7 +22,7 @@ from calipers.metrics import coverage_rate, interval_score
 from calipers.networks import MLP, EmbeddedMLP
 from calipers.objectives import LOSSES, LossSettings
 
-DATASETS = "yacht boston energy concrete wine kin8nm power naval protein".split()
+DATASETS = ["yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein"]
 BASE = {
     "network": EmbeddedMLP(),
     "loss": "interval score",

@@ -33,7 +33,7 @@ def data():
 
 @pytest.fixture(scope="module")
 def model():
-    return IntervalRegressor(hidden_layers=(8,), batch_size=50, loss="interval score", verbose=0)
+    return IntervalRegressor(hidden_layers=(8,), waves=0, loss="interval score", verbose=0)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_estimator_is_left_alone_and_best_is_ready_to_fit(result, model):
     best = result.best_estimator
     assert model.get_params() == before
     assert not hasattr(model, "ensemble_")
-    assert best.get_params() == {**before, **result.best_params}
+    assert best.get_params() == {**before, **result.best_params, "patience": None}
     assert not hasattr(best, "ensemble_")
     assert clone(best).get_params() == best.get_params()
 
@@ -181,7 +181,7 @@ def test_own_splits(model, data):
 @pytest.fixture(scope="module")
 def failing(data):
     """One candidate whose bounds cross because it hardly trains, and one that is fine."""
-    model = IntervalRegressor(hidden_layers=(8,), batch_size=50, verbose=0)
+    model = IntervalRegressor.paper(hidden_layers=(8,), batch_size=50, verbose=0)
     space = {"learning_rate": [1e-9, 0.02]}
     return search(model, *data, space, **{**QUICK, "max_epochs": 150, "patience": 150})
 
@@ -202,7 +202,9 @@ def test_when_all_fail(failing):
 
 
 def candidate(number, rung=0, *, rate=0.95, width=1.0, score=1.0, failures=0):
-    return Candidate(number, {}, rung, Outcome(rate, width, score, 0.1, 5.0, 10, failures), 10)
+    return Candidate(
+        number, {}, rung, Outcome(rate, width, score, 0.1, 5.0, 10, failures, 1900), 10
+    )
 
 
 def test_choice():
@@ -216,6 +218,10 @@ def test_choice():
     assert [c.number for c in result.ranked()] == [3, 2, 1, 0]
     assert [c.number for c in result.chosen_by("paper").ranked()] == [1, 2, 3, 0]
     assert [c.number for c in result.chosen_by("covered").ranked()] == [2, 1, 3, 0]
+    # The standard error is 0.005, so 0.95 is half a hundredth short of being sure.
+    assert result.chosen_by("covered").score(rows[1]) == pytest.approx(2.0 * 10**0.5)
+    sure = replace(rows[1], outcome=rows[1].outcome._replace(coverage_rate=0.955))
+    assert result.chosen_by("covered").score(sure) == pytest.approx(2.0)
     later = SearchResult(IntervalRegressor(), (*rows, candidate(4, 1, score=9)), "interval score")
     assert later.best.number == 4  # the others were let go before
 
@@ -276,7 +282,7 @@ def test_errors_of_arguments(model, data, options, message):
 
 
 def test_needs_an_estimator_of_ours(data):
-    with pytest.raises(ValueError, match="as IntervalRegressor does, got LinearRegression"):
+    with pytest.raises(TypeError, match="must be an IntervalRegressor, got LinearRegression"):
         search(LinearRegression(), *data, SPACE)
 
 
@@ -327,7 +333,7 @@ _work.CPU_BATCH = 2
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (120, 2))
 y = X[:, 0] + rng.normal(0, 0.1, 120)
-model = IntervalRegressor(hidden_layers=(8,), batch_size=50, loss="interval score", verbose=0)
+model = IntervalRegressor(hidden_layers=(8,), waves=0, loss="interval score", verbose=0)
 space = {"learning_rate": [1e-6, 0.003, 0.01], "coverage_weight": [0.98, 0.99]}
 search(model, X, y, space, splits=2, max_epochs=40, patience=10, random_state=0, verbose=0,
        store=sys.argv[1])

@@ -1,4 +1,4 @@
-"""What a fitted model answers: points, intervals, quantiles, distributions, and a folder of itself."""
+"""What a fitted model answers: points, intervals, quantiles, distributions; and its folder."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -94,7 +94,7 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         if as_frame:
             names = [f"{side}_{level:g}" for level in levels for side in ("lower", "upper")]
             return _frame(bounds.swapaxes(1, 2).reshape(len(checked), -1), names, X)
-        return bounds if np.ndim(coverage) else bounds[:, :, 0]
+        return bounds[:, :, 0] if coverage is None or np.isscalar(coverage) else bounds
 
     def predict_quantiles(
         self, X: ArrayLike, quantiles: float | Sequence[float], *, as_frame: bool = False
@@ -138,8 +138,8 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
 
     def conformalize(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: Any,
+        y: Any,
         *,
         keep: bool = False,
         row_weight: Callable[[FloatArray], FloatArray] | None = None,
@@ -163,6 +163,7 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         -------
         self
         """
+        check_is_fitted(self, "ensemble_")
         X, y = validate_data(self, X, y, reset=False, dtype=FLOATS, y_numeric=True)
         base = self._ensemble
         if not keep:

@@ -8,9 +8,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
-from sklearn.utils._param_validation import HasMethods
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._param_validation import Interval as Within
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from calipers.aggregation import AGGREGATORS
@@ -272,8 +271,8 @@ class IntervalRegressor(IntervalPredictor):
 
     def fit(
         self,
-        X: ArrayLike,
-        y: ArrayLike,
+        X: Any,
+        y: Any,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
@@ -341,7 +340,7 @@ class IntervalRegressor(IntervalPredictor):
             raise ValueError(
                 f"aggregation={self.aggregation!r} gives no distribution to calibrate: set cv=None"
             )
-        if isinstance(self.cv, Integral) and self.n_networks < self.cv:
+        if isinstance(self.cv, Integral) and self.n_networks < int(self.cv):
             raise ValueError(
                 f"every fold needs a network: n_networks must be at least cv={self.cv}, got "
                 f"{self.n_networks}"

@@ -69,7 +69,7 @@ class Program:
 
     @cached_property
     def _outline(self) -> Any:
-        return eqx.filter_eval_shape(self._module, jax.ShapeDtypeStruct((), jnp.uint32))
+        return eqx.filter_eval_shape(self._module, jnp.uint32(0))
 
     @cached_property
     def weights(self) -> Any:

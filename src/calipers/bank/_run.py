@@ -140,7 +140,7 @@ class _Filling:
             lambda s: np.zeros((self.shape.lanes, *s.shape), s.dtype), self.program.weights
         )
         for lane, number in self._occupied():
-            initial = self.plans[number].initial
+            initial = self.plans[number].initial or []
             for array, value in zip(jax.tree.leaves(given), initial, strict=True):
                 array[lane] = value
         return given

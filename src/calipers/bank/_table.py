@@ -73,7 +73,8 @@ class Table:
             center, scale = center_and_scale(target)
             if np.ptp(target) <= _CONSTANT * np.abs(center):
                 scale = _CONSTANT_TARGET * (np.abs(center) or 1.0)
-            units = Scaling(*center_and_scale(inputs), center, scale)
+            input_center, input_scale = center_and_scale(inputs)
+            units = Scaling(input_center, input_scale, center, scale)
         extra = padded(len(target)) - len(target)
         scaled = standardised(inputs, units)
         goal = (target - units.target_center) / units.target_scale

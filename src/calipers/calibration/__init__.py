@@ -1,7 +1,58 @@
-"""Calibration."""
+r"""Calibration: predictive distributions whose levels are what they say.
+
+A model predicts a distribution F(. | x) for every row. Rows that it was not trained on show what
+its levels are worth: their normal scores :math:`z = \Phi^{-1}(F(y | x))` (`normal_scores`) would be
+standard normal if it were right. A `Calibration` is the map from nominal levels to those scores
+that really have them, and a `CalibratedMixture` is the prediction with that map applied: conformal
+prediction on the probability integral transform [1]_, at every level at once.
+
+What is guaranteed
+------------------
+**Rows held out, strict.** Let the n calibration rows and the new row be exchangeable and none of
+them have had a part in training, early stopping or the choice of the model. Then
+``Calibration.from_scores(scores, strict=True)`` gives, whatever the model and the distribution,
+
+.. math:: P(y \le Q(1 - \alpha)) \ge 1 - \alpha, \quad P(y \ge Q(\alpha)) \ge 1 - \alpha, \quad
+          P(\mathrm{lower} \le y \le \mathrm{upper}) \ge 1 - \alpha,
+
+for every single level that is supported: tails of at least 1 / (n + 1), as many as
+:math:`n \ge 2 / \alpha - 1` rows for an interval (split conformal prediction, [2]_ [3]_ [4]_). The
+probability is over calibration rows and new row together: it is a statement about averages, not
+about each x. Since the map is continuous, quantiles are one rank further out than the sharpest
+valid step function, and by up to 1% of the tail, which costs at most
+:math:`2 / (n + 1) + 0.01 \alpha` of coverage. Around the median, for levels within 2 / (n + 1) or
+1% of one half, nothing is claimed.
+
+**Covariate shift.** The same with weights, if the new inputs have another distribution than the
+calibration inputs, the target given the input has the same, and the weights are the ratio of the
+two densities of the inputs (up to a factor), for the calibration rows and for every new row [5]_.
+
+**Cross-fitting, the default.** No row is held out; each is judged by the networks that have not
+seen it. Coverage is then close to nominal, not guaranteed: calibration rows are judged by other
+networks than those that predict. For the related CV+ and jackknife+ there is a bound of
+:math:`1 - 2 \alpha` (for CV+ with a term that vanishes with n) [6]_, and none of this kind for a
+pooled prediction. `pooled_scores` corrects the foremost reason to be off, that the pool is better
+and wider than the judges, under assumptions that it states.
+
+References
+----------
+.. [1] Chernozhukov, Wüthrich and Zhu, "Distributional conformal prediction", PNAS 118 (2021).
+.. [2] Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", Springer (2005).
+.. [3] Lei, G'Sell, Rinaldo, Tibshirani and Wasserman, "Distribution-free predictive inference for
+       regression", JASA 113 (2018).
+.. [4] Romano, Patterson and Candès, "Conformalized quantile regression", NeurIPS (2019).
+.. [5] Tibshirani, Barber, Candès and Ramdas, "Conformal prediction under covariate shift",
+       NeurIPS (2019).
+.. [6] Barber, Candès, Ramdas and Tibshirani, "Predictive inference with the jackknife+", Annals of
+       Statistics 49 (2021).
+.. [7] Smyth, "Linear models and empirical Bayes methods for assessing differential expression in
+       microarray experiments", Statistical Applications in Genetics and Molecular Biology 3 (2004);
+       for `pooled_scores`.
+"""
 
 from calipers.calibration._calibration import Calibration
 from calipers.calibration._mixture import CalibratedMixture
+from calipers.calibration._pool import judging, pooled_scores
 from calipers.calibration._scores import normal_scores
 
-__all__ = ["CalibratedMixture", "Calibration", "normal_scores"]
+__all__ = ["CalibratedMixture", "Calibration", "judging", "normal_scores", "pooled_scores"]

@@ -7,12 +7,14 @@ calibration turns a score into a level on the normal scale, which is the score f
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calipers.calibration._calibration import Calibration
 from calipers.calibration._scale import scores_at, values_at
 from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._checks import FloatArray
-from calipers.distributions._roots import IntArray
+
+IntArray = NDArray[np.intp]
 
 
 class Rows(NamedTuple):

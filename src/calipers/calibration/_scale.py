@@ -18,12 +18,14 @@ from calipers.distributions import _formulas as formulas
 from calipers.distributions._checks import FloatArray
 from calipers.distributions._density import widen
 from calipers.distributions._quantile import mixture_ppf
-from calipers.distributions._roots import IntArray, find_roots
 
 LARGEST_SCORE = 1e100
 # Probabilities below this are handled as logarithms; scores beyond the limit belong to them.
 TINY = 1e-290
 TINY_SCORE = float(-ndtri(TINY))
+# Relative precision of values so far out, and the steps after which bisection alone has it.
+PRECISION = 1e-14
+STEPS = 180
 
 
 def scores_at(
@@ -102,16 +104,24 @@ def _log_cdf(
 def _far_quantile(
     depth: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
 ) -> FloatArray:
-    """Solve log F(x) = log Phi(depth) between the smallest and largest of the components' own."""
+    """Solve log F(x) = log Phi(depth) between the smallest and largest of the components' own.
+
+    Secant steps on the score, which is nearly linear in x so far out, guarded by the bracket.
+    """
     terms = _log_terms(loc, left, right, weights)
     wanted = log_ndtr(depth)
-    log_share = np.minimum(wanted - (terms[2] - np.log(weights)), 0.0)
-    quantiles = loc + terms[1] * ndtri_exp(np.minimum(log_share, -1e-300))
+    log_share = np.minimum(wanted - (terms[2] - np.log(weights)), -1e-300)
+    quantiles = loc + terms[1] * ndtri_exp(log_share)
     low, high = quantiles.min(axis=0), quantiles.max(axis=0)
-
-    def excess(x: FloatArray, rows: IntArray) -> FloatArray:
-        part = [term[:, rows] if term.shape[1] > 1 else term for term in terms]
-        return _log_cdf(x, *part) - wanted[rows]
-
-    _, quantile = find_roots(excess, low, high)
-    return quantile
+    at_low, at_high = (ndtri_exp(_log_cdf(end, *terms)) - depth for end in (low, high))
+    x: FloatArray = high
+    for k in range(STEPS):
+        share = at_low / (at_low - at_high)
+        x = np.where((share > 0) & (share < 1) & (k % 3 < 2), low + share * (high - low), x)
+        x = np.where((x > low) & (x < high) & (k % 3 < 2), x, 0.5 * low + 0.5 * high)
+        at = ndtri_exp(np.minimum(_log_cdf(x, *terms), np.log(0.5))) - depth
+        low, at_low = np.where(at < 0, x, low), np.where(at < 0, at, at_low)
+        high, at_high = np.where(at < 0, high, x), np.where(at < 0, at_high, at)
+        if np.all((np.abs(at) <= PRECISION * -depth) | ~(np.nextafter(low, np.inf) < high)):
+            break
+    return x

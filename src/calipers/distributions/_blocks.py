@@ -19,8 +19,8 @@ from calipers.distributions._checks import FloatArray
 Result = TypeVar("Result")
 Index = tuple[slice, ...]
 
-# Some twenty temporaries of five members each then stay within a core's cache.
-BLOCK_ROWS = 8192
+# Numbers per array and block: some twenty temporaries of this size stay within a core's cache.
+BLOCK_SIZE = 40_960
 
 
 def blocks(shape: tuple[int, ...], size: int) -> Iterator[Index]:
@@ -41,9 +41,9 @@ def blocks(shape: tuple[int, ...], size: int) -> Iterator[Index]:
 
 
 def run_blocks(
-    work: Callable[[Index], Result], shape: tuple[int, ...], n_jobs: int
+    work: Callable[[Index], Result], shape: tuple[int, ...], size: int, n_jobs: int
 ) -> list[Result]:
-    """Call `work` on every block of `shape`, on `n_jobs` threads; results in order.
+    """Call `work` on blocks of `size` elements of `shape`, on `n_jobs` threads; results in order.
 
     Formulas here rely on the limits of IEEE arithmetic (1/0 is infinite, exp(-inf) is 0), so
     NumPy's warnings about them are off while a block is worked on.
@@ -54,10 +54,10 @@ def run_blocks(
             return work(index)
 
     threads = threads_for(n_jobs)
-    if threads == 1 or math.prod(shape) <= BLOCK_ROWS:
-        return [quietly(index) for index in blocks(shape, BLOCK_ROWS)]
+    if threads == 1 or math.prod(shape) <= size:
+        return [quietly(index) for index in blocks(shape, size)]
     with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(quietly, blocks(shape, BLOCK_ROWS)))
+        return list(pool.map(quietly, blocks(shape, size)))
 
 
 def threads_for(n_jobs: int) -> int:
@@ -112,7 +112,7 @@ def blockwise(
         part = result[(slice(None), *index)]
         part[...] = np.reshape(function(*cut(index)), part.shape)
 
-    run_blocks(work, shape, n_jobs)
+    run_blocks(work, shape, _block_rows(members), n_jobs)
     return result if outputs else result[0]
 
 
@@ -121,6 +121,7 @@ def blockwise_ragged(
     rows: Sequence[FloatArray],
     members: Sequence[FloatArray],
     *,
+    outputs: int,
     n_jobs: int = 1,
 ) -> list[FloatArray]:
     """Like `blockwise`, for a function that gives several numbers per row, here more, there fewer.
@@ -128,8 +129,8 @@ def blockwise_ragged(
     Parameters
     ----------
     function : callable
-        Returns arrays of shape (k, n), padded with NaN; k may differ from block to block.
-    rows, members, n_jobs
+        Returns `outputs` arrays of shape (k, n), padded with NaN; k may differ between blocks.
+    rows, members, outputs, n_jobs
         As for `blockwise`.
 
     Returns
@@ -138,14 +139,21 @@ def blockwise_ragged(
         Each of shape (largest k, *common shape), padded with NaN.
     """
     shape, cut = _cutter(rows, members)
-    parts = run_blocks(lambda index: (index, function(*cut(index))), shape, n_jobs)
+    parts = run_blocks(
+        lambda index: (index, function(*cut(index))), shape, _block_rows(members), n_jobs
+    )
     most = max((len(arrays[0]) for _, arrays in parts), default=0)
-    results = [np.full((most, *shape), np.nan) for _ in (parts[0][1] if parts else ())]
+    results = [np.full((most, *shape), np.nan) for _ in range(outputs)]
     for index, arrays in parts:
         for result, array in zip(results, arrays, strict=True):
             part = result[(slice(len(array)), *index)]
             part[...] = array.reshape(part.shape)
     return results
+
+
+def _block_rows(members: Sequence[FloatArray]) -> int:
+    """Rows to a block, the fewer the more members there are."""
+    return max(1, BLOCK_SIZE // max((len(array) for array in members), default=1))
 
 
 def _cutter(

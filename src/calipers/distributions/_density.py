@@ -28,7 +28,7 @@ class LogTerms(NamedTuple):
     log_height: FloatArray
 
     def take(self, rows: IntArray) -> "LogTerms":
-        """Terms of some of the rows."""
+        """Take some of the rows."""
         return LogTerms(*(a[:, rows] for a in self))
 
 

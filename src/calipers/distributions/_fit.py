@@ -56,7 +56,7 @@ def fit_scales(
     ratio = np.fmax(np.minimum(left, right) / longer, 0.0)
     per_length, per_scale = _lookup(ratio, coverage)
     of_longer = per_length * longer
-    of_shorter = per_scale * of_longer
+    of_shorter = np.where(ratio == 1.0, of_longer, per_scale * of_longer)
     swap = left < right
     return np.where(swap, of_shorter, of_longer), np.where(swap, of_longer, of_shorter)
 

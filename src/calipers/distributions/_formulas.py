@@ -50,17 +50,21 @@ def logpdf(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) 
 
 
 def cdf(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-    """P(X <= x): r erfc(t) below the mode, r + (1 - r) erf(t) above; sums of positive terms."""
+    """P(X <= x): r erfc(t) below the mode, r + (1 - r) erf(t) above, 1 minus the tail far above."""
     t = distance(x, loc, left, right)
     below, above = shares(left, right)
-    return np.where(x < loc, below * erfc(t), below + above * erf(t))
+    tail = erfc(t)
+    upper = np.where(t < 0.5, below + above * erf(t), 1.0 - above * tail)
+    return np.where(x < loc, below * tail, upper)
 
 
 def sf(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
     """P(X > x), with its own digits in the upper tail."""
     t = distance(x, loc, left, right)
     below, above = shares(left, right)
-    return np.where(x < loc, above + below * erf(t), above * erfc(t))
+    tail = erfc(t)
+    lower = np.where(t < 0.5, above + below * erf(t), 1.0 - below * tail)
+    return np.where(x < loc, lower, above * tail)
 
 
 def ppf(p: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:

@@ -116,11 +116,12 @@ class SplitNormalMixture:
         self,
         function: Callable[..., tuple[FloatArray, ...]],
         *rows: FloatArray,
+        outputs: int,
         n_jobs: int = 1,
     ) -> list[FloatArray]:
         """Do the same with a function that gives some rows more numbers than others."""
         of_block = partial(function, weights=self.weights[:, None])
-        return blockwise_ragged(of_block, rows, self._members, n_jobs=n_jobs)
+        return blockwise_ragged(of_block, rows, self._members, outputs=outputs, n_jobs=n_jobs)
 
     def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Density at `x`; infinite at a point mass."""
@@ -192,7 +193,7 @@ class SplitNormalMixture:
         >>> [round(float(bound), 3) for bound in skewed.hdi(0.9)]
         [-0.775, 3.342]
         >>> [round(float(bound), 3) for bound in skewed.interval(0.9)]
-        [-0.599, 3.689]
+        [-0.528, 3.777]
         """
         level = checks.coverage(coverage)
         lower, upper = self._apply(shortest_interval, level, outputs=2, n_jobs=n_jobs)
@@ -218,7 +219,7 @@ class SplitNormalMixture:
         ([[-1.96], [8.04]], [[1.96], [11.96]])
         """
         level = checks.coverage(coverage)
-        lower, upper = self._apply_ragged(density_region, level, n_jobs=n_jobs)
+        lower, upper = self._apply_ragged(density_region, level, outputs=2, n_jobs=n_jobs)
         return lower, upper
 
     def modes(self, *, n_jobs: int = 1) -> FloatArray:
@@ -238,7 +239,7 @@ class SplitNormalMixture:
         array([[ 0.,  0.],
                [nan,  9.]])
         """
-        (modes,) = self._apply_ragged(mixture_modes, n_jobs=n_jobs)
+        (modes,) = self._apply_ragged(mixture_modes, outputs=1, n_jobs=n_jobs)
         return modes
 
     def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
@@ -265,7 +266,7 @@ class SplitNormalMixture:
         >>> mixture.sample((2, 3), rng=np.random.default_rng(0)).shape
         (2, 3, 1)
         """
-        wanted = (*((size,) if isinstance(size, int) else size), *self.shape)
+        wanted = (*(size if isinstance(size, tuple) else (size,)), *self.shape)
         uniform, normal = rng.random(wanted), rng.standard_normal(wanted)
         return self._apply(formulas.draw, uniform, normal, n_jobs=n_jobs)
 

@@ -24,6 +24,7 @@ FAST_STEPS = 4
 SAFE_STEPS = 400
 # Halley's error is cubic: after a step of 1e-5 of the local scale what is left is rounding.
 SMALL_STEP = 1e-5
+# Relative error of F at which a bracketed search stops.
 TOLERANCE = 2e-13
 # Densities below this have lost digits to gradual underflow.
 TINY = 1e-290
@@ -43,7 +44,7 @@ class Terms(NamedTuple):
     sharpest: FloatArray
 
     def take(self, rows: IntArray) -> "Terms":
-        """Terms of some of the rows."""
+        """Take some of the rows."""
         return Terms(*(a[:, rows] for a in self))
 
 
@@ -169,27 +170,17 @@ def _halley_step(here: Values, q: FloatArray) -> tuple[FloatArray, NDArray[np.bo
 
 def _bracketed(x: FloatArray, q: FloatArray, quantiles: FloatArray, terms: Terms) -> FloatArray:
     """Guarded Halley steps between brackets that end no wider than two neighbouring floats."""
-    low, high = quantiles.min(axis=0), quantiles.max(axis=0)
-    low, high = low - ROUNDING * np.spacing(np.abs(low)), high + ROUNDING * np.spacing(np.abs(high))
-    # Modes are where F jumps or bends; a jump at the upper end is found by looking just below it.
-    for probe in (*terms.loc, None):
-        at = np.nextafter(high, -np.inf) if probe is None else probe
-        short = _evaluate(at, terms).cdf < q
-        low = np.where(short & (at > low), at, low)
-        high = np.where(~short & (at < high), at, high)
+    low, high = _brackets(q, quantiles, terms)
     result: FloatArray = high.copy()
     pending = np.flatnonzero(np.nextafter(low, np.inf) < high)
     for k in range(SAFE_STEPS):
         if pending.size == 0:
             break
-        a, b = low[pending], high[pending]
+        a, b, wanted = low[pending], high[pending], q[pending]
         middle = _middle_float(a, b) if k % 2 else 0.5 * a + 0.5 * b
-        at = x[pending]
-        if k % 3 == 2:
-            at = middle
-        at = np.where((at > a) & (at < b), at, middle)
+        inside = (x[pending] > a) & (x[pending] < b) & (k % 3 != 2)
+        at = np.where(inside, x[pending], middle)
         here = _evaluate(at, terms.take(pending))
-        wanted = q[pending]
         short = here.cdf < wanted
         low[pending], high[pending] = np.where(short, at, a), np.where(short, b, at)
         step, _ = _halley_step(here, wanted)
@@ -199,6 +190,27 @@ def _bracketed(x: FloatArray, q: FloatArray, quantiles: FloatArray, terms: Terms
         result[pending] = np.where(hit, at, high[pending])
         pending = pending[~hit & (np.nextafter(low[pending], np.inf) < high[pending])]
     return result
+
+
+def _brackets(q: FloatArray, quantiles: FloatArray, terms: Terms) -> tuple[FloatArray, FloatArray]:
+    """Points with F < q and F >= q, from the components' quantiles and narrowed by their modes.
+
+    F bends and jumps at modes. A jump at the upper end is found by looking at the float below it.
+    """
+    low, high = quantiles.min(axis=0), quantiles.max(axis=0)
+    low = low - ROUNDING * np.spacing(np.abs(low))
+    high = high + ROUNDING * np.spacing(np.abs(high))
+
+    def narrowed(at: FloatArray) -> tuple[FloatArray, FloatArray]:
+        short = _evaluate(at, terms).cdf < q
+        return (
+            np.where(short & (at > low), at, low),
+            np.where(~short & (at < high), at, high),
+        )
+
+    for mode in terms.loc:
+        low, high = narrowed(mode)
+    return narrowed(np.nextafter(high, -np.inf))
 
 
 def _middle_float(low: FloatArray, high: FloatArray) -> FloatArray:

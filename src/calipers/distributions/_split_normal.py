@@ -68,35 +68,20 @@ class SplitNormal:
     repaired: BoolArray
 
     def __init__(self, loc: ArrayLike, left_scale: ArrayLike, right_scale: ArrayLike) -> None:
-        parameters = (
+        names = ("loc", "left_scale", "right_scale")
+        arrays = (
             checks.finite("loc", loc),
             checks.scale("left_scale", left_scale),
             checks.scale("right_scale", right_scale),
         )
-        self._set(*parameters, np.False_)
-
-    def _set(
-        self,
-        loc: FloatArray,
-        left_scale: FloatArray,
-        right_scale: FloatArray,
-        repaired: BoolArray | np.bool_,
-    ) -> None:
-        names = ("loc", "left_scale", "right_scale", "repaired")
-        values = (loc, left_scale, right_scale, np.asarray(repaired))
-        shape = checks.common_shape(names[:3], values[:3])
-        for name, value in zip(names, values, strict=True):
+        shape = checks.common_shape(names, arrays)
+        for name, array in zip((*names, "repaired"), (*arrays, np.asarray(False)), strict=True):
             # Broadcasting makes a view without write access, also where nothing is repeated.
-            object.__setattr__(self, name, np.broadcast_to(value, shape))
+            object.__setattr__(self, name, np.broadcast_to(array, shape))
 
-    @classmethod
-    def _trusted(
-        cls, loc: FloatArray, left: FloatArray, right: FloatArray, repaired: BoolArray
-    ) -> "SplitNormal":
-        """Make one of parameters known to be good, without looking at them again."""
-        made = cls.__new__(cls)
-        made._set(loc, left, right, repaired)
-        return made
+    def _marked(self, repaired: BoolArray) -> "SplitNormal":
+        object.__setattr__(self, "repaired", np.broadcast_to(repaired, self.shape))
+        return self
 
     @classmethod
     def from_interval(
@@ -152,7 +137,7 @@ class SplitNormal:
             rule = "must be finite, but upper - lower is too large for that"
             checks.checked("scale", fitted, rule, strict=True)
         repaired = (given[0] > given[1]) | (given[1] > given[2])
-        return cls._trusted(loc, left, right, repaired)
+        return cls(loc, left, right)._marked(repaired)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -164,8 +149,8 @@ class SplitNormal:
 
     def __getitem__(self, key: Any) -> "SplitNormal":
         """Take some of the distributions, by any index that NumPy takes."""
-        parts = (self.loc[key], self.left_scale[key], self.right_scale[key], self.repaired[key])
-        return self._trusted(*(np.asarray(part) for part in parts))
+        some = SplitNormal(self.loc[key], self.left_scale[key], self.right_scale[key])
+        return some._marked(self.repaired[key])
 
     @property
     def _parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -253,7 +238,7 @@ class SplitNormal:
         >>> SplitNormal([0.0, 5.0], 1.0, 2.0).sample(1000, rng=np.random.default_rng(0)).shape
         (1000, 2)
         """
-        wanted = (*((size,) if isinstance(size, int) else size), *self.shape)
+        wanted = (*(size if isinstance(size, tuple) else (size,)), *self.shape)
         uniform, normal = rng.random(wanted), rng.standard_normal(wanted)
         return blockwise(formulas.draw, (uniform, normal, *self._parameters))
 

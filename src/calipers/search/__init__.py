@@ -4,7 +4,10 @@ Examples
 --------
 The paper's search, 300 candidates of its space on five shuffled splits::
 
-    result = search(IntervalRegressor(), X, y, select="paper", random_state=0, store="search.jsonl")
+    model = IntervalRegressor.paper()
+    result = search(
+        model, X, y, PAPER_SPACE, select="paper", random_state=0, store="search.jsonl"
+    )
     model = result.best_estimator.fit(X, y)
     result.to_frame()
 """

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +10,7 @@ from calipers import metrics
 from calipers.aggregation import Interval
 from calipers.bank import Bank, History, Plan, Program, Settings, Table, spawn_seeds, train
 from calipers.ensemble import Ensemble
+from calipers.regressor import IntervalRegressor
 from calipers.search._result import Outcome
 
 FloatArray = NDArray[np.float64]
@@ -55,14 +55,23 @@ class Trial:
         """Networks of one candidate."""
         return len(self.splits) * self.n_networks
 
-    def settings(self, estimator: Any, rows: int, budget: int | None = None) -> Settings:
+    def settings(
+        self, estimator: IntervalRegressor, rows: int, budget: int | None = None
+    ) -> Settings:
         """Numbers of a candidate's training, within a budget of epochs."""
-        settings: Settings = estimator._settings(rows)
+        batch_size = estimator._batch_size(len(self.y))
+        settings = estimator._settings(rows, batch_size, stops=self.patience is not None)
         searched = estimator.epochs is not None
         limit = settings.epochs if searched or self.patience is None else self.max_epochs
-        return settings._replace(epochs=min(limit, budget or limit), patience=self.patience or 0)
+        return settings._replace(
+            epochs=min(limit, budget or limit), patience=self.patience or 0, check_every=1
+        )
 
-    def plans(self, estimator: Any, budget: int) -> list[Plan]:
+    def program(self, estimator: IntervalRegressor) -> Program:
+        """What a candidate's networks have in common with others."""
+        return estimator._program(self.X.shape[1], estimator._batch_size(len(self.y)))
+
+    def plans(self, estimator: IntervalRegressor, budget: int) -> list[Plan]:
         """Networks of one candidate, split by split."""
         return [
             Plan(
@@ -80,7 +89,7 @@ def evaluate(
     trial: Trial,
     program: Program,
     table: Table,
-    estimators: Sequence[Any],
+    estimators: Sequence[IntervalRegressor],
     budget: int,
     report: Callable[[int], None],
 ) -> list[Outcome]:
@@ -119,13 +128,13 @@ def evaluate(
         for i, interval in zip(whole, _intervals(bank, groups, trial.X[valid_rows]), strict=True):
             measures[i, split] = _measures(interval, trial.y[valid_rows], estimators[i].coverage)
     return [
-        _outcome([bank.histories[i] for i in networks.flat if i >= 0], values, trial.patience)
+        _outcome(trial, [bank.histories[i] for i in networks.flat if i >= 0], values)
         for networks, values in zip(place, measures, strict=True)
     ]
 
 
 def _intervals(
-    bank: Bank, groups: list[tuple[Any, NDArray[np.intp]]], X: FloatArray
+    bank: Bank, groups: list[tuple[IntervalRegressor, NDArray[np.intp]]], X: FloatArray
 ) -> list[Interval]:
     """What each group of networks predicts: a network alone its own bounds, several their mix."""
     if not groups:
@@ -154,10 +163,11 @@ def _measures(interval: Interval, target: FloatArray, coverage: float) -> tuple[
     )
 
 
-def _outcome(histories: list[History], measures: FloatArray, patience: int | None) -> Outcome:
-    judged = measures[~np.isnan(measures[:, 0])]
+def _outcome(trial: Trial, histories: list[History], measures: FloatArray) -> Outcome:
+    whole = ~np.isnan(measures[:, 0])
+    judged = measures[whole]
     rate, width, score, mse = judged.mean(axis=0).tolist() if len(judged) else _LOST
-    epochs = [_best_epoch(history) if patience else len(history) for history in histories]
+    epochs = [_best_epoch(history) if trial.patience else len(history) for history in histories]
     return Outcome(
         rate,
         width,
@@ -166,6 +176,7 @@ def _outcome(histories: list[History], measures: FloatArray, patience: int | Non
         epochs=float(np.median(epochs)) if epochs else np.nan,
         network_epochs=sum(map(len, histories)),
         failures=len(measures) - len(judged),
+        rows=sum(len(trial.splits[i][1]) for i in np.flatnonzero(whole)),
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from sklearn.base import clone
 
 from calipers.bank import TrainingFailedError
+from calipers.regressor import IntervalRegressor
 
 
 class Outcome(NamedTuple):
@@ -23,6 +24,8 @@ class Outcome(NamedTuple):
         Epochs trained, over all networks that did not fail.
     failures : int
         Splits in which a network failed.
+    rows : int
+        Validation rows of the others.
     """
 
     coverage_rate: float
@@ -32,6 +35,7 @@ class Outcome(NamedTuple):
     epochs: float
     network_epochs: int
     failures: int
+    rows: int
 
     @property
     def whole_epochs(self) -> int:
@@ -98,18 +102,15 @@ def paper_score(coverage_rate: float, mean_width: float, *, coverage: float = 0.
     """
     if not mean_width > 0:
         return math.inf
-    return float(mean_width * _tenfold(abs(coverage - coverage_rate)))
+    # In binary 0.95 - 0.93 falls short of two hundredths; the ninth decimal of them is noise.
+    hundredths = math.floor(round(abs(coverage - coverage_rate) / 0.01, 9))
+    return float(mean_width * 10.0**hundredths)
 
 
 def _covered(outcome: Outcome, coverage: float) -> float:
-    missing = max(0.0, coverage - outcome.coverage_rate)
-    return outcome.interval_score * _tenfold(missing)
-
-
-def _tenfold(distance: float) -> float:
-    """Ten to the number of whole hundredths."""
-    # In binary 0.95 - 0.93 falls short of two hundredths; the ninth decimal of them is noise.
-    return 10.0 ** math.floor(round(distance / 0.01, 9))
+    error = math.sqrt(coverage * (1 - coverage) / outcome.rows)
+    missing = max(0.0, coverage + error - outcome.coverage_rate)
+    return float(outcome.interval_score * 10.0 ** (missing / 0.01))
 
 
 SCORES: dict[str, Callable[[Outcome, float], float]] = {
@@ -121,15 +122,10 @@ SCORES: dict[str, Callable[[Outcome, float], float]] = {
 }
 """What candidates are ranked by, from their outcome and the nominal coverage; less is better.
 
-The interval score; the interval score made ten times worse by every whole hundredth that coverage
-falls short; and the score of the paper.
+``"interval score"``; ``"covered"``, the interval score of settings whose coverage is above its
+nominal value by a standard error of the validation rows, others being ten times worse for every
+hundredth they lack; ``"paper"``, see ``paper_score``.
 """
-
-
-def rank(outcome: Outcome, select: str, coverage: float) -> tuple[int, float]:
-    """Sort key of an outcome: first by splits that failed, then by score."""
-    score = SCORES[select](outcome, coverage)
-    return outcome.failures, score if score == score else math.inf
 
 
 @dataclass(frozen=True)
@@ -146,14 +142,16 @@ class SearchResult:
         The score that decides, a key of ``SCORES``.
     """
 
-    estimator: Any
+    estimator: IntervalRegressor
     candidates: tuple[Candidate, ...]
     select: str
 
     def score(self, candidate: Candidate) -> float:
         """A candidate's score; infinite if one of its networks failed."""
-        failures, score = rank(candidate.outcome, self.select, self.estimator.coverage)
-        return math.inf if failures else score
+        outcome = candidate.outcome
+        if outcome.failures or not outcome.rows:
+            return math.inf
+        return SCORES[self.select](outcome, self.estimator.coverage)
 
     def ranked(self) -> list[Candidate]:
         """Candidates from best to worst: a later rung first, within it the lower score."""
@@ -165,10 +163,7 @@ class SearchResult:
         return sorted(self.candidates, key=key)
 
     def chosen_by(self, select: str) -> "SearchResult":
-        """The same candidates ranked by another score.
-
-        After halving it ranks only what the first score let through.
-        """
+        """The same candidates ranked by another score."""
         return replace(self, select=known_score(select))
 
     @property
@@ -194,9 +189,11 @@ class SearchResult:
         return {**self.best.params, "epochs": self.best.outcome.whole_epochs}
 
     @property
-    def best_estimator(self) -> Any:
+    def best_estimator(self) -> IntervalRegressor:
         """The estimator with those parameters and no early stopping, to be fitted on all rows."""
-        return clone(self.estimator).set_params(**self.best_params, patience=None)
+        best: IntervalRegressor = clone(self.estimator)
+        best.set_params(**self.best_params, patience=None)
+        return best
 
     def to_frame(self) -> Any:
         """Candidates as a pandas frame, best first."""

@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import check_random_state, check_X_y
 
+from calipers.regressor import IntervalRegressor
 from calipers.search._evaluate import Trial
 from calipers.search._result import SearchResult, known_score
 from calipers.search._setup import (
@@ -18,16 +19,16 @@ from calipers.search._setup import (
     rung_budgets,
     split_rows,
 )
-from calipers.search._space import PAPER_SPACE, Space, candidates
+from calipers.search._space import Space, candidates
 from calipers.search._store import Store
 from calipers.search._work import Work
 
 
 def search(
-    estimator: Any,
+    estimator: IntervalRegressor,
     X: ArrayLike,
     y: ArrayLike,
-    space: Space = PAPER_SPACE,
+    space: Space,
     *,
     n_candidates: int = 300,
     splits: Splits = 5,
@@ -46,8 +47,9 @@ def search(
     """Look for good parameters of an estimator by random search.
 
     Each candidate trains on every split with early stopping and is judged on the rows held out, at
-    its best weights. All networks of all candidates are one bank for each compiled program. As it
-    stands this is the paper's protocol, except that ``select="paper"`` is the paper's score.
+    its best weights and without calibration. All networks of all candidates are one bank for each
+    compiled program. With ``IntervalRegressor.paper()``, ``PAPER_SPACE`` and ``select="paper"``
+    this is the search of the paper.
 
     Parameters
     ----------
@@ -58,8 +60,8 @@ def search(
     y : array-like of shape (n_samples,)
         Targets.
     space : mapping of str to sequence or distribution, or sequence of such mappings
-        Parameters to search, as in scikit-learn's ``RandomizedSearchCV``; the paper's for QD+ by
-        default. A space of no more than ``n_candidates`` combinations is searched whole.
+        Parameters to search, as in scikit-learn's ``RandomizedSearchCV``, such as
+        ``PAPER_SPACE``. One of no more than ``n_candidates`` combinations is searched whole.
     n_candidates : int, default 300
         Candidates to draw.
     splits : int or iterable of pairs of arrays of int, default 5
@@ -84,7 +86,8 @@ def search(
         Candidates are otherwise judged by single networks, at the epoch that was luckiest for the
         rows that judge them.
     select : {"interval score", "covered", "paper"}
-        Score that decides, see ``SCORES``.
+        Score that decides among those that went farthest, see ``SCORES``. Who goes on to the next
+        rung or becomes a finalist is up to the interval score, which chance moves least.
     random_state : int, RandomState or None
         Seeds candidates, splits and networks.
     n_jobs : int, optional, default -1
@@ -102,6 +105,8 @@ def search(
 
     Raises
     ------
+    TypeError
+        If ``estimator`` is no ``IntervalRegressor``.
     ValueError
         If an argument, a parameter of the space or the data break a rule, or if ``store`` belongs
         to another search.
@@ -126,7 +131,7 @@ def search(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (120, 2))
     >>> y = X[:, 0] + rng.normal(0, 0.1, 120)
-    >>> model = IntervalRegressor(loss="interval score", hidden_layers=(8,), batch_size=50)
+    >>> model = IntervalRegressor(loss="interval score", hidden_layers=(8,), waves=0)
     >>> space = {"learning_rate": [1e-5, 0.01]}
     >>> result = search(model, X, y, space, splits=2, max_epochs=50, random_state=0)
     >>> result.best_params["learning_rate"]
@@ -152,6 +157,6 @@ def search(
     rows = split_rows(splits, len(target), validation_fraction, seed)
     trial = Trial(inputs, target, rows, 1, max_epochs, patience, seed, n_jobs)
     kept = Store(store, identity(trial, base, drawn))
-    work = Work(trial, base, drawn, select, kept, visible=bool(verbose))
+    work = Work(trial, base, drawn, kept, visible=bool(verbose))
     ladder = rung_budgets(work.most_epochs, halving, min_epochs)
     return SearchResult(clone(estimator), work.run(ladder, halving or 1, finalists), select)

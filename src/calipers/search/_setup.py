@@ -8,20 +8,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import ShuffleSplit
 
+from calipers.regressor import IntervalRegressor
 from calipers.search._evaluate import Rows, Trial
 
 Splits = int | Iterable[tuple[ArrayLike, ArrayLike]]
 
-_WITHOUT_EFFECT = ("n_jobs", "patience", "random_state", "retries", "verbose")
+_WITHOUT_EFFECT = (
+    "cv",
+    "n_jobs",
+    "patience",
+    "random_state",
+    "retries",
+    "unsupported",
+    "validation_fraction",
+    "verbose",
+    "warm_start",
+)
 
 
 def check_estimator(estimator: Any) -> None:
-    """Refuse what does not train on the bank, or has no interval to judge."""
-    if not (hasattr(estimator, "_program") and hasattr(estimator, "_settings")):
-        raise ValueError(
-            "estimator must train on the bank, as IntervalRegressor does, "
-            f"got {type(estimator).__name__}"
-        )
+    """Refuse what does not train on the bank."""
+    if not isinstance(estimator, IntervalRegressor):
+        raise TypeError(f"estimator must be an IntervalRegressor, got {type(estimator).__name__}")
 
 
 def check_counts(**counts: Any) -> None:
@@ -73,7 +81,9 @@ def rung_budgets(most: int, halving: int | None, least: int) -> list[int]:
     return budgets[::-1]
 
 
-def identity(trial: Trial, estimator: Any, drawn: list[dict[str, Any]]) -> dict[str, Any]:
+def identity(
+    trial: Trial, estimator: IntervalRegressor, drawn: list[dict[str, Any]]
+) -> dict[str, Any]:
     """What the outcomes of a search depend on, as plain values."""
     params = estimator.get_params()
     fixed = {name: value for name, value in params.items() if name not in _WITHOUT_EFFECT}

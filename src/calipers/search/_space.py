@@ -10,16 +10,20 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from calipers.regressor import IntervalRegressor
+
 Space = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Params = dict[str, Any]
 
 _NOT_SEARCHED = {
+    "cv": "calibration is no part of what is judged",
     "coverage": "candidates of unequal coverage cannot be compared",
     "n_networks": "more are always better, and cost more",
     "patience": "it is an argument of the search",
     "validation_fraction": "it is an argument of the search",
     "n_jobs": "it changes no result",
     "random_state": "a seed is nothing to choose",
+    "unsupported": "it changes no network",
     "retries": "a network that fails counts against its candidate",
     "verbose": "it changes no result",
     "warm_start": "every network starts anew",
@@ -42,10 +46,13 @@ PAPER_SPACE: Mapping[str, Sequence[Any]] = MappingProxyType(
         "crossing_weight": (10.0,),
     }
 )
-"""The paper's space for QD+: learning rate, decay rate, lambda_1 and lambda_2; xi is 10."""
+"""The paper's space for QD+: learning rate, decay rate, lambda_1 and lambda_2; xi is 10.
+
+It belongs to ``IntervalRegressor.paper()``.
+"""
 
 
-def candidates(estimator: Any, space: Space, count: int, seed: int) -> list[Params]:
+def candidates(estimator: IntervalRegressor, space: Space, count: int, seed: int) -> list[Params]:
     """Draw parameters from a space; one of no more than ``count`` combinations is taken whole.
 
     Parameters
@@ -80,9 +87,9 @@ def candidates(estimator: Any, space: Space, count: int, seed: int) -> list[Para
     return drawn
 
 
-def _check_candidate(estimator: Any) -> None:
+def _check_candidate(estimator: IntervalRegressor) -> None:
     estimator._validate_params()
-    if estimator._program(1).objective.output.fields == ("point",):
+    if estimator._objective.output.fields == ("point",):
         raise ValueError(
             f"loss={estimator.loss!r} predicts points and no intervals, which is what is judged"
         )
@@ -98,7 +105,7 @@ def _draw(parts: list[dict[str, Any]], count: int, seed: int) -> list[Params]:
     return list(ParameterSampler(parts, count, random_state=seed))
 
 
-def _check(name: str, values: Any, estimator: Any) -> None:
+def _check(name: str, values: Any, estimator: IntervalRegressor) -> None:
     known = estimator.get_params()
     if name not in known:
         near = get_close_matches(name, known, n=1)

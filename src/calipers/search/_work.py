@@ -1,17 +1,19 @@
 """The work of a search: rungs of ever fewer candidates, then finalists, in batches."""
 
+import math
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from sklearn.base import clone
 
 from calipers.bank import Program, Table
 from calipers.progress import progress
+from calipers.regressor import IntervalRegressor
 from calipers.search._evaluate import Trial, evaluate
-from calipers.search._result import Candidate, Outcome, rank
+from calipers.search._result import Candidate, Outcome
 from calipers.search._space import Params
 from calipers.search._store import Store
 
@@ -28,7 +30,7 @@ class Stage(NamedTuple):
     key: int
     budget: int
     trial: Trial
-    estimators: dict[int, Any]
+    estimators: dict[int, IntervalRegressor]
 
     @property
     def granted(self) -> int:
@@ -47,8 +49,6 @@ class Work:
         Gives the parameters that are not searched.
     drawn : list of dict
         Parameters of each candidate.
-    select : str
-        Score that decides who goes on, a key of ``SCORES``.
     store : Store
         Keeps the outcomes.
     visible : bool
@@ -58,9 +58,8 @@ class Work:
     def __init__(
         self,
         trial: Trial,
-        base: Any,
+        base: IntervalRegressor,
         drawn: list[Params],
-        select: str,
         store: Store,
         *,
         visible: bool,
@@ -68,7 +67,6 @@ class Work:
         self.trial = trial
         self.base = base
         self.drawn = drawn
-        self.select = select
         self.store = store
         self.visible = visible
         self.estimators = [clone(base).set_params(**params) for params in drawn]
@@ -94,7 +92,7 @@ class Work:
                 passed[number].append(budget)
         chosen = self._as_fitted(self._best(alive, ladder[-1], finalists), ladder[-1])
         if chosen:
-            most = max(estimator.epochs for estimator in chosen.values())
+            most = max(self.store.outcomes[ladder[-1], i].whole_epochs for i in chosen)
             alike = replace(self.trial, n_networks=self.base.n_networks, patience=None)
             self._train(Stage("searching, finalists", _FINAL, most, alike, chosen))
             for number in chosen:
@@ -102,14 +100,15 @@ class Work:
         return tuple(self._candidate(number, keys) for number, keys in passed.items())
 
     def _best(self, numbers: list[int], budget: int, count: int) -> list[int]:
-        """The best of a rung."""
+        """The best of a rung: those with fewest failures, and the lowest interval score."""
 
         def key(number: int) -> tuple[int, float]:
-            return rank(self.store.outcomes[budget, number], self.select, self.base.coverage)
+            outcome = self.store.outcomes[budget, number]
+            return outcome.failures, outcome.interval_score if outcome.rows else math.inf
 
         return sorted(sorted(numbers, key=key)[:count])
 
-    def _as_fitted(self, numbers: list[int], budget: int) -> dict[int, Any]:
+    def _as_fitted(self, numbers: list[int], budget: int) -> dict[int, IntervalRegressor]:
         """Candidates with the epochs they found; none of those that failed."""
         found = {number: self.store.outcomes[budget, number] for number in numbers}
         return {
@@ -123,8 +122,7 @@ class Work:
         waiting = [i for i in stage.estimators if (stage.key, i) not in self.store.outcomes]
         groups: dict[Program, list[int]] = {}
         for number in waiting:
-            program = stage.estimators[number]._program(self.trial.X.shape[1])
-            groups.setdefault(program, []).append(number)
+            groups.setdefault(stage.trial.program(stage.estimators[number]), []).append(number)
         total = stage.granted * len(stage.estimators)
         with progress(stage.name, total, visible=self.visible) as report:
             report(total - stage.granted * len(waiting))

@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from calipers.datasets import Dataset, available, load, paper_splits
+from calipers.datasets import Dataset, available, load, paper_splits, shuffled_splits
 from calipers.regressor import IntervalRegressor
 from calipers.search import PAPER_SPACE, SearchResult, search
 from calipers.study._measures import combine, measure, stored_trials
@@ -29,7 +30,10 @@ from calipers.study._run import run
 from calipers.study._settings import StudySettings, load_settings
 from calipers.study._store import Store, replace_file
 
+Rows = NDArray[np.int64]
+
 _METHOD = "qd+"
+_SPLITS = 5
 _MEASURES = ("PICP", "MPIW", "interval score", "MSE")
 
 
@@ -190,6 +194,7 @@ def _searched(
         data.y[rows],
         PAPER_SPACE,
         n_candidates=protocol.candidates,
+        splits=_splits(len(rows), settings.batch_size, seed),
         finalists=protocol.finalists,
         max_epochs=max_epochs,
         patience=patience,
@@ -205,11 +210,29 @@ def _searched(
     return result
 
 
+def _splits(rows: int, batch_size: int, seed: int) -> list[tuple[Rows, Rows]]:
+    """Five shuffled splits of 90 to 10 that leave no last batch of a few rows.
+
+    QD+ judges a batch as a whole. On boston 409 rows end in a batch of nine, which makes intervals
+    two fifths wider than 400 rows or all 455 do; those nine are validated instead.
+
+    Examples
+    --------
+    >>> [(train.size, valid.size) for train, valid in _splits(455, 100, 0)[:2]]
+    [(400, 55), (400, 55)]
+    """
+    splits = shuffled_splits(rows, trials=_SPLITS, random_state=seed)
+    left = len(splits[0].train) % batch_size
+    cut = len(splits[0].train) - (left if left < batch_size / 4 else 0)
+    if not cut:
+        return [(split.train, split.test) for split in splits]
+    return [(split.train[:cut], np.append(split.train[cut:], split.test)) for split in splits]
+
+
 def _estimator(settings: StudySettings) -> IntervalRegressor:
     """The published training, whose shape the search leaves as it is."""
-    return IntervalRegressor(
+    return IntervalRegressor.paper(
         coverage=settings.coverage,
-        loss=settings.loss,
         n_networks=settings.members,
         hidden_layers=settings.hidden_layers,
         batch_size=settings.batch_size,

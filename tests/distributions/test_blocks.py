@@ -1,0 +1,87 @@
+"""Neither blocks nor threads show in a result, and memory stays with the blocks."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from calipers.distributions import SplitNormal, SplitNormalMixture, _blocks
+
+HEAVY = {
+    "ppf": [[0.1], [0.9]],
+    "isf": 0.3,
+    "cdf": 0.5,
+    "logpdf": 0.5,
+    "crps": 0.2,
+    "interval": 0.9,
+    "hdi": 0.9,
+    "hdr": 0.9,
+}
+
+
+def mixture(rows):
+    rng = np.random.default_rng(3)
+    loc = rng.normal(size=(3, rows))
+    left, right = np.exp(0.3 * rng.normal(size=(2, 3, rows)))
+    return SplitNormalMixture(SplitNormal(loc, left, right))
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (1,), (7,), (3, 5), (2, 3, 4), (5, 0, 2)])
+@pytest.mark.parametrize("size", [1, 2, 6, 100])
+def test_blocks_cover_every_element_once(shape, size):
+    count = np.zeros(shape, dtype=int)
+    for index in _blocks.blocks(shape, size):
+        assert count[index].size <= size
+        count[index] += 1
+    assert np.all(count == 1)
+
+
+@pytest.mark.parametrize("method", HEAVY)
+def test_blocks_and_threads_change_nothing(method, monkeypatch):
+    mix = mixture(300)
+    whole = getattr(mix, method)(HEAVY[method])
+    monkeypatch.setattr(_blocks, "BLOCK_SIZE", 200)
+    np.testing.assert_array_equal(getattr(mix, method)(HEAVY[method]), whole)
+    np.testing.assert_array_equal(getattr(mix, method)(HEAVY[method], n_jobs=2), whole)
+    np.testing.assert_array_equal(getattr(mix, method)(HEAVY[method], n_jobs=-1), whole)
+
+
+def test_modes_and_samples_in_blocks(monkeypatch):
+    mix = mixture(300)
+    modes, draws = mix.modes(), mix.sample(4, rng=np.random.default_rng(0))
+    monkeypatch.setattr(_blocks, "BLOCK_SIZE", 200)
+    np.testing.assert_array_equal(mix.modes(n_jobs=2), modes)
+    np.testing.assert_array_equal(mix.sample(4, rng=np.random.default_rng(0), n_jobs=2), draws)
+
+
+def test_memory_is_that_of_the_result_and_a_few_blocks():
+    mix = mixture(400_000)
+    tracemalloc.start()
+    try:
+        bounds = mix.interval(0.95)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak - sum(bound.nbytes for bound in bounds) < 16 * 2**20
+
+
+def test_no_rows_give_empty_results():
+    empty = mixture(0)
+    assert empty.interval(0.9)[0].shape == empty.mean.shape == (0,)
+    assert empty.modes().shape == empty.hdr(0.9)[0].shape == (0, 0)
+
+
+@pytest.mark.parametrize("n_jobs", [0, -2])
+def test_bad_number_of_threads_is_refused(n_jobs):
+    with pytest.raises(ValueError, match=f"n_jobs must be a positive number .* got {n_jobs}"):
+        mixture(2).ppf(0.5, n_jobs=n_jobs)
+
+
+def test_an_error_in_a_thread_reaches_the_caller(monkeypatch):
+    monkeypatch.setattr(_blocks, "BLOCK_SIZE", 2)
+
+    def fail(x):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        _blocks.blockwise(fail, (np.zeros(10),), n_jobs=2)
