@@ -207,7 +207,7 @@ class TestCalibration:
         ("change", "message"),
         [
             ({"aggregation": "sem"}, "'sem' gives no distribution to calibrate: set cv=None"),
-            ({"n_networks": 2}, "n_networks must be at least cv=3, got 2"),
+            ({"n_networks": 2}, "n_networks must be a multiple of cv=3, got 2"),
             ({"cv": 1}, "'cv' parameter"),
         ],
     )

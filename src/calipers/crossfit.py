@@ -1,13 +1,14 @@
 """Folds: who trains on which rows, and what networks say of the rows they have not seen."""
 
 from collections.abc import Sequence
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold
 
-from calipers.calibration import Calibration, normal_scores
+from calipers.calibration import Calibration, judging, normal_scores, pooled_scores
 from calipers.ensemble import Ensemble
 
 FloatArray = NDArray[np.float64]
@@ -23,37 +24,49 @@ class Fold(NamedTuple):
     judge: IntArray
 
 
-def make_folds(cv: Any, rows: IntArray, X: Any, y: Any, groups: Any, seed: int) -> list[Fold]:
-    """Folds of some rows.
+def make_folds(
+    cv: Any, rows: IntArray, X: Any, y: Any, groups: Any, n_networks: int, seed: int
+) -> list[Fold]:
+    """Folds of some rows, each for the same number of networks.
 
     Parameters
     ----------
     cv : int, splitter or None
         Number of shuffled folds, which keep groups together where there are any; or any
         scikit-learn splitter; or None for one fold in which all rows train and none judges.
+        Where rows are fewer than folds, as many folds as there can be.
     rows : array of int
         Rows to use.
     X, y, groups : arrays
         The data of all rows; ``groups`` may be None.
+    n_networks : int
+        Networks to spread over the folds.
     seed : int
         Seeds the shuffle.
 
     Raises
     ------
     ValueError
-        If there are fewer groups than folds.
+        If there are fewer groups than folds, or if networks cannot be spread evenly.
     """
     if cv is None or len(rows) < 2:
         return [Fold(rows, rows[:0])]
-    chosen = None if groups is None else np.asarray(groups)[rows]
-    if isinstance(cv, (int, np.integer)):
+    chosen = None if groups is None else groups[rows]
+    if isinstance(cv, Integral):
         count = len(rows) if chosen is None else len(np.unique(chosen))
-        if chosen is not None and count < cv:
+        if chosen is not None and count < int(cv):
             raise ValueError(f"groups has {count} distinct values, too few for cv={cv} folds")
         kind = KFold if chosen is None else GroupKFold
-        cv = kind(n_splits=min(int(cv), count), shuffle=True, random_state=seed)
-    folds = cv.split(X[rows], y[rows], chosen)
-    return [Fold(rows[train], rows[judge]) for train, judge in folds]
+        most = next(k for k in range(min(int(cv), count), 0, -1) if n_networks % k == 0)
+        if most == 1:
+            return [Fold(rows, rows[:0])]
+        cv = kind(n_splits=most, shuffle=True, random_state=seed)
+    folds = [Fold(rows[a], rows[b]) for a, b in cv.split(X[rows], y[rows], chosen)]
+    if n_networks % len(folds):
+        raise ValueError(
+            f"n_networks must be a multiple of the {len(folds)} folds of cv, got {n_networks}"
+        )
+    return folds
 
 
 def set_aside(rows: IntArray, fraction: float, groups: Any, seed: int) -> tuple[IntArray, IntArray]:
@@ -97,35 +110,15 @@ def calibrate(
     Calibration or None
         None where no row has been judged.
     """
-    scores, judged = [], []
-    for number, fold in enumerate(folds):
-        networks = np.flatnonzero(fold_of == number)
-        if fold.judge.size and networks.size:
-            mixture = ensemble.part(networks).mixture(X[fold.judge])
-            scores.append(
-                normal_scores(mixture, y[fold.judge])
-                * _sharper(mixture, y[fold.judge], len(fold_of))
-            )
-            judged.append(fold.judge)
-    if not judged:
-        return None
+    judged = [fold.judge for fold in folds]
     rows = np.concatenate(judged)
-    return Calibration.from_scores(
-        np.concatenate(scores), None if weights is None else weights[rows]
-    )
-
-
-def _sharper(mixture, y, pool):
-    means = mixture.components.mean
-    r = len(means)
-    if r < 2:
-        return 1.0
-    delta = means.var(axis=0, ddof=1) * (1 / r - 1 / pool)
-    e2 = np.minimum((y - means.mean(axis=0)) ** 2, 9 * mixture.var)
-    return float(
-        np.sqrt(
-            np.clip(
-                np.mean((e2 - delta) / (mixture.var + delta)) / np.mean(e2 / mixture.var), 0.25, 1
-            )
-        )
-    )
+    if not rows.size:
+        return None
+    row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in judged])
+    components = ensemble.mixture(X[rows]).components
+    if len(fold_of) >= 2 * len(folds):
+        rng = np.random.default_rng(0)  # the pool is imagined, the same for the same data
+        scores = pooled_scores(components, y[rows], fold_of, row_folds, rng=rng)
+    else:
+        scores = normal_scores(judging(components, fold_of, row_folds), y[rows])
+    return Calibration.from_scores(scores, None if weights is None else weights[rows])

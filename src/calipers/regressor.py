@@ -72,7 +72,8 @@ class IntervalRegressor(IntervalPredictor):
     cv : int, scikit-learn splitter or None, default 5
         Folds for calibration. None trains every network on all rows and calibrates nothing.
     n_networks : int, default 10
-        Members of the ensemble, spread evenly over the folds.
+        Members of the ensemble, spread evenly over the folds; two or more for each fold let
+        calibration account for the pool being better than its parts.
     hidden_layers : sequence of int, default (128, 128)
         Units of each hidden layer.
     activation : str, default "silu"
@@ -310,7 +311,7 @@ class IntervalRegressor(IntervalPredictor):
         table = Table.from_arrays(X, y, None if previous is None else previous.units)
         seed = int(check_random_state(self.random_state).randint(2**31))
         rows = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
-        folds = make_folds(self.cv, rows, X, y, labels, seed)
+        folds = make_folds(self.cv, rows, X, y, labels, self.n_networks, seed)
         fold_of = np.arange(self.n_networks) % len(folds)
         plans = self._plans(table, [folds[i] for i in fold_of], weights, labels, seed, previous)
         total = sum(plan.settings.epochs for plan in plans)
@@ -340,10 +341,10 @@ class IntervalRegressor(IntervalPredictor):
             raise ValueError(
                 f"aggregation={self.aggregation!r} gives no distribution to calibrate: set cv=None"
             )
-        if isinstance(self.cv, Integral) and self.n_networks < int(self.cv):
+        if isinstance(self.cv, Integral) and self.n_networks % int(self.cv):
             raise ValueError(
-                f"every fold needs a network: n_networks must be at least cv={self.cv}, got "
-                f"{self.n_networks}"
+                f"every fold has as many networks: n_networks must be a multiple of cv={self.cv}, "
+                f"got {self.n_networks}"
             )
 
     def _data(self, X: Any, y: Any, sample_weight: Any, groups: Any, reset: bool) -> Any:
