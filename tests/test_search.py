@@ -167,6 +167,15 @@ def test_finalists_train_as_the_estimator_will(result, model, data):
     assert again == 2 * model.n_networks * first.outcome.epochs
 
 
+def test_finalists_can_have_splits_of_their_own(result, model, data, tmp_path):
+    options = {"finalists": 1, "store": tmp_path / "search.jsonl", **QUICK}
+    final = search(model, *data, SPACE, final_splits=3, **options)
+    assert final.best.number == result.best.number
+    assert final.best.outcome.rows == 3 * 12
+    with pytest.raises(ValueError, match="another search, which differs in final_splits"):
+        search(model, *data, SPACE, **options)
+
+
 def test_own_splits(model, data):
     splits = list(TimeSeriesSplit(2).split(data[0]))
     result = search(
@@ -218,10 +227,10 @@ def test_choice():
     assert [c.number for c in result.ranked()] == [3, 2, 1, 0]
     assert [c.number for c in result.chosen_by("paper").ranked()] == [1, 2, 3, 0]
     assert [c.number for c in result.chosen_by("covered").ranked()] == [2, 1, 3, 0]
-    # The standard error is 0.005, so 0.95 is half a hundredth short of being sure.
-    assert result.chosen_by("covered").score(rows[1]) == pytest.approx(2.0 * 10**0.5)
-    sure = replace(rows[1], outcome=rows[1].outcome._replace(coverage_rate=0.955))
-    assert result.chosen_by("covered").score(sure) == pytest.approx(2.0)
+    # The standard error is 0.005: 0.945 is sure to be above 0.94, 0.935 a hundredth short of it.
+    for rate, score in [(0.945, 2.0), (0.935, 20.0), (1.0, 2.0)]:
+        row = replace(rows[1], outcome=rows[1].outcome._replace(coverage_rate=rate))
+        assert result.chosen_by("covered").score(row) == pytest.approx(score)
     later = SearchResult(IntervalRegressor(), (*rows, candidate(4, 1, score=9)), "interval score")
     assert later.best.number == 4  # the others were let go before
 

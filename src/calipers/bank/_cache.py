@@ -67,7 +67,9 @@ def _compile(
     # One thread is enough: chunks of a bank are what runs side by side.
     options = {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else None
     jitted = jax.jit(flat, donate_argnums=donated, compiler_options=options)
-    program = _from_disk(jitted.lower(*leaves), [(leaf.shape, leaf.dtype) for leaf in leaves])
+    with jax.default_matmul_precision("float32"):  # an accelerator would round to fewer digits
+        lowered = jitted.lower(*leaves)
+    program = _from_disk(lowered, [(leaf.shape, leaf.dtype) for leaf in leaves])
 
     def call(*arguments: Any) -> Any:
         return jax.tree.unflatten(results, program(*jax.tree.leaves(arguments)))

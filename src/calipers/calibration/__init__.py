@@ -20,8 +20,8 @@ for every single level that is supported: tails of at least 1 / (n + 1), as many
 probability is over calibration rows and new row together: it is a statement about averages, not
 about each x. Since the map is continuous, quantiles are one rank further out than the sharpest
 valid step function, and by up to 1% of the tail, which costs at most
-:math:`2 / (n + 1) + 0.01 \alpha` of coverage. Around the median, for levels within 2 / (n + 1) or
-1% of one half, nothing is claimed.
+:math:`2 / (n + 1) + 0.01 \alpha` of coverage. No claim is made of levels
+within 0.001 of one half.
 
 **Covariate shift.** The same with weights, if the new inputs have another distribution than the
 calibration inputs, the target given the input has the same, and the weights are the ratio of the

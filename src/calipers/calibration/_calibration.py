@@ -18,6 +18,8 @@ BoolArray = NDArray[np.bool_]
 
 # 1 - 0.9 is a little less than 0.1: levels this close to a limit count as being on it.
 ROUNDING = 1e-9
+# Levels so near to one half are those of no strict knot but the median's.
+MIDDLE = 1e-3
 
 
 class Pieces(NamedTuple):
@@ -164,11 +166,7 @@ class Calibration:
         That is 2 w / (W + w), with unit weights 2 / (n + 1).
         """
         own = self._weight(weight)
-        least = np.minimum(2.0 * own / (self.total_weight + own), 1.0)
-        if self.strict:
-            few = (self._lower_end(own) == 0) | (self._upper_start(own) == len(self.scores))
-            least = np.where(few, 1.0, least)
-        return least
+        return np.minimum(2.0 * own / (self.total_weight + own), 1.0)
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> BoolArray:
         """Whether the level `p` lies between the lowest and the highest that rows speak for."""
@@ -185,16 +183,18 @@ class Calibration:
         39
         """
         alpha = 1.0 - float(checks.coverage(coverage))
-        least = math.ceil(2.0 / alpha * (1.0 - ROUNDING) - 1.0)
-        return max(least, 4) if self.strict else least
+        return math.ceil(2.0 / alpha * (1.0 - ROUNDING) - 1.0)
 
     def pieces_of_level(self, v: FloatArray, weight: FloatArray) -> Pieces:
         """Pieces of the map on which levels, given on the normal scale, lie."""
-        reached = ndtr(v) * (self.total_weight + weight)
-        first, second = self._lower, self._upper
+        first, second, level = self._lower, self._upper, ndtr(v)
+        reached = level * (self.total_weight + weight)
         share_low, share_high = (1.0, 0.0) if self.strict else (0.5, 0.5)
         low = np.searchsorted(self.mass[:first], reached - share_low * weight, side="right")
         high = np.searchsorted(self.mass[second:], reached - share_high * weight, side="right")
+        if self.strict:
+            low = np.where(level < 0.5 - MIDDLE, low, first)
+            high = np.where(level > 0.5 + MIDDLE, high, 0)
         return self._pieces(np.where(v < 0, low, second + high), v < 0, weight)
 
     def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
@@ -217,14 +217,21 @@ class Calibration:
         return Pieces(z, v, rise / run)
 
     def _normal_level(self, knot: IntArray, weight: FloatArray) -> FloatArray:
-        below = self.mass[knot] + self.share[knot] * weight
-        above = self.total_weight - self.mass[knot] + (1.0 - self.share[knot]) * weight
-        tail = np.minimum(below, above) / (self.total_weight + weight)
-        return np.copysign(ndtri(tail), below - above)
+        total = self.total_weight + weight
+        below = (self.mass[knot] + self.share[knot] * weight) / total
+        above = (self.total_weight - self.mass[knot] + (1.0 - self.share[knot]) * weight) / total
+        if self.strict:
+            # A knot that serves levels on both sides of one half stays on its own.
+            limit = np.where(knot == self._lower, 0.5, 0.5 - MIDDLE)
+            below = np.where(knot < self._upper, np.minimum(below, limit), 1.0)
+            above = np.where(knot < self._upper, 1.0, np.minimum(above, limit))
+        return np.where(below < above, ndtri(below), -ndtri(above))
 
     @property
     def _lower(self) -> int:
-        """Number of knots in the lower half."""
+        """Number of knots in the lower half; of strict ones, before the median's."""
+        if self.strict:
+            return int(np.count_nonzero(self.share == 1.0))
         return int(np.searchsorted(self.mass, 0.5 * self.total_weight))
 
     @property
@@ -233,18 +240,20 @@ class Calibration:
         return self._lower + int(self.strict)
 
     def _lower_end(self, weight: FloatArray) -> IntArray:
-        """Give the end of the lower knots in use: strict ones with a level below one half."""
+        """End of the lower knots in use: strict ones that serve levels below one half."""
         if not self.strict:
             return np.asarray(self._lower)
-        limit = 0.5 * (self.total_weight - weight) - ROUNDING * self.total_weight
-        return np.searchsorted(self.mass[: self._lower], limit)
+        serves_from = np.append(0.0, self.mass[: self._lower])[: self._lower]
+        limit = (0.5 - MIDDLE) * (self.total_weight + weight) - weight
+        return np.asarray(np.searchsorted(serves_from, limit))
 
     def _upper_start(self, weight: FloatArray) -> IntArray:
-        """Give the start of the upper knots in use: strict ones with a level above one half."""
+        """Start of the upper knots in use: strict ones that serve levels above one half."""
         if not self.strict:
             return np.asarray(self._upper)
-        limit = 0.5 * (self.total_weight + weight) + ROUNDING * self.total_weight
-        return self._upper + np.searchsorted(self.mass[self._upper :], limit, side="right")
+        serves_to = np.append(self.mass[self._upper :], self.total_weight)[1:]
+        limit = (0.5 + MIDDLE) * (self.total_weight + weight)
+        return np.asarray(self._upper + np.searchsorted(serves_to, limit, side="right"))
 
     def _weight(self, weight: ArrayLike | None) -> FloatArray:
         if weight is None:

@@ -5,9 +5,9 @@ With the row's own weight w and calibration weights of sum W, knot k has the lev
     p_k = (mass_k + share_k w) / (W + w).
 
 For a score with the weight W_before below it and w_k of its own, mass is W_before + w_k / 2 and
-share 1/2: with unit weights k / (n + 1). Strict knots give each score the outermost level that it
-may not yet have: in the lower half mass W_before + w_k and share 1, in the upper half W_before and
-0, with the median between them. Equal scores are one score with their common weight.
+share 1/2: with unit weights k / (n + 1). Strict knots give each score the level nearest to one half
+that it must serve: in the lower half mass W_before + w_k and share 1, in the upper half W_before
+and 0, with the median between them. Equal scores are one score with their common weight.
 
 Sorted scores are a rough quantile function, and its derivative a useless density: one score lies
 in each gap. So neighbours share a knot, few of them in the tails and more in the middle. Ordinary
@@ -62,15 +62,15 @@ def ordinary_knots(scores: FloatArray, weights: FloatArray) -> Knots:
 
 
 def strict_knots(scores: FloatArray, weights: FloatArray) -> Knots:
-    """Knots on the safe side of every level but those around the median."""
+    """Knots on the safe side of every level but one half itself."""
     starts = _group_starts(len(scores), STRICT_PART, len(scores))
     ends = np.append(starts[1:], len(scores)) - 1
     upto = np.cumsum(weights)
     half = 0.5 * upto[-1]
     middle = scores[np.searchsorted(upto, half)]
     before = (upto - weights)[starts]
-    low = (upto[ends] < half) & (scores[ends] < middle)
-    high = (before > half) & (scores[starts] > middle)
+    low = (before < half) & (scores[starts] < middle)
+    high = (upto[ends] > half) & (scores[ends] > middle)
     return Knots(
         np.concatenate([scores[starts][low], [middle], scores[ends][high]]),
         np.concatenate([upto[ends][low], [half], before[high]]),

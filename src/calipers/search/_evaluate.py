@@ -176,7 +176,7 @@ def _outcome(trial: Trial, histories: list[History], measures: FloatArray) -> Ou
         epochs=float(np.median(epochs)) if epochs else np.nan,
         network_epochs=sum(map(len, histories)),
         failures=len(measures) - len(judged),
-        rows=sum(len(trial.splits[i][1]) for i in np.flatnonzero(whole)),
+        rows=sum(len(valid) for (_, valid), kept in zip(trial.splits, whole, strict=True) if kept),
     )
 
 

@@ -109,7 +109,7 @@ def paper_score(coverage_rate: float, mean_width: float, *, coverage: float = 0.
 
 def _covered(outcome: Outcome, coverage: float) -> float:
     error = math.sqrt(coverage * (1 - coverage) / outcome.rows)
-    missing = max(0.0, coverage + error - outcome.coverage_rate)
+    missing = max(0.0, coverage - 0.01 + error - outcome.coverage_rate)
     return float(outcome.interval_score * 10.0 ** (missing / 0.01))
 
 
@@ -122,9 +122,9 @@ SCORES: dict[str, Callable[[Outcome, float], float]] = {
 }
 """What candidates are ranked by, from their outcome and the nominal coverage; less is better.
 
-``"interval score"``; ``"covered"``, the interval score of settings whose coverage is above its
-nominal value by a standard error of the validation rows, others being ten times worse for every
-hundredth they lack; ``"paper"``, see ``paper_score``.
+``"interval score"``; ``"covered"``, the interval score, ten times worse for every hundredth by which
+coverage fails to be a standard error above 0.01 less than its nominal value, so that it will hardly
+fall short by more than that; ``"paper"``, see ``paper_score``.
 """
 
 

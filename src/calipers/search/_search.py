@@ -1,6 +1,7 @@
 """The search as a user calls it: checks its arguments and hands over to the work."""
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ def search(
     halving: int | None = None,
     min_epochs: int = 60,
     finalists: int = 0,
+    final_splits: Splits | None = None,
     select: str = "interval score",
     random_state: Any = None,
     n_jobs: int | None = -1,
@@ -85,6 +87,9 @@ def search(
         networks, for the epochs found and without early stopping. Their aggregates then decide.
         Candidates are otherwise judged by single networks, at the epoch that was luckiest for the
         rows that judge them.
+    final_splits : int or iterable of pairs of arrays of int, optional
+        Splits for the finalists; as many new ones judge them by rows other than those that made
+        them finalists. The same as ``splits`` by default.
     select : {"interval score", "covered", "paper"}
         Score that decides among those that went farthest, see ``SCORES``. Who goes on to the next
         rung or becomes a finalist is up to the interval score, which chance moves least.
@@ -156,7 +161,11 @@ def search(
     drawn = candidates(base, space, n_candidates, seed)
     rows = split_rows(splits, len(target), validation_fraction, seed)
     trial = Trial(inputs, target, rows, 1, max_epochs, patience, seed, n_jobs)
-    kept = Store(store, identity(trial, base, drawn))
-    work = Work(trial, base, drawn, kept, visible=bool(verbose))
+    final = replace(trial, n_networks=base.n_networks, patience=None)
+    if final_splits is not None:
+        others = split_rows(final_splits, len(target), validation_fraction, seed + 1)
+        final = replace(final, splits=others)
+    kept = Store(store, identity(trial, final, base, drawn))
+    work = Work(trial, final, base, drawn, kept, visible=bool(verbose))
     ladder = rung_budgets(work.most_epochs, halving, min_epochs)
     return SearchResult(clone(estimator), work.run(ladder, halving or 1, finalists), select)

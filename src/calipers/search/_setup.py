@@ -82,7 +82,7 @@ def rung_budgets(most: int, halving: int | None, least: int) -> list[int]:
 
 
 def identity(
-    trial: Trial, estimator: IntervalRegressor, drawn: list[dict[str, Any]]
+    trial: Trial, final: Trial, estimator: IntervalRegressor, drawn: list[dict[str, Any]]
 ) -> dict[str, Any]:
     """What the outcomes of a search depend on, as plain values."""
     params = estimator.get_params()
@@ -90,6 +90,7 @@ def identity(
     return {
         "data": _digest(trial.X, trial.y),
         "splits": _digest(*(rows for split in trial.splits for rows in split)),
+        "final_splits": _digest(*(rows for split in final.splits for rows in split)),
         "estimator": {name: _plain(value) for name, value in fixed.items()},
         "candidates": _digest(np.frombuffer(repr(_plain(drawn)).encode(), np.uint8)),
         "max_epochs": trial.max_epochs,

@@ -3,7 +3,6 @@
 import math
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -43,8 +42,8 @@ class Work:
 
     Parameters
     ----------
-    trial : Trial
-        What they have in common.
+    trial, final : Trial
+        What they have in common, and what the finalists have.
     base : IntervalRegressor
         Gives the parameters that are not searched.
     drawn : list of dict
@@ -58,6 +57,7 @@ class Work:
     def __init__(
         self,
         trial: Trial,
+        final: Trial,
         base: IntervalRegressor,
         drawn: list[Params],
         store: Store,
@@ -65,6 +65,7 @@ class Work:
         visible: bool,
     ) -> None:
         self.trial = trial
+        self.final = final
         self.base = base
         self.drawn = drawn
         self.store = store
@@ -93,8 +94,7 @@ class Work:
         chosen = self._as_fitted(self._best(alive, ladder[-1], finalists), ladder[-1])
         if chosen:
             most = max(self.store.outcomes[ladder[-1], i].whole_epochs for i in chosen)
-            alike = replace(self.trial, n_networks=self.base.n_networks, patience=None)
-            self._train(Stage("searching, finalists", _FINAL, most, alike, chosen))
+            self._train(Stage("searching, finalists", _FINAL, most, self.final, chosen))
             for number in chosen:
                 passed[number].append(_FINAL)
         return tuple(self._candidate(number, keys) for number, keys in passed.items())
