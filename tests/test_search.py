@@ -309,7 +309,7 @@ def test_store_is_used_and_guarded(result, model, data, tmp_path):
     assert path.read_bytes() == written
     assert by_paper.best is by_paper.ranked()[0]
     with pytest.raises(
-        ValueError, match="another search, which differs in max_epochs, seed, splits"
+        ValueError, match="another search, which differs in final_splits, max_epochs, seed, splits"
     ):
         search(model, *data, SPACE, store=path, **{**QUICK, "max_epochs": 30, "random_state": 1})
 

@@ -149,7 +149,8 @@ class CalibratedMixture:
 
     def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Density at `x`; infinite at a point mass."""
-        return np.exp(self.logpdf(x, n_jobs=n_jobs))
+        with np.errstate(over="ignore"):
+            return np.exp(self.logpdf(x, n_jobs=n_jobs))
 
     def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Logarithm of the density at `x`."""

@@ -122,9 +122,9 @@ SCORES: dict[str, Callable[[Outcome, float], float]] = {
 }
 """What candidates are ranked by, from their outcome and the nominal coverage; less is better.
 
-``"interval score"``; ``"covered"``, the interval score, ten times worse for every hundredth by which
-coverage fails to be a standard error above 0.01 less than its nominal value, so that it will hardly
-fall short by more than that; ``"paper"``, see ``paper_score``.
+``"interval score"``; ``"covered"``, the interval score, ten times worse for every hundredth that
+coverage lacks to be a standard error above its nominal value less 0.01, so that it will hardly fall
+short by more than that; ``"paper"``, see ``paper_score``.
 """
 
 

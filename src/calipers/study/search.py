@@ -64,7 +64,7 @@ class Reckoning:
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """How to search; the defaults are the paper's, but for the score and the limit on steps.
+    """How to search; the paper has no finalists, its own score and no limit on steps.
 
     Attributes
     ----------
@@ -76,9 +76,9 @@ class Protocol:
     """
 
     candidates: int = 300
-    select: str = "interval score"
+    select: str = "covered"
     halving: int | None = None
-    finalists: int = 0
+    finalists: int = 20
     max_epochs: int = 5000
     patience: int = 500
     max_steps: int | None = 40_000
