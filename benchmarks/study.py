@@ -8,6 +8,7 @@ another, as the paper's authors did. Rows are made up, in the number and width o
 """
 
 import argparse
+import itertools
 import time
 
 import numpy as np
@@ -55,7 +56,7 @@ def loop_seconds(settings, X, y, rows, steps):
     X, y = torch.from_numpy(X), torch.from_numpy(y)
     sizes = [X.shape[1], *settings.hidden_layers]
     layers = []
-    for a, b in zip(sizes[:-1], sizes[1:], strict=True):
+    for a, b in itertools.pairwise(sizes):
         layers += [torch.nn.Linear(a, b), torch.nn.ReLU()]
     network = torch.nn.Sequential(*layers, torch.nn.Linear(sizes[-1], 3))
     optimizer = torch.optim.Adam(network.parameters(), lr=0.005)

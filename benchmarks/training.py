@@ -91,7 +91,9 @@ def torch_seconds(threads, epochs):
 def scikit_learn_seconds(threads, epochs):
     """Seconds per step of MLPRegressor, which minimises squared error."""
     X, y = data()
-    model = MLPRegressor((HIDDEN, HIDDEN), batch_size=BATCH, max_iter=epochs, tol=0)
+    model = MLPRegressor(
+        hidden_layer_sizes=(HIDDEN, HIDDEN), batch_size=BATCH, max_iter=epochs, tol=0
+    )
     model.set_params(n_iter_no_change=epochs)
     with threadpool_limits(threads), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

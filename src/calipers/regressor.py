@@ -349,9 +349,10 @@ class IntervalRegressor(IntervalPredictor):
 
     def _data(self, X: Any, y: Any, sample_weight: Any, groups: Any, reset: bool) -> Any:
         """Inputs, targets, weights and group numbers, checked."""
-        if np.ndim(y) == 2 and np.shape(y)[1] > 1:
+        shape = getattr(y, "shape", ())
+        if len(shape) == 2 and shape[1] > 1:
             raise ValueError(
-                f"y holds several targets (shape {np.shape(y)}), and a model predicts one: fit one "
+                f"y holds several targets (shape {shape}), and a model predicts one: fit one "
                 "model per target, for instance by sklearn.multioutput.MultiOutputRegressor"
             )
         X, y = validate_data(self, X, y, reset=reset, dtype=FLOATS, y_numeric=True)

@@ -129,8 +129,8 @@ def search(
     A rung of halving starts its candidates from the beginning, not from the weights of the rung
     before: the optimiser's memory and the schedule of the learning rate then are those of a
     training in one piece, whose outcome and epochs hold for the final fit. Going on from the
-    weights cost a quarter less on yacht and boston, but what it chose ranked 2nd to 23rd of 40 to
-    60 candidates that had their full time, and what starting anew chose 2nd to 5th. That in turn
+    weights cost a quarter less on yacht and boston, but what it chose ranked 3rd to 24th of 40 to
+    60 candidates that had their full time, and what starting anew chose 3rd to 6th. That in turn
     cost 17 to 57 % of training every candidate in full, and lost up to half of the best score: a
     means to try more candidates, not to find the best of few.
 

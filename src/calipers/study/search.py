@@ -215,7 +215,7 @@ def _splits(rows: int, batch_size: int, count: int, seed: int) -> list[tuple[Row
     """Shuffled splits of 90 to 10 that leave no last batch of a few rows.
 
     QD+ judges a batch as a whole. On boston 409 rows end in a batch of nine, which makes intervals
-    two fifths wider than 400 rows or all 455 do; those nine are validated instead.
+    wider than 400 rows do; those nine are validated instead.
 
     Examples
     --------
