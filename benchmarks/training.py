@@ -139,7 +139,7 @@ def fastest(function, *arguments, tries=3):
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=300)
     epochs = parser.parse_args().epochs
     blas = fastest(blas_seconds, 5000)
     print(f"BLAS, one thread: {flops() / blas / 1e9:.1f} GFLOP/s, {blas * 1e6:.0f} us a step\n")

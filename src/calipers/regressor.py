@@ -349,7 +349,7 @@ class IntervalRegressor(IntervalPredictor):
 
     def _data(self, X: Any, y: Any, sample_weight: Any, groups: Any, reset: bool) -> Any:
         """Inputs, targets, weights and group numbers, checked."""
-        shape = getattr(y, "shape", ())
+        shape: tuple[int, ...] = getattr(y, "shape", ())
         if len(shape) == 2 and shape[1] > 1:
             raise ValueError(
                 f"y holds several targets (shape {shape}), and a model predicts one: fit one "

@@ -112,9 +112,12 @@ def _run_all(
         padded(max(len(plan.rows) for plan in plans)),
         padded(max(len(plan.validation) for plan in plans)),
     )
+    # Networks of like cost finish together; the costliest start first.
+    costs = [-len(plan.rows) * int(plan.settings.epochs) for plan in plans]
+    order = np.argsort(costs, kind="stable")
     jobs = joblib.effective_n_jobs(n_jobs)
     rounds = -(-len(plans) // (lanes * jobs * _GROUPS_PER_JOB))
-    groups = _groups(program, plans, rounds * lanes)
+    groups = [order[i : i + rounds * lanes] for i in range(0, len(order), rounds * lanes)]
     stop = threading.Event()
     backend = joblib.parallel.get_active_backend(prefer="threads")[0]
     shared = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
@@ -130,18 +133,6 @@ def _run_all(
     for group, result in zip(groups, results, strict=True):
         trained.update(zip(group.tolist(), result, strict=True))
     return [trained[i] for i in range(len(plans))]
-
-
-def _groups(program: Program, plans: list[Plan], size: int) -> list[IntArray]:
-    """Numbers of plans that train together: equal in batches, and alike in cost.
-
-    The costliest come first, so that threads finish at about the same time.
-    """
-    batches = np.array([-(-len(plan.rows) // program.batch_size) for plan in plans])
-    costs = batches * [int(plan.settings.epochs) for plan in plans]
-    order = np.argsort(-costs, kind="stable")
-    alike = [order[batches[order] == count] for count in np.unique(batches)[::-1]]
-    return [part[i : i + size] for part in alike for i in range(0, len(part), size)]
 
 
 def _failed(
