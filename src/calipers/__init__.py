@@ -1,7 +1,19 @@
 """Point estimates and prediction intervals from ensembles of neural networks."""
 
-from calipers.regressor import IntervalRegressor
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from calipers.regressor import IntervalRegressor
 
 __all__ = ["IntervalRegressor", "__version__"]
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    # JAX takes a second to import, which `calipers --help` and the losses on NumPy need not pay.
+    if name == "IntervalRegressor":
+        from calipers.regressor import IntervalRegressor
+
+        return IntervalRegressor
+    raise AttributeError(f"module 'calipers' has no attribute {name!r}")
