@@ -519,6 +519,17 @@ class TestFolder:
         warm = again.set_params(warm_start=True, epochs=3).fit(X, data[1])
         assert warm.predict(X).shape == (400,)
 
+    def test_a_calibrated_model_comes_back_to_the_bit(self, data, tmp_path):
+        model = calibrated().fit(*data)
+        model.save(tmp_path / "model")
+        again = IntervalRegressor.load(tmp_path / "model")
+        for coverage in (0.5, 0.95):
+            assert np.array_equal(
+                again.predict_interval(data[0], coverage=coverage),
+                model.predict_interval(data[0], coverage=coverage),
+            )
+        assert again.ensemble_.bank.program == model.ensemble_.bank.program
+
     def test_a_model_of_another_kind_is_refused(self, model, tmp_path):
         model.save(tmp_path / "model")
         record = json.loads((tmp_path / "model" / "model.json").read_text())

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from calipers.bank import HISTORY_TYPE, Bank, Program, Scaling
 from calipers.calibration import Calibration
 from calipers.ensemble import Ensemble
-from calipers.networks import MLP
+from calipers.networks import MLP, EmbeddedMLP
 from calipers.objectives import LOSSES, Objective
 from calipers.storage import ModelFileError
 
@@ -20,6 +20,7 @@ Arrays = dict[str, NDArray[Any]]
 CUSTOM = {"custom": True}
 """Stands in a document for a function of the user's own."""
 
+_NETWORKS: dict[str, Any] = {kind.__name__: kind for kind in (MLP, EmbeddedMLP)}
 _MEASURES = [name for name in HISTORY_TYPE.names or () if name != "epoch"]
 
 
@@ -104,11 +105,12 @@ def _numbered(arrays: Arrays, name: str) -> list[NDArray[Any]]:
 def _pack_program(program: Program) -> dict[str, Any]:
     document = {field.name: getattr(program, field.name) for field in fields(program)}
     network, objective = program.network, program.objective
-    document["network"] = (
-        {"hidden": list(network.hidden), "activation": network.activation}
-        if isinstance(network, MLP)
-        else CUSTOM
-    )
+    document["network"] = CUSTOM
+    if isinstance(network, tuple(_NETWORKS.values())):
+        document["network"] = {"kind": type(network).__name__} | {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in vars(network).items()
+        }
     names = [name for name, known in LOSSES.items() if known == objective]
     document["objective"] = {"loss": names[0] if names else CUSTOM, "head": objective.head}
     return document
@@ -118,7 +120,9 @@ def _unpack_program(document: Mapping[str, Any], network: Any) -> Program:
     rest = dict(document)
     shape, objective = rest.pop("network"), rest.pop("objective")
     if shape != CUSTOM:
-        network = MLP(tuple(shape["hidden"]), shape["activation"])
+        kind = _NETWORKS[shape["kind"]]
+        parameters = {k: tuple(v) if isinstance(v, list) else v for k, v in shape.items()}
+        network = kind(**{k: v for k, v in parameters.items() if k != "kind"})
     elif network is None:
         raise ModelFileError(
             "the model has a network of its maker's own, which is code and not stored: pass the "
