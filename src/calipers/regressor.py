@@ -122,6 +122,8 @@ class IntervalRegressor(IntervalPredictor):
         How often a network that fails is trained anew.
     warm_start : bool, default False
         Whether ``fit`` goes on from the weights and scaling of the fit before, to follow new rows.
+        Calibration then takes the rows to be new: rows that an earlier fit has seen would be
+        judged by networks that know them.
     n_jobs : int, optional, default -1
         Threads, or workers of an enclosing ``joblib.parallel_config``; -1 for all.
     random_state : int, RandomState or None
