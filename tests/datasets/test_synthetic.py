@@ -7,8 +7,9 @@ tests that compare with draws is below 1e-5.
 import numpy as np
 import pytest
 from scipy import integrate, stats
+from sklearn.datasets import make_friedman1
 
-from calipers.datasets import GAP, PROBLEMS, SKEWED, TOY, TWO_MODES
+from calipers.datasets import FRIEDMAN, GAP, PROBLEMS, SKEWED, TOY, TWO_MODES
 from calipers.datasets._synthetic import GAMMA, NORMAL, TWO_BUMPS
 
 problems = pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
@@ -18,8 +19,8 @@ noises = pytest.mark.parametrize(
 LEVELS = np.r_[1e-12, 1e-6, np.linspace(0.001, 0.999, 99), 1 - 1e-6]
 
 
-def test_there_are_four():
-    assert list(PROBLEMS) == ["toy", "skewed", "two_modes", "gap"]
+def test_there_are_five():
+    assert list(PROBLEMS) == ["toy", "skewed", "two_modes", "gap", "friedman"]
 
 
 @noises
@@ -72,11 +73,12 @@ def test_interval_covers_as_often_as_it_says(problem, coverage):
 
 @problems
 def test_mean_and_std_given_x(problem):
-    x = np.repeat([-3.5, 1.5], 40_000)
-    noise = problem.noise.draw(x.size, np.random.default_rng(3))
+    two = problem.draw_x(2, np.random.default_rng(2))
+    x = np.repeat(two, 40_000, axis=0)
+    noise = problem.noise.draw(len(x), np.random.default_rng(3))
     y = problem.location(x) + problem.scale(x) * noise
     for half in (slice(0, 40_000), slice(40_000, None)):
-        X = x[half][:1, np.newaxis]
+        X = x[half][:1].reshape(1, problem.inputs)
         [mean], [std] = problem.mean(X), problem.std(X)
         assert abs(y[half].mean() - mean) < 5 * std / 200
         assert y[half].std() == pytest.approx(std, rel=0.03)
@@ -85,7 +87,7 @@ def test_mean_and_std_given_x(problem):
 @problems
 def test_truth_has_the_shapes_it_says(problem):
     X, y = problem.sample(7, random_state=0)
-    assert X.shape == (7, 1)
+    assert X.shape == (7, problem.inputs)
     assert y.shape == problem.mean(X).shape == problem.std(X).shape == (7,)
     assert problem.cdf(X, y).shape == problem.quantile(X, 0.3).shape == (7,)
     assert problem.quantile(X, [0.1, 0.5, 0.9]).shape == (7, 3)
@@ -111,6 +113,12 @@ def test_toy_is_the_problem_of_the_first_figure():
     x = TOY.sample(50_000, random_state=4)[0][:, 0]
     assert np.abs(x).max() <= 6
     assert stats.kstest(x, stats.truncnorm(-1, 1, scale=6).cdf).pvalue > 1e-6
+
+
+def test_friedman_agrees_with_scikit_learn():
+    X, y = make_friedman1(100, noise=0.0, random_state=0)
+    np.testing.assert_allclose(FRIEDMAN.mean(X), y)
+    np.testing.assert_allclose(FRIEDMAN.std(X), 0.5 + 2 * X[:, 5])
 
 
 def test_toy_is_certain_at_zero():
@@ -140,5 +148,5 @@ def test_levels_outside_0_to_1_are_refused(p):
 
 
 def test_targets_of_another_length_are_refused():
-    with pytest.raises(ValueError, match="one value per row"):
+    with pytest.raises(ValueError, match="one per row"):
         TOY.cdf([[1.0], [2.0]], [1.0])

@@ -107,10 +107,13 @@ def search_command(
     candidates: Annotated[int, typer.Option(min=1, help="Settings to try.")] = 300,
     select: Annotated[
         str, typer.Option(help="Score that decides, see calipers.search.")
-    ] = "interval score",
+    ] = "covered",
     halving: Annotated[
         int | None, typer.Option(min=2, help="Keep one in so many candidates in each round.")
     ] = None,
+    max_steps: Annotated[
+        int, typer.Option(min=1, help="Most steps of a network; shortens epochs of large datasets.")
+    ] = 40_000,
     trials: Annotated[
         int | None, typer.Option(min=1, help="Only the first so many trials of each dataset.")
     ] = None,
@@ -125,7 +128,7 @@ def search_command(
     _, chosen = _sort_out([], None, [*(dataset or []), *(names or [])])
     found = search_settings(
         chosen,
-        Protocol(candidates=candidates, select=select, halving=halving),
+        Protocol(candidates=candidates, select=select, halving=halving, max_steps=max_steps),
         trials=trials,
         out=out,
         published=store,

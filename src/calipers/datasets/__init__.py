@@ -15,10 +15,20 @@ from calipers.datasets._errors import (
 )
 from calipers.datasets._load import Dataset, available, cache_folder, load
 from calipers.datasets._splits import Split, hernandez_lobato_splits, paper_splits, shuffled_splits
-from calipers.datasets._synthetic import GAP, PROBLEMS, SKEWED, TOY, TWO_MODES, Noise, Problem
+from calipers.datasets._synthetic import (
+    FRIEDMAN,
+    GAP,
+    PROBLEMS,
+    SKEWED,
+    TOY,
+    TWO_MODES,
+    Noise,
+    Problem,
+)
 
 __all__ = [
     "CATALOGUE",
+    "FRIEDMAN",
     "GAP",
     "PROBLEMS",
     "SKEWED",

@@ -1,7 +1,7 @@
 """Problems whose truth is known, for checking intervals against it and not only against data.
 
-Each has the form ``y = location(x) + scale(x) * noise`` with one input and a noise whose
-distribution has closed forms, so that quantiles, means and intervals are exact.
+Each has the form ``y = location(x) + scale(x) * noise`` with a noise whose distribution has closed
+forms, so that quantiles, means and intervals are exact.
 """
 
 from collections.abc import Callable
@@ -37,18 +37,21 @@ class Noise:
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A regression problem with one input and known truth.
+    """A regression problem with known truth.
 
     Attributes
     ----------
     name, description : str
         For people.
     draw_x : callable
-        ``(n, generator) -> x``, the distribution of the input.
+        ``(n, generator) -> x``, the distribution of the inputs: `n` numbers, or `n` rows if there
+        are several inputs.
     location, scale : callable
-        Functions of `x`, elementwise; the scale is never negative.
+        Functions of such `x`, one number per row; the scale is never negative.
     noise : Noise
         Distribution of ``(y - location(x)) / scale(x)``.
+    inputs : int
+        Number of inputs.
 
     Examples
     --------
@@ -66,20 +69,21 @@ class Problem:
     location: Callable[[Array], Array] = field(repr=False)
     scale: Callable[[Array], Array] = field(repr=False)
     noise: Noise = field(repr=False)
+    inputs: int = 1
 
     def sample(self, n: int, random_state: int | np.random.Generator) -> tuple[Array, Array]:
-        """Draw `n` rows: X of shape (n, 1) and y of shape (n,)."""
+        """Draw `n` rows: X of shape (n, inputs) and y of shape (n,)."""
         generator = np.random.default_rng(random_state)
         x = self.draw_x(n, generator)
         y = self.location(x) + self.scale(x) * self.noise.draw(n, generator)
-        return x[:, np.newaxis], y
+        return x.reshape(n, self.inputs), y
 
     def quantile(self, X: ArrayLike, p: ArrayLike) -> Array:
         """Value that `y` stays below with probability `p`, given `X`.
 
         Parameters
         ----------
-        X : array-like of shape (n, 1)
+        X : array-like of shape (n, inputs)
             Inputs.
         p : float or array-like of shape (k,)
             Probabilities strictly between 0 and 1.
@@ -88,19 +92,20 @@ class Problem:
         -------
         ndarray of shape (n,), or (n, k) if `p` is an array
         """
-        x = _column(X)
+        x = self._x(X)
         levels = np.asarray(p, dtype=np.float64)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise ValueError(f"p must be one or a list of numbers between 0 and 1, got {p!r}.")
+        location, scale = self.location(x), self.scale(x)
         if levels.ndim == 1:
-            x = x[:, np.newaxis]
-        return np.asarray(self.location(x) + self.scale(x) * self.noise.quantile(levels))
+            location, scale = location[:, np.newaxis], scale[:, np.newaxis]
+        return np.asarray(location + scale * self.noise.quantile(levels))
 
     def cdf(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Probability that the target is at most `y`, given `X`; one value per row."""
-        x, values = _column(X), np.asarray(y, dtype=np.float64)
-        if values.shape != x.shape:
-            raise ValueError(f"y must have shape {x.shape}, one value per row, got {values.shape}.")
+        x, values = self._x(X), np.asarray(y, dtype=np.float64)
+        if values.shape != x.shape[:1]:
+            raise ValueError(f"y must hold {len(x)} values, one per row, got shape {values.shape}.")
         distance, scale = values - self.location(x), self.scale(x)
         certain = scale == 0
         inside = self.noise.cdf(distance / np.where(certain, 1.0, scale))
@@ -108,23 +113,22 @@ class Problem:
 
     def mean(self, X: ArrayLike) -> Array:
         """Return the mean of the target given `X`, of shape (n,)."""
-        x = _column(X)
+        x = self._x(X)
         return self.location(x) + self.scale(x) * self.noise.mean
 
     def std(self, X: ArrayLike) -> Array:
         """Return the standard deviation of the target given `X`, of shape (n,)."""
-        return self.scale(_column(X)) * self.noise.std
+        return self.scale(self._x(X)) * self.noise.std
 
     def interval(self, X: ArrayLike, coverage: float) -> Array:
         """Bounds that leave equal probability outside on both sides: lower, upper, shape (n, 2)."""
         return self.quantile(X, [(1 - coverage) / 2, (1 + coverage) / 2])
 
-
-def _column(X: ArrayLike) -> Array:
-    values = np.asarray(X, dtype=np.float64)
-    if values.ndim != 2 or values.shape[1] != 1:
-        raise ValueError(f"X must have shape (n, 1), got {values.shape}.")
-    return values[:, 0]
+    def _x(self, X: ArrayLike) -> Array:
+        values = np.asarray(X, dtype=np.float64)
+        if values.ndim != 2 or values.shape[1] != self.inputs:
+            raise ValueError(f"X must have shape (n, {self.inputs}), got {values.shape}.")
+        return values[:, 0] if self.inputs == 1 else values
 
 
 def _cut_normal(n: int, generator: np.random.Generator) -> Array:
@@ -233,5 +237,24 @@ GAP = Problem(
     noise=NORMAL,
 )
 
-PROBLEMS: dict[str, Problem] = {p.name: p for p in (TOY, SKEWED, TWO_MODES, GAP)}
+FRIEDMAN = Problem(
+    name="friedman",
+    description=(
+        "Ten inputs uniform on [0, 1], of which six matter: the mean is Friedman's (1991) "
+        "10 sin(pi x1 x2) + 20 (x3 - 1/2)^2 + 10 x4 + 5 x5, and the noise is normal with standard "
+        "deviation 1/2 + 2 x6."
+    ),
+    draw_x=lambda n, generator: generator.uniform(size=(n, 10)),
+    location=lambda x: (
+        10 * np.sin(np.pi * x[:, 0] * x[:, 1])
+        + 20 * (x[:, 2] - 0.5) ** 2
+        + 10 * x[:, 3]
+        + 5 * x[:, 4]
+    ),
+    scale=lambda x: 0.5 + 2 * x[:, 5],
+    noise=NORMAL,
+    inputs=10,
+)
+
+PROBLEMS: dict[str, Problem] = {p.name: p for p in (TOY, SKEWED, TWO_MODES, GAP, FRIEDMAN)}
 """Every problem, by name."""

@@ -108,8 +108,7 @@ def paper_score(coverage_rate: float, mean_width: float, *, coverage: float = 0.
 
 
 def _covered(outcome: Outcome, coverage: float) -> float:
-    error = math.sqrt(coverage * (1 - coverage) / outcome.rows)
-    missing = max(0.0, coverage - 0.01 + error - outcome.coverage_rate)
+    missing = max(0.0, coverage - outcome.coverage_rate)
     return float(outcome.interval_score * 10.0 ** (missing / 0.01))
 
 
@@ -123,8 +122,7 @@ SCORES: dict[str, Callable[[Outcome, float], float]] = {
 """What candidates are ranked by, from their outcome and the nominal coverage; less is better.
 
 ``"interval score"``; ``"covered"``, the interval score, ten times worse for every hundredth that
-coverage lacks to be a standard error above its nominal value less 0.01, so that it will hardly fall
-short by more than that; ``"paper"``, see ``paper_score``.
+coverage lacks; ``"paper"``, see ``paper_score``.
 """
 
 
