@@ -7,20 +7,20 @@ TORCH := .venv-torch
 TORCH_VERSION := 2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit slow test-torch benchmarks clean
+.PHONY: help demo test lint types unit slow test-browser test-torch docs benchmarks clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 
-demo: $(READY) ## fit, print the measures, write a figure and a model
-	$(BIN)/python examples/demo.py --out demo
+demo: $(READY) ## fit, print the measures, write a model, a report and a figure
+	$(BIN)/calipers demo --out demo
 
 test: lint types unit ## what continuous integration runs
 
 $(READY): pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[plots]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[plots,serve]' --group dev
 	touch $@
 
 lint: $(READY) ## ruff, and the direction of imports
@@ -32,10 +32,17 @@ types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(READY) ## the fast tests and the doctests
-	$(BIN)/pytest -n 2 -m "not slow and not torch"
+	$(BIN)/pytest -n 2 -m "not slow and not torch and not browser"
 
 slow: $(READY) ## tests that take minutes
 	$(BIN)/pytest -m slow
+
+# Playwright's own browsers are large downloads; a Chromium of the system does as well.
+test-browser: $(READY) ## pages in a real browser
+	$(BIN)/python -m pip install --quiet --group browser
+	command -v chromium chromium-browser google-chrome >/dev/null \
+		|| (apt-get update -q && apt-get install -y -q chromium)
+	$(BIN)/pytest -m browser
 
 # Only an exact version: anything looser brings gigabytes of CUDA along.
 $(TORCH)/.ready: pyproject.toml
@@ -46,14 +53,21 @@ $(TORCH)/.ready: pyproject.toml
 		--editable . pytest hypothesis threadpoolctl
 	touch $@
 
-test-torch: $(TORCH)/.ready ## the losses on PyTorch
-	$(TORCH)/bin/pytest -m torch tests/torch
+test-torch: $(TORCH)/.ready ## losses, a training loop and upgrades on PyTorch
+	$(TORCH)/bin/pytest tests/torch src/calipers/torch.py
+
+docs: $(READY) ## the documentation as HTML in docs/_build, warnings as errors
+	$(BIN)/python -m pip install --quiet --group docs
+	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build
 
 benchmarks: $(READY) $(TORCH)/.ready ## speed, printed as tables
 	$(BIN)/python benchmarks/aggregation.py
 	$(TORCH)/bin/python benchmarks/training.py
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/prediction.py
+	$(BIN)/python benchmarks/serve.py
+	$(TORCH)/bin/python benchmarks/upgrade.py
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(TORCH) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo
+	rm -rf $(VENV) $(TORCH) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo \
+		docs/_build docs/generated

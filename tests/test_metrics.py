@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 from calipers import losses, metrics
 
@@ -306,5 +306,50 @@ def test_bad_weights_are_refused(name, weight, message):
     ],
 )
 def test_errors_say_what_is_wrong_and_where(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("n_samples", [1, 7, 100, 5000])
+@pytest.mark.parametrize("coverage", [0.5, 0.95, 0.99])
+def test_band_of_chance_holds_as_much_as_it_says(n_samples, coverage):
+    low, high = metrics.coverage_band(n_samples, coverage, confidence=0.9)
+    inside = binom(n_samples, coverage)
+    first, last = round(float(low) * n_samples), round(float(high) * n_samples)
+    assert inside.cdf(last) - inside.cdf(first - 1) >= 0.9 - 1e-12
+    assert inside.cdf(first - 1) <= 0.05
+    assert inside.sf(last) <= 0.05
+
+
+def test_p_value_is_the_exact_test():
+    expected = [2 * binom.cdf(k, 50, 0.9) for k in (30, 40, 43)] + [2 * binom.sf(49, 50, 0.9)]
+    found = metrics.coverage_p_value(np.array([30, 40, 43, 50]) / 50, 50, 0.9)
+    np.testing.assert_allclose(found, expected)
+    assert metrics.coverage_p_value(0.9, 50, 0.9) == 1
+
+
+def test_coverage_by_value():
+    value = np.array([5.0, 1.0, 3.0, 2.0, 4.0, 4.0])
+    lower, upper = np.zeros(6), np.array([1, 9, 9, 9, 1, 1])
+    result = metrics.coverage_by_value(lower, upper, np.full(6, 2.0), value, n_bins=2)
+    assert result.group.tolist() == [2.0, 4.0]
+    assert result.coverage_rate.tolist() == [1.0, 0.0]
+    assert result.mean_width.tolist() == [9.0, 1.0]
+    assert result.n_samples.tolist() == [3, 3]
+    same = metrics.coverage_by_value(lower, upper, np.full(6, 2.0), np.ones(6), n_bins=3)
+    assert same.group.tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: metrics.coverage_band(0, 0.9), "n_samples must be a whole number of rows"),
+        (lambda: metrics.coverage_band([3, 2.5], 0.9), "got 2.5 at index"),
+        (lambda: metrics.coverage_band(10, 1.0), "coverage must be above 0 and below 1"),
+        (lambda: metrics.coverage_p_value(1.2, 10, 0.9), "coverage_rate must be between 0 and 1"),
+        (lambda: metrics.coverage_by_value([0], [1], [0], [0], n_bins=0), "n_bins"),
+    ],
+)
+def test_chance_refuses(call, message):
     with pytest.raises(ValueError, match=message):
         call()

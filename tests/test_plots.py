@@ -4,7 +4,8 @@ import pytest
 
 from calipers import plots
 from calipers.aggregation import snm
-from calipers.metrics import CalibrationCurve
+from calipers.bank import HISTORY_TYPE
+from calipers.metrics import CalibrationCurve, GroupedCoverage
 from calipers.study._panels import plot_counts, plot_heat_map
 
 
@@ -83,3 +84,77 @@ def test_counts(ax):
     assert [text.get_text() for text in drawn(ax).texts] == ["0", "0", "3", "7"]
     assert [text.xy[1] for text in ax.texts] == [0, 0, 3, 9]
     assert [patch.get_height() for patch in ax.patches] == [0, 0, 3, 7]
+
+
+def test_rows_stand_in_the_order_of_their_prediction(ax):
+    plots.plot_rows(ax, [2, 0], [3, 1], [4, 2], [3.5, 9])
+    point, inside, outside = drawn(ax).lines
+    assert point.get_ydata().tolist() == [1, 3]
+    assert (inside.get_xdata().tolist(), inside.get_ydata().tolist()) == ([1], [3.5])
+    assert (outside.get_xdata().tolist(), outside.get_ydata().tolist()) == ([0], [9])
+
+
+def test_many_rows_are_thinned(ax):
+    values = np.arange(1000.0)
+    plots.plot_rows(ax, values - 1, values, values + 1, values, most=100)
+    shown = drawn(ax).lines[0].get_ydata()
+    assert (len(shown), shown[0], shown[-1]) == (100, 0, 999)
+
+
+def test_calibration_band_is_that_of_chance(ax):
+    curve = CalibrationCurve(np.array([0.5]), np.array([0.5]))
+    plots.plot_calibration(ax, {"a": curve, "b": curve}, rows=100)
+    [band] = drawn(ax).collections
+    at_half = [y for x, y in band.get_paths()[0].vertices if abs(x - 0.5) < 1e-9]
+    assert sorted(set(np.round(at_half, 6))) == [0.4, 0.6]
+    colors = [line.get_color() for line in ax.lines[1:]]
+    assert len(set(colors)) == 2
+
+
+def test_coverage_by_marks_what_chance_does_not_explain(ax):
+    groups = GroupedCoverage(
+        np.array(["a", "b"]), np.array([0.95, 0.5]), np.array([1.0, 2.0]), np.array([100, 100])
+    )
+    plots.plot_coverage_by(ax, groups, labels=["first", "second"])
+    _, within, beyond = drawn(ax).lines
+    assert (within.get_xdata().tolist(), beyond.get_xdata().tolist()) == ([0.95], [0.5])
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["first (100)", "second (100)"]
+    with pytest.raises(ValueError, match="labels must name 2 groups, got 1"):
+        plots.plot_coverage_by(ax, groups, labels=["first"])
+
+
+def test_width_by(ax):
+    groups = GroupedCoverage(
+        np.array([1.5, 20.0]), np.array([0.9, 0.9]), np.array([1.0, 2.0]), np.array([5, 5])
+    )
+    plots.plot_width_by(ax, groups)
+    assert [bar.get_width() for bar in drawn(ax).patches] == [1.0, 2.0]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["1.5", "20"]
+
+
+def test_uncertainty(ax):
+    plots.plot_uncertainty(ax, [1.0, 2.0, 3.0], [0.1, 0.2, 0.3], [True, False, True])
+    inside, outside, _ = drawn(ax).lines
+    assert inside.get_xdata().tolist() == [1.0, 3.0]
+    assert outside.get_ydata().tolist() == [0.2]
+
+
+def history(losses, valid):
+    record = np.zeros(len(losses), HISTORY_TYPE)
+    record["epoch"] = np.arange(1, len(losses) + 1)
+    record["loss"], record["valid_loss"], record["valid_mse"] = losses, valid, 7
+    return record
+
+
+def test_history_marks_the_best_epoch(ax):
+    plots.plot_history(ax, [history([3, 2, 1], [5, np.nan, 9]), history([4, 3, 2], [6, 1, 2])])
+    *curves, best = drawn(ax).lines
+    assert len(curves) == 4
+    assert (best.get_xdata().tolist(), best.get_ydata().tolist()) == ([1, 2], [5, 1])
+
+
+def test_history_without_validation(ax):
+    plots.plot_history(ax, [history([3, 2, 1], [np.nan] * 3)])
+    assert ax.get_legend_handles_labels()[1] == ["training rows"]
+    with pytest.raises(ValueError, match=r"measure must be one of \['loss', .*\], got 'lost'"):
+        plots.plot_history(ax, [history([1], [1])], measure="lost")

@@ -5,7 +5,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from calipers.regressor import IntervalRegressor
 
-__all__ = ["IntervalRegressor", "__version__"]
+    load = IntervalRegressor.load
+
+__all__ = ["IntervalRegressor", "__version__", "load"]
 
 __version__ = "0.1.0"
 
@@ -16,4 +18,8 @@ def __getattr__(name: str) -> Any:
         from calipers.regressor import IntervalRegressor
 
         return IntervalRegressor
+    if name == "load":
+        from calipers.regressor import IntervalRegressor
+
+        return IntervalRegressor.load
     raise AttributeError(f"module 'calipers' has no attribute {name!r}")

@@ -82,6 +82,37 @@ def set_aside(rows: IntArray, fraction: float, groups: Any, seed: int) -> tuple[
     return (rows, rows[:0]) if held.all() else (rows[~held], rows[held])
 
 
+def unseen_points(points: FloatArray, folds: Sequence[Fold], fold_of: IntArray) -> FloatArray:
+    """Each row's point by the networks that have not seen it.
+
+    Parameters
+    ----------
+    points : array of shape (networks, rows)
+        Points of all networks.
+    folds : sequence of Fold
+        The folds they were trained in.
+    fold_of : array of int
+        Fold of each network.
+
+    Returns
+    -------
+    array of shape (rows,)
+        Mean over the networks that judge a row; over all where none does.
+
+    Examples
+    --------
+    >>> folds = [Fold(np.array([1]), np.array([0])), Fold(np.array([0]), np.array([1]))]
+    >>> unseen_points(np.array([[1.0, 2.0], [3.0, 4.0]]), folds, np.array([0, 1]))
+    array([1., 4.])
+    """
+    total, count = np.zeros((2, points.shape[1]))
+    for number, fold in enumerate(folds):
+        judges = points[fold_of == number]
+        total[fold.judge] += judges[:, fold.judge].sum(axis=0)
+        count[fold.judge] += len(judges)
+    return np.where(count > 0, total / np.maximum(count, 1), points.mean(axis=0))
+
+
 def calibrate(
     ensemble: Ensemble,
     folds: Sequence[Fold],

@@ -165,7 +165,7 @@ class EmbeddedMLP:
     hidden: tuple[int, ...] = (128, 128)
     activation: str = "silu"
     waves: int = 8
-    spread: float = 0.2
+    spread: float = 0.35
     clip: float = 3.0
 
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> EmbeddedPerceptron:
@@ -174,6 +174,49 @@ class EmbeddedMLP:
         embedding = Periodic(in_size, self.waves, spread=self.spread, clip=self.clip, key=first)
         mlp = MLP(self.hidden, self.activation)
         return EmbeddedPerceptron(embedding, mlp(in_size * (1 + self.waves), out_size, key=second))
+
+
+class AroundPoint(eqx.Module):
+    """A network whose point stays near zero, where it stands for a point known beforehand."""
+
+    network: eqx.Module
+    point_at: int = eqx.field(static=True)
+    reach: float = eqx.field(static=True)
+
+    def __call__(self, x: Array) -> Array:
+        """Map one row."""
+        raw = self.network(x)  # type: ignore[operator]
+        return raw.at[self.point_at].set(self.reach * jnp.tanh(raw[self.point_at]))
+
+
+@dataclass(frozen=True)
+class Around:
+    """Factory of networks that give an interval around a known point, not a point of their own.
+
+    Parameters
+    ----------
+    network : Network
+        Factory of what they are otherwise.
+    point_at : int
+        Which raw output is the point, see ``Head.point_at``.
+    reach : float
+        How far the point may move from the known one, in units of the target; 0 keeps it.
+
+    Examples
+    --------
+    >>> import jax
+    >>> network = Around(MLP((8,)), point_at=0)(2, 3, key=jax.random.key(0))
+    >>> bool(network(jax.numpy.ones(2))[0] == 0)
+    True
+    """
+
+    network: Network
+    point_at: int
+    reach: float = 0.0
+
+    def __call__(self, in_size: int, out_size: int, *, key: Array) -> AroundPoint:
+        """Make a network; ``key`` seeds its weights."""
+        return AroundPoint(self.network(in_size, out_size, key=key), self.point_at, self.reach)
 
 
 @dataclass(frozen=True)
@@ -195,6 +238,8 @@ class Head:
         Those arrays and a coverage to ``(lower, point, upper)``.
     can_cross : bool
         Whether the lower bound can lie above the upper one.
+    point_at : int or None
+        Which raw output is the point, where the others are distances from it.
     """
 
     name: str
@@ -203,14 +248,17 @@ class Head:
     parameters: Callable[[Array], tuple[Array, ...]]
     interval: Callable[..., tuple[Array, Array, Array]]
     can_cross: bool = False
+    point_at: int | None = None
 
 
 _BOUNDS = ("lower", "point", "upper")
-_SMALLEST_SCALE = 1e-6
+_DENSITY = ("loc", "left_scale", "right_scale")
+SMALLEST_SCALE = 1e-6
+"""What is added to lengths, in standardised units, so that none is zero."""
 
 
 def _length(raw: Array) -> Array:
-    return jax.nn.softplus(raw) + _SMALLEST_SCALE
+    return jax.nn.softplus(raw) + SMALLEST_SCALE
 
 
 def _columns(raw: Array) -> tuple[Array, ...]:
@@ -235,6 +283,11 @@ def _normal(raw: Array) -> tuple[Array, ...]:
 def _split_normal(raw: Array) -> tuple[Array, ...]:
     loc, left, right = _columns(raw)
     return loc, _length(left), _length(right)
+
+
+def _centred(raw: Array) -> tuple[Array, ...]:
+    mean, left, right = _split_normal(raw)
+    return mean - (2 / jnp.pi) ** 0.5 * (right - left), left, right
 
 
 def _own_interval(lower: Array, point: Array, upper: Array, coverage: Array) -> Any:
@@ -266,21 +319,16 @@ HEADS: dict[str, Head] = {
     for head in (
         Head("free", 3, _BOUNDS, _columns, _own_interval, can_cross=True),
         Head("midpoint", 3, _BOUNDS, _midpoint, _own_interval, can_cross=True),
-        Head("ordered", 3, _BOUNDS, _ordered, _own_interval),
+        Head("ordered", 3, _BOUNDS, _ordered, _own_interval, point_at=1),
         Head("point", 1, ("point",), _columns, _no_interval),
-        Head("normal", 2, ("mean", "scale"), _normal, _normal_interval),
-        Head(
-            "split normal",
-            3,
-            ("loc", "left_scale", "right_scale"),
-            _split_normal,
-            _split_normal_interval,
-        ),
+        Head("normal", 2, ("mean", "scale"), _normal, _normal_interval, point_at=0),
+        Head("split normal", 3, _DENSITY, _split_normal, _split_normal_interval),
+        Head("centred", 3, _DENSITY, _centred, _split_normal_interval, point_at=0),
     )
 }
 """The heads by name.
 
 ``free`` leaves bounds and point to the loss, as the paper does, and can cross; ``midpoint`` is the
 same for losses that train no point; ``ordered`` cannot cross; ``point`` has no bounds; ``normal``
-and ``split normal`` are densities.
+and ``split normal`` are densities, and ``centred`` is the latter given by its mean, not its mode.
 """

@@ -5,7 +5,7 @@ function of the head's parameters, the targets and the row weights.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from calipers import losses
@@ -78,6 +78,32 @@ class Objective:
     def output(self) -> Head:
         """The head itself."""
         return HEADS[self.head]
+
+    @property
+    def around_point(self) -> "Objective":
+        """The same loss over a head in which the point is one output and the rest distances.
+
+        Raises
+        ------
+        ValueError
+            If the loss trains points alone.
+        """
+        if self.head not in _AROUND_POINT:
+            good = sorted(name for name, known in LOSSES.items() if known.head in _AROUND_POINT)
+            raise ValueError(
+                f"a loss over the head {self.head!r} trains no interval: choose one of {good}"
+            )
+        return replace(self, head=_AROUND_POINT[self.head])
+
+
+_AROUND_POINT = {
+    "free": "ordered",
+    "midpoint": "ordered",
+    "ordered": "ordered",
+    "normal": "normal",
+    "split normal": "centred",
+    "centred": "centred",
+}
 
 
 def _qd_plus(

@@ -3,25 +3,27 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers.aggregation import Interval
+from calipers.bank import Points
 from calipers.calibration import Calibration, normal_scores
+from calipers.cluster import is_lazy, lazily
 from calipers.ensemble import Distribution, Ensemble
+from calipers.inputs import InputReader
 from calipers.packing import CUSTOM, pack_ensemble, unpack_ensemble
 
 FloatArray = NDArray[np.float64]
 
-FLOATS = [np.float64, np.float32]
 
-
-class IntervalPredictor(RegressorMixin, BaseEstimator):
+class IntervalPredictor(RegressorMixin, InputReader):
     """Answers of a model whose ``fit`` has made an ``ensemble_``."""
 
     ensemble_: Ensemble
@@ -34,10 +36,6 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "ensemble_")
         return replace(self.ensemble_, n_jobs=self.n_jobs, unsupported=self.unsupported)
 
-    def _checked(self, X: ArrayLike) -> FloatArray:
-        check_is_fitted(self, "ensemble_")
-        return validate_data(self, X, reset=False, dtype=FLOATS)
-
     def predict(
         self, X: ArrayLike, return_std: bool = False
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
@@ -46,7 +44,8 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs.
+            Inputs. For an array or a frame of Dask the answer is an array of Dask, not computed
+            yet.
         return_std : bool
             Whether to give the predictive standard deviation too.
 
@@ -56,6 +55,11 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         std : array of shape (n_samples,)
             Only if ``return_std``.
         """
+        if is_lazy(X):
+            if not return_std:
+                return lazily(self, "predict", X, {})
+            both = lazily(self, "predict", X, {"return_std": True}, (2,))
+            return both[:, 0], both[:, 1]
         X = self._checked(X)
         point = self._ensemble.point(X)
         return (point, np.sqrt(self._ensemble.variance(X))) if return_std else point
@@ -72,7 +76,7 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs.
+            Inputs. For an array or a frame of Dask the answer is one of Dask, not computed yet.
         coverage : float or sequence of float, optional
             Any coverages, without a new fit; by default the one the model was fitted for.
         as_frame : bool
@@ -89,10 +93,15 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
             If the aggregation defines no interval of another coverage.
         """
         levels = _levels("coverage", self.coverage if coverage is None else coverage)
+        names = [f"{side}_{level:g}" for level in levels for side in ("lower", "upper")]
+        if is_lazy(X):
+            shape = (2,) if coverage is None or np.isscalar(coverage) else (2, len(levels))
+            options = {"coverage": coverage, "as_frame": as_frame}
+            columns = names if as_frame else None
+            return lazily(self, "predict_interval", X, options, shape, columns)
         checked = self._checked(X)
         bounds = self._ensemble.interval(checked, levels)
         if as_frame:
-            names = [f"{side}_{level:g}" for level in levels for side in ("lower", "upper")]
             return _frame(bounds.swapaxes(1, 2).reshape(len(checked), -1), names, X)
         return bounds[:, :, 0] if coverage is None or np.isscalar(coverage) else bounds
 
@@ -104,7 +113,7 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs.
+            Inputs. For an array or a frame of Dask the answer is one of Dask, not computed yet.
         quantiles : float or sequence of float
             Levels between 0 and 1.
         as_frame : bool
@@ -115,9 +124,15 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         array of shape (n_samples, n_quantiles), or (n_samples,) for a single level
         """
         levels = _levels("quantiles", quantiles)
+        names = [f"quantile_{level:g}" for level in levels]
+        if is_lazy(X):
+            shape = (len(levels),) if np.ndim(quantiles) else ()
+            options = {"quantiles": quantiles, "as_frame": as_frame}
+            columns = names if as_frame else None
+            return lazily(self, "predict_quantiles", X, options, shape, columns)
         values = self._ensemble.quantiles(self._checked(X), levels)
         if as_frame:
-            return _frame(values, [f"quantile_{level:g}" for level in levels], X)
+            return _frame(values, names, X)
         return values if np.ndim(quantiles) else values[:, 0]
 
     def predict_dist(self, X: ArrayLike) -> Distribution:
@@ -164,7 +179,7 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         self
         """
         check_is_fitted(self, "ensemble_")
-        X, y = validate_data(self, X, y, reset=False, dtype=FLOATS, y_numeric=True)
+        X, y = self._checked_pair(X, y)
         base = self._ensemble
         if not keep:
             base = replace(base, calibrations=(), row_weight=None)
@@ -175,6 +190,82 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         self.ensemble_ = replace(base, calibrations=calibrations, row_weight=row_weight)
         return self
 
+    def report(
+        self,
+        X: Any,
+        y: Any,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        source: str | None = None,
+    ) -> Path:
+        """Write one HTML file that shows how far the intervals can be trusted.
+
+        Parameters
+        ----------
+        X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+            Rows that ``fit`` has not seen, and their targets.
+        path : path
+            The file, replaced in one step if it exists. It needs no network and no other file.
+        title, source : str, optional
+            Headline, and where the rows come from.
+
+        Returns
+        -------
+        Path
+            The file. See ``calipers.report`` for what is in it.
+        """
+        from calipers import report  # the page is built on this class
+
+        check_is_fitted(self, "ensemble_")
+        return report.write(self, X, y, path, title=title, source=source)
+
+    def to_onnx(
+        self,
+        path: str | os.PathLike[str],
+        coverage: float | Sequence[float] | None = None,
+        *,
+        dtype: str = "float64",
+    ) -> Path:
+        """Write the model as an ONNX file, for runtimes without Python.
+
+        Preprocessing, scaling, networks, aggregation and calibration are in the graph; see
+        ``calipers.onnx`` for its inputs and outputs.
+
+        Parameters
+        ----------
+        path : path
+            The file, replaced in one step if it exists.
+        coverage : float or sequence of float, optional
+            Coverages of the interval; by default the one the model was fitted for.
+        dtype : {"float64", "float32"}
+            Type of the numbers that go in.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        try:
+            from calipers.onnx import export  # an extra
+        except ImportError as error:
+            raise ImportError(
+                f"to_onnx needs {error.name}: pip install 'calipers[onnx]'"
+            ) from error
+
+        if coverage is not None:
+            _levels("coverage", coverage)
+        check_is_fitted(self, "ensemble_")
+        return export(
+            self.ensemble_,
+            path,
+            coverage=coverage,
+            dtype=dtype,
+            inputs=[column.name for column in self.inputs_ if column.used],
+            table=getattr(self, "preprocessor_", None),
+            target=self.target_.name,
+        )
+
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the model to a folder: JSON and safetensors, nothing that can run code.
 
@@ -183,12 +274,10 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "ensemble_")
         ensemble, arrays = pack_ensemble(self.ensemble_)
-        names = getattr(self, "feature_names_in_", None)
-        document = {
+        document: dict[str, Any] = {
             "estimator": type(self).__name__,
             "parameters": {k: _plain(v) for k, v in self.get_params(deep=False).items()},
-            "n_features": self.n_features_in_,
-            "feature_names": None if names is None else [str(name) for name in names],
+            "inputs": self._inputs_document(),
             "ensemble": ensemble,
         }
         storage.write_model(folder, document, arrays)
@@ -200,6 +289,7 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
         *,
         network: Callable[..., Any] | None = None,
         row_weight: Callable[[FloatArray], FloatArray] | None = None,
+        points: Points | None = None,
     ) -> Self:
         """Read a model that ``save`` wrote; it predicts the same bits.
 
@@ -211,6 +301,8 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
             The factory of a network of one's own, for models that have one.
         row_weight : callable, optional
             The function that ``conformalize`` was given, for models that have one.
+        points : Points, optional
+            What gives the points of a model that was upgraded; ``calipers.torch.load`` makes it.
 
         Raises
         ------
@@ -225,11 +317,9 @@ class IntervalPredictor(RegressorMixin, BaseEstimator):
             )
         model = cls(**_restored(document["parameters"], network))
         model.ensemble_ = unpack_ensemble(
-            document["ensemble"], arrays, network=network, row_weight=row_weight
+            document["ensemble"], arrays, network=network, row_weight=row_weight, points=points
         )
-        model.n_features_in_ = document["n_features"]
-        if document["feature_names"] is not None:
-            model.feature_names_in_ = np.array(document["feature_names"], dtype=object)
+        model._restore_inputs(document["inputs"])
         return model
 
 

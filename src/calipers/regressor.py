@@ -1,24 +1,43 @@
 """IntervalRegressor: the scikit-learn estimator over the bank of networks. Wiring only."""
 
+import hashlib
+import math
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import PredefinedSplit
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._param_validation import Interval as Within
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from calipers.aggregation import AGGREGATORS
-from calipers.bank import SCHEDULES, Bank, Plan, Program, Settings, Table, spawn_seeds, train
-from calipers.crossfit import Fold, calibrate, make_folds, set_aside
+from calipers.bank import (
+    SCHEDULES,
+    Bank,
+    BankPoints,
+    Plan,
+    Points,
+    Program,
+    Settings,
+    Table,
+    Upgraded,
+    around_zero,
+    error_table,
+    spawn_seeds,
+    train,
+)
+from calipers.crossfit import Fold, calibrate, make_folds, set_aside, unseen_points
 from calipers.ensemble import DISTRIBUTIONS, Ensemble
-from calipers.networks import ACTIVATIONS, MLP, EmbeddedMLP
+from calipers.networks import ACTIVATIONS, MLP, Around, EmbeddedMLP
 from calipers.objectives import LOSSES, LossSettings, Objective
-from calipers.predictor import FLOATS, IntervalPredictor
+from calipers.predictor import IntervalPredictor
+from calipers.preprocessing import TableEncoder
 from calipers.progress import progress
 
 FloatArray = NDArray[np.float64]
@@ -45,6 +64,14 @@ _PAPER = {
     "point_weight": 0.3,
     "patience": None,
 }
+_UNKNOWN_ROWS = (
+    "these are not the rows that points was fitted on in folds, so calibration could take rows "
+    "that it knows for new ones: pass those rows, or say fresh=True if it has seen none of these, "
+    "or set cv=None and conformalize on rows that it has not seen"
+)
+_ROWS_PER_WAVE = 3  # of one input: few rows cannot tell which of many waves matter
+_MOST_WAVES = 512  # of all inputs together, which bounds the cost of wide tables
+_TRAINING = 0.9  # part of a time budget; the rest is for calibration
 _POSITIVE = Within(Real, 0, None, closed="neither")
 _NOT_NEGATIVE = Within(Real, 0, None, closed="left")
 _COUNT = Within(Integral, 1, None, closed="left")
@@ -62,6 +89,9 @@ class IntervalRegressor(IntervalPredictor):
     ----------
     coverage : float, default 0.95
         Probability with which an interval is to hold the target.
+    preprocessor : TableEncoder, optional
+        Makes numbers of tables with categories, dates and missing values; a copy of it is fitted
+        with the model and saved in its folder. Without one, inputs are finite numbers.
     loss : str or Objective, default "density"
         What the networks are trained for: a key of ``calipers.objectives.LOSSES``, or an
         ``Objective`` of one's own.
@@ -71,7 +101,7 @@ class IntervalRegressor(IntervalPredictor):
         "none" for one network.
     cv : int, scikit-learn splitter or None, default 5
         Folds for calibration. None trains every network on all rows and calibrates nothing.
-    n_networks : int, default 10
+    n_networks : int, default 20
         Members of the ensemble, spread evenly over the folds; two or more for each fold let
         calibration account for the pool being better than its parts.
     hidden_layers : sequence of int, default (128, 128)
@@ -79,12 +109,16 @@ class IntervalRegressor(IntervalPredictor):
     activation : str, default "silu"
         A key of ``calipers.networks.ACTIVATIONS``.
     waves : int, default 8
-        Periodic embeddings of each input; 0 for a plain network.
+        Periodic embeddings of each input, fewer where rows are few or inputs many; 0 for a plain
+        network.
     network : callable, optional
         Factory of Equinox modules in place of the three before: a hashable
         ``network(in_size, out_size, *, key)``, see ``calipers.networks.Network``.
     epochs : int, optional
         Passes over the training rows, at most; by default they grow with the data.
+    time_budget : float, optional
+        Seconds that ``fit`` may take. Networks train for fewer epochs if they must, each for one
+        at least, also where compiling the first program of its kind takes longer than that.
     batch_size : int, optional
         Rows of a step; by default 64, and more from 16,000 rows on.
     learning_rate : float, default 0.003
@@ -104,7 +138,7 @@ class IntervalRegressor(IntervalPredictor):
     coverage_weight : float, optional
         Importance of coverage against width: lambda_1 of "qd+", lambda of "qd". The default
         depends on the loss.
-    point_weight : float, default 0.5
+    point_weight : float, default 0.65
         Importance of the point estimate: lambda_2 of "qd+", the share of squared error in
         "interval score", the share of the CRPS in "density".
     crossing_weight : float, default 10
@@ -137,6 +171,15 @@ class IntervalRegressor(IntervalPredictor):
     ensemble_ : calipers.ensemble.Ensemble
         The trained networks (``ensemble_.bank``, with their seeds, histories and failed attempts)
         and the calibration.
+    preprocessor_ : TableEncoder
+        The fitted preprocessor, where there is one.
+    inputs_ : tuple of Column
+        What training saw in each column of ``X``: kind, range, categories.
+    target_ : Column
+        What it saw in ``y``.
+    about_ : dict
+        When, on how many rows and with which versions the model was fitted; plain JSON, saved
+        along, to which entries of one's own may be added.
     n_features_in_ : int
         Number of inputs.
     feature_names_in_ : array of str
@@ -158,6 +201,7 @@ class IntervalRegressor(IntervalPredictor):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "coverage": [Within(Real, 0, 1, closed="neither")],
+        "preprocessor": [TableEncoder, None],
         "loss": [StrOptions(set(LOSSES)), Objective],
         "aggregation": [StrOptions(set(AGGREGATORS))],
         "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
@@ -167,6 +211,7 @@ class IntervalRegressor(IntervalPredictor):
         "waves": [Within(Integral, 0, None, closed="left")],
         "network": [callable, None],
         "epochs": [_COUNT, None],
+        "time_budget": [_POSITIVE, None],
         "batch_size": [_COUNT, None],
         "learning_rate": [_POSITIVE],
         "schedule": [StrOptions(set(SCHEDULES))],
@@ -194,15 +239,17 @@ class IntervalRegressor(IntervalPredictor):
         self,
         *,
         coverage: float = 0.95,
+        preprocessor: TableEncoder | None = None,
         loss: str | Objective = "density",
         aggregation: str = "snm",
         cv: Any = 5,
-        n_networks: int = 10,
+        n_networks: int = 20,
         hidden_layers: Sequence[int] = (128, 128),
         activation: str = "silu",
         waves: int = 8,
         network: Callable[..., Any] | None = None,
         epochs: int | None = None,
+        time_budget: float | None = None,
         batch_size: int | None = None,
         learning_rate: float = 0.003,
         schedule: str = "cosine",
@@ -213,7 +260,7 @@ class IntervalRegressor(IntervalPredictor):
         clip_norm: float | None = None,
         adversarial_step: float = 0.0,
         coverage_weight: float | None = None,
-        point_weight: float = 0.5,
+        point_weight: float = 0.65,
         crossing_weight: float = 10.0,
         softness: float = 160.0,
         patience: int | str | None = "auto",
@@ -226,6 +273,7 @@ class IntervalRegressor(IntervalPredictor):
         verbose: int = 1,
     ) -> None:
         self.coverage = coverage
+        self.preprocessor = preprocessor
         self.loss = loss
         self.aggregation = aggregation
         self.cv = cv
@@ -235,6 +283,7 @@ class IntervalRegressor(IntervalPredictor):
         self.waves = waves
         self.network = network
         self.epochs = epochs
+        self.time_budget = time_budget
         self.batch_size = batch_size
         self.learning_rate = learning_rate
         self.schedule = schedule
@@ -284,7 +333,8 @@ class IntervalRegressor(IntervalPredictor):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs: finite numbers, also as a pandas or polars frame.
+            Inputs: finite numbers, also as a pandas or polars frame; with a ``preprocessor`` a
+            table of any columns.
         y : array-like of shape (n_samples,)
             Targets, in any unit.
         sample_weight : array-like of shape (n_samples,), optional
@@ -304,34 +354,178 @@ class IntervalRegressor(IntervalPredictor):
         calipers.bank.TrainingFailedError
             If networks keep failing, see ``retries``.
         """
+        began = time.time()
         self._validate_params()
         self._check_combination()
         before = vars(self).get("ensemble_")
         previous = before.bank if self.warm_start and before is not None else None
+        if isinstance(previous, Upgraded):
+            raise ValueError(
+                "an upgraded model cannot go on from where it is: set warm_start=False"
+            )
         self.__dict__.pop("ensemble_", None)  # an interrupted fit must not leave half of two
         X, y, weights, labels = self._data(X, y, sample_weight, groups, previous is None)
         table = Table.from_arrays(X, y, None if previous is None else previous.units)
         seed = int(check_random_state(self.random_state).randint(2**31))
+        if previous is None:
+            self.about_["split"] = {"seed": seed, "rows": _fingerprint(X, y, weights, labels)}
         rows = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
         folds = make_folds(self.cv, rows, X, y, labels, self.n_networks, seed)
         fold_of = np.arange(self.n_networks) % len(folds)
-        plans = self._plans(table, [folds[i] for i in fold_of], weights, labels, seed, previous)
+        batch_size = self._batch_size(len(rows))
+        chosen = [folds[i] for i in fold_of]
+        plans = self._plans(chosen, batch_size, weights, labels, seed, previous)
+        program = self._program(X.shape[1], len(rows))
+        if previous is not None:  # more rows may ask for more waves, but these are trained
+            program = replace(program, network=self.network or previous.program.network)
+        bank = self._trained(program, table, plans, began)
+        self.ensemble_ = self._calibrated(bank, folds, fold_of, X, y, weights)
+        return self
+
+    def upgrade(
+        self,
+        points: Any,
+        X: Any,
+        y: Any,
+        sample_weight: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        adapt: float = 0.0,
+        fresh: bool = False,
+    ) -> Self:
+        """Add intervals to networks that were trained for points, which they keep.
+
+        The second of two steps of learning. To each network of ``points`` comes one that learns
+        the interval around its point, from what points miss by on rows that their network has not
+        seen. The networks of ``points`` do not change, so nothing can be forgotten.
+
+        Parameters
+        ----------
+        points : IntervalRegressor
+            Fitted with ``loss="mse"``; left as it is. For networks of PyTorch see
+            ``calipers.torch.upgrade``.
+        X, y, sample_weight, groups : array-like
+            As in ``fit``: the very rows ``points`` was fitted on, whose folds are used again, or
+            rows of which it has seen none.
+        adapt : float, default 0
+            How far a point may move to fit ``y`` better, at most, in root mean squared errors of
+            the points; 0 keeps them.
+        fresh : bool, default False
+            Says that ``points`` has seen none of these rows, which calibration must be able to
+            take for granted where they are not the rows of its fit.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            If calibration could not be honest, or a parameter breaks a rule.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-2, 2, (300, 1))
+        >>> y = X[:, 0] ** 2 + rng.normal(0, 0.2, 300)
+        >>> settings = {"n_networks": 5, "epochs": 30, "random_state": 0}
+        >>> points = IntervalRegressor(loss="mse", **settings).fit(X, y)
+        >>> model = IntervalRegressor(**settings).upgrade(points, X, y)
+        >>> bool(np.allclose(model.predict(X), points.predict(X), atol=1e-5))
+        True
+        >>> lower, upper = model.predict_interval([[1.0]])[0]
+        >>> bool(lower < 1 < upper)
+        True
+        """
+        began = time.time()
+        self._validate_params()
+        self._check_combination()
+        if not adapt >= 0:
+            raise ValueError(f"adapt must not be negative, got {adapt}")
+        objective = self._objective.around_point
+        self.__dict__.pop("ensemble_", None)
+        split, source = self._take_points(points)
+        X, y, weights, labels = self._data(X, y, sample_weight, groups, split is None)
+        rows = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
+        seed = int(check_random_state(self.random_state).randint(2**31))
+        folds = make_folds(self.cv, rows, X, y, labels, self.n_networks, seed)
+        known, seen = source(X)
+        given = None
+        if split is None and points.held_out is not None:
+            cv = PredefinedSplit(points.held_out[rows])
+            given = make_folds(cv, rows, X, y, labels, self.n_networks, seed)
+        elif split and split["rows"] == _fingerprint(X, y, weights, labels):
+            given = make_folds(points.cv, rows, X, y, labels, len(known), split["seed"])
+        elif not fresh and self.cv is not None:
+            raise ValueError(_UNKNOWN_ROWS)
+        if given is not None:
+            folds = folds if self.cv is None else given
+            known = unseen_points(known, given, np.arange(len(known)) % len(given))
+        table = error_table(seen, y - np.atleast_2d(known).mean(axis=0), weights)
+        fold_of = np.arange(self.n_networks) % len(folds)
+        batch_size = self._batch_size(len(rows))
+        plans = self._plans([folds[i] for i in fold_of], batch_size, weights, labels, seed)
+        program = self._program(seen.shape[1], len(rows))
+        around = Around(program.network, cast(int, objective.output.point_at), float(adapt))
+        program = replace(program, network=around, objective=objective)
+        heads = self._trained(program, table, [around_zero(plan, table) for plan in plans], began)
+        bank = Upgraded(source, heads)
+        self.ensemble_ = self._calibrated(bank, folds, fold_of, X, y, weights)
+        return self
+
+    def _take_points(self, points: Any) -> tuple[dict[str, Any] | None, BankPoints | Points]:
+        """How the rows of a model of points were split, None if it is none of ours; its points.
+
+        Its reading of the inputs becomes one's own.
+        """
+        if not isinstance(points, IntervalRegressor):
+            return None, points
+        check_is_fitted(points, "ensemble_")
+        bank = points.ensemble_.bank
+        if not isinstance(bank, Bank) or bank.program.objective.head != "point":
+            raise ValueError(
+                "points must be a model fitted for points alone, IntervalRegressor(loss='mse'), "
+                f"got one with loss={points.loss!r}"
+            )
+        if len(bank) != self.n_networks:
+            raise ValueError(
+                f"every network of points gets an interval: n_networks must be {len(bank)}, "
+                f"got {self.n_networks}"
+            )
+        for name in ("preprocessor_", "inputs_", "n_features_in_", "feature_names_in_"):
+            self.__dict__.pop(name, None)
+            if hasattr(points, name):
+                setattr(self, name, getattr(points, name))
+        known = points.cv is not None
+        return points.about_.get("split", {}) if known else {}, BankPoints(bank)
+
+    def _trained(self, program: Program, table: Table, plans: Sequence[Plan], began: float) -> Bank:
         total = sum(plan.settings.epochs for plan in plans)
         with progress("training", total, visible=bool(self.verbose)) as report:
-            bank = train(
-                self._program(X.shape[1], self._batch_size(len(rows))),
+            return train(
+                program,
                 table,
                 plans,
                 n_jobs=self.n_jobs,
                 retries=self.retries,
                 report=report,
+                deadline=began + _TRAINING * (self.time_budget or math.inf),
             )
+
+    def _calibrated(
+        self,
+        bank: Bank | Upgraded,
+        folds: Sequence[Fold],
+        fold_of: Any,
+        X: FloatArray,
+        y: FloatArray,
+        weights: FloatArray | None,
+    ) -> Ensemble:
         ensemble = Ensemble(bank, self.coverage, self.aggregation, n_jobs=self.n_jobs)
-        if self.cv is not None and self._objective.head != "point":
-            found = calibrate(ensemble, folds, fold_of, X, y, weights)
-            ensemble = replace(ensemble, calibrations=() if found is None else (found,))
-        self.ensemble_ = ensemble
-        return self
+        if self.cv is None or self._objective.head == "point":
+            return ensemble
+        found = calibrate(ensemble, folds, fold_of, X, y, weights)
+        return replace(ensemble, calibrations=() if found is None else (found,))
 
     def _check_combination(self) -> None:
         if self.aggregation == "none" and self.n_networks > 1:
@@ -357,8 +551,8 @@ class IntervalRegressor(IntervalPredictor):
                 f"y holds several targets (shape {shape}), and a model predicts one: fit one "
                 "model per target, for instance by sklearn.multioutput.MultiOutputRegressor"
             )
-        X, y = validate_data(self, X, y, reset=reset, dtype=FLOATS, y_numeric=True)
         weights = None if sample_weight is None else _weights(X, sample_weight)
+        X, y = self._learn_inputs(X, y, weights, reset)
         if groups is None:
             return X, np.asarray(y, np.float64), weights, None
         groups = column_or_1d(groups)
@@ -372,15 +566,16 @@ class IntervalRegressor(IntervalPredictor):
     def _batch_size(self, rows: int) -> int:
         return self.batch_size or int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
 
-    def _program(self, in_size: int, batch_size: int) -> Program:
+    def _program(self, in_size: int, rows: int) -> Program:
         hidden = tuple(int(units) for units in self.hidden_layers)
         plain = MLP(hidden, self.activation)
-        embedded = EmbeddedMLP(hidden, self.activation, waves=self.waves)
+        waves = min(self.waves, rows // (_ROWS_PER_WAVE * in_size), _MOST_WAVES // in_size)
+        embedded = EmbeddedMLP(hidden, self.activation, waves=waves)
         return Program(
             self.network or (embedded if self.waves else plain),
             self._objective,
             in_size,
-            batch_size,
+            self._batch_size(rows),
             self.schedule,
             clipping=self.clip_norm is not None,
             averaging=self.averaging > 0,
@@ -416,12 +611,12 @@ class IntervalRegressor(IntervalPredictor):
 
     def _plans(
         self,
-        table: Table,
         folds: Sequence[Fold],
+        batch_size: int,
         weights: FloatArray | None,
         groups: Any,
-        seed: int,
-        previous: Bank | None,
+        seed: int | Sequence[int],
+        previous: Bank | None = None,
     ) -> list[Plan]:
         """One plan per member, given the fold of each."""
         if previous is not None and len(previous) != self.n_networks:
@@ -429,7 +624,6 @@ class IntervalRegressor(IntervalPredictor):
                 f"warm_start goes on with the {len(previous)} networks of the last fit, "
                 f"got n_networks={self.n_networks}"
             )
-        batch_size = self._batch_size(table.rows)
         plans = []
         for member, own in enumerate(spawn_seeds(seed, self.n_networks)):
             kept, aside = folds[member].train, folds[member].train[:0]
@@ -450,7 +644,7 @@ class IntervalRegressor(IntervalPredictor):
         return plans
 
 
-def _weights(X: FloatArray, sample_weight: ArrayLike) -> FloatArray | None:
+def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:
     """Weights with mean 1 over the rows that count; None where all are equal."""
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
@@ -458,6 +652,14 @@ def _weights(X: FloatArray, sample_weight: ArrayLike) -> FloatArray | None:
     if np.all(weights == weights[0]):
         return None
     return weights / weights[weights > 0].mean()
+
+
+def _fingerprint(X: FloatArray, y: FloatArray, weights: FloatArray | None, labels: Any) -> str:
+    """Name of exactly these rows, for what was once done with them."""
+    digest = hashlib.sha256()
+    for part in (X, y, None if weights is None else weights > 0, labels):
+        digest.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
 
 
 def _picked(weights: FloatArray | None, rows: Any) -> FloatArray | None:

@@ -29,7 +29,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, BinaryIO, NoReturn, TypeAlias
 
 import numpy as np
 import safetensors
@@ -98,7 +98,7 @@ def write_model(
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "created": datetime.now(UTC).isoformat(timespec="microseconds"),
-            "versions": _versions(),
+            "versions": versions(),
             "weights": {"file": name, "sha256": digest, "bytes": len(weights)},
             "document": _plain(document, "document"),
         }
@@ -156,17 +156,70 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
                 _refuse(path, "is missing; copy the whole folder again, or save the model anew")
 
 
+def replace_file(path: Path, content: bytes) -> None:
+    """Put a file in place in one step and see it to the disk."""
+    with replacing(path) as file:
+        file.write(content)
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
+    """Write a file that appears under its name, whole and on the disk, when the block ends.
+
+    If the block fails, nothing of it stays. The temporary name follows from the final one, so what
+    a kill leaves behind is overwritten by the next attempt; two writers at once are refused.
+
+    Raises
+    ------
+    BlockingIOError
+        If another process is writing the same file.
+    """
+    path = Path(path).resolve()
+    temporary = path.with_name(f".{path.name}.part")
+    with open(os.open(temporary, os.O_RDWR | os.O_CREAT, 0o666), "wb") as file:  # noqa: PTH123
+        _lock(file.fileno(), path)
+        file.truncate()
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            if sys.platform != "win32":  # which moves no open file
+                temporary.replace(path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    if sys.platform == "win32":
+        temporary.replace(path)
+    with suppress(OSError):  # Windows cannot open a folder
+        handle = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    if sys.platform == "win32":
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise BlockingIOError(f"another process is writing {path}") from None
+    except OSError:
+        return  # some network file systems have no locks
+
+
 def _refuse(path: Path, problem: str) -> NoReturn:
     raise ModelFileError(f"{path} {problem}") from None
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Versions of Python and of the libraries behind a model, none of them imported."""
-    versions = {"python": platform.python_version()}
+    found = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
-            versions[package] = metadata.version(package)
-    return versions
+            found[package] = metadata.version(package)
+    return found
 
 
 def _plain(value: object, place: str) -> JSON:

@@ -1,6 +1,7 @@
 """Training against a plain loop, and the promises a bank makes."""
 
 import threading
+import time
 from dataclasses import dataclass, replace
 
 import equinox as eqx
@@ -195,12 +196,28 @@ def test_validation_is_looked_at_when_asked(table, program):
         1,
         np.arange(100),
         validation=np.arange(100, 230),
-        settings=SETTINGS._replace(epochs=7, check_every=3),
+        settings=SETTINGS._replace(epochs=37, check_every=3),
     )
     history = train(program, table, [plan]).histories[0]
     looked = np.isfinite(history["valid_loss"])
-    assert history["epoch"][looked].tolist() == [3, 6, 7]
+    assert history["epoch"][looked].tolist() == [*range(1, 31), 33, 36, 37]
     assert np.isfinite(history["loss"]).all()
+
+
+def test_a_deadline_shortens_plans_and_takes_networks_as_they_are(table, program):
+    settings = SETTINGS._replace(epochs=100_000, learning_rate=1e-3)
+    long = [Plan(seed, np.arange(100), settings=settings) for seed in range(12)]
+    began = time.time()
+    bank = train(program, table, long, deadline=began + 1, retries=0, needed=0, largest_loss=1e9)
+    assert time.time() - began < 60  # hours without it; the machine may be busy
+    assert all(1 <= len(history) < 100_000 for history in bank.histories)
+    assert len({len(history) for history in bank.histories}) < 12
+
+
+def test_plans_that_are_in_time_keep_their_epochs(table, program):
+    brief = plans(3, epochs=4)
+    bank = train(program, table, brief, deadline=time.time() + 600, retries=0, needed=0)
+    assert [len(history) for history in bank.histories] == [4] * len(bank)
 
 
 def test_failures_are_trained_anew_and_counted(table, program):

@@ -3,7 +3,7 @@
 Ensemble members, trials of a study, folds of a cross-validation and candidates of a search are all
 networks that differ in seed, rows and a few numbers. A ``Program`` is what they have in common, a
 ``Plan`` is what sets one apart, a ``Table`` holds the rows, ``train`` does the work and returns a
-``Bank``.
+``Bank``. ``Upgraded`` is a bank of intervals around points that came from elsewhere.
 
 Examples
 --------
@@ -29,19 +29,25 @@ from calipers.bank._program import Program
 from calipers.bank._run import HISTORY_TYPE, History
 from calipers.bank._table import Plan, Table
 from calipers.bank._train import TrainingFailedError, spawn_seeds, train
+from calipers.bank._upgraded import BankPoints, Points, Upgraded, around_zero, error_table
 
 __all__ = [
     "HISTORY_TYPE",
     "MEASURES",
     "SCHEDULES",
     "Bank",
+    "BankPoints",
     "History",
     "Plan",
+    "Points",
     "Program",
     "Scaling",
     "Settings",
     "Table",
     "TrainingFailedError",
+    "Upgraded",
+    "around_zero",
+    "error_table",
     "spawn_seeds",
     "train",
 ]

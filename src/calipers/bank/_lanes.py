@@ -36,7 +36,7 @@ class Settings(NamedTuple):
         Epochs without a better validation loss after which training stops and the best weights are
         restored; 0 trains to the end and keeps the last weights.
     check_every : int
-        Epochs between looks at the validation rows.
+        Epochs between looks at the validation rows; ten times as many are all looked at first.
     loss : LossSettings
         Numbers of the loss.
     """

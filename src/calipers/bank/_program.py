@@ -23,6 +23,8 @@ Array = Any
 
 SEGMENT = 128  # epochs a program can run, and record, before Python steps in
 TILE = 256  # rows evaluated at a time: one size, so that a row's bits do not depend on its company
+EARLY = 10  # so many times ``check_every`` epochs are all validated: some data is soon learnt
+SMALL_TILE = 32  # rows predicted at a time on a CPU: a single row then costs what 32 do, not 256
 
 
 def _select(condition: Array, new: Any, old: Any) -> Any:
@@ -266,8 +268,10 @@ class Program:
     def _validate(
         self, state: State, lanes: Lanes, table: Any, running: Array
     ) -> tuple[State, Array]:
+        spacing = lanes.settings.check_every
         last = state.epoch >= lanes.settings.epochs
-        due = running & (last | (state.epoch % lanes.settings.check_every == 0))
+        early = state.epoch <= EARLY * spacing
+        due = running & (last | early | (state.epoch % spacing == 0))
         judged = jax.lax.cond(
             jnp.any(due),
             lambda: self._evaluate(self.product(state), lanes, table),
@@ -303,18 +307,19 @@ class Program:
         """Parameters of the first ``count`` rows in standardised units, (lanes, fields, rows)."""
         lane_count = scaling.target_scale.shape[0]
         width = len(self.objective.output.fields)
+        size = SMALL_TILE if jax.default_backend() == "cpu" else TILE
 
         def forward(network: Any, scaling: Scaling, rows: Array) -> Array:
             scaled = (rows - scaling.input_center) / scaling.input_scale
             return jnp.stack(self._predict(network, scaled))
 
         def tile(i: Array, predicted: Array) -> Array:
-            rows = jax.lax.dynamic_slice(inputs, (i * TILE, 0), (TILE, inputs.shape[1]))
+            rows = jax.lax.dynamic_slice(inputs, (i * size, 0), (size, inputs.shape[1]))
             part = jax.vmap(forward, in_axes=(0, 0, None))(network, scaling, rows)
-            return jax.lax.dynamic_update_slice(predicted, part, (0, 0, i * TILE))
+            return jax.lax.dynamic_update_slice(predicted, part, (0, 0, i * size))
 
         predicted = jnp.zeros((lane_count, width, inputs.shape[0]))
-        return jax.lax.fori_loop(0, -(-count // TILE), tile, predicted)
+        return jax.lax.fori_loop(0, -(-count // size), tile, predicted)
 
 
 def _is_array_shape(leaf: Any) -> bool:

@@ -4,6 +4,7 @@ Python steps in between segments of epochs: it collects the networks that have f
 lanes to those that wait, reports progress and looks whether it should stop.
 """
 
+import math
 import threading
 import time
 from collections import deque
@@ -61,17 +62,23 @@ class Watch(NamedTuple):
 
 
 def run(
-    program: Program, table: Table, plans: list[Plan], shape: Shape, watch: Watch | None = None
+    program: Program,
+    table: Table,
+    plans: list[Plan],
+    shape: Shape,
+    watch: Watch | None = None,
+    until: float = math.inf,
 ) -> list[Trained]:
     """Train all plans, as many at a time as there are lanes.
 
-    Results do not depend on which networks share the lanes.
+    Results do not depend on which networks share the lanes. From the time ``until`` on, networks
+    are taken as they are, after one epoch each at least.
     """
     lanes = _Filling(program, table, plans, shape)
     epochs = 1
     while lanes.fill():
         began = time.perf_counter()
-        done = lanes.advance(epochs)
+        done = lanes.advance(epochs if time.time() < until else 1, until)
         if watch is not None:
             watch.report(done)
             if watch.stop.is_set():
@@ -145,17 +152,18 @@ class _Filling:
                 array[lane] = value
         return given
 
-    def advance(self, epochs: int) -> int:
-        """Train for some epochs and collect what has finished; network-epochs done."""
+    def advance(self, epochs: int, until: float) -> int:
+        """Train for some epochs and collect what is to go no further; network-epochs done."""
         arguments = (self.state, self.on_device, self.table.on_device, np.int32(epochs))
         before = np.array(self.state.epoch)
         program = compiled(self.program.advance, arguments, donate=(0,))
         self.state, records, running = program(*arguments)
         running, records = np.asarray(running), np.asarray(records)
         passed = np.asarray(self.state.epoch) - before
+        late = time.time() >= until
         for lane, number in self._occupied():
             self.records[number].append(records[: passed[lane], lane].copy())
-            if not running[lane]:
+            if late or not running[lane]:
                 self.finished[number] = self._collect(lane, number)
                 self.owner[lane] = None
         return int(passed.sum())
@@ -168,7 +176,7 @@ class _Filling:
     def _collect(self, lane: int, number: int) -> Trained:
         plan = self.plans[number]
         source = self.program.product(self.state)
-        if plan.settings.patience:
+        if plan.settings.patience and np.isfinite(self.state.best_loss[lane]):
             source = self.state.best
         records = np.concatenate(self.records[number])
         history = np.empty(len(records), dtype=HISTORY_TYPE)

@@ -1,19 +1,30 @@
 """Training a bank: chunks side by side, failures trained anew."""
 
+import math
 import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 
 from calipers.bank._bank import BLOCK, Bank, lane_count
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program
 from calipers.bank._run import Shape, Trained, Watch, run
 from calipers.bank._table import IntArray, Plan, Table, padded
+from calipers.cluster import received, sender
+
+BoolArray = NDArray[np.bool_]
 
 _GROUPS_PER_JOB = 8  # enough to even out the work, few enough to cost nothing
+_CAUTION = 0.85  # part of the time left that is planned for; the pace may fall
+_ARRAYS = ("rows", "weights", "validation", "validation_weights")  # of a plan, as long as the table
 
 
 class TrainingFailedError(RuntimeError):
@@ -30,6 +41,7 @@ def train(
     largest_loss: float = 20.0,
     needed: int | None = None,
     report: Callable[[int], None] | None = None,
+    deadline: float = math.inf,
 ) -> Bank:
     """Train one network for each plan.
 
@@ -54,6 +66,9 @@ def train(
         How many networks must succeed, all by default. Those that fail to the end are left out.
     report : callable, optional
         Called with the number of network-epochs done, from several threads.
+    deadline : float
+        Time, as of ``time.time``, by which to be done: plans are shortened to what the pace of
+        their first epochs allows, and networks that are late all the same are taken as they are.
 
     Returns
     -------
@@ -66,9 +81,11 @@ def train(
         If fewer than ``needed`` networks succeed.
     """
     plans = list(plans)
-    trained = _run_all(program, table, plans, n_jobs, report)
+    if deadline < math.inf:
+        plans = _shortened(program, table, plans, n_jobs, deadline)
+    trained, lost = _run_all(program, table, plans, n_jobs, largest_loss, report, deadline)
     failures = np.zeros(len(plans), dtype=np.int64)
-    failed = _failed(program, table, plans, trained, largest_loss)
+    failed = np.flatnonzero(lost)
     for attempt in range(1, retries + 1):
         if not failed.size:
             break
@@ -76,10 +93,10 @@ def train(
         for i in failed:
             plans[i] = replace(plans[i], seed=spawn_seeds((plans[i].seed, attempt), 1)[0])
         again = [plans[i] for i in failed]
-        results = _run_all(program, table, again, n_jobs, report)
+        results, lost = _run_all(program, table, again, n_jobs, largest_loss, report, deadline)
         for i, result in zip(failed, results, strict=True):
             trained[i] = result
-        failed = failed[_failed(program, table, again, results, largest_loss)]
+        failed = failed[lost]
     succeeded = np.setdiff1d(np.arange(len(plans)), failed)
     if len(succeeded) < (len(plans) if needed is None else needed):
         seeds = [plans[i].seed for i in failed]
@@ -102,37 +119,147 @@ def _run_all(
     table: Table,
     plans: list[Plan],
     n_jobs: int | None,
-    report: Callable[[int], None] | None,
-) -> list[Trained]:
-    """Train plans in groups, side by side, and give the results in the plans' order."""
-    parallel = joblib.Parallel(n_jobs=n_jobs, prefer="threads")
+    largest_loss: float = math.inf,
+    report: Callable[[int], None] | None = None,
+    deadline: float = math.inf,
+) -> tuple[list[Trained], BoolArray]:
+    """Train plans in groups, side by side: results in the plans' order, and which have failed."""
     lanes = lane_count(program, len(plans))
     shape = Shape(
         lanes,
         padded(max(len(plan.rows) for plan in plans)),
         padded(max(len(plan.validation) for plan in plans)),
     )
+    jobs = joblib.effective_n_jobs(n_jobs)
+    groups = _groups(plans, lanes, jobs)
+    report = report or (lambda _: None)
+    stop = threading.Event()
+    backend = joblib.parallel.get_active_backend(prefer="threads")[0]
+    threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
+    watch = Watch(report, stop) if threads else None
+    dues = [(deadline, 1 / -(-(len(groups) - number) // jobs)) for number in range(len(groups))]
+    packed = _packed(program, table, [[plans[i] for i in group] for group in groups], backend)
+    tasks = (
+        joblib.delayed(_chunk)(*chunk, shape, largest_loss, watch, due)
+        for chunk, due in zip(packed, dues, strict=True)
+    )
+    trained: dict[int, Trained] = {}
+    failed = np.zeros(len(plans), dtype=bool)
+    # Where chunks cannot report, they are counted as they come in, if the backend gives them so.
+    streams = not threads and getattr(backend, "supports_return_generator", False)
+    parallel = joblib.Parallel(
+        n_jobs=n_jobs, prefer="threads", return_as="generator" if streams else "list"
+    )
+    try:
+        for group, (results, lost) in zip(groups, parallel(tasks), strict=True):
+            trained.update(zip(group.tolist(), results, strict=True))
+            failed[group] = lost
+            if not threads:
+                report(sum(result.epochs for result in results))
+    finally:
+        stop.set()
+    return [trained[i] for i in range(len(plans))], failed
+
+
+def _shortened(
+    program: Program, table: Table, plans: list[Plan], n_jobs: int | None, deadline: float
+) -> list[Plan]:
+    """Plans of as many epochs as the pace of a few of them allows, not more than they have.
+
+    A learning rate that falls to its end in few epochs serves better than one cut short.
+    """
+    at_once = lane_count(program, len(plans)) * joblib.effective_n_jobs(n_jobs)
+    for share in (0.0, 0.02):  # the first time everything is compiled, the second counts
+        few = [_of_length(plan, share) for plan in plans[:at_once]]
+        began = time.time()
+        _run_all(program, table, few, n_jobs)
+    seconds = (time.time() - began) / sum(plan.settings.epochs for plan in few)
+    allowed = max(0.0, deadline - time.time()) / seconds
+    share = min(1.0, _CAUTION * allowed / sum(plan.settings.epochs for plan in plans))
+    return [_of_length(plan, share) for plan in plans]
+
+
+def _of_length(plan: Plan, share: float) -> Plan:
+    """The plan with a share of its epochs, at least one."""
+
+    def shortened(epochs: int, least: int) -> int:
+        return min(epochs, max(least, round(share * epochs)))
+
+    s = plan.settings
+    return replace(
+        plan,
+        settings=s._replace(
+            epochs=shortened(s.epochs, 1),
+            patience=shortened(s.patience, 10),
+            check_every=shortened(s.check_every, 1),
+        ),
+    )
+
+
+def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[IntArray]:
+    """Numbers of the plans that train one after another in the same lanes."""
     # Networks of like cost finish together; the costliest start first.
     costs = [-len(plan.rows) * int(plan.settings.epochs) for plan in plans]
     order = np.argsort(costs, kind="stable")
-    jobs = joblib.effective_n_jobs(n_jobs)
-    rounds = -(-len(plans) // (lanes * jobs * _GROUPS_PER_JOB))
-    groups = [order[i : i + rounds * lanes] for i in range(0, len(order), rounds * lanes)]
-    stop = threading.Event()
-    backend = joblib.parallel.get_active_backend(prefer="threads")[0]
-    shared = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
-    watch = Watch(report or (lambda _: None), stop) if shared else None
-    try:
-        results = parallel(
-            joblib.delayed(run)(program, table, [plans[i] for i in group], shape, watch)
-            for group in groups
-        )
-    finally:
-        stop.set()
-    trained: dict[int, Trained] = {}
-    for group, result in zip(groups, results, strict=True):
-        trained.update(zip(group.tolist(), result, strict=True))
-    return [trained[i] for i in range(len(plans))]
+    size = lanes * -(-len(plans) // (lanes * jobs * _GROUPS_PER_JOB))
+    return [order[i : i + size] for i in range(0, len(order), size)]
+
+
+def _packed(
+    program: Program, table: Table, chunks: list[list[Plan]], backend: Any
+) -> list[tuple[Any, Any, list[Plan], list[Any]]]:
+    """First arguments of ``_chunk``: what several chunks need is sent to a cluster once."""
+    send = sender(backend, table)
+    own = [{id(array): array for plan in chunk for array in _arrays(plan)} for chunk in chunks]
+    uses = Counter(number for arrays in own for number in arrays)
+    packed = []
+    for chunk, arrays in zip(chunks, own, strict=True):
+        places = {number: i for i, number in enumerate(arrays)}
+        light = [_with(plan, partial(_place, places)) for plan in chunk]
+        sent = [send(array) if uses[number] > 1 else array for number, array in arrays.items()]
+        packed.append((send(program), send(table), light, sent))
+    return packed
+
+
+def _place(places: dict[int, int], array: Any) -> int | None:
+    return places.get(id(array))
+
+
+def _arrays(plan: Plan) -> list[Any]:
+    return [array for name in _ARRAYS if (array := getattr(plan, name)) is not None]
+
+
+def _whole(plans: list[Plan], arrays: list[Any]) -> list[Plan]:
+    """Plans with their arrays, in place of the numbers that ``_packed`` left."""
+    found = dict(enumerate(map(received, arrays)))
+    return [_with(plan, found.get) for plan in plans]
+
+
+def _with(plan: Plan, values: Callable[[Any], Any]) -> Plan:
+    changed: dict[str, Any] = {name: values(getattr(plan, name)) for name in _ARRAYS}
+    return replace(plan, **changed)
+
+
+def _chunk(
+    program: Any,
+    table: Any,
+    plans: list[Plan],
+    arrays: list[Any],
+    shape: Shape,
+    largest_loss: float,
+    watch: Watch | None,
+    due: tuple[float, float],
+) -> tuple[list[Trained], BoolArray]:
+    """Train some plans, here or on another machine, and find out which have failed.
+
+    They may take a share of the time that is left until a deadline.
+    """
+    program, table, plans = received(program), received(table), _whole(plans, arrays)
+    deadline, share = due
+    now = time.time()
+    until = now + share * (deadline - now)
+    trained = run(program, table, plans, shape, watch, until)
+    return trained, _failed(program, table, plans, trained, largest_loss)
 
 
 def _failed(
@@ -141,8 +268,8 @@ def _failed(
     plans: list[Plan],
     trained: list[Trained],
     largest_loss: float,
-) -> IntArray:
-    """Numbers of the plans whose networks are of no use."""
+) -> BoolArray:
+    """Which networks are of no use."""
     failed = np.array([not result.loss <= largest_loss for result in trained])
     if program.objective.output.can_cross:
         bank = _collect(program, table, plans, trained, np.zeros(len(plans), np.int64))
@@ -152,7 +279,7 @@ def _failed(
             lower, _, upper = np.moveaxis(bank.forward(table.inputs[start:stop]), 1, 0)
             crossed[:, start:stop] = ~(lower < upper)
         failed |= [crossed[i, plan.rows].any() for i, plan in enumerate(plans)]
-    return np.flatnonzero(failed)
+    return failed
 
 
 def _collect(

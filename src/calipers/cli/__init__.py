@@ -3,12 +3,33 @@
 Each file here adds one command or group of commands to ``app``. Heavy libraries are imported inside
 the commands that need them, so that ``calipers --help`` answers at once.
 
-Exit codes: 0 for success, 1 for an error, 2 for wrong usage, 130 for an interrupt.
+Exit codes: 0 for success, 1 for an error, 2 for wrong usage, 3 for a table that cannot be used, 4
+for a model folder that cannot be used, 130 for an interrupt.
 """
 
 from calipers.cli._app import app
+from calipers.cli._datasets import datasets_command
+from calipers.cli._demo import demo_command
+from calipers.cli._evaluate import evaluate_command
+from calipers.cli._export import export_command
+from calipers.cli._fit import fit_command
+from calipers.cli._inspect import inspect_command
+from calipers.cli._predict import predict_command
+from calipers.cli._report import report_command
+from calipers.cli._serve import serve_command
 from calipers.cli._study import study
+from calipers.cli._tune import tune_command
 
+app.command("fit")(fit_command)
+app.command("predict")(predict_command)
+app.command("evaluate")(evaluate_command)
+app.command("report")(report_command)
+app.command("inspect")(inspect_command)
+app.command("tune")(tune_command)
+app.command("datasets")(datasets_command)
+app.command("demo")(demo_command)
+app.command("serve")(serve_command)
+app.command("export")(export_command)
 app.add_typer(study, name="study")
 
 __all__ = ["app", "main"]

@@ -1,5 +1,7 @@
 """The root command, and how errors leave it: one line on standard error and an exit code."""
 
+import os
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -7,16 +9,27 @@ from typer.core import TyperGroup
 
 import calipers
 
-ERROR, INTERRUPTED = 1, 130
+ERROR, INTERRUPTED, BROKEN_PIPE = 1, 130, 141
+CODES = {"TableError": 3, "DataError": 3, "ModelFileError": 4}
+"""Exit codes of errors that have one of their own, by name, since importing them takes time."""
 
 
 class _Root(TyperGroup):
     """Turns what a command raises into one line and an exit code."""
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Let ``--debug`` stand anywhere."""
+        if "--debug" in args:
+            args = ["--debug", *(arg for arg in args if arg != "--debug")]
+        return super().parse_args(ctx, args)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:  # whoever read our output has seen enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(BROKEN_PIPE) from None
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
@@ -27,7 +40,13 @@ class _Root(TyperGroup):
             if ctx.params.get("debug"):
                 raise
             typer.echo(f"error: {one_line(error)}", err=True)
-            raise typer.Exit(ERROR) from None
+            raise typer.Exit(exit_code(error)) from None
+
+
+def exit_code(error: Exception) -> int:
+    """Exit code of an error: that of its kind, or of the kind it derives from."""
+    names = (kind.__name__ for kind in type(error).__mro__)
+    return next((CODES[name] for name in names if name in CODES), ERROR)
 
 
 def one_line(error: Exception) -> str:
@@ -45,7 +64,6 @@ def one_line(error: Exception) -> str:
 app = typer.Typer(
     cls=_Root,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -67,4 +85,8 @@ def root(
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
 ) -> None:
-    """Point estimates and prediction intervals from ensembles of neural networks."""
+    """Point estimates and prediction intervals from ensembles of neural networks.
+
+    Exit codes: 0 success, 1 error, 2 wrong usage, 3 a table that cannot be used, 4 a model folder
+    that cannot be used, 130 interrupted.
+    """

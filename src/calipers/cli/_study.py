@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from calipers.cli._cluster import OnCluster, spread
+
 study = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -41,6 +43,7 @@ def run_command(
     settings: SettingsFolder = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of shuffles and networks.")] = 0,
     n_jobs: Jobs = -1,
+    cluster: OnCluster = None,
 ) -> None:
     """Train what is missing. May be stopped at any moment and started again.
 
@@ -49,16 +52,17 @@ def run_command(
     from calipers import study as library
 
     methods, datasets = _sort_out(names or [], method, dataset)
-    report = library.run(
-        methods,
-        datasets,
-        trials=trials,
-        store=out,
-        settings=settings,
-        seed=seed,
-        n_jobs=n_jobs,
-        notify=typer.echo,
-    )
+    with spread(cluster):
+        report = library.run(
+            methods,
+            datasets,
+            trials=trials,
+            store=out,
+            settings=settings,
+            seed=seed,
+            n_jobs=n_jobs,
+            notify=typer.echo,
+        )
     lost = f", {report.lost} networks given up" if report.lost else ""
     typer.echo(
         f"{report.trained} trials trained in {report.seconds:.1f} s, {report.kept} were in the "
@@ -121,21 +125,24 @@ def search_command(
     store: StoreFolder = _STORE,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     n_jobs: Jobs = -1,
+    cluster: OnCluster = None,
 ) -> None:
     """Search settings of QD+ inside the training rows of trial 0, and compare them."""
     from calipers.study.search import Protocol, search_settings
 
     _, chosen = _sort_out([], None, [*(dataset or []), *(names or [])])
-    found = search_settings(
-        chosen,
-        Protocol(candidates=candidates, select=select, halving=halving, max_steps=max_steps),
-        trials=trials,
-        out=out,
-        published=store,
-        seed=seed,
-        n_jobs=n_jobs,
-        notify=typer.echo,
-    )
+    protocol = Protocol(candidates=candidates, select=select, halving=halving, max_steps=max_steps)
+    with spread(cluster):
+        found = search_settings(
+            chosen,
+            protocol,
+            trials=trials,
+            out=out,
+            published=store,
+            seed=seed,
+            n_jobs=n_jobs,
+            notify=typer.echo,
+        )
     for one in found:
         measures = ", ".join(f"{name} {value:.4g}" for name, value in one.mean.items())
         typer.echo(f"{one.dataset}, {one.settings} settings, {one.trials}: {measures}")

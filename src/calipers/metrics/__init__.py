@@ -7,7 +7,13 @@ good as absent. Unequal shapes, NaN and infinities are refused, except that an i
 """
 
 from calipers.metrics._calibration import CalibrationCurve, calibration_curve, calibration_error
-from calipers.metrics._conditional import GroupedCoverage, coverage_by_group, coverage_by_width
+from calipers.metrics._chance import coverage_band, coverage_p_value
+from calipers.metrics._conditional import (
+    GroupedCoverage,
+    coverage_by_group,
+    coverage_by_value,
+    coverage_by_width,
+)
 from calipers.metrics._distributions import crps, log_score, pit_values
 from calipers.metrics._integrity import crossing_rate, point_inside_rate
 from calipers.metrics._intervals import (
@@ -29,8 +35,11 @@ __all__ = [
     "GroupedCoverage",
     "calibration_curve",
     "calibration_error",
+    "coverage_band",
     "coverage_by_group",
+    "coverage_by_value",
     "coverage_by_width",
+    "coverage_p_value",
     "coverage_rate",
     "coverage_width_criterion",
     "crossing_rate",

@@ -109,14 +109,66 @@ def coverage_by_width(
     >>> result.mean_width, result.coverage_rate
     (array([1.5, 8.5]), array([0.5, 1. ]))
     """
+    weights, low, high, observed = rows(weight, lower=lower, upper=upper, target=target)
+    bins = _bins(high - low, n_bins, weights)
+    return _grouped(np.arange(n_bins), weights, low, high, observed, bins)
+
+
+def coverage_by_value(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    target: ArrayLike,
+    value: ArrayLike,
+    *,
+    n_bins: int = 5,
+    weight: ArrayLike | None = None,
+) -> GroupedCoverage:
+    """Coverage rate where an input, or a prediction, is small, large and between.
+
+    Rows are binned by quantiles of the value. Equal values share a bin, so there may be fewer bins
+    than asked for.
+
+    Parameters
+    ----------
+    lower, upper, target : array-like of shape (n_samples,)
+        Bounds and observations, in the same unit.
+    value : array-like of shape (n_samples,)
+        What to bin by: an input, the point estimate, time.
+    n_bins : int, default 5
+        Bins of about equal weight.
+    weight : array-like of shape (n_samples,), optional
+        Sample weights; they weigh quantiles, rates and widths, not ``n_samples``.
+
+    Returns
+    -------
+    GroupedCoverage
+        One entry for each bin that is not empty; ``group`` is the median of its values.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, values are not finite, or n_bins is no positive integer.
+
+    Examples
+    --------
+    >>> result = coverage_by_value([0] * 4, [1] * 4, [0.5, 0.2, 2, 0.1], [10, 20, 30, 40], n_bins=2)
+    >>> dict(zip(result.group.tolist(), result.coverage_rate.tolist()))
+    {15.0: 1.0, 35.0: 0.5}
+    """
+    checked = rows(weight, lower=lower, upper=upper, target=target, value=value)
+    weights, low, high, observed, values = checked
+    bins = _bins(values, n_bins, weights)
+    middle = np.array([np.median(values[bins == i]) if i in bins else 0 for i in range(n_bins)])
+    return _grouped(middle, weights, low, high, observed, bins)
+
+
+def _bins(values: FloatArray, n_bins: int, weights: FloatArray) -> NDArray[np.intp]:
+    """Number of each value's bin; bins have about equal weight, and equal values share one."""
     if not isinstance(n_bins, int | np.integer) or n_bins < 1:
         raise ValueError(f"n_bins must be a positive integer, got {n_bins!r}")
-    weights, low, high, observed = rows(weight, lower=lower, upper=upper, target=target)
-    width = high - low
     levels = np.arange(1, n_bins) / n_bins
-    edges = np.quantile(width, levels, method="inverted_cdf", weights=weights)
-    bins = np.searchsorted(edges, width)
-    return _grouped(np.arange(n_bins), weights, low, high, observed, bins)
+    edges = np.quantile(values, levels, method="inverted_cdf", weights=weights)
+    return np.searchsorted(edges, values)
 
 
 def _grouped(

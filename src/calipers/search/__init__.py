@@ -14,9 +14,10 @@ The paper's search, 300 candidates of its space on five shuffled splits::
 
 from calipers.search._result import SCORES, Candidate, Outcome, SearchResult, paper_score
 from calipers.search._search import search
-from calipers.search._space import PAPER_SPACE
+from calipers.search._space import DEFAULT_SPACE, PAPER_SPACE
 
 __all__ = [
+    "DEFAULT_SPACE",
     "PAPER_SPACE",
     "SCORES",
     "Candidate",

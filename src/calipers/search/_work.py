@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import jax
+import joblib
 from sklearn.base import clone
 
 from calipers.bank import Program, Table
@@ -17,7 +18,8 @@ from calipers.search._space import Params
 from calipers.search._store import Store
 
 CPU_BATCH = 100
-"""Networks between two visits to the store; an accelerator trains everything at once."""
+"""Networks between two visits to the store for every five threads or workers; an accelerator trains
+everything at once."""
 
 _FINAL = 0  # stands for finalists where others have the epochs of their rung
 
@@ -127,7 +129,7 @@ class Work:
         with progress(stage.name, total, visible=self.visible) as report:
             report(total - stage.granted * len(waiting))
             for program, group in groups.items():
-                for batch in _batches(group, stage.trial.networks):
+                for batch in _batches(group, stage.trial):
                     outcomes = self._evaluate(stage, program, batch, report)
                     keys = [(stage.key, number) for number in batch]
                     self.store.add(dict(zip(keys, outcomes, strict=True)))
@@ -156,7 +158,10 @@ class Work:
         return Candidate(number, self.drawn[number], len(keys) - 1, outcomes[-1], spent)
 
 
-def _batches(numbers: list[int], networks: int) -> Iterator[list[int]]:
-    size = max(1, CPU_BATCH // networks) if jax.default_backend() == "cpu" else len(numbers)
+def _batches(numbers: list[int], trial: Trial) -> Iterator[list[int]]:
+    size = len(numbers)
+    if jax.default_backend() == "cpu":
+        networks = CPU_BATCH * max(1, joblib.effective_n_jobs(trial.n_jobs) // 5)
+        size = max(1, networks // trial.networks)
     for start in range(0, len(numbers), size):
         yield numbers[start : start + size]

@@ -23,6 +23,8 @@ import safetensors
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
+from calipers.storage import replace_file
+
 if sys.platform != "win32":
     import fcntl
 
@@ -129,26 +131,6 @@ class Store:
                 except BlockingIOError:
                     raise StoreError(f"another run is writing to {self.folder}") from None
             yield
-
-
-def replace_file(path: Path, content: bytes) -> None:
-    """Put a file in place in one step and see it to the disk.
-
-    The temporary name follows from the final one, so what a kill leaves behind is overwritten by
-    the next attempt.
-    """
-    temporary = path.with_name(f".{path.name}.part")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    with contextlib.suppress(OSError):  # Windows cannot open a folder
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def circumstances() -> dict[str, Any]:

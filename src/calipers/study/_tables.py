@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from calipers.datasets import CATALOGUE
+from calipers.storage import replace_file
 from calipers.study._cells import (
     SOURCES,
     Cell,
@@ -19,7 +20,7 @@ from calipers.study._cells import (
 from calipers.study._layout import LAYOUTS, csv_rows, markdown, ours, values
 from calipers.study._measures import MEMBERS
 from calipers.study._methods import METHODS
-from calipers.study._store import Store, StoreError, replace_file
+from calipers.study._store import Store, StoreError
 
 CELL_COLUMNS = (
     "table", "dataset", "method", "metric",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import jax
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 
@@ -62,7 +63,7 @@ def train_job(
     retries = lost = 0
     if job.missing:
         splits = paper_splits(job.dataset, random_state=job.seed, trials=job.trials)
-        for group in _groups(job.missing, trials_per_bank):
+        for group in _groups(job.missing, trials_per_bank, n_jobs):
             start = time.perf_counter()
             bank = _train(job, table, splits, group, n_jobs, report)
             seconds = (time.perf_counter() - start) / len(group)
@@ -82,9 +83,12 @@ def train_job(
     )
 
 
-def _groups(missing: tuple[int, ...], size: int | None) -> Iterator[tuple[int, ...]]:
-    if size is None:
-        size = _TRIALS_PER_BANK if jax.default_backend() == "cpu" else len(missing)
+def _groups(
+    missing: tuple[int, ...], size: int | None, n_jobs: int | None
+) -> Iterator[tuple[int, ...]]:
+    if size is None and jax.default_backend() == "cpu":
+        size = max(_TRIALS_PER_BANK, joblib.effective_n_jobs(n_jobs))
+    size = size or len(missing)
     for start in range(0, len(missing), size):
         yield missing[start : start + size]
 

@@ -24,11 +24,12 @@ from numpy.typing import NDArray
 from calipers.datasets import Dataset, available, load, paper_splits, shuffled_splits
 from calipers.regressor import IntervalRegressor
 from calipers.search import PAPER_SPACE, SearchResult, search
+from calipers.storage import replace_file
 from calipers.study._measures import combine, measure, stored_trials
 from calipers.study._methods import DATASETS, METHODS, choose
 from calipers.study._run import run
 from calipers.study._settings import StudySettings, load_settings
-from calipers.study._store import Store, replace_file
+from calipers.study._store import Store
 
 Rows = NDArray[np.int64]
 

@@ -1,0 +1,118 @@
+"""Does the default cover what it says? Hundreds of refits on problems whose truth is known.
+
+    python benchmarks/validity.py [--problems toy ...] [--sizes 50 100 200 1000] [--refits 200]
+
+All refits of a problem and size train as one bank, on rows of their own. Coverage is not counted on
+test rows but worked out from the true distribution at 300 inputs, so that all chance is in the
+training rows. Prints a table: the mean over refits with its standard error, the tenth of the
+refits that cover least, and coverage where it is conditional: in the tenth of the inputs that fare
+worst on average, and in the narrowest and widest thirds of the intervals.
+"""
+
+import argparse
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from calipers import IntervalRegressor
+from calipers.bank import Table, train
+from calipers.crossfit import make_folds
+from calipers.datasets import PROBLEMS
+
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "validity"
+COLUMNS = ("problem", "rows", "refits", "coverage", "mean", "sem", "least_tenth", "worst_inputs")
+COLUMNS += ("narrow_third", "wide_third", "unbounded")
+
+
+def refits(model, problem, rows, count, seed=0):
+    """Ensembles of many fits, each on rows of its own, trained as one bank."""
+    X, y = problem.sample(rows * count, np.random.default_rng([rows, seed]))
+    table = Table.from_arrays(X, y)
+    batch_size = model._batch_size(rows)
+    plans, folds = [], []
+    for number in range(count):
+        own = np.arange(number * rows, (number + 1) * rows)
+        folds.append(make_folds(model.cv, own, X, y, None, model.n_networks, number))
+        fold_of = np.arange(model.n_networks) % len(folds[-1])
+        chosen = [folds[-1][i] for i in fold_of]
+        plans += model._plans(chosen, batch_size, None, None, (seed, number))
+    bank = train(model._program(X.shape[1], rows), table, plans, n_jobs=-1)
+    size = model.n_networks
+    for number, part in enumerate(folds):
+        members = bank[number * size : (number + 1) * size]
+        yield model._calibrated(members, part, np.arange(size) % len(part), X, y, None)
+
+
+def true_coverage(problem, inputs, bounds):
+    """Probability of the true target between bounds of shape (rows, 2, levels), (levels, rows)."""
+    below = [problem.cdf(inputs, lower) for lower in bounds[:, 0].T]
+    return np.array([problem.cdf(inputs, upper) for upper in bounds[:, 1].T]) - below
+
+
+def judge(problem, model, rows, count):
+    """Rows of the table for one problem and size."""
+    inputs, _ = problem.sample(300, random_state=12345)
+    bounds = [e.interval(inputs, np.array(LEVELS)) for e in refits(model, problem, rows, count)]
+    covered = np.array([true_coverage(problem, inputs, b) for b in bounds])
+    for i, level in enumerate(LEVELS):
+        held = covered[:, i]
+        means = held.mean(axis=1)
+        width = np.array([b[:, 1, i] - b[:, 0, i] for b in bounds])
+        third = np.quantile(width, [1 / 3, 2 / 3], axis=1, method="nearest")[:, :, np.newaxis]
+        by_input = np.sort(held.mean(axis=0))
+        values = (
+            *(problem.name, rows, count, level),
+            means.mean(),
+            means.std(ddof=1) / count**0.5,
+            np.quantile(means, 0.1),
+            by_input[: len(by_input) // 10].mean(),
+            held[width <= third[0]].mean(),
+            held[width >= third[1]].mean(),
+            np.isinf(width).mean(),
+        )
+        yield dict(zip(COLUMNS, values, strict=True))
+
+
+def markdown(rows, coverage=0.95):
+    """The rows of one coverage as a table."""
+    head = "| problem | rows | refits | coverage | least tenth | worst inputs | narrow | wide |"
+    lines = [head, "|---|" + "---:|" * 7]
+    for row in rows:
+        if float(row["coverage"]) == coverage:
+            mean = f"{float(row['mean']):.3f} ± {float(row['sem']):.3f}"
+            names = ("least_tenth", "worst_inputs", "narrow_third", "wide_third")
+            rest = " | ".join(f"{float(row[name]):.3f}" for name in names)
+            lines.append(
+                f"| {row['problem']} | {row['rows']} | {row['refits']} | {mean} | {rest} |"
+            )
+    return "\n".join(lines)
+
+
+def main():
+    """Judge the default and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
+    parser.add_argument("--sizes", nargs="+", type=int, default=[50, 100, 200, 1000])
+    parser.add_argument("--refits", type=int, default=200)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    path = options.out / "coverage.csv"
+    found = []
+    for name in options.problems:
+        for rows in options.sizes:
+            new = list(judge(PROBLEMS[name], IntervalRegressor(verbose=0), rows, options.refits))
+            found += new
+            print(markdown(new).splitlines()[-1], flush=True)
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for row in found:
+            writer.writerow({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()})
+    (options.out / "coverage.md").write_text(markdown(found) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""Calibration: what goes wrong without it, groups of rows, and a guarantee from rows held out."""
+
+# %% Eighty clinics, ten patients each. A clinic has a habit of its own, which no input tells;
+# but its altitude is an input, and gives the clinic away.
+import numpy as np
+
+from calipers import IntervalRegressor, metrics
+
+
+def visit(clinics, patients, rng):
+    """Patients of new clinics: inputs, targets, and the clinic of each."""
+    clinic = np.repeat(np.arange(clinics), patients)
+    altitude, habit = rng.uniform(0, 1, clinics), rng.normal(0, 1, clinics)
+    age = rng.uniform(-1, 1, len(clinic))
+    noise = 0.5 * np.exp(0.5 * age) * rng.standard_normal(len(clinic))
+    return np.column_stack([age, altitude[clinic]]), np.sin(3 * age) + habit[clinic] + noise, clinic
+
+
+rng = np.random.default_rng(0)
+X, y, clinic = visit(80, 10, rng)
+X_new, y_new, clinic_new = visit(200, 10, rng)
+settings = {"coverage": 0.9, "n_networks": 10, "hidden_layers": (32,), "epochs": 40}
+settings |= {"random_state": 0}
+
+
+def show(name, model, X=X_new, y=y_new):
+    lower, upper = model.predict_interval(X).T
+    rate, width = metrics.coverage_rate(lower, upper, y), metrics.mean_width(lower, upper)
+    print(f"{name:48} {rate:6.1%} inside, mean width {width:.2f}")
+
+
+# %% Without calibration the networks are believed as they are.
+raw = IntervalRegressor(cv=None, **settings).fit(X, y)
+show("no calibration", raw)
+
+# %% Folds of rows: other patients of the same clinics train, so that new clinics look easy.
+naive = IntervalRegressor(**settings).fit(X, y)
+show("calibrated on folds of patients", naive)
+
+# %% Folds of clinics: judged by clinics that training has not seen, as new ones are.
+grouped = IntervalRegressor(**settings).fit(X, y, groups=clinic)
+show("calibrated on folds of clinics", grouped)
+
+# %% A guarantee: rows that no network has seen, one patient from each of 100 other clinics, so
+# that they are exchangeable with one patient of a new clinic.
+X_other, y_other, _ = visit(100, 1, rng)
+naive.conformalize(X_other, y_other)
+show("conformalized on one patient of 100 clinics", naive)
+
+# %% Coverage is an average. Look at parts: every clinic has its own.
+lower, upper = grouped.predict_interval(X_new).T
+by_age = metrics.coverage_by_value(lower, upper, y_new, X_new[:, 0])
+print("coverage from young to old:", np.round(by_age.coverage_rate, 2))
+by_clinic = metrics.coverage_by_group(lower, upper, y_new, clinic_new)
+worst = by_clinic.coverage_rate.argmin()
+print(f"the worst clinic: {by_clinic.coverage_rate[worst]:.0%} inside")
+
+# %% What cannot be promised is not pretended: too few rows for such a coverage.
+print("99.9% from 100 rows:", naive.predict_interval(X_new[:1], coverage=0.999)[0])

@@ -1,0 +1,149 @@
+"""``calipers datasets``: data to try things on."""
+
+from pathlib import Path
+from textwrap import fill, shorten
+from typing import Annotated, Any
+
+import typer
+
+from calipers.cli._tables import AsJSON, print_json, print_rows
+
+DIABETES = "diabetes"
+"""A dataset that ships with scikit-learn, and so is always at hand."""
+
+
+def datasets_command(
+    name: Annotated[str | None, typer.Argument(help="A dataset; all are listed without.")] = None,
+    out: Annotated[
+        str | None,
+        typer.Option(
+            help="Write the dataset to this file, whose ending says the format: .csv, .parquet ..."
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder with data files of your own; or CALIPERS_DATA.")
+    ] = None,
+    download: Annotated[
+        bool, typer.Option("--download/--no-download", help="Whether to try the network.")
+    ] = True,
+    as_json: AsJSON = False,
+) -> None:
+    """List the datasets, describe one, or write one to a file.
+
+    ``calipers datasets diabetes --out diabetes.csv`` needs no network.
+    """
+    if name is None:
+        if out is not None:
+            raise typer.BadParameter("--out needs the name of a dataset")
+        _list([_entry(one, folder) for one in _names()], as_json)
+    elif out is None:
+        _describe(_entry(name, folder), as_json)
+    else:
+        _write(name, out, folder, download, as_json)
+
+
+def _names() -> list[str]:
+    from calipers.datasets import CATALOGUE
+
+    return [DIABETES, *CATALOGUE]
+
+
+def _entry(name: str, folder: Path | None) -> dict[str, Any]:
+    """What is known of a dataset."""
+    if name == DIABETES:
+        return {
+            "name": DIABETES,
+            "title": "Diabetes progression",
+            "rows": 442,
+            "inputs": 10,
+            "target": "progression",
+            "unit": "",
+            "licence": "none stated",
+            "here": True,
+            "description": "Progression of diabetes one year after ten measurements of 442 "
+            "patients; in their own units, as scikit-learn ships it.",
+            "citation": "Efron et al. (2004), Least Angle Regression, Annals of Statistics 32.",
+            "url": "",
+        }
+    from calipers.datasets import available
+    from calipers.datasets._catalogue import lookup
+
+    entry = lookup(name)
+    return {
+        "name": name,
+        "title": entry.title,
+        "rows": entry.rows,
+        "inputs": entry.inputs,
+        "target": entry.target_name,
+        "unit": entry.target_unit,
+        "licence": entry.licence,
+        "here": available(name, folder=folder),
+        "description": entry.description,
+        "citation": entry.citation,
+        "url": entry.url,
+    }
+
+
+def _list(entries: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(entries)
+        return
+    rows = [
+        (
+            e["name"],
+            e["rows"],
+            e["inputs"],
+            shorten(e["target"], 40, placeholder=" ..."),
+            shorten(e["licence"], 40, placeholder=" ..."),
+            "yes" if e["here"] else "to download",
+        )
+        for e in entries
+    ]
+    print_rows(("name", "rows", "inputs", "target", "licence", "at hand"), rows)
+
+
+def _describe(entry: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(entry)
+        return
+    unit = f" ({entry['unit']})" if entry["unit"] not in ("", "1") else ""
+    typer.echo(f"{entry['title']}: {entry['rows']:,} rows, {entry['inputs']} inputs")
+    typer.echo(f"predicts {entry['target']}{unit}\n")
+    typer.echo(fill(entry["description"], 88))
+    typer.echo(fill(entry["citation"], 88))
+    typer.echo(f"licence: {entry['licence']}")
+    if entry["url"]:
+        typer.echo(f"from {entry['url']}")
+    typer.echo("at hand on this machine" if entry["here"] else "not on this machine yet")
+
+
+def load_frame(name: str, folder: Path | None = None, *, download: bool = True) -> tuple[Any, str]:
+    """A dataset as a frame whose last column is the target, and the name of that column."""
+    import pandas as pd
+
+    if name == DIABETES:
+        from sklearn.datasets import load_diabetes
+
+        bunch = load_diabetes(as_frame=True, scaled=False)
+        return bunch.frame.rename(columns={"target": "progression"}), "progression"
+    from calipers.datasets import load
+
+    data = load(name, folder=folder, download=download)
+    frame = pd.DataFrame(data.X, columns=list(data.feature_names))
+    frame[data.target_name] = data.y
+    return frame, data.target_name
+
+
+def _write(name: str, out: str, folder: Path | None, download: bool, as_json: bool) -> None:
+    import pyarrow as pa
+
+    from calipers.tables import format_of, write_blocks
+
+    format_of(out)
+    frame, target = load_frame(name, folder, download=download)
+    with write_blocks(out) as write:
+        write(pa.Table.from_pandas(frame, preserve_index=False))
+    if as_json and out != "-":
+        print_json({"name": name, "rows": len(frame), "target": target, "out": out})
+    elif out != "-":
+        typer.echo(f"{len(frame):,} rows written to {out}; the target is {target!r}")

@@ -1,0 +1,84 @@
+"""``calipers evaluate``: how good a model is on labelled rows."""
+
+from typing import Annotated, Any
+
+import typer
+
+from calipers.cli._measures import measure, measure_groups, print_measures
+from calipers.cli._predict import ModelFolder
+from calipers.cli._tables import (
+    AsJSON,
+    Delimiter,
+    Encoding,
+    Files,
+    Jobs,
+    make_form,
+    print_json,
+    print_rows,
+    reading,
+    take_target,
+)
+
+
+def evaluate_command(
+    model: ModelFolder,
+    data: Files,
+    by: Annotated[
+        str | None, typer.Option(help="Column for whose values coverage is shown one by one.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column with the truth; the model's own by default.")
+    ] = None,
+    coverage: Annotated[
+        float | None, typer.Option(help="Coverage to measure; the model's own by default.")
+    ] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    n_jobs: Jobs = -1,
+    as_json: AsJSON = False,
+) -> None:
+    """Measure coverage, width and error of a model on rows whose target is known.
+
+    The rows must not be those it was fitted on, or the measures flatter it.
+    """
+    if coverage is not None and not 0 < coverage < 1:
+        raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
+    form = make_form(delimiter, encoding)
+    from calipers import load
+    from calipers.preprocessing import DataError, near
+    from calipers.tables import find_files, read_table
+
+    files = find_files(data)
+    fitted = load(model).set_params(n_jobs=n_jobs)
+    texts = [c.name for c in fitted.inputs_ if c.kind not in ("number", "boolean")]
+    with reading(files) as report:
+        table = read_table(files, form=form, as_text=texts, report=report)
+    values = take_target(table.frame, target or fitted.target_.name, table)
+    if by is not None and by not in table.frame:
+        raise table.placed(DataError(f"there is no column {by!r}{near(by, table.frame)}"))
+    try:
+        inputs = fitted.pick(table.frame)
+        found, bounds = measure(fitted, inputs, values, coverage or fitted.coverage)
+        found["rows_outside"] = int(fitted.outside(inputs).any(axis=1).sum())
+    except DataError as error:
+        raise table.placed(error) from None
+    if by is not None:
+        found["by"] = {"column": by, "groups": measure_groups(bounds, values, table.frame[by])}
+    if as_json:
+        print_json({"model": model, "files": files} | found)
+    else:
+        _show(found, fitted.target_.name)
+
+
+def _show(found: dict[str, Any], target: str) -> None:
+    typer.echo(f"On {found['rows']:,} rows:")
+    print_measures(found, target)
+    if found["rows_outside"]:
+        typer.echo(f"\n  {found['rows_outside']:,} rows are outside what training saw")
+    if "by" in found:
+        typer.echo("")
+        rows = [
+            (group["group"], group["rows"], f"{group['coverage_rate']:.1%}", group["mean_width"])
+            for group in found["by"]["groups"]
+        ]
+        print_rows((found["by"]["column"], "rows", "observed", "mean width"), rows)

@@ -1,0 +1,32 @@
+"""``calipers export``: a model as an ONNX file."""
+
+from typing import Annotated
+
+import typer
+
+from calipers.cli._predict import ModelFolder
+from calipers.cli._tables import shares
+
+
+def export_command(
+    model: ModelFolder,
+    out: Annotated[str, typer.Option(help="File to write, such as model.onnx.")],
+    coverage: Annotated[
+        str | None, typer.Option(help="Coverages such as 0.5,0.9; the model's own by default.")
+    ] = None,
+    single: Annotated[
+        bool, typer.Option("--single", help="Take inputs in single precision, not double.")
+    ] = False,
+) -> None:
+    """Write a model as ONNX, for runtimes without Python.
+
+    Preprocessing, scaling, networks, aggregation and calibration are in the file. A model fitted by
+    ``calipers fit`` takes one input for each column, with the name of the column; the documentation
+    of ``calipers.onnx`` says what it holds.
+    """
+    levels = shares(coverage, "--coverage")
+    from calipers import load
+
+    wanted = levels[0] if levels is not None and len(levels) == 1 else levels
+    path = load(model).to_onnx(out, wanted, dtype="float32" if single else "float64")
+    typer.echo(f"wrote {path}")

@@ -1,0 +1,310 @@
+"""``calipers fit``: a model from a table."""
+
+import os
+import time
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from calipers.cli._cluster import OnCluster, spread
+from calipers.cli._measures import measure, print_measures
+from calipers.cli._tables import (
+    AsJSON,
+    Delimiter,
+    Encoding,
+    Files,
+    Jobs,
+    finite,
+    make_form,
+    print_json,
+    print_rows,
+    reading,
+    take_target,
+)
+
+_FEWEST = 20  # rows without which nothing can be learnt and judged
+_AFFORDABLE = 20_000  # rows up to which training a second time, on all of them, is worth it
+
+
+def fit_command(
+    data: Files,
+    target: Annotated[str, typer.Option(help="Column to predict.")],
+    out: Annotated[Path, typer.Option(help="Folder for the model.")],
+    coverage: Annotated[
+        float | None, typer.Option(help="Probability that an interval is to hold.")
+    ] = None,
+    time_budget: Annotated[
+        float | None, typer.Option(min=1.0, help="Seconds that training may take.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    config: Annotated[
+        Path | None, typer.Option(help="Parameters of IntervalRegressor in a TOML file.")
+    ] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="Column whose equal values belong together; no input.")
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type",
+            help="Kind of a column, such as zip=category or 'day=date %d/%m/%Y'; may be repeated.",
+        ),
+    ] = None,
+    test_fraction: Annotated[
+        float, typer.Option(min=0.0, max=0.9, help="Share of rows held out to evaluate; 0: none.")
+    ] = 0.2,
+    refit: Annotated[
+        bool | None,
+        typer.Option(
+            "--refit/--no-refit",
+            help="Whether the saved model is fitted anew on all rows after the evaluation; by "
+            f"default up to {_AFFORDABLE:,} rows.",
+        ),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a model that is in the folder.")
+    ] = False,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    n_jobs: Jobs = -1,
+    cluster: OnCluster = None,
+    as_json: AsJSON = False,
+) -> None:
+    """Fit a model to a table, evaluate it on rows held out, and save it in a folder.
+
+    ``calipers fit flats.csv --target price --out model`` is all that is needed.
+    """
+    kinds = _kinds(types or [])
+    _check_folder(out, overwrite)
+    form = make_form(delimiter, encoding)
+    given = {"coverage": coverage, "time_budget": time_budget}
+    model = _model(config, given | {"random_state": seed, "n_jobs": n_jobs})
+    began = time.monotonic()
+    from calipers.tables import find_files, read_table
+
+    files = find_files(data)
+    with reading(files) as report:
+        table = read_table(files, form=form, as_text=kinds, report=report)
+    inputs, values, labels = _parts(table, target, groups, ignore or [])
+    encoder = _learn(model.preprocessor, inputs, kinds, table)
+    result = _describe(table, encoder, values, files)
+    if not as_json:
+        _print_columns(result, files)
+    model.set_params(preprocessor__kinds=encoder.kinds_)
+    refit = len(values) <= _AFFORDABLE if refit is None else refit
+    with spread(cluster):
+        model, result["evaluation"] = _train(model, inputs, values, labels, test_fraction, refit)
+    model.about_ |= {
+        "evaluation": finite(result["evaluation"]),
+        "source": {"files": files, "rows": len(values), "target": target, "groups": groups},
+    }
+    model.save(out)
+    result |= {"model": os.fspath(out), "seconds": round(time.monotonic() - began, 1)}
+    if as_json:
+        print_json(result)
+    else:
+        _print_end(result, target)
+
+
+def _kinds(types: list[str]) -> dict[str, str]:
+    """Kinds of columns from ``name=kind``."""
+    kinds = {}
+    for text in types:
+        name, sign, kind = text.rpartition("=")
+        if not sign or not name:
+            raise typer.BadParameter(f"--type takes name=kind, such as zip=category; got {text!r}")
+        kinds[name] = kind
+    return kinds
+
+
+def _check_folder(out: Path, overwrite: bool) -> None:
+    """Refuse a folder for the model before the work, not after."""
+    from calipers.storage import ModelFileError
+
+    if out.exists() and not out.is_dir():
+        raise ModelFileError(f"{out} is a file: a model needs a folder of its own")
+    if (out / "model.json").exists() and not overwrite:
+        raise ModelFileError(f"{out} holds a model: name another folder, or give --overwrite")
+    if out.exists() and not (out / "model.json").exists() and any(out.iterdir()):
+        raise ModelFileError(f"{out} holds other files: name a new or empty folder")
+    place = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
+    if not place.is_dir():
+        raise ModelFileError(f"{out} cannot be made: {place} is a file")
+    if not os.access(place, os.W_OK):
+        raise ModelFileError(f"{out} cannot be made: {place} is not writable")
+
+
+def _model(config: Path | None, given: dict[str, Any]) -> Any:
+    """The estimator with the parameters of a file, and those of options on top."""
+    from calipers import IntervalRegressor
+    from calipers.objectives import LOSSES
+    from calipers.preprocessing import TableEncoder
+
+    settings = _settings(config, IntervalRegressor, TableEncoder)
+    known = IntervalRegressor().get_params()
+    settings |= {k: v for k, v in given.items() if v is not None and k in known}
+    encoder = TableEncoder(**settings.pop("preprocessor", {}))
+    make = IntervalRegressor.paper if settings.pop("method", "") == "paper" else IntervalRegressor
+    model = make(**settings, preprocessor=encoder)
+    try:
+        encoder._validate_params()
+        model._validate_params()
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if isinstance(model.loss, str) and LOSSES[model.loss].head == "point":
+        raise typer.BadParameter(f"loss {model.loss!r} predicts points and no intervals")
+    return model
+
+
+def _settings(config: Path | None, estimator: Any, encoder: Any) -> dict[str, Any]:
+    """Parameters in a TOML file, every name of which is known."""
+    from calipers.preprocessing import near
+
+    if config is None:
+        return {}
+    try:
+        settings = tomllib.loads(config.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"{config} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{config} is not TOML: {error}") from None
+    if settings.get("method", "default") not in ("default", "paper"):
+        raise typer.BadParameter(
+            f"{config}: 'method' must be 'default' or 'paper', got {settings['method']!r}"
+        )
+    nested = settings.get("preprocessor", {})
+    if not isinstance(nested, dict):
+        raise typer.BadParameter(f"{config}: 'preprocessor' must be a table of parameters")
+    for part, owner in ((settings, estimator), (nested, encoder)):
+        known = owner().get_params(deep=False)
+        for name in part:
+            if name not in known and (part, name) != (settings, "method"):
+                raise typer.BadParameter(
+                    f"{config}: {owner.__name__} has no parameter {name!r}{near(name, known)}"
+                )
+    return settings
+
+
+def _parts(table: Any, target: str, groups: str | None, ignore: list[str]) -> Any:
+    """Inputs, targets and labels of groups."""
+    from calipers.preprocessing import DataError, near
+
+    frame = table.frame
+    values = take_target(frame, target, table)
+    for name in [*ignore, *([groups] if groups else [])]:
+        if name not in frame:
+            raise table.placed(DataError(f"there is no column {name!r}{near(name, frame)}"))
+    if len(frame) < _FEWEST:
+        rows = f"{len(frame)} row" + ("" if len(frame) == 1 else "s")
+        raise table.placed(DataError(f"{rows} cannot teach a model: at least {_FEWEST} are needed"))
+    if values.min() == values.max():
+        raise table.placed(
+            DataError(f"the target is always {values.iloc[0]:g}: nothing to learn", column=target)
+        )
+    labels = None
+    if groups:
+        labels = frame[groups].astype(str).to_numpy()
+        if frame[groups].isna().any():
+            row = int(frame[groups].isna().to_numpy().argmax())
+            raise table.placed(DataError("the group is missing", column=groups, row=row))
+    inputs = frame.drop(columns=list({target, *ignore, *([groups] if groups else [])}))
+    if inputs.empty:
+        raise table.placed(DataError(f"there is no column beside {target!r} to learn from"))
+    return inputs, values, labels
+
+
+def _learn(encoder: Any, inputs: Any, kinds: dict[str, str], table: Any) -> Any:
+    """What the columns of the whole table are."""
+    from sklearn.base import clone
+
+    from calipers.preprocessing import DataError
+
+    try:
+        wanted = (encoder.kinds or {}) | kinds
+        return clone(encoder).set_params(kinds=wanted).fit(inputs)
+    except DataError as error:
+        raise table.placed(error) from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _train(
+    model: Any, X: Any, y: Any, labels: Any, test_fraction: float, refit: bool
+) -> tuple[Any, dict[str, Any] | None]:
+    """The model to save, and what it is worth on rows that it has not seen."""
+    import numpy as np
+    from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
+
+    if test_fraction == 0:
+        return model.fit(X, y, groups=labels), None
+    kind = ShuffleSplit if labels is None else GroupShuffleSplit
+    splitter = kind(n_splits=1, test_size=test_fraction, random_state=model.random_state)
+    train, test = next(splitter.split(X, y, labels))
+    if refit and "time_budget" in model.get_params() and model.time_budget is not None:
+        model.set_params(time_budget=model.time_budget / 2)
+    picked = None if labels is None else labels[train]
+    model.fit(X.iloc[train], y.iloc[train], groups=picked)
+    found, _ = measure(model, X.iloc[test], np.asarray(y)[test], model.coverage)
+    if refit:
+        model.fit(X, y, groups=labels)
+    return model, found | {"refitted": refit}
+
+
+def _describe(table: Any, encoder: Any, values: Any, files: list[str]) -> dict[str, Any]:
+    from calipers.preprocessing import describe_numbers
+
+    (target,) = describe_numbers(values.to_numpy()[:, None], [values.name])
+    return {
+        "files": files,
+        "rows": len(values),
+        "target": target.to_document(),
+        "columns": [column.to_document() for column in encoder.columns_],
+    }
+
+
+def _print_columns(result: dict[str, Any], files: list[str]) -> None:
+    """Show the columns that were found."""
+    target, where = result["target"], files[0] if len(files) == 1 else f"{len(files)} files"
+    typer.echo(f"{where}: {result['rows']:,} rows")
+    rows = [(target["name"], "target", _range(target), "")]
+    rows += [(c["name"], c["kind"], _range(c), _remark(c)) for c in result["columns"]]
+    print_rows(("column", "kind", "values", "noticed"), rows)
+    typer.echo("")
+
+
+def _range(column: dict[str, Any]) -> str:
+    from calipers.cli._tables import show
+
+    if column["low"] is not None:
+        return f"{show(column['low'])} to {show(column['high'])}"
+    shown = ", ".join(column["categories"][:4])
+    return shown + (", ..." if len(column["categories"]) > 4 else "")
+
+
+def _remark(column: dict[str, Any]) -> str:
+    parts = [] if column["used"] else ["not used"]
+    parts += ["has missing values"] if column["missing"] and column["used"] else []
+    return "; ".join([*parts, *([column["note"]] if column["note"] else [])])
+
+
+def _print_end(result: dict[str, Any], target: str) -> None:
+    found = result["evaluation"]
+    if found is None:
+        typer.echo("No rows were held out, so nothing is known of how good the model is.")
+    else:
+        typer.echo(f"On {found['rows']:,} rows held out, which the model had not seen:")
+        print_measures(found, target)
+        typer.echo("")
+        rows = result["rows"]
+        if found["refitted"]:
+            typer.echo(f"The saved model was then fitted anew, on all {rows:,} rows.")
+        else:
+            rest = rows - found["rows"]
+            typer.echo(f"The saved model is the one evaluated, fitted on the other {rest:,} rows.")
+    typer.echo(f"saved in {result['model']} after {result['seconds']:.0f} s")

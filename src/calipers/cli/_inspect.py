@@ -1,0 +1,132 @@
+"""``calipers inspect``: what a model folder holds."""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from calipers.cli._measures import print_measures
+from calipers.cli._predict import ModelFolder
+from calipers.cli._tables import AsJSON, print_json, print_rows, show
+
+
+def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
+    """Show what is in a model folder: inputs, target, settings, evaluation, versions.
+
+    Nothing is run: the files are read and checked, also those of a model whose network is code of
+    one's own.
+    """
+    from calipers.storage import read_model
+
+    document, arrays = read_model(model)
+    found = _facts(document, arrays, Path(model))
+    if as_json:
+        print_json(found)
+    else:
+        _show(found)
+
+
+def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """What is known of a model, as plain JSON."""
+    inputs, ensemble = document["inputs"], document["ensemble"]
+    encoder = inputs["preprocessor"]
+    columns = inputs["columns"] if encoder is None else [c["column"] for c in encoder["columns"]]
+    files = [path for path in folder.iterdir() if path.is_file()]
+    return {
+        "model": str(folder),
+        "target": inputs["target"],
+        "inputs": columns,
+        "coverage": ensemble["coverage"],
+        "networks": {
+            "count": len(arrays["seeds"]),
+            "trained_anew": int(arrays["failures"].sum()),
+            "epochs": [int(arrays["epochs"].min()), int(arrays["epochs"].max())],
+            "weights": sum(a.size for n, a in arrays.items() if n.startswith("weights.")),
+        },
+        "calibrations": [
+            {
+                "rows": int(arrays[f"calibration.{i}.n_rows"]),
+                "strict": bool(arrays[f"calibration.{i}.strict"]),
+            }
+            for i in range(ensemble["calibrations"])
+        ],
+        "settings": document["parameters"],
+        "about": inputs["about"],
+        "bytes": sum(path.stat().st_size for path in files),
+    }
+
+
+def _show(found: dict[str, Any]) -> None:
+    target, inputs, about = found["target"], found["inputs"], found["about"]
+    used = sum(column["used"] for column in inputs)
+    typer.echo(f"{found['model']}: predicts {target['name']} from {used} of {len(inputs)} inputs")
+    rows = [(target["name"], "target", _seen(target), target["note"])]
+    rows += [(c["name"], c["kind"], _seen(c), _note(c)) for c in inputs]
+    print_rows(("column", "kind", "seen in training", "noticed"), rows)
+    typer.echo(f"\n{_networks(found)}")
+    typer.echo(_calibration(found["calibrations"]))
+    changed = _changed(found["settings"])
+    typer.echo(f"Settings: {changed or 'the defaults'}")
+    if evaluation := about.get("evaluation"):
+        typer.echo(f"\nWhen fitted, on {evaluation['rows']:,} rows held out:")
+        print_measures(evaluation, target["name"])
+    versions = ", ".join(f"{name} {text}" for name, text in about["versions"].items())
+    files = about.get("source", {}).get("files", [])
+    source = f" of {', '.join(files)}" if files else ""
+    typer.echo(f"\nFitted {about['fitted_at']} on {about['rows']:,} rows{source}")
+    typer.echo(f"  with {versions}")
+    typer.echo(f"{found['bytes'] / 1e6:.2f} MB")
+
+
+def _networks(found: dict[str, Any]) -> str:
+    networks, settings = found["networks"], found["settings"]
+    first, last = networks["epochs"]
+    epochs = f"{first:,}" if first == last else f"{first:,} to {last:,}"
+    loss = settings["loss"] if isinstance(settings["loss"], str) else "of its maker's own"
+    anew = networks["trained_anew"]
+    return (
+        f"{networks['count']} networks with {networks['weights']:,} weights, trained for {epochs} "
+        f"epochs; loss {loss}, aggregation {settings['aggregation']}"
+        + (f"; {anew} had to be trained anew" if anew else "")
+    )
+
+
+def _calibration(calibrations: list[dict[str, Any]]) -> str:
+    if not calibrations:
+        return "Not calibrated: intervals are as the networks have them"
+    texts = [
+        f"{'conformalized on' if c['strict'] else 'calibrated out of fold on'} {c['rows']:,} rows"
+        for c in calibrations
+    ]
+    return f"{' and '.join(texts).capitalize()}"
+
+
+def _changed(settings: dict[str, Any]) -> str:
+    """Settings that are not the defaults."""
+    from calipers import IntervalRegressor
+
+    usual = IntervalRegressor().get_params(deep=False)
+    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in usual.items()}
+    return ", ".join(
+        f"{name}={value}"
+        for name, value in settings.items()
+        if name != "preprocessor" and plain.get(name, value) != value
+    )
+
+
+def _seen(column: dict[str, Any]) -> str:
+    if column["categories"]:
+        rest = len(column["categories"]) - 5
+        return ", ".join(column["categories"][:5]) + (f" and {rest} more" if rest > 0 else "")
+    if column["low"] is None:
+        return ""
+    if column["kind"] == "boolean":
+        return "true, false"
+    return f"{show(column['low'])} to {show(column['high'])}, typically {show(column['typical'])}"
+
+
+def _note(column: dict[str, Any]) -> str:
+    notes = [column["note"]] if column["note"] else []
+    notes += [] if column["used"] else ["not used"]
+    notes += ["missing values"] if column["missing"] else []
+    return "; ".join(notes)

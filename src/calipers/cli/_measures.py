@@ -1,0 +1,110 @@
+"""How good intervals are on labelled rows: measured once, for ``fit`` and ``evaluate``."""
+
+from typing import Any
+
+import typer
+
+from calipers.cli._tables import print_rows, show
+
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+"""Coverages of the calibration table."""
+
+_MOST_GROUPS = 20
+
+
+def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any], Any]:
+    """Measures of a model on labelled rows, as plain JSON; and the bounds of each row.
+
+    Parameters
+    ----------
+    model : IntervalRegressor
+        A fitted model.
+    X, y : table and array
+        The rows.
+    coverage : float
+        Coverage of the intervals that are measured.
+    """
+    import numpy as np
+
+    from calipers import metrics
+    from calipers.ensemble import DISTRIBUTIONS
+
+    y = np.asarray(y, dtype=np.float64)
+    levels = [coverage]
+    if model.ensemble_.aggregation in DISTRIBUTIONS:
+        levels = sorted({*LEVELS, coverage})
+    bounds = model.predict_interval(X, coverage=levels)
+    point = model.predict(X)
+    lower, upper = bounds[:, :, levels.index(coverage)].T
+    low, high = metrics.coverage_band(len(y), coverage)
+    table = [
+        {
+            "coverage": level,
+            "observed": metrics.coverage_rate(low_side, high_side, y),
+            "mean_width": metrics.mean_width(low_side, high_side),
+        }
+        for level, (low_side, high_side) in zip(levels, bounds.transpose(2, 1, 0), strict=True)
+    ]
+    found = {
+        "rows": len(y),
+        "coverage": coverage,
+        "coverage_rate": metrics.coverage_rate(lower, upper, y),
+        "by_chance": [float(low), float(high)],
+        "mean_width": metrics.mean_width(lower, upper),
+        "interval_score": metrics.interval_score(lower, upper, y, coverage=coverage),
+        "rmse": metrics.root_mean_squared_error(point, y),
+        "mae": metrics.mean_absolute_error(point, y),
+        "calibration": table,
+    }
+    return found, (lower, upper)
+
+
+def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
+    """Coverage and width for each value of a column, or for ranges of a number."""
+    import numpy as np
+    import pandas as pd
+
+    from calipers import metrics
+
+    lower, upper = bounds
+    y = np.asarray(y, dtype=np.float64)
+    if pd.api.types.is_numeric_dtype(column.dtype) and column.nunique() > _MOST_GROUPS:
+        there = column.notna().to_numpy()
+        values = column[there].to_numpy(np.float64)
+        found = metrics.coverage_by_value(lower[there], upper[there], y[there], values)
+        labels = [f"about {show(float(group))}" for group in found.group]
+    else:
+        texts = column.astype(object).where(column.notna(), "(missing)").map(str)
+        common = texts.value_counts().index[:_MOST_GROUPS]
+        texts = texts.where(texts.isin(common), "(others)")
+        found = metrics.coverage_by_group(lower, upper, y, texts.to_numpy(dtype=str))
+        labels = [str(group) for group in found.group]
+    rows = zip(labels, found.n_samples, found.coverage_rate, found.mean_width, strict=True)
+    return [
+        {"group": label, "rows": int(n), "coverage_rate": float(rate), "mean_width": float(width)}
+        for label, n, rate, width in rows
+    ]
+
+
+def print_measures(found: dict[str, Any], target: str) -> None:
+    """Print what ``measure`` found."""
+    low, high = found["by_chance"]
+    typer.echo(f"  {found['coverage']:.0%} intervals hold {found['coverage_rate']:.1%} of the rows")
+    typer.echo(f"    (chance alone makes it {low:.1%} to {high:.1%} when they are honest)")
+    print_rows(
+        ("", f"in units of {target}"),
+        [
+            ("mean width", found["mean_width"]),
+            ("interval score", found["interval_score"]),
+            ("root mean squared error", found["rmse"]),
+            ("mean absolute error", found["mae"]),
+        ],
+    )
+    typer.echo("")
+    print_rows(
+        ("coverage", "observed", "mean width"),
+        [
+            (f"{row['coverage']:.0%}", f"{row['observed']:.1%}", row["mean_width"])
+            for row in found["calibration"]
+        ],
+    )

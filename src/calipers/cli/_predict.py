@@ -1,0 +1,258 @@
+"""``calipers predict``: points, intervals and quantiles for every row of a table."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from calipers.cli._cluster import OnCluster
+from calipers.cli._parts import score_parts
+from calipers.cli._tables import (
+    AsJSON,
+    Delimiter,
+    Encoding,
+    Files,
+    Jobs,
+    make_form,
+    print_json,
+    reading,
+    shares,
+)
+
+ModelFolder = Annotated[str, typer.Argument(help="Folder of a model that calipers has saved.")]
+
+POINT = "prediction"
+"""Name of the column of points."""
+
+_STANDARD = "-"
+_PART = 2**13  # rows of a thread at a time
+
+
+def predict_command(
+    model: ModelFolder,
+    data: Files,
+    out: Annotated[
+        str,
+        typer.Option(
+            help="File to write, whose ending says the format: .csv, .tsv, .parquet, .feather, "
+            ".arrow, .csv.gz; - writes CSV to standard output. With --cluster a folder of Parquet."
+        ),
+    ] = _STANDARD,
+    coverage: Annotated[
+        str | None, typer.Option(help="Coverages such as 0.5,0.9; the model's own by default.")
+    ] = None,
+    quantiles: Annotated[str | None, typer.Option(help="Quantiles such as 0.1,0.5,0.9.")] = None,
+    keep: Annotated[
+        str | None, typer.Option(help="Columns of the input to keep, such as id,day; or all.")
+    ] = None,
+    mark_outside: Annotated[
+        bool,
+        typer.Option(
+            "--outside", help="Add a column that names the inputs outside the training range."
+        ),
+    ] = False,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    n_jobs: Jobs = -1,
+    cluster: OnCluster = None,
+    as_json: AsJSON = False,
+) -> None:
+    """Predict every row of a table, in blocks: the size of the table does not matter.
+
+    The file appears under its name when it is whole. A run that was killed leaves nothing under
+    that name, and the same command does it anew. With --cluster, tables are Parquet files or
+    folders of them, and the same command goes on with the parts that are missing.
+    """
+    levels, wanted = shares(coverage, "--coverage"), shares(quantiles, "--quantiles")
+    if cluster is not None:
+        if out == _STANDARD:
+            raise typer.BadParameter("--cluster needs a folder as --out")
+        wishes = {"coverages": levels, "quantiles": wanted, "keep": keep}
+        result = score_parts(model, data, out, wishes | {"mark_outside": mark_outside}, cluster)
+        (_report_json if as_json else _report)(result, out)
+        return
+    form = make_form(delimiter, encoding)
+    from calipers import load
+    from calipers.tables import find_files, format_of, write_blocks
+
+    format_of(out)
+    files = find_files(data)
+    if out in files and out != _STANDARD:
+        raise typer.BadParameter(f"{out} is to be read and written: name another file")
+    fitted = load(model).set_params(n_jobs=n_jobs)
+    asked = _Asked(fitted, levels, wanted, keep, mark_outside, format_of(out)[0] in ("csv", "tsv"))
+    with reading(files, "predicting") as report, write_blocks(out) as write:
+        for table in asked.tables(files, form, report):
+            write(table)
+    result = {"rows": asked.rows, "out": out, "outside": asked.outside_report()}
+    if as_json:
+        _report_json(result, out)
+    else:
+        _report(result, out)
+
+
+class _Asked:
+    """What is asked of each row; counts rows on the way."""
+
+    def __init__(
+        self,
+        model: Any,
+        coverages: list[float] | None,
+        quantiles: list[float] | None,
+        keep: str | None,
+        mark_outside: bool,
+        as_text: bool,
+    ) -> None:
+        self.model, self.coverages, self.quantiles = model, coverages, quantiles
+        self.keep = None if keep is None else [name.strip() for name in keep.split(",")]
+        self.mark_outside, self.as_text = mark_outside, as_text
+        self.rows, self.rows_outside = 0, 0
+        self.columns: Counter[str] = Counter()
+        self._numbers: list[str] | None = None
+        kinds = ("number", "boolean")
+        self._texts = [column.name for column in model.inputs_ if column.kind not in kinds]
+
+    def tables(self, files: list[str], form: Any, report: Any) -> Iterator[Any]:
+        """Tables to write, block by block."""
+        from calipers.preprocessing import DataError
+        from calipers.tables import read_blocks
+
+        for name in files:
+            for block in read_blocks(name, form=form, report=report):
+                try:
+                    yield self._answer(block)
+                except DataError as error:
+                    raise block.placed(error) from None
+
+    def _answer(self, block: Any) -> Any:
+        import joblib
+        import numpy as np
+        import pyarrow as pa
+
+        numbers, outside = self._read(block.frame(self._texts))
+        parts = joblib.Parallel(n_jobs=self.model.n_jobs, require="sharedmem")(
+            joblib.delayed(self._of_rows)(numbers[i : i + _PART])
+            for i in range(0, len(numbers), _PART)
+        )
+        answers = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        columns = {name: pa.array(values) for name, values in answers.items()}
+        self._count(outside)
+        if self.mark_outside:
+            columns["outside"] = pa.array(_names(outside, self.model.inputs_), pa.string())
+        return pa.table(self._kept(block, columns) | columns)
+
+    def _read(self, frame: Any) -> tuple[Any, Any]:
+        """Inputs as the networks take them, and which of them training did not see."""
+        encoder = getattr(self.model, "preprocessor_", None)
+        if encoder is not None:
+            return encoder.transform_and_check(frame)
+        inputs = self.model.pick(frame)
+        return self.model._checked(inputs), self.model.outside(inputs)
+
+    def _of_rows(self, numbers: Any) -> dict[str, Any]:
+        """Answers for some rows, from one pass through the networks."""
+        import numpy as np
+
+        ensemble, own = self.model._ensemble, self.model.ensemble_.coverage
+        found = ensemble.forecast(numbers)
+        answers = {POINT: found.point}
+        for level in self.coverages or ([] if found.interval is None else [own]):
+            if level == own and found.interval is not None:
+                lower, upper = found.interval.lower, found.interval.upper
+            elif found.distribution is not None:
+                lower, upper = found.distribution.interval(level)
+            else:  # raises the error that says what to do
+                lower, upper = ensemble.interval(numbers, np.array([level]))[:, :, 0].T
+            answers |= {f"lower_{level:g}": lower, f"upper_{level:g}": upper}
+        if self.quantiles:
+            levels = np.array(self.quantiles)
+            dist = found.distribution
+            values = dist.ppf(levels[:, None]).T if dist else ensemble.quantiles(numbers, levels)
+            answers |= {f"quantile_{q:g}": values[:, i] for i, q in enumerate(self.quantiles)}
+        return answers
+
+    def _count(self, outside: Any) -> None:
+        self.rows += len(outside)
+        self.rows_outside += int(outside.any(axis=1).sum())
+        for column, count in zip(self.model.inputs_, outside.sum(axis=0), strict=True):
+            self.columns[column.name] += int(count)
+
+    def _kept(self, block: Any, answers: Any) -> dict[str, Any]:
+        """Columns of the input that are to be kept, as they came."""
+        from calipers.preprocessing import DataError, near
+
+        if self.keep is None:
+            return {}
+        names = block.table.column_names if self.keep == ["all"] else self.keep
+        for name in names:
+            if name not in block.table.column_names:
+                raise DataError(
+                    f"there is no column {name!r}{near(name, block.table.column_names)}"
+                )
+            if name in answers:
+                raise DataError(f"the column {name!r} cannot be kept: an answer has that name")
+        kept = block.table.select(names)
+        if block.text and not self.as_text:
+            kept = self._typed(kept)
+        return dict(zip(names, kept.columns, strict=True))
+
+    def _typed(self, kept: Any) -> Any:
+        """Text as numbers where the first block has numbers in an input that is one."""
+        import pyarrow as pa
+
+        from calipers.preprocessing import DataError
+        from calipers.tables import typed
+
+        if self._numbers is None:
+            first = typed(kept, self._texts)
+            kinds = {c.name for c in self.model.inputs_ if c.kind == "number"}
+            self._numbers = [
+                field.name
+                for field in first.schema
+                if field.name in kinds and not pa.types.is_string(field.type)
+            ]
+        for name in self._numbers:
+            place = kept.column_names.index(name)
+            try:
+                kept = kept.set_column(place, name, kept.column(place).cast(pa.float64()))
+            except pa.ArrowInvalid:
+                problem = "numbers at first and text later cannot be kept: write .csv"
+                raise DataError(problem, column=name) from None
+        return kept
+
+    def outside_report(self) -> dict[str, Any]:
+        """How many rows are outside the training range, and in which columns."""
+        found = {name: count for name, count in self.columns.most_common() if count}
+        return {"rows": self.rows_outside, "columns": found}
+
+
+def _names(outside: Any, inputs: Any) -> list[str]:
+    names = [column.name for column in inputs]
+    return [", ".join(n for n, flag in zip(names, row, strict=True) if flag) for row in outside]
+
+
+def _report_json(result: dict[str, Any], out: str) -> None:
+    if out == _STANDARD:
+        import json
+
+        typer.echo(json.dumps(result, ensure_ascii=False), err=True)
+    else:
+        print_json(result)
+
+
+def _report(result: dict[str, Any], out: str) -> None:
+    """Say on standard error, so that it stays out of pipes, what was done."""
+    where = "" if out == _STANDARD else f", written to {os.fspath(out)}"
+    typer.echo(f"{result['rows']:,} rows predicted{where}", err=True)
+    outside = result["outside"]
+    if outside["rows"]:
+        columns = list(outside["columns"].items())
+        shown = ", ".join(f"{name} ({count:,})" for name, count in columns[:8])
+        more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
+        typer.echo(
+            f"{outside['rows']:,} rows are outside what training saw, trust them less: "
+            f"{shown}{more}",
+            err=True,
+        )

@@ -1,0 +1,102 @@
+"""``calipers report``: what a model is worth, as a page to look at."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from calipers.cli._predict import ModelFolder
+from calipers.cli._tables import (
+    AsJSON,
+    Delimiter,
+    Encoding,
+    Jobs,
+    make_form,
+    print_json,
+    reading,
+    take_target,
+)
+
+
+def report_command(
+    model: ModelFolder,
+    data: Annotated[
+        list[str],
+        typer.Option(
+            help="Table of rows whose target is known and that the model has not seen; may be "
+            "repeated. - reads standard input."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
+    target: Annotated[
+        str | None, typer.Option(help="Column with the truth; the model's own by default.")
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="Headline of the page.")] = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    n_jobs: Jobs = -1,
+    as_json: AsJSON = False,
+) -> None:
+    """Write one HTML file that shows how far the intervals of a model can be trusted.
+
+    It opens in any browser without a network. Charts show at most 1,500 rows; every number is of
+    all rows.
+    """
+    form = make_form(delimiter, encoding)
+    check_place(out)
+    from calipers import load
+    from calipers.preprocessing import DataError
+    from calipers.report import write
+    from calipers.tables import find_files, read_table
+
+    files = find_files(data)
+    fitted = load(model).set_params(n_jobs=n_jobs)
+    texts = [c.name for c in fitted.inputs_ if c.kind not in ("number", "boolean")]
+    with reading(files) as report:
+        table = read_table(files, form=form, as_text=texts, report=report)
+    values = take_target(table.frame, target or fitted.target_.name, table)
+    try:
+        inputs = fitted.pick(table.frame)
+    except DataError as error:
+        raise table.placed(error) from None
+    if hasattr(inputs, "index"):
+        inputs = inputs.set_axis(range(1, len(inputs) + 1))  # rows as people count them
+    where = files[0] if len(files) == 1 else f"{len(files)} files"
+    try:
+        write(
+            fitted,
+            inputs,
+            values,
+            out,
+            title=title,
+            source="standard input" if where == "-" else where,
+            cautions=_cautions(fitted.about_, files),
+        )
+    except DataError as error:
+        raise table.placed(error) from None
+    if as_json:
+        print_json({"model": model, "files": files, "rows": len(values), "out": str(out)})
+    else:
+        typer.echo(f"{len(values):,} rows judged, written to {out}")
+
+
+def check_place(out: Path) -> None:
+    """Refuse a place for the page before the work, not after."""
+    if out.is_dir():
+        raise typer.BadParameter(f"{out} is a folder: --out names a file, such as report.html")
+    if not out.parent.is_dir():
+        raise typer.BadParameter(f"there is no folder {str(out.parent)!r} for {out.name}")
+
+
+def _cautions(about: dict[str, object], files: list[str]) -> list[str]:
+    """What the reader must know before anything else."""
+    source = about.get("source")
+    known = source.get("files", []) if isinstance(source, dict) else []
+    same = {Path(name).resolve() for name in known} & {Path(name).resolve() for name in files}
+    if not same:
+        return []
+    names = ", ".join(sorted(path.name for path in same))
+    return [
+        f"The model was fitted on rows of {names}, which judge it here too: what follows flatters "
+        "it. Judge it by rows that it has not seen."
+    ]

@@ -1,0 +1,98 @@
+"""``calipers serve``: models over HTTP, with a page to look at."""
+
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+TOKEN_VARIABLE = "CALIPERS_TOKEN"  # noqa: S105 - its name, not a token
+
+
+def serve_command(
+    models: Annotated[
+        list[str],
+        typer.Argument(help="Model folders; name=folder serves one under another name."),
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8000,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            help="What callers must send as a bearer token. Other users of the machine can read "
+            f"options: rather use --token-file, or the variable {TOKEN_VARIABLE}."
+        ),
+    ] = None,
+    token_file: Annotated[
+        Path | None, typer.Option(help="File that holds the token.", dir_okay=False)
+    ] = None,
+    no_token: Annotated[
+        bool, typer.Option("--no-token", help="Listen beyond this machine without a token.")
+    ] = False,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Name by which the server may be called; may be repeated."),
+    ] = None,
+    max_body: Annotated[int, typer.Option(min=1, help="Most MiB of a request.")] = 16,
+    max_rows: Annotated[int, typer.Option(min=1, help="Most rows of a request.")] = 100_000,
+    max_columns: Annotated[int, typer.Option(min=1, help="Most columns of a request.")] = 1_000,
+    max_requests: Annotated[
+        int, typer.Option(min=1, help="Most requests at a time; others get 429.")
+    ] = 256,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Most seconds of a request.")] = 30.0,
+    window: Annotated[
+        int, typer.Option(min=1, help="Rows over which width and coverage roll.")
+    ] = 1_000,
+    remember: Annotated[
+        int, typer.Option(min=0, help="Rows that labels may still come for.")
+    ] = 100_000,
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="Write a line for each request.")
+    ] = False,
+) -> None:
+    """Serve models on this machine: a page at /, predictions, metrics.
+
+    ``calipers serve model/`` and open the address that it prints. A signal ends it, after the
+    requests that it has taken.
+    """
+    secret = _token(token, token_file)
+    from calipers import serve as library
+    from calipers.serve._settings import hosts_for, is_loopback
+
+    if not is_loopback(host) and secret is None and not no_token:
+        raise typer.BadParameter(
+            f"{host} can be reached from other machines: give a token, or --no-token if a proxy "
+            "asks for one"
+        )
+    settings = library.Settings(
+        token=secret,
+        allowed_hosts=hosts_for(host, tuple(name.lower() for name in allow_host or ())),
+        max_body=max_body * 2**20,
+        max_rows=max_rows,
+        max_columns=max_columns,
+        max_requests=max_requests,
+        timeout=timeout,
+        window=window,
+        remember=remember,
+    )
+    app = library.create_app(models, settings)
+
+    def notify(address: str) -> None:
+        typer.echo(f"serving {len(models)} model{'s' * (len(models) > 1)} at {address}")
+
+    level = "info" if log_requests else "warning"
+    library.run(app, settings, host=host, port=port, log_level=level, notify=notify)
+
+
+def _token(given: str | None, file: Path | None) -> str | None:
+    """The token, from the option, the file or the environment, in this order."""
+    if given is not None and file is not None:
+        raise typer.BadParameter("give --token or --token-file, not both")
+    if file is not None:
+        try:
+            given = file.read_text("utf-8").strip()
+        except OSError as error:
+            raise typer.BadParameter(f"--token-file {file}: {error.strerror}") from None
+        if not given:
+            raise typer.BadParameter(f"--token-file {file}: the file is empty")
+    return given if given is not None else os.environ.get(TOKEN_VARIABLE) or None

@@ -1,0 +1,178 @@
+"""``calipers tune``: settings that suit a table, as a file for ``calipers fit --config``."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from calipers.cli._cluster import OnCluster, spread
+from calipers.cli._report import check_place
+from calipers.cli._tables import (
+    AsJSON,
+    Delimiter,
+    Encoding,
+    Files,
+    Jobs,
+    make_form,
+    print_json,
+    print_rows,
+    reading,
+    take_target,
+)
+
+
+def tune_command(
+    data: Files,
+    target: Annotated[str, typer.Option(help="Column to predict.")],
+    out: Annotated[Path, typer.Option(help="The TOML file.")] = Path("settings.toml"),
+    paper: Annotated[
+        bool, typer.Option("--paper", help="Search the paper's space for the paper's method.")
+    ] = False,
+    candidates: Annotated[int, typer.Option(min=1, help="Settings to try.")] = 30,
+    splits: Annotated[int, typer.Option(min=1, help="Splits on which each is judged.")] = 3,
+    finalists: Annotated[
+        int, typer.Option(min=1, help="Best of them to judge again, as whole ensembles.")
+    ] = 3,
+    coverage: Annotated[
+        float, typer.Option(help="Probability that an interval is to hold.")
+    ] = 0.95,
+    store: Annotated[
+        Path | None,
+        typer.Option(help="File that keeps what is done; beside the TOML file by default."),
+    ] = None,
+    ignore: Annotated[
+        list[str] | None,
+        typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    n_jobs: Jobs = -1,
+    cluster: OnCluster = None,
+    as_json: AsJSON = False,
+) -> None:
+    """Search settings for a table and write them as a file that ``fit --config`` takes.
+
+    Candidates are judged by single networks, the best of them again by whole ensembles on new
+    splits, as the defaults are; these stay if nothing is better. May be stopped at any moment: the
+    same command goes on where it was.
+    """
+    if not 0 < coverage < 1:
+        raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
+    check_place(out)
+    X, y = _numbers(data, target, ignore or [], make_form(delimiter, encoding))
+    kept = store or out.with_name(f"{out.stem}.search.jsonl")
+    model = _model(paper, coverage, seed, n_jobs)
+    counts = {"splits": splits, "final_splits": splits, "finalists": min(finalists, candidates)}
+    with spread(cluster):
+        result, usual = _search(model, X, y, paper, candidates, counts, kept)
+    settings, gain = _chosen(result, usual, paper)
+    from calipers.storage import replace_file
+
+    replace_file(out, _toml(settings, _heading(data, target, result, gain)).encode())
+    if as_json:
+        print_json({"settings": settings, "gain": gain, "out": str(out), "store": str(kept)})
+        return
+    _show(result, usual, gain)
+    typer.echo(f"\nwritten to {out}; fit with it:")
+    typer.echo(f"  calipers fit {' '.join(data)} --target {target} --config {out} --out model")
+
+
+def _numbers(data: list[str], target: str, ignore: list[str], form: Any) -> tuple[Any, Any]:
+    """Inputs as numbers, and targets."""
+    from calipers.preprocessing import DataError, TableEncoder, near
+    from calipers.tables import find_files, read_table
+
+    files = find_files(data)
+    with reading(files) as report:
+        table = read_table(files, form=form, report=report)
+    values = take_target(table.frame, target, table)
+    for name in ignore:
+        if name not in table.frame:
+            raise table.placed(DataError(f"there is no column {name!r}{near(name, table.frame)}"))
+    inputs = table.frame.drop(columns=[target, *ignore])
+    try:
+        return TableEncoder().fit_transform(inputs), values.to_numpy()
+    except DataError as error:
+        raise table.placed(error) from None
+
+
+def _model(paper: bool, coverage: float, seed: int, n_jobs: int) -> Any:
+    from calipers import IntervalRegressor
+
+    make = IntervalRegressor.paper if paper else IntervalRegressor
+    return make(coverage=coverage, random_state=seed, n_jobs=n_jobs)
+
+
+def _search(
+    model: Any, X: Any, y: Any, paper: bool, candidates: int, counts: dict[str, int], store: Path
+) -> tuple[Any, Any]:
+    """What the search found, and how the model's own settings do on the same splits."""
+    from calipers.search import DEFAULT_SPACE, PAPER_SPACE, search
+
+    epochs = model._settings(len(y), model._batch_size(len(y)), stops=True).epochs
+    common: Any = {
+        **counts,
+        "max_epochs": epochs,
+        "patience": max(10, epochs // 5),
+        "select": "covered" if paper else "interval score",
+        "random_state": model.random_state,
+        "n_jobs": model.n_jobs,
+    }
+    space = PAPER_SPACE if paper else DEFAULT_SPACE
+    result = search(model, X, y, space, n_candidates=candidates, store=store, **common)
+    own = {"learning_rate": [model.learning_rate]}
+    beside = store.with_name(f"{store.stem}.default{store.suffix}")
+    common |= {"n_candidates": 1, "finalists": 1, "store": beside}
+    return result, search(model, X, y, own, **common)
+
+
+def _chosen(result: Any, usual: Any, paper: bool) -> tuple[dict[str, Any], float]:
+    """Settings to write, and how much better than the defaults they score, as a share."""
+    gain = max(0.0, 1 - result.score(result.best) / usual.score(usual.best))
+    best = result.best if gain else usual.best
+    settings = {"coverage": result.estimator.coverage} | (dict(best.params) if gain else {})
+    if paper:  # which has no early stopping; the default method finds its epochs by itself
+        settings = {"method": "paper"} | settings | {"epochs": best.outcome.whole_epochs}
+    return settings, gain
+
+
+def _heading(data: list[str], target: str, result: Any, gain: float) -> str:
+    files = ", ".join(map(repr, data))
+    tried = f"{len(result.candidates)} candidates for {target!r} of {files}"
+    found = f"score {gain:.1%} better than that of the defaults" if gain else "none was better"
+    return f"# calipers tune: {tried}\n# {found}\n"
+
+
+def _toml(settings: dict[str, Any], heading: str) -> str:
+    """Settings as TOML, whose plain values are written as those of JSON.
+
+    Examples
+    --------
+    >>> print(_toml({"hidden_layers": (64, 64), "method": "paper", "learning_rate": 0.01}, ""))
+    hidden_layers = [64, 64]
+    method = "paper"
+    learning_rate = 0.01
+    <BLANKLINE>
+    """
+    return heading + "".join(f"{name} = {json.dumps(v)}\n" for name, v in settings.items())
+
+
+def _show(result: Any, usual: Any, gain: float) -> None:
+    """The finalists beside the defaults."""
+    names = sorted(name for name in result.best.params if len(_values(result, name)) > 1)
+    last = [c for c in result.ranked() if c.rung == result.best.rung]
+    rows = []
+    for label, candidate in (*((f"{c.number}", c) for c in last), ("defaults", usual.best)):
+        own = ["" if label == "defaults" else str(candidate.params[name]) for name in names]
+        outcome = candidate.outcome
+        rate, width = f"{outcome.coverage_rate:.1%}", outcome.mean_width
+        rows.append((label, *own, rate, width, outcome.interval_score))
+    print_rows(("candidate", *names, "inside", "mean width", "interval score"), rows)
+    said = f"{gain:.1%} better than the defaults" if gain else "none better than the defaults"
+    typer.echo(f"\n{len(result.candidates)} candidates, {said} as an ensemble before calibration")
+
+
+def _values(result: Any, name: str) -> set[str]:
+    return {str(candidate.params.get(name)) for candidate in result.candidates}

@@ -1,0 +1,212 @@
+"""Models as ONNX, for runtimes without Python.
+
+The graph takes inputs in their own units and gives everything in the target's: scaling, networks,
+aggregation and calibration are inside.
+
+input ``X``, of shape (rows, inputs)
+    Inputs, in the order of the metadata entry ``inputs``.
+inputs with the names of the columns, of shape (rows,), in place of ``X``
+    Where the model has a preprocessor: numbers, booleans as 1 and 0, dates as seconds since 1970,
+    all NaN where they are missing, and categories as text, empty where they are missing. This is
+    what ``model.preprocessor_.read(table)`` gives, but for the None of missing categories. A column
+    called as an output has ``input_`` before its name.
+outputs ``point``, ``lower`` and ``upper``, of shape (rows,)
+    As of ``predict`` and ``predict_interval``; for several coverages ``lower`` and ``upper`` are of
+    shape (rows, coverages).
+outputs ``member_...``, of shape (members, rows)
+    What each network says: ``lower``, ``point`` and ``upper`` where it was trained for bounds;
+    ``loc``, ``left_scale`` and ``right_scale`` for a density; ``mean`` and ``scale`` for
+    ``loss="normal"``.
+
+A model of points alone has ``point`` and ``member_point``. The graph checks nothing: what is not a
+finite number where one is needed gives what arithmetic gives.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from calipers.ensemble import DISTRIBUTIONS, Ensemble
+from calipers.onnx._aggregation import density_mean, fitted, lower_quantile, upper_quantile
+from calipers.onnx._graph import TYPES, Graph, array_info
+from calipers.onnx._inputs import OUTPUTS, columns, matrix
+from calipers.onnx._networks import parameters
+from calipers.preprocessing import TableEncoder
+from calipers.storage import replace_file, versions
+
+__all__ = ["export"]
+
+FloatArray = NDArray[np.float64]
+
+_DESCRIPTION = (
+    "Points and prediction intervals of an ensemble of neural networks. Inputs and outputs are in "
+    "their own units; the metadata names the inputs and says what the intervals are."
+)
+
+
+def export(
+    ensemble: Ensemble,
+    path: str | os.PathLike[str],
+    *,
+    coverage: float | Sequence[float] | None = None,
+    dtype: str = "float64",
+    inputs: Sequence[str],
+    table: TableEncoder | None = None,
+    target: str = "y",
+) -> Path:
+    """Write an ensemble as an ONNX file; ``IntervalRegressor.to_onnx`` is the way to call it.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+        The model.
+    path : path
+        The file, replaced in one step if it exists.
+    coverage : float or sequence of float, optional
+        Coverages of the interval; by default the ensemble's own.
+    dtype : {"float64", "float32"}
+        Type of numbers that go in. Those that come out are double precision.
+    inputs : sequence of str
+        Names of the columns of ``X``.
+    table : TableEncoder, optional
+        What makes numbers of tables, where the model has that.
+    target : str
+        Name of what is predicted.
+
+    Raises
+    ------
+    ValueError
+        If the model has a network of one's own or a ``row_weight``, or too few calibration rows
+        for the coverage.
+    """
+    if dtype not in TYPES:
+        raise ValueError(f"dtype must be one of {sorted(TYPES)}, got {dtype!r}")
+    graph = Graph()
+    X, given = matrix(graph, len(inputs), dtype) if table is None else columns(graph, table, dtype)
+    values = parameters(graph, ensemble.bank, X)
+    outputs = {"point": _point(graph, values)}
+    shape: list[Any] = ["rows"]
+    levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
+    has_interval = set(values) != {"point"}
+    if has_interval:
+        sides, tails = _interval(graph, ensemble, values, levels)
+        if coverage is None or np.isscalar(coverage):
+            sides = [graph("Squeeze", side, graph.integers(1)) for side in sides]
+        else:
+            shape.append(len(levels))
+        outputs |= dict(zip(OUTPUTS[1:], sides, strict=True))
+    described = [array_info(k, "float64", ["rows"] if k == "point" else shape) for k in outputs]
+    members = len(ensemble.bank)
+    for name, value in values.items():
+        outputs[f"member_{name}"] = value
+        described.append(array_info(f"member_{name}", "float64", [members, "rows"]))
+    for name, value in outputs.items():
+        graph.named(value, name)
+    metadata = {
+        "inputs": json.dumps(list(inputs), ensure_ascii=False),
+        "target": target,
+        "aggregation": ensemble.aggregation,
+        "versions": json.dumps(versions()),
+    }
+    if has_interval:
+        metadata["coverage"] = json.dumps(levels.tolist())
+        metadata["levels"] = json.dumps(tails)
+    model = graph.model(given, described, metadata, _DESCRIPTION)
+    onnx.checker.check_model(model)
+    replace_file(Path(path), model.SerializeToString())
+    return Path(path)
+
+
+def _point(graph: Graph, values: dict[str, str]) -> str:
+    each = values.get("point") or values.get("mean") or density_mean(graph, *values.values())
+    return graph.mean(each)
+
+
+def _interval(
+    graph: Graph, ensemble: Ensemble, values: dict[str, str], coverages: FloatArray
+) -> tuple[list[str], Any]:
+    """Bounds of shape (rows, coverages), and the normal scores of the mixture they lie at."""
+    if np.any(coverages != ensemble.coverage):
+        ensemble.needs_distribution(f"coverage {coverages.tolist()}")
+    if ensemble.aggregation not in DISTRIBUTIONS:
+        bounds = _bounds(graph, values, ensemble.coverage)
+        sides = _combined(graph, *bounds, ensemble)
+        return [graph.unsqueezed(side, 1) for side in sides], None
+    scores = _scores(ensemble, coverages)
+    density = [graph.unsqueezed(part, 1) for part in _density(graph, values, ensemble)]
+    low = lower_quantile(graph, scores[0][:, None], *density)
+    high = upper_quantile(graph, scores[1][:, None], *density)
+    return [graph("Transpose", low), graph("Transpose", high)], [s.tolist() for s in scores]
+
+
+def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Normal scores, in the members' mixture, of the bounds of each coverage."""
+    if ensemble.row_weight is not None:
+        raise ValueError("a model conformalized with a row_weight, which is code, has no ONNX form")
+    low, high = ndtri((1 - coverages) / 2), -ndtri((1 - coverages) / 2)
+    for number, calibration in enumerate(reversed(ensemble.calibrations)):
+        good = calibration.supports((1 - coverages) / 2)
+        if number == 0 and not good.all():
+            wrong = coverages[~good].max()
+            raise ValueError(
+                f"coverage {wrong:g} needs at least {calibration.rows_needed(wrong)} calibration "
+                f"rows, the model has {calibration.n_rows}"
+            )
+        low, high = calibration.to_score(low), calibration.to_score(high)
+    return low, high
+
+
+def _density(graph: Graph, values: dict[str, str], ensemble: Ensemble) -> tuple[str, str, str]:
+    """Members' split normals: as they predict them, or fitted to their bounds."""
+    if "scale" in values:
+        return values["mean"], values["scale"], values["scale"]
+    if "loc" in values:
+        return values["loc"], values["left_scale"], values["right_scale"]
+    lower, point, upper = values["lower"], values["point"], values["upper"]
+    if ensemble.aggregation == "snm":
+        return fitted(graph, lower, point, upper, ensemble.coverage)
+    width = graph("Abs", graph("Sub", upper, lower))
+    scale = graph("Mul", width, graph.constant(0.5 / ndtri((1 + ensemble.coverage) / 2)))
+    return point, scale, scale
+
+
+def _bounds(graph: Graph, values: dict[str, str], coverage: float) -> tuple[str, str]:
+    """Members' own bounds, (members, rows)."""
+    if "lower" in values:
+        return values["lower"], values["upper"]
+    parts = (
+        (values["mean"], values["scale"], values["scale"])
+        if "scale" in values
+        else tuple(values.values())
+    )
+    alone = [graph.unsqueezed(part, 0) for part in parts]  # mixtures of one
+    score = ndtri((1 - coverage) / 2)
+    return lower_quantile(graph, score, *alone), upper_quantile(graph, -score, *alone)
+
+
+def _combined(graph: Graph, lower: str, upper: str, ensemble: Ensemble) -> tuple[str, str]:
+    """Mean bounds, widened as the aggregation says."""
+    members, z = len(ensemble.bank), ndtri((1 + ensemble.coverage) / 2)
+    factors = {"mean": 0.0, "none": 0.0, "std": z, "sem": z / members**0.5}
+    widening = graph.constant(factors[ensemble.aggregation])
+
+    def spread(side: str) -> str:
+        off = graph("Sub", side, graph.mean(side))
+        total = graph("ReduceSum", graph("Mul", off, off), graph.integers(0), keepdims=0)
+        return graph("Mul", graph("Sqrt", _over(graph, total, max(members - 1, 1))), widening)
+
+    return (
+        graph("Sub", graph.mean(lower), spread(lower)),
+        graph("Add", graph.mean(upper), spread(upper)),
+    )
+
+
+def _over(graph: Graph, value: str, number: int) -> str:
+    return graph("Div", value, graph.constant(float(number)))

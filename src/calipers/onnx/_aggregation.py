@@ -1,0 +1,136 @@
+"""From members to one prediction, as a graph: points, split normals, quantiles of their mixture.
+
+At a given coverage a calibrated interval is the pair of quantiles of the mixture at two levels that
+calibration has found, the same two for every row. So the graph holds those levels and solves for
+the quantiles by bisection, in double precision, between bounds that are certain.
+"""
+
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from calipers.distributions._fit import CELLS, _table
+from calipers.onnx._graph import Graph
+
+HALVINGS = 44  # of a bracket some ten scales wide, which leaves 1e-12 of a scale
+
+# Hart's rational function for the normal distribution, to 1e-15, up to where a continued fraction
+# takes over (West, 2005).
+_FAR = 7.07106781186547
+_ABOVE = (
+    3.52624965998911e-02,
+    0.700383064443688,
+    6.37396220353165,
+    33.912866078383,
+    112.079291497871,
+    221.213596169931,
+    220.206867912376,
+)
+_BELOW = (
+    8.83883476483184e-02,
+    1.75566716318264,
+    16.064177579207,
+    86.7807322029461,
+    296.564248779674,
+    637.333633378831,
+    793.826512519948,
+    440.413735824752,
+)
+_TINY = 1e-300
+
+
+def density_mean(graph: Graph, loc: str, left: str, right: str) -> str:
+    """Means of split normals."""
+    factor = graph.constant((2 / np.pi) ** 0.5)
+    return graph("Add", loc, graph("Mul", graph("Sub", right, left), factor))
+
+
+def fitted(
+    graph: Graph, lower: str, point: str, upper: str, coverage: float
+) -> tuple[str, str, str]:
+    """Split normals with these modes and intervals: ``SplitNormal.from_interval`` as a graph."""
+    least, most = graph("Min", lower, upper), graph("Max", lower, upper)
+    middle = graph("Min", graph("Max", point, least), most)
+    left = graph("Sub", middle, graph("Min", least, point))
+    right = graph("Sub", graph("Max", most, point), middle)
+    longer = graph("Max", left, right)
+    ratio = graph("Div", graph("Min", left, right), graph("Max", longer, graph.constant(_TINY)))
+    tail = (1.0 - coverage) / 2.0
+    grown = graph("Add", graph("Div", ratio, graph.constant(tail)), graph.constant(1.0))
+    place = graph("Mul", graph("Log", grown), graph.constant(CELLS / np.log1p(1.0 / tail)))
+    cell = graph("Min", graph("Floor", place), graph.constant(CELLS - 1))
+    within, index = graph("Sub", place, cell), graph("Cast", cell, to=7)  # 7 is int64
+    per_length, per_scale = (
+        graph.polynomial(
+            within, [graph("Gather", graph.constant(powers), index) for powers in table]
+        )
+        for table in _table(coverage)
+    )
+    of_longer = graph("Mul", per_length, longer)
+    of_shorter = graph("Mul", per_scale, of_longer)
+    swap = graph("Less", left, right)
+    return (
+        middle,
+        graph("Where", swap, of_shorter, of_longer),
+        graph("Where", swap, of_longer, of_shorter),
+    )
+
+
+def lower_quantile(graph: Graph, score: Any, loc: str, left: str, right: str) -> str:
+    """Quantiles of mixtures, at levels given as normal scores.
+
+    Parameters
+    ----------
+    score : array that broadcasts against (levels, rows)
+        Scores of the levels.
+    loc, left, right : names
+        Components, of shape (members, levels or 1, rows).
+
+    Returns
+    -------
+    name
+        Quantiles of shape (levels, rows).
+    """
+    level = ndtr(np.asarray(score, dtype=np.float64))
+    far = graph("Mul", left, graph.constant(ndtri(level / 2)))
+    near = graph("Mul", right, graph.constant(-ndtri((1 - level) / 2)))
+    low = graph("ReduceMin", graph("Add", loc, far), axes=[0], keepdims=0)
+    high = graph("ReduceMax", graph("Add", loc, near), axes=[0], keepdims=0)
+    body, (least, most) = Graph("calipers/body/"), ("calipers/least", "calipers/most")
+    middle = body("Mul", body("Add", least, most), body.constant(0.5))
+    short = body("Less", _mixture_cdf(body, middle, loc, left, right), body.constant(level))
+    results = [body("Where", short, middle, least), body("Where", short, most, middle)]
+    low, high = graph.repeat(HALVINGS, {least: low, most: high}, body, results)
+    return graph("Mul", graph("Add", low, high), graph.constant(0.5))
+
+
+def upper_quantile(graph: Graph, score: Any, loc: str, left: str, right: str) -> str:
+    """The same from above: by the mirror image, whose small tail keeps its digits."""
+    mirrored = lower_quantile(graph, -np.asarray(score), graph("Neg", loc), right, left)
+    return graph("Neg", mirrored)
+
+
+def _mixture_cdf(graph: Graph, x: str, loc: str, left: str, right: str) -> str:
+    tiny = graph.constant(_TINY)
+    away = graph("Sub", x, loc)
+    under = graph("Less", away, graph.constant(0.0))
+    scale = graph("Where", under, left, right)
+    steps = graph("Div", graph("Abs", away), graph("Max", scale, tiny))
+    tail = _normal_tail(graph, graph("Min", steps, graph.constant(38.0)))
+    both = graph("Max", graph("Add", left, right), tiny)
+    mass = graph("Mul", graph("Div", graph("Add", scale, scale), both), tail)
+    above = graph("Sub", graph.constant(1.0), mass)
+    return graph.mean(graph("Where", under, mass, above))
+
+
+def _normal_tail(graph: Graph, steps: str) -> str:
+    """P(Z > steps) of a standard normal Z, for steps from 0 to 38."""
+    square = graph("Mul", graph("Mul", steps, steps), graph.constant(-0.5))
+    near = graph("Div", graph.polynomial(steps, _ABOVE), graph.polynomial(steps, _BELOW))
+    far = graph("Add", steps, graph.constant(0.65))
+    for number in (4.0, 3.0, 2.0, 1.0):
+        far = graph("Add", steps, graph("Div", graph.constant(number), far))
+    far = graph("Div", graph.constant((2 * np.pi) ** -0.5), far)
+    ratio = graph("Where", graph("Less", steps, graph.constant(_FAR)), near, far)
+    return graph("Mul", graph("Exp", square), ratio)

@@ -1,0 +1,173 @@
+"""The networks of a bank as a graph: from inputs in their own units to parameters in theirs.
+
+All members are computed at once, along the first axis, in the precision in which they were trained:
+inputs are standardised in double precision, the network is in single precision, and the target's
+scale is applied in double precision again.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from calipers.bank import Bank, BankPoints, Upgraded
+from calipers.networks import (
+    SMALLEST_SCALE,
+    Around,
+    AroundPoint,
+    EmbeddedPerceptron,
+    Linear,
+    Perceptron,
+    Periodic,
+)
+from calipers.onnx._graph import Graph
+
+_GELU = (2 / np.pi) ** 0.5
+
+
+def parameters(graph: Graph, members: Bank | Upgraded, inputs: str) -> dict[str, str]:
+    """Each member's parameters for each row, (members, rows), double precision, by field.
+
+    Raises
+    ------
+    ValueError
+        If a network is none of ``calipers.networks``.
+    """
+    if isinstance(members, Bank):
+        return _of_bank(graph, members, inputs)
+    if not isinstance(members.points, BankPoints):
+        raise ValueError(
+            "the points of this model come from a network of PyTorch, which calipers cannot write "
+            "as ONNX: torch.onnx.export writes that network"
+        )
+    point = _of_bank(graph, members.points.bank, inputs)["point"]
+    return {
+        name: value if name.endswith("scale") else graph("Add", value, point)
+        for name, value in _of_bank(graph, members.heads, inputs).items()
+    }
+
+
+def _of_bank(graph: Graph, bank: Bank, inputs: str) -> dict[str, str]:
+    scaling, units = bank.scaling, bank.units
+    x = graph("Sub", inputs, graph.constant(units.input_center))
+    x = graph("Div", x, graph.constant(units.input_scale))
+    x = graph("Clip", x, graph.constant(-1e9), graph.constant(1e9))
+    x = graph.unsqueezed(graph.cast(x, "float32"), 0)
+    x = graph("Sub", x, _single(graph, scaling.input_center[:, None]))
+    x = graph("Div", x, _single(graph, scaling.input_scale[:, None]))
+    program, head = bank.program, bank.program.objective.output
+    raw = _module(graph, program.tree([np.asarray(leaf) for leaf in bank.weights]), x)
+    columns = [
+        graph("Squeeze", graph("Gather", raw, graph.integers(i), axis=2), graph.integers(2))
+        for i in range(head.size)
+    ]
+    if isinstance(program.network, Around):
+        bent = graph("Tanh", columns[program.network.point_at])
+        columns[program.network.point_at] = graph(
+            "Mul", bent, _single(graph, program.network.reach)
+        )
+    scale = scaling.target_scale * units.target_scale
+    center = scaling.target_center * units.target_scale + units.target_center
+    found = {}
+    for name, value in zip(head.fields, _HEADS[head.name](graph, *columns), strict=True):
+        wide = graph("Mul", graph.cast(value, "float64"), graph.constant(scale[:, None]))
+        place = not name.endswith("scale")
+        found[name] = graph("Add", wide, graph.constant(center[:, None])) if place else wide
+    return found
+
+
+def _single(graph: Graph, value: Any) -> str:
+    return graph.constant(value, np.float32)
+
+
+def _unknown(module: Any) -> str:
+    return (
+        f"a network of type {type(module).__name__} cannot be written as ONNX, only those of "
+        "calipers.networks can: MLP and EmbeddedMLP"
+    )
+
+
+def _module(graph: Graph, module: Any, x: str) -> str:
+    """Rows of shape (members or 1, rows, inputs) through a module with a leading members axis."""
+    if isinstance(module, AroundPoint):
+        return _module(graph, module.network, x)
+    if isinstance(module, EmbeddedPerceptron):
+        return _module(graph, module.perceptron, _periodic(graph, module.embedding, x))
+    if not isinstance(module, Perceptron):
+        raise ValueError(_unknown(module))
+    *hidden, last = module.layers
+    for layer in hidden:
+        x = _ACTIVATIONS[module.activation](graph, _linear(graph, layer, x))
+    return _linear(graph, last, x)
+
+
+def _linear(graph: Graph, layer: Linear, x: str) -> str:
+    product = graph("MatMul", x, _single(graph, layer.weight))
+    return graph("Add", product, _single(graph, layer.bias[:, None]))
+
+
+def _periodic(graph: Graph, embedding: Periodic, x: str) -> str:
+    share = graph("Div", x, _single(graph, embedding.clip))
+    square = graph("Add", graph("Mul", share, share), _single(graph, 1))
+    x = graph("Div", x, graph("Sqrt", square))
+    members, inputs, waves = embedding.frequency.shape
+    angle = graph("Mul", graph.unsqueezed(x, 3), _single(graph, embedding.frequency[:, None]))
+    angle = graph("Add", angle, _single(graph, embedding.phase[:, None]))
+    cosines = graph("Cos", graph("Mul", angle, _single(graph, 2 * np.pi)))
+    flat = graph("Reshape", cosines, graph.integers(members, -1, inputs * waves))
+    return graph("Concat", x, flat, axis=2)
+
+
+def _silu(graph: Graph, x: str) -> str:
+    return graph("Mul", x, graph("Sigmoid", x))
+
+
+def _gelu(graph: Graph, x: str) -> str:
+    cube = graph("Mul", graph("Mul", x, x), x)
+    inner = graph("Add", x, graph("Mul", cube, _single(graph, 0.044715)))
+    bend = graph("Tanh", graph("Mul", inner, _single(graph, _GELU)))
+    half = graph("Mul", x, _single(graph, 0.5))
+    return graph("Mul", half, graph("Add", bend, _single(graph, 1)))
+
+
+_ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {
+    "relu": lambda graph, x: graph("Relu", x),
+    "silu": _silu,
+    "gelu": _gelu,
+    "tanh": lambda graph, x: graph("Tanh", x),
+}
+
+
+def _length(graph: Graph, raw: str) -> str:
+    return graph("Add", graph("Softplus", raw), _single(graph, SMALLEST_SCALE))
+
+
+def _midpoint(graph: Graph, lower: str, _: str, upper: str) -> list[str]:
+    middle = graph("Mul", graph("Add", lower, upper), _single(graph, 0.5))
+    return [lower, middle, upper]
+
+
+def _ordered(graph: Graph, below: str, point: str, above: str) -> list[str]:
+    lower = graph("Sub", point, _length(graph, below))
+    return [lower, point, graph("Add", point, _length(graph, above))]
+
+
+def _split_normal(graph: Graph, loc: str, left: str, right: str) -> list[str]:
+    return [loc, _length(graph, left), _length(graph, right)]
+
+
+def _centred(graph: Graph, mean: str, left: str, right: str) -> list[str]:
+    _, left, right = _split_normal(graph, mean, left, right)
+    offset = graph("Mul", graph("Sub", right, left), _single(graph, _GELU))
+    return [graph("Sub", mean, offset), left, right]
+
+
+_HEADS: dict[str, Callable[..., list[str]]] = {
+    "free": lambda graph, *raw: list(raw),
+    "midpoint": _midpoint,
+    "ordered": _ordered,
+    "point": lambda graph, point: [point],
+    "normal": lambda graph, mean, scale: [mean, _length(graph, scale)],
+    "split normal": _split_normal,
+    "centred": _centred,
+}

@@ -1,0 +1,44 @@
+"""Figures: functions that draw on Matplotlib axes, and the style they share.
+
+Importing this module needs Matplotlib, which comes with the extra ``plots``. Nothing here touches
+pyplot, so no figure stays in memory and no display is needed. Colours are those of Okabe and Ito,
+which people with any kind of colour vision can tell apart.
+
+Every function takes the axes first, arrays in the order lower, point, upper, target, and options by
+name; ``calipers.report`` shows the same pictures for a whole model in one file.
+"""
+
+try:
+    import matplotlib as mpl  # noqa: F401 - the modules below need it; better said here
+except ImportError as error:
+    raise ImportError(
+        "figures need Matplotlib: install it with `pip install 'calipers[plots]'`"
+    ) from error
+
+from calipers.plots._calibration import plot_calibration, plot_pit, plot_width_error
+from calipers.plots._groups import plot_coverage_by, plot_width_by
+from calipers.plots._predictions import (
+    plot_interval,
+    plot_mixture,
+    plot_rows,
+    plot_uncertainty,
+)
+from calipers.plots._style import COLORS, PAGE, new_figure, style
+from calipers.plots._training import plot_history
+
+__all__ = [
+    "COLORS",
+    "PAGE",
+    "new_figure",
+    "plot_calibration",
+    "plot_coverage_by",
+    "plot_history",
+    "plot_interval",
+    "plot_mixture",
+    "plot_pit",
+    "plot_rows",
+    "plot_uncertainty",
+    "plot_width_by",
+    "plot_width_error",
+    "style",
+]

@@ -1,0 +1,134 @@
+"""Pictures of calibration: coverage, PIT values, widths against errors."""
+
+from collections.abc import Mapping
+from itertools import cycle
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from calipers.metrics import CalibrationCurve, coverage_band
+from calipers.plots._style import COLORS, few_ticks
+
+
+def plot_calibration(
+    ax: Axes,
+    curves: Mapping[str, CalibrationCurve],
+    *,
+    colors: Mapping[str, str] | None = None,
+    rows: int | None = None,
+) -> None:
+    """Draw observed against nominal coverage, beside the diagonal of perfect calibration.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    curves : mapping of str to CalibrationCurve
+        Curves by their name in the legend.
+    colors : mapping of str to str, optional
+        Their colours.
+    rows : int, optional
+        Rows that the curves are of: shades where chance takes 95% of honest curves at each
+        coverage.
+
+    Examples
+    --------
+    >>> from calipers.plots import new_figure
+    >>> ax = new_figure(2.0).subplots()
+    >>> curve = CalibrationCurve(np.array([0.5, 0.9]), np.array([0.48, 0.93]))
+    >>> plot_calibration(ax, {"model": curve}, rows=200)
+    >>> ax.get_legend_handles_labels()[1]
+    ['within chance', 'model']
+    """
+    if rows is not None:
+        nominal = np.linspace(0.01, 0.99, 99)
+        low, high = coverage_band(rows, nominal)
+        ax.fill_between(
+            nominal, low, high, color=COLORS["grey"], alpha=0.3, linewidth=0, label="within chance"
+        )
+    ax.plot([0, 1], [0, 1], color=COLORS["grey"], linewidth=0.8, linestyle=(0, (4, 3)))
+    chosen = colors or dict(zip(curves, cycle(COLORS.values()), strict=False))
+    for name, curve in curves.items():
+        ax.plot(curve.nominal, curve.observed, color=chosen[name], label=name)
+    ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    ax.set_xticks([0, 0.5, 1])
+    ax.set_yticks([0, 0.5, 1])
+
+
+def plot_pit(ax: Axes, values: ArrayLike, *, bins: int = 20, color: str = COLORS["blue"]) -> None:
+    """Draw a histogram of PIT values, flat where predictions are calibrated.
+
+    The shaded strip is where 95% of the bars of uniform values would end, were the rows
+    independent.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    values : array-like of shape (n,)
+        Probability integral transform of the targets, between 0 and 1.
+    bins : int
+        Number of bars.
+    color : str
+        Of the bars.
+    """
+    values = np.asarray(values, dtype=float)
+    counts, edges = np.histogram(values, bins=bins, range=(0, 1))
+    height = counts / len(values) * bins
+    ax.bar(edges[:-1], height, width=1 / bins, align="edge", color=color, alpha=0.75, linewidth=0)
+    spread = 1.96 * np.sqrt((bins - 1) / len(values))
+    ax.axhspan(max(1 - spread, 0), 1 + spread, color=COLORS["grey"], alpha=0.3, linewidth=0)
+    ax.axhline(1, color=COLORS["black"], linewidth=0.7)
+    ax.set(xlim=(0, 1), ylim=(0, max(2.0, 1.05 * height.max())))
+    ax.set_xticks([0, 0.5, 1])
+
+
+def plot_width_error(
+    ax: Axes,
+    half_width: ArrayLike,
+    error: ArrayLike,
+    *,
+    coverage: float = 0.95,
+    groups: int = 10,
+    color: str = COLORS["blue"],
+    most: int = 1500,
+) -> None:
+    """Draw absolute errors against half the width of their intervals, on logarithmic axes.
+
+    Rows are grouped by width, and a marker shows each group's error quantile at ``coverage``:
+    where wide intervals mean large errors, markers follow the diagonal.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    half_width, error : array-like of shape (n,)
+        Half widths, and distances of the targets from the middle of their intervals.
+    coverage : float
+        Nominal probability of the intervals.
+    groups : int
+        Number of groups, of equal size.
+    color : str
+        Of the markers.
+    most : int
+        At most so many rows are drawn as dots; all of them count for the markers.
+    """
+    width, distance = np.asarray(half_width, dtype=float), np.asarray(error, dtype=float)
+    order = np.argsort(width, kind="stable")
+    shown = order[:: max(1, -(-len(order) // most))]
+    floor = np.quantile(width, 0.01) * 1e-2
+    dots = np.maximum(distance[shown], floor)
+    ax.plot(
+        width[shown], dots, ".", color=COLORS["grey"], markersize=1.6, alpha=0.4, rasterized=True
+    )
+    parts = [part for part in np.array_split(order, groups) if part.size]
+    center = [float(np.median(width[part])) for part in parts]
+    quantile = [float(np.quantile(distance[part], coverage)) for part in parts]
+    ends = np.array([width.min(), width.max()])
+    ax.plot(ends, ends, color=COLORS["black"], linewidth=0.8, linestyle=(0, (4, 3)))
+    ax.plot(center, quantile, "o-", color=color, markersize=3, linewidth=0.9)
+    ax.set(xscale="log", yscale="log")
+    ax.set_ylim(bottom=floor)
+    few_ticks(ax.xaxis)
+    few_ticks(ax.yaxis)

@@ -1,0 +1,168 @@
+"""Pictures of what is predicted: intervals, distributions, and the two kinds of uncertainty."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from calipers.distributions import SplitNormalMixture
+from calipers.plots._style import COLORS
+
+
+def plot_interval(
+    ax: Axes,
+    x: ArrayLike,
+    lower: ArrayLike,
+    point: ArrayLike,
+    upper: ArrayLike,
+    *,
+    color: str = COLORS["blue"],
+    labels: tuple[str, str] = ("prediction interval", "point estimate"),
+) -> None:
+    """Draw intervals over an ordered input as a band, and points as a line.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    x, lower, point, upper : array-like of shape (n,)
+        Ordered input, bounds and points.
+    color : str
+        Of band and line.
+    labels : tuple of str
+        Names of band and line in the legend.
+    """
+    ax.fill_between(x, lower, upper, color=color, alpha=0.18, linewidth=0, label=labels[0])
+    for bound in (lower, upper):
+        ax.plot(x, bound, color=color, linewidth=1.0)
+    ax.plot(x, point, color=color, linewidth=1.6, label=labels[1])
+
+
+def plot_rows(
+    ax: Axes,
+    lower: ArrayLike,
+    point: ArrayLike,
+    upper: ArrayLike,
+    target: ArrayLike,
+    *,
+    most: int = 400,
+    color: str = COLORS["blue"],
+) -> None:
+    """Draw rows in the order of their prediction, each with its interval and its target.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    lower, point, upper, target : array-like of shape (n,)
+        Bounds, points and observations.
+    most : int
+        At most so many rows are drawn, evenly over the order.
+    color : str
+        Of intervals and points.
+
+    Examples
+    --------
+    >>> from calipers.plots import new_figure
+    >>> ax = new_figure(2.0).subplots()
+    >>> plot_rows(ax, [0, 1], [1, 2], [2, 3], [0.5, 4])
+    >>> ax.get_legend_handles_labels()[1]
+    ['interval', 'point', 'observed, inside', 'observed, outside']
+    """
+    low, middle, high, seen = (np.asarray(v, dtype=float) for v in (lower, point, upper, target))
+    order = np.argsort(middle, kind="stable")
+    if len(order) > most:
+        order = order[np.linspace(0, len(order) - 1, most).round().astype(int)]
+    low, middle, high, seen = (values[order] for values in (low, middle, high, seen))
+    rank, inside = np.arange(len(order)), (low <= seen) & (seen <= high)
+    thick = float(np.clip(200 / len(rank), 0.8, 4))
+    ax.vlines(rank, low, high, color=color, alpha=0.28, linewidth=thick, label="interval")
+    ax.plot(rank, middle, color=color, label="point")
+    for mask, mark, shade, name in (
+        (inside, ".", COLORS["black"], "observed, inside"),
+        (~inside, "D", COLORS["orange"], "observed, outside"),
+    ):
+        size = 3.0 if mark == "D" else 3.5
+        ax.plot(rank[mask], seen[mask], mark, color=shade, markersize=size, label=name)
+    ax.set_xticks([])
+    ax.set_xlabel("rows in the order of their prediction")
+
+
+def plot_mixture(ax: Axes, mixture: SplitNormalMixture, *, coverage: float) -> None:
+    """Draw the density of one mixture, those of its components, and its interval.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    mixture : SplitNormalMixture of shape (1,)
+        The mixture.
+    coverage : float
+        Mass of the shaded interval.
+    """
+    low, high = (float(bound[0]) for bound in mixture.interval(coverage))
+    margin = 0.35 * (high - low)
+    x = np.linspace(low - margin, high + margin, 1001)
+    total = mixture.pdf(x[:, None])[:, 0]
+    inside = (x >= low) & (x <= high)
+    ax.fill_between(x[inside], total[inside], color=COLORS["blue"], alpha=0.18, linewidth=0)
+    palette = [COLORS[name] for name in ("orange", "green", "yellow", "sky", "pink")]
+    for j in range(len(mixture.weights)):
+        member = mixture.components[j].pdf(x)
+        label = "members" if j == 0 else None
+        ax.plot(x, member, "--", color=palette[j % len(palette)], linewidth=1.0, label=label)
+    ax.plot(x, total, color=COLORS["black"], linewidth=1.8, label="mixture")
+    for bound in (low, high):
+        ax.plot([bound] * 2, [0, np.interp(bound, x, total)], color=COLORS["blue"], linewidth=1.2)
+    ax.set(ylim=(0, None), xlim=(x[0], x[-1]), xlabel="target", ylabel="density")
+
+
+def plot_uncertainty(
+    ax: Axes,
+    aleatoric: ArrayLike,
+    epistemic: ArrayLike,
+    inside: ArrayLike | None = None,
+    *,
+    most: int = 1500,
+) -> None:
+    """Draw doubt against noise: the epistemic over the aleatoric standard deviation of each row.
+
+    Above the dashed line the networks disagree by more than the noise that they agree upon.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    aleatoric, epistemic : array-like of shape (n,)
+        Standard deviations, the square roots of ``dist.aleatoric_var`` and ``dist.epistemic_var``.
+    inside : array-like of bool of shape (n,), optional
+        Whether each target lies in its interval; those that do not are marked.
+    most : int
+        At most so many rows are drawn.
+
+    Examples
+    --------
+    >>> from calipers.plots import new_figure
+    >>> ax = new_figure(2.0).subplots()
+    >>> plot_uncertainty(ax, [1.0, 2.0], [0.5, 0.4], [True, False])
+    >>> ax.get_legend_handles_labels()[1]
+    ['inside', 'outside', 'noise equals doubt']
+    """
+    noise, doubt = np.asarray(aleatoric, dtype=float), np.asarray(epistemic, dtype=float)
+    holds = np.ones(len(noise), bool) if inside is None else np.asarray(inside, dtype=bool)
+    step = max(1, -(-len(noise) // most))
+    noise, doubt, holds = noise[::step], doubt[::step], holds[::step]
+    ax.plot(
+        noise[holds], doubt[holds], ".", color=COLORS["blue"], markersize=4, alpha=0.5,
+        markeredgewidth=0, label="inside" if inside is not None else None,
+    )  # fmt: skip
+    if not holds.all():
+        ax.plot(noise[~holds], doubt[~holds], "D", color=COLORS["orange"], markersize=3,
+                label="outside")  # fmt: skip
+    limits = (0, 1.05 * noise.max() or 1), (0, 1.1 * doubt.max() or 1)
+    end = max(limits[0][1], limits[1][1])
+    dashes = (0, (4, 3))
+    ax.plot([0, end], [0, end], color=COLORS["grey"], linewidth=0.8, linestyle=dashes,
+            label="noise equals doubt")  # fmt: skip
+    ax.set(xlim=limits[0], ylim=limits[1])
+    ax.set_xlabel("noise (aleatoric standard deviation)")
+    ax.set_ylabel("doubt (epistemic)")

@@ -1,0 +1,77 @@
+"""Colours, sizes and type that figures share."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+
+COLORS: dict[str, str] = {
+    "blue": "#0072B2",
+    "orange": "#D55E00",
+    "green": "#009E73",
+    "yellow": "#E69F00",
+    "sky": "#56B4E9",
+    "pink": "#CC79A7",
+    "grey": "#8C8C8C",
+    "black": "#1A1A1A",
+}
+"""Colours by name."""
+
+PAGE = 7.2
+"""Width of a page in inches."""
+
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.labelsize": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "xtick.labelsize": 7,
+    "ytick.labelsize": 7,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "lines.linewidth": 1.3,
+    "savefig.dpi": 220,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "none",
+}
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Use the common style inside the block, for making figures and for saving them."""
+    with mpl.rc_context(_STYLE):
+        yield
+
+
+def new_figure(height: float, *, width: float = PAGE) -> Figure:
+    """Make an empty figure whose axes arrange themselves.
+
+    Examples
+    --------
+    >>> with style():
+    ...     figure = new_figure(3.0)
+    ...     axes = figure.subplots(1, 2)
+    >>> len(axes)
+    2
+    """
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def few_ticks(axis: Axis) -> None:
+    """Label few powers of ten; where there is no power between the ends, 1, 2 and 5 as well."""
+    low, high = sorted(axis.get_view_interval())
+    wide = np.floor(np.log10(high)) - np.ceil(np.log10(low)) >= 1
+    axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=4))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,101 @@
+"""What is known of one column of a table, and the error that names a place in one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+KINDS = ("number", "boolean", "category", "date", "constant", "identifier")
+"""Kinds of columns; a model does not use the last two."""
+
+
+class DataError(ValueError):
+    """Something in a table that cannot be used.
+
+    Parameters
+    ----------
+    problem : str
+        What is wrong, and what would be right.
+    column : str, optional
+        Where.
+    row : int, optional
+        Position of the row, from 0.
+
+    Examples
+    --------
+    >>> raise DataError("'many' is not a number", column="rooms", row=3)
+    Traceback (most recent call last):
+    calipers.preprocessing._column.DataError: column 'rooms', row 3 (from 0): 'many' is not a number
+    """
+
+    def __init__(self, problem: str, *, column: str | None = None, row: int | None = None) -> None:
+        self.problem, self.column, self.row = problem, column, row
+        place = [] if column is None else [f"column {column!r}"]
+        place += [] if row is None else [f"row {row} (from 0)"]
+        super().__init__(f"{', '.join(place)}: {problem}" if place else problem)
+
+
+@dataclass(frozen=True)
+class Column:
+    """What training saw in one column.
+
+    Attributes
+    ----------
+    name : str
+        Its name; columns without one are called x0, x1 and so on.
+    kind : str
+        One of ``KINDS``.
+    low, high, typical : float, str or None
+        Smallest and largest value and the median; dates as ISO strings, None for categories.
+    categories : tuple of str
+        Values of a category, most frequent first.
+    missing : bool
+        Whether values were missing.
+    used : bool
+        Whether the model uses the column.
+    note : str
+        What was noticed, in plain words; empty if nothing was.
+    """
+
+    name: str
+    kind: str
+    low: float | str | None = None
+    high: float | str | None = None
+    typical: float | str | None = None
+    categories: tuple[str, ...] = ()
+    missing: bool = False
+    used: bool = True
+    note: str = ""
+
+    def to_document(self) -> dict[str, Any]:
+        """The column as plain JSON."""
+        return asdict(self) | {"categories": list(self.categories)}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
+        """The column that ``to_document`` wrote."""
+        return cls(**{**document, "categories": tuple(document["categories"])})
+
+
+def describe_numbers(values: NDArray[Any], names: Sequence[str]) -> tuple[Column, ...]:
+    """Describe each column of an array of finite numbers.
+
+    Examples
+    --------
+    >>> column, = describe_numbers(np.array([[1.0], [2.0], [9.0]]), ["size"])
+    >>> column.low, column.typical, column.high
+    (1.0, 2.0, 9.0)
+    """
+    return tuple(
+        Column(
+            str(name),
+            "number",
+            low=float(part.min()),
+            high=float(part.max()),
+            typical=float(np.median(part)),
+            note="the same in every row" if part.min() == part.max() else "",
+        )
+        for name, part in zip(names, values.T, strict=True)
+    )

@@ -1,0 +1,305 @@
+"""One encoder for each kind of column: how it reads values and what numbers it makes of them.
+
+Every encoder has ``read`` (a column of a frame to values, errors naming row and column), ``encode``
+(values to numbers, one row each), ``names`` (of those numbers) and ``outside`` (values that
+training did not see). They are frozen dataclasses of JSON values: ``vars`` of one is its document.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.preprocessing._column import DataError
+from calipers.preprocessing._text import MISSING_WORDS, NumberText, read_dates
+
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
+
+TAIL = 10.0  # robust deviations beyond which the tail of a column is heavy
+_TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
+DAY = 86_400.0
+_LARGEST = np.finfo(np.float64).max
+CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}
+
+
+def as_text(series: Any) -> Any:
+    """Values as stripped text, missing ones and blanks as None; 1.0 and 1 are the same text."""
+    import pandas as pd
+
+    texts = np.empty(len(series), dtype=object)
+    texts[:] = [
+        None if gone else _text(value).strip() or None
+        for value, gone in zip(series, series.isna(), strict=True)
+    ]
+    return pd.Series(texts, index=series.index, name=series.name, dtype=object)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool | np.bool_):
+        return str(bool(value)).lower()
+    if isinstance(value, float | np.floating) and float(value).is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _read(series: Any, reader: Callable[[Any], FloatArray], what: str) -> FloatArray:
+    """Numbers of a column of text, its missing words as NaN, or an error that names the first."""
+    texts = as_text(series)
+    there = texts.notna().to_numpy() & ~texts.str.lower().isin(MISSING_WORDS).to_numpy()
+    values = np.full(len(texts), np.nan)
+    if there.any():
+        values[there] = reader(texts[there])
+    wrong = np.flatnonzero(there & np.isnan(values))
+    if wrong.size:
+        row = int(wrong[0])
+        raise DataError(f"{texts.iloc[row]!r} is not {what}", column=str(series.name), row=row)
+    return values
+
+
+def _beyond(values: FloatArray, low: float, high: float, missing: bool) -> BoolArray:
+    return (values < low) | (values > high) | (np.isnan(values) & (not missing))
+
+
+@dataclass(frozen=True)
+class NumberEncoder:
+    """Numbers: the median where they are missing, heavy tails drawn in by asinh."""
+
+    low: float
+    high: float
+    fill: float
+    missing: bool
+    center: float = 0.0
+    scale: float = 0.0  # 0 leaves values as they are
+    decimal: str = "."
+    thousands: str = ""
+    unit: str = ""
+
+    def read(self, series: Any) -> FloatArray:
+        """Numbers of a column, NaN where they are missing."""
+        import pandas as pd
+
+        if pd.api.types.is_timedelta64_dtype(series.dtype):
+            values = series.dt.total_seconds().to_numpy(np.float64)
+        elif pd.api.types.is_numeric_dtype(series.dtype):
+            values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        else:
+            style = NumberText(self.decimal, self.thousands, self.unit)
+            values = _read(series, style.read, "a number")
+        wrong = np.flatnonzero(np.isinf(values))
+        if wrong.size:
+            raise DataError(
+                f"{series.iloc[int(wrong[0])]} is not finite: correct it, or leave it empty",
+                column=str(series.name),
+                row=int(wrong[0]),
+            )
+        return values
+
+    @classmethod
+    def learn(cls, values: FloatArray, style: NumberText) -> "NumberEncoder":
+        """Encoder for numbers like these, some of which may be NaN."""
+        there = values[~np.isnan(values)]
+        first, center, third = (float(q) for q in np.quantile(there, [0.25, 0.5, 0.75]))
+        away = np.abs(there / 2 - center / 2)  # halves, since a difference may overflow
+        scale = (third / 2 - first / 2) / 1.349
+        if not scale and away.any():
+            scale = float(np.median(away[away > 0]))
+        heavy = away.max() > TAIL * scale and scale > np.finfo(np.float64).tiny
+        return cls(
+            low=float(there.min()),
+            high=float(there.max()),
+            fill=center,
+            missing=len(there) < len(values),
+            center=center if heavy else 0.0,
+            scale=2 * scale if heavy else 0.0,
+            **vars(style),
+        )
+
+    def encode(self, values: FloatArray) -> FloatArray:
+        """The number, and whether it is missing where that was so in training."""
+        gone = np.isnan(values)
+        filled = np.where(gone, self.fill, values)
+        if self.scale:
+            with np.errstate(over="ignore"):
+                away = filled / self.scale - self.center / self.scale
+            filled = np.arcsinh(np.clip(away, -_LARGEST, _LARGEST))
+        return np.stack([filled, gone] if self.missing else [filled], axis=1)
+
+    def names(self, name: str) -> list[str]:
+        """Names of what ``encode`` gives."""
+        return [name, f"{name} (missing)"] if self.missing else [name]
+
+    def outside(self, values: FloatArray) -> BoolArray:
+        """Which values are beyond what training saw, or missing where none was."""
+        return _beyond(values, self.low, self.high, self.missing)
+
+
+@dataclass(frozen=True)
+class BooleanEncoder(NumberEncoder):
+    """Truth as 1 and 0; the more frequent one where it is missing."""
+
+    def read(self, series: Any) -> FloatArray:
+        """1 and 0, NaN where the value is missing."""
+        if series.dtype == bool:
+            return np.asarray(series, dtype=np.float64)
+        return _read(
+            series,
+            lambda texts: texts.str.lower().map(_TRUTH).to_numpy(dtype=np.float64),
+            "true or false",
+        )
+
+
+@dataclass(frozen=True)
+class CategoryEncoder:
+    """One column of ones and zeros for each frequent category; the others share one.
+
+    Where there are too many for a column each, how often a category occurred is a number too.
+    """
+
+    levels: list[str]
+    counts: list[int]
+    kept: int
+    missing: bool
+
+    def read(self, series: Any) -> NDArray[np.object_]:
+        """Categories as text, None where they are missing."""
+        texts: NDArray[np.object_] = as_text(series).to_numpy(dtype=object, na_value=None)
+        return texts
+
+    @property
+    def _others(self) -> bool:
+        return self.kept < len(self.levels)
+
+    def encode(self, values: NDArray[np.object_]) -> FloatArray:
+        """Ones and zeros; then the others, their frequency, and what is missing."""
+        import pandas as pd
+
+        codes = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(values, dtype=object))
+        codes[[value is None for value in values]] = -2
+        columns = [codes == i for i in range(self.kept)]
+        if self._others:
+            columns.append((codes == -1) | (codes >= self.kept))
+            known = np.log1p(np.array([*self.counts, 0.0, 0.0]))
+            columns.append(known[codes])
+        if self.missing:
+            columns.append(codes == -2)
+        return np.stack(columns, axis=1).astype(np.float64)
+
+    def names(self, name: str) -> list[str]:
+        """Names of what ``encode`` gives."""
+        found = [f"{name}={level}" for level in self.levels[: self.kept]]
+        found += [f"{name} (other)", f"{name} (frequency)"] if self._others else []
+        return [*found, f"{name} (missing)"] if self.missing else found
+
+    def outside(self, values: NDArray[np.object_]) -> BoolArray:
+        """Which categories training did not see, or are missing where none was."""
+        known = {*self.levels, None} if self.missing else {*self.levels}
+        return np.array([value not in known for value in values], dtype=bool)
+
+
+@dataclass(frozen=True)
+class DateEncoder:
+    """Dates: days since the first one, and the cycles of year, week and day that they span."""
+
+    low: float
+    high: float
+    fill: float
+    missing: bool
+    cycles: list[str]
+    form: str | None
+
+    def read(self, series: Any) -> FloatArray:
+        """Seconds since 1970, NaN where the date is missing."""
+        import pandas as pd
+
+        if isinstance(series.dtype, pd.PeriodDtype):
+            series = series.dt.to_timestamp()
+        if pd.api.types.is_datetime64_any_dtype(series.dtype):
+            return read_dates(series, None)
+        form = self.form or "ISO8601"
+        like = "2024-01-31" if form == "ISO8601" else form
+        return _read(series, lambda texts: read_dates(texts, form), f"a date such as {like}")
+
+    @classmethod
+    def learn(cls, times: FloatArray, form: str | None) -> "DateEncoder":
+        """Encoder for times like these, some of which may be NaN."""
+        there = times[~np.isnan(times)]
+        span = float(np.ptp(there))
+        cycles = [
+            name
+            for name, length in CYCLES.items()
+            if span >= 2 * length and len(np.unique(np.floor(there % length / DAY * 24))) > 1
+        ]
+        low, fill, high = float(there.min()), float(np.median(there)), float(there.max())
+        return cls(low, high, fill, len(there) < len(times), cycles, form)
+
+    def encode(self, times: FloatArray) -> FloatArray:
+        """Days, sine and cosine of each cycle, and whether the date is missing."""
+        gone = np.isnan(times)
+        filled = np.where(gone, self.fill, times)
+        columns = [(filled - self.low) / DAY]
+        for cycle in self.cycles:
+            angle = 2 * np.pi * (filled % CYCLES[cycle]) / CYCLES[cycle]
+            columns += [np.where(gone, 0.0, np.sin(angle)), np.where(gone, 0.0, np.cos(angle))]
+        return np.stack([*columns, gone] if self.missing else columns, axis=1)
+
+    def names(self, name: str) -> list[str]:
+        """Names of what ``encode`` gives."""
+        found = [f"{name} (days)"]
+        found += [f"{name} ({cycle} {part})" for cycle in self.cycles for part in ("sin", "cos")]
+        return [*found, f"{name} (missing)"] if self.missing else found
+
+    def outside(self, times: FloatArray) -> BoolArray:
+        """Which dates are beyond those of training, or missing where none was."""
+        return _beyond(times, self.low, self.high, self.missing)
+
+
+@dataclass(frozen=True)
+class IdentifierEncoder:
+    """A column that names rows: no input, and every name is new."""
+
+    def read(self, series: Any) -> NDArray[np.object_]:
+        """Nothing of each value."""
+        return np.full(len(series), None)
+
+    def encode(self, values: NDArray[np.object_]) -> FloatArray:
+        """No numbers."""
+        return np.empty((len(values), 0))
+
+    def names(self, name: str) -> list[str]:
+        """No names."""
+        return []
+
+    def outside(self, values: NDArray[np.object_]) -> BoolArray:
+        """Nowhere."""
+        return np.zeros(len(values), dtype=bool)
+
+
+@dataclass(frozen=True)
+class ConstantEncoder(IdentifierEncoder):
+    """A column with one value: no input either, but it tells when that changes."""
+
+    values: list[str | None]  # None for a missing one
+
+    def read(self, series: Any) -> NDArray[np.object_]:
+        """Values as text, None where they are missing."""
+        texts: NDArray[np.object_] = as_text(series).to_numpy(dtype=object, na_value=None)
+        return texts
+
+    def outside(self, values: NDArray[np.object_]) -> BoolArray:
+        """Which values are others."""
+        return np.array([value not in self.values for value in values], dtype=bool)
+
+
+Encoder = NumberEncoder | CategoryEncoder | DateEncoder | IdentifierEncoder
+
+ENCODERS: dict[str, Any] = {
+    "number": NumberEncoder,
+    "boolean": BooleanEncoder,
+    "category": CategoryEncoder,
+    "date": DateEncoder,
+    "constant": ConstantEncoder,
+    "identifier": IdentifierEncoder,
+}

@@ -1,0 +1,97 @@
+"""A report on a model: one HTML file that says how far its intervals can be trusted.
+
+``write(model, X, y, "report.html")``, or ``model.report(X, y, "report.html")``, judges a fitted
+model by labelled rows that it has not seen. The file needs no network and no other file: words,
+tables, and charts that answer the pointer and the keyboard.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+from calipers.predictor import IntervalPredictor
+from calipers.report._answers import ask
+from calipers.report._content import Content
+from calipers.report._groups import breakdowns
+from calipers.report._inputs import read_inputs
+from calipers.report._misses import worst_misses
+from calipers.report._numbers import count
+from calipers.report._page import render
+from calipers.storage import replace_file
+
+__all__ = ["write"]
+
+
+def write(
+    model: IntervalPredictor,
+    X: Any,
+    y: Any,
+    path: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    source: str | None = None,
+    cautions: list[str] | None = None,
+    verbose: int = 1,
+) -> Path:
+    """Judge a fitted model by labelled rows and write what there is to see as one HTML file.
+
+    Parameters
+    ----------
+    model : IntervalRegressor
+        A fitted model.
+    X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+        Rows that the model has not seen, as its ``predict`` takes them, and their targets. All of
+        them are measured; where they are many, some are drawn.
+    path : path
+        The file, replaced in one step if it exists.
+    title : str, optional
+        Headline; the name of the target by default.
+    source : str, optional
+        Where the rows come from, such as a file's name, for the reader to know.
+    cautions : list of str, optional
+        Sentences that stand above everything else.
+    verbose : int, default 1
+        0 shows no progress bar.
+
+    Returns
+    -------
+    Path
+        The file.
+
+    Raises
+    ------
+    ValueError
+        If there is no row, a target is not a finite number, or the model predicts points alone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from calipers import IntervalRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-2, 2, (300, 1))
+    >>> y = X[:, 0] ** 2 + rng.normal(0, 0.2, 300)
+    >>> model = IntervalRegressor(
+    ...     n_networks=2, cv=2, hidden_layers=(8,), waves=0, epochs=50, random_state=0
+    ... ).fit(X[:200], y[:200])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = write(model, X[200:], y[200:], Path(folder, "report.html")).read_text("utf-8")
+    >>> "The 95% intervals held" in page, "<h3>x0</h3>" in page
+    (True, True)
+    """
+    answers = ask(model, X, y, visible=bool(verbose))
+    inputs = read_inputs(model, X, answers.outside)
+    names = [str(name) for name in getattr(X, "index", range(len(answers)))]
+    content = Content(
+        model,
+        answers,
+        breakdowns(answers, inputs),
+        worst_misses(answers, inputs, names),
+        names,
+        title or f"Prediction intervals for {model.target_.name}",
+        f"Judged by {count(len(answers), 'row')}" + (f" of {source}" if source else ""),
+        list(cautions or []),
+    )
+    file = Path(path)
+    replace_file(file, render(content).encode())
+    return file

@@ -1,0 +1,137 @@
+"""What a model says about labelled rows, asked once and in blocks of rows."""
+
+from copy import copy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d
+
+from calipers import metrics
+from calipers.ensemble import DISTRIBUTIONS
+from calipers.predictor import IntervalPredictor
+from calipers.progress import progress
+
+FloatArray = NDArray[np.float64]
+
+_BLOCK = 2**14  # rows asked about at a time
+_LEVELS = (0.5, 0.8, 0.9, 0.95)
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """Rows and what the model says about them, all in the target's unit.
+
+    Attributes
+    ----------
+    coverage : float
+        Nominal probability of the intervals that the report is about.
+    levels : array of shape (k,)
+        Coverages that the reader can choose, ``coverage`` among them, in rising order.
+    target, point : array of shape (n,)
+        Observations and point estimates.
+    bounds : array of shape (n, 2, k)
+        Lower and upper bounds for each of ``levels``; infinite where a coverage is not supported.
+    outside : array of bool of shape (n, inputs)
+        Values outside of what training has seen.
+    pit, aleatoric, epistemic : array of shape (n,), or None
+        Probability integral transform, and the two parts of the standard deviation; None for a
+        model that gives bounds and no distribution.
+    """
+
+    coverage: float
+    levels: FloatArray
+    target: FloatArray
+    point: FloatArray
+    bounds: FloatArray
+    outside: NDArray[np.bool_]
+    pit: FloatArray | None
+    aleatoric: FloatArray | None
+    epistemic: FloatArray | None
+
+    def __len__(self) -> int:
+        return len(self.target)
+
+    @property
+    def own(self) -> int:
+        """Place of ``coverage`` among the levels."""
+        return int(np.flatnonzero(self.levels == self.coverage)[0])
+
+    @property
+    def lower(self) -> FloatArray:
+        """Lower bounds for ``coverage``."""
+        return self.bounds[:, 0, self.own]
+
+    @property
+    def upper(self) -> FloatArray:
+        """Upper bounds for ``coverage``."""
+        return self.bounds[:, 1, self.own]
+
+    @property
+    def width(self) -> FloatArray:
+        """Widths of the intervals for ``coverage``."""
+        return self.upper - self.lower
+
+    @property
+    def inside(self) -> NDArray[np.bool_]:
+        """Whether each target lies in its interval for ``coverage``."""
+        return (self.lower <= self.target) & (self.target <= self.upper)
+
+
+def ask(model: IntervalPredictor, X: Any, y: Any, *, visible: bool) -> Answers:
+    """Ask a fitted model about labelled rows.
+
+    Raises
+    ------
+    ValueError
+        If there is no row, a target is not a finite number, or the model predicts points alone.
+    """
+    target = _checked_target(X, y)
+    model = copy(model)
+    model.unsupported = "inf"  # a report shows what the rows do not support, and does not stop
+    has_dist = model.ensemble_.aggregation in DISTRIBUTIONS
+    coverage = float(model.coverage)
+    levels = np.unique([*_LEVELS, coverage]) if has_dist else np.array([coverage])
+    parts = []
+    with progress("predicting", len(target), visible=visible) as report:
+        for start in range(0, len(target), _BLOCK):
+            rows = np.arange(start, min(start + _BLOCK, len(target)))
+            parts.append(_ask_block(model, _safe_indexing(X, rows), target[rows], levels, has_dist))
+            report(len(rows))
+    joined = [
+        None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True)
+    ]
+    return Answers(coverage, levels, target, *joined)  # type: ignore[arg-type]
+
+
+def _ask_block(
+    model: Any, X: Any, target: FloatArray, levels: FloatArray, has_dist: bool
+) -> tuple[Any, ...]:
+    """Point, bounds, outside, and of a distribution also PIT, aleatoric and epistemic."""
+    found = model._ensemble.forecast(model._checked(X))
+    if found.interval is None:
+        raise ValueError(
+            f"loss={model.loss!r} predicts points and no intervals, which is what a report is about"
+        )
+    outside, dist = model.outside(X), found.distribution
+    if not has_dist:
+        bounds = np.stack([found.interval.lower, found.interval.upper], axis=1)[:, :, None]
+        return found.point, bounds, outside, None, None, None
+    bounds = np.stack([side.T for side in dist.interval(levels[:, None])], axis=1)
+    noise, doubt = np.sqrt(dist.aleatoric_var), np.sqrt(dist.epistemic_var)
+    return found.point, bounds, outside, metrics.pit_values(dist, target), noise, doubt
+
+
+def _checked_target(X: Any, y: Any) -> FloatArray:
+    check_consistent_length(X, y)
+    target = column_or_1d(y)
+    if not len(target):
+        raise ValueError("a report needs at least one row with a known target, got none")
+    try:
+        target = target.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y must hold numbers: {error}") from None
+    if bad := np.flatnonzero(~np.isfinite(target)).tolist():
+        raise ValueError(f"y must be finite, got {target[bad[0]]} in row {bad[0]}")
+    return target

@@ -1,0 +1,131 @@
+"""What the charts draw, as plain JSON."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers import metrics
+from calipers.report._answers import Answers
+from calipers.report._groups import Breakdown
+from calipers.report._numbers import Unit, rounded
+
+_ROWS = 1500  # drawn; the measures are of all rows
+_EPOCHS = 150  # points of a training curve
+_NETWORKS = 20
+_NOMINAL = np.round(np.arange(1, 40) / 40, 3)
+
+
+def sampled(answers: Answers) -> NDArray[np.intp]:
+    """Rows to draw, in the order of their prediction."""
+    rows = np.arange(len(answers))
+    if len(rows) > _ROWS:
+        rows = np.random.default_rng(0).choice(rows, _ROWS, replace=False)
+    return rows[np.argsort(answers.point[rows], kind="stable")]
+
+
+def chart_data(
+    answers: Answers, parts: Sequence[Breakdown], histories: Sequence[Any], names: Sequence[str]
+) -> dict[str, Any]:
+    """Everything that the page draws.
+
+    Parameters
+    ----------
+    answers : Answers
+        The rows.
+    parts : sequence of Breakdown
+        Their groups.
+    histories : sequence of structured arrays
+        Training of each network.
+    names : sequence of str
+        Label of each row.
+    """
+    rows = sampled(answers)
+    return {
+        "coverage": answers.coverage,
+        "decimals": Unit.of(answers.target).decimals,
+        "intervals": {
+            "names": [names[row] for row in rows],
+            "target": rounded(answers.target[rows]),
+            "point": rounded(answers.point[rows]),
+            "levels": [
+                _level(answers, rows, place, level) for place, level in enumerate(answers.levels)
+            ],
+        },
+        "calibration": _calibration(answers),
+        "pit": _pit(answers),
+        "groups": [[vars(group) | _finite(group.width) for group in one.groups] for one in parts],
+        "uncertainty": _uncertainty(answers, rows),
+        "history": [_history(history) for history in histories[:_NETWORKS]],
+    }
+
+
+def _finite(width: float) -> dict[str, float | None]:
+    return {"width": rounded(np.array([width]))[0]}
+
+
+def _level(answers: Answers, rows: NDArray[np.intp], place: int, level: float) -> dict[str, Any]:
+    """Bounds of the rows that are drawn, and measures of all rows."""
+    lower, upper = answers.bounds[:, 0, place], answers.bounds[:, 1, place]
+    low, high = metrics.coverage_band(len(answers), level)
+    return {
+        "coverage": float(level),
+        "lower": rounded(lower[rows]),
+        "upper": rounded(upper[rows]),
+        "rate": metrics.coverage_rate(lower, upper, answers.target),
+        "band": [float(low), float(high)],
+        "width": rounded(np.array([np.median(upper - lower)]))[0],
+    }
+
+
+def _calibration(answers: Answers) -> dict[str, Any] | None:
+    if answers.pit is None:
+        return None
+    depth = 2 * np.abs(answers.pit - 0.5)  # the coverage whose central interval just holds the row
+    low, high = metrics.coverage_band(len(answers), _NOMINAL)
+    return {
+        "nominal": _NOMINAL.tolist(),
+        "observed": rounded(np.mean(depth[:, None] <= _NOMINAL, axis=0)),
+        "low": rounded(low),
+        "high": rounded(high),
+    }
+
+
+def pit_bins(rows: int) -> int:
+    """Bars of a PIT histogram, so that each has some rows."""
+    return int(np.clip(rows // 10, 4, 20))
+
+
+def _pit(answers: Answers) -> dict[str, Any] | None:
+    if answers.pit is None:
+        return None
+    bins = pit_bins(len(answers))
+    counts, _ = np.histogram(answers.pit, bins=bins, range=(0, 1))
+    low, high = metrics.coverage_band(len(answers), 1 / bins)
+    heights = counts / len(answers) * bins
+    return {
+        "heights": rounded(heights),
+        "counts": counts.tolist(),
+        "band": [float(low) * bins, float(high) * bins],
+    }
+
+
+def _uncertainty(answers: Answers, rows: NDArray[np.intp]) -> dict[str, Any] | None:
+    if answers.aleatoric is None or answers.epistemic is None:
+        return None
+    return {
+        "aleatoric": rounded(answers.aleatoric[rows]),
+        "epistemic": rounded(answers.epistemic[rows]),
+    }
+
+
+def _history(history: Any) -> dict[str, Any]:
+    """Losses of one network at some of its epochs."""
+    curves = {}
+    for name, field in (("train", "loss"), ("valid", "valid_loss")):
+        known = history[np.isfinite(history[field])]
+        step = max(1, -(-len(known) // _EPOCHS))
+        kept = known[::-step][::-1]  # the last epoch is always among them
+        curves[name] = [kept["epoch"].tolist(), rounded(kept[field])]
+    return curves

@@ -1,0 +1,180 @@
+"""Coverage and width where they may hide: by the value of each input, and by prediction."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from calipers.metrics import coverage_band, coverage_by_group, coverage_p_value
+from calipers.report._answers import Answers
+from calipers.report._inputs import Input
+from calipers.report._numbers import Unit
+
+_BINS = 6
+_BIN_ROWS = 20  # fewer rows tell next to nothing about a rate near one
+_FAMILY_ERROR = 0.05
+
+Codes = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Some of the rows.
+
+    Attributes
+    ----------
+    label : str
+        What they have in common.
+    rows : int
+        How many they are.
+    rate, width : float
+        Share of targets inside, and mean width.
+    low, high : float
+        Range of the rate by chance, see ``calipers.metrics.coverage_band``.
+    p_value : float
+        How likely chance takes the rate below both the nominal coverage and the rate of all rows,
+        or above both, as far as it is; 1 if it lies between them.
+    verdict : {"", "short", "wide"}
+        Whether the rate is below or above, beyond chance over all groups of the report.
+    """
+
+    label: str
+    rows: int
+    rate: float
+    width: float
+    low: float
+    high: float
+    p_value: float
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class Breakdown:
+    """Groups of rows by one quantity.
+
+    Attributes
+    ----------
+    name : str
+        The quantity.
+    groups : tuple of Group
+        In their natural order.
+    """
+
+    name: str
+    groups: tuple[Group, ...]
+
+    @property
+    def weight(self) -> tuple[float, float]:
+        """Sorts the most telling first: groups that are flagged, then widths that differ most."""
+        flagged = min((group.p_value for group in self.groups if group.verdict), default=1.0)
+        widths = [group.width for group in self.groups]
+        return flagged, -max(widths) / min(widths) if 0 < min(widths) < np.inf else 0.0
+
+
+def breakdowns(answers: Answers, inputs: Sequence[Input]) -> list[Breakdown]:
+    """Groups by prediction, by being within the training range, then by each input.
+
+    Parameters
+    ----------
+    answers : Answers
+        The rows.
+    inputs : sequence of Input
+        Inputs that the model uses.
+
+    Returns
+    -------
+    list of Breakdown
+        Only those with two groups or more. A group is flagged so that, were the model honest
+        everywhere, at most one report in twenty would flag any (Holm's method).
+    """
+    lead = [Breakdown("predicted value", _by_number(answers, answers.point))]
+    far = np.asarray(answers.outside.any(axis=1))
+    if far.any():
+        labels = ["all inputs within it", "some input beyond it"]
+        lead.append(Breakdown("training range", _groups(answers, far.astype(np.intp), labels)))
+    lead = [one for one in lead if len(one.groups) > 1]
+    by_input = [Breakdown(one.name, _by(answers, one)) for one in inputs]
+    found = _flagged([*lead, *(one for one in by_input if len(one.groups) > 1)], answers.coverage)
+    return [*found[: len(lead)], *sorted(found[len(lead) :], key=lambda one: one.weight)]
+
+
+def _by(answers: Answers, one: Input) -> tuple[Group, ...]:
+    if one.kind == "date":
+        return _by_number(answers, one.cells, one.write, "\N{EN DASH}")
+    labels = [one.write(value) for value in one.cells]
+    if one.kind == "category":
+        return _by_label(answers, labels, pd.Series(labels).value_counts().index.tolist())
+    known = np.unique(one.cells[~one.missing])
+    if len(known) > _BINS:
+        return _by_number(answers, one.cells)
+    return _by_label(answers, labels, [*map(one.write, known), "missing"])
+
+
+def _by_number(
+    answers: Answers, values: Any, write: Any = None, between: str = " to "
+) -> tuple[Group, ...]:
+    """Bins of about equal size; missing values are a group of their own."""
+    known = ~np.isnan(values)
+    bins = min(_BINS, int(known.sum()) // _BIN_ROWS)
+    if bins < 2:
+        return ()
+    write = write or Unit.of(values[known], digits=2).write
+    edges = np.quantile(values[known], np.arange(1, bins) / bins, method="inverted_cdf")
+    codes = np.searchsorted(np.unique(edges), values)
+    codes[~known] = bins
+    labels = []
+    for code in range(bins):
+        part = values[codes == code]
+        low, high = (write(part.min()), write(part.max())) if part.size else ("", "")
+        labels.append(low if low == high else f"{low}{between}{high}")
+    return _groups(answers, codes, [*labels, "missing"])
+
+
+def _by_label(answers: Answers, labels: list[str], order: list[str]) -> tuple[Group, ...]:
+    """One group for each label that has enough rows, and one for the others."""
+    counts = pd.Series(labels).value_counts()
+    large = set(counts[counts >= _BIN_ROWS].index[: _BINS + 2])
+    kept = [label for label in order if label in large]
+    places = {label: i for i, label in enumerate(kept)}
+    codes = np.array([places.get(label, len(kept)) for label in labels], dtype=np.intp)
+    others = len(counts) - len(kept)
+    return _groups(answers, codes, [*kept, f"{others} other value{'' if others == 1 else 's'}"])
+
+
+def _groups(answers: Answers, codes: Codes, labels: Sequence[str]) -> tuple[Group, ...]:
+    found = coverage_by_group(answers.lower, answers.upper, answers.target, codes)
+    low, high = coverage_band(found.n_samples, answers.coverage)
+    p_value = _p_values(found.coverage_rate, found.n_samples, answers)
+    names = [labels[code] for code in found.group]
+    columns = (found.n_samples, found.coverage_rate, found.mean_width, low, high, p_value)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    return tuple(Group(name, *row) for name, row in zip(names, rows, strict=True))
+
+
+def _p_values(rate: Any, rows: Any, answers: Answers) -> Any:
+    """How sure it is that a group is worse, or wider, than promised and than all rows together.
+
+    Where all rows fall short, so does nearly every group, and to say so of each tells nothing.
+    """
+    ends = np.clip(sorted([answers.coverage, answers.inside.mean()]), 1e-9, 1 - 1e-9)
+    nearest = np.clip(rate, *ends)
+    return np.where(rate == nearest, 1.0, coverage_p_value(rate, rows, nearest))
+
+
+def _flagged(found: list[Breakdown], coverage: float) -> list[Breakdown]:
+    """Mark groups whose rate chance does not explain, over all of them."""
+    p_values = np.sort([group.p_value for one in found for group in one.groups])
+    limits = _FAMILY_ERROR / np.arange(len(p_values), 0, -1)
+    failing = np.flatnonzero(p_values > limits)  # Holm stops at the first that chance explains
+    rejected = p_values[: failing[0] if failing.size else len(p_values)]
+    largest = rejected[-1] if rejected.size else -1.0
+
+    def judged(groups: Sequence[Group]) -> Iterator[Group]:
+        for group in groups:
+            side = "short" if group.rate < coverage else "wide"
+            yield replace(group, verdict=side if group.p_value <= largest else "")
+
+    return [replace(one, groups=tuple(judged(one.groups))) for one in found]

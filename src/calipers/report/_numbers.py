@@ -1,0 +1,106 @@
+"""Numbers as people read them."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Unit:
+    """How to write values of one quantity: with as many digits as tell them apart.
+
+    Attributes
+    ----------
+    decimals : int or None
+        Places after the point; None for four significant digits, where numbers are very large or
+        very small.
+
+    Examples
+    --------
+    >>> Unit.of(np.array([100.0, 150.0, 223.0])).write(152.1335)
+    '152.1'
+    >>> Unit.of(np.array([1e5, 5e5])).write(1234567.8)
+    '1,234,568'
+    """
+
+    decimals: int | None
+
+    @classmethod
+    def of(cls, values: NDArray[Any], digits: int = 3) -> "Unit":
+        """A unit for these values, with so many digits of a standard deviation."""
+        spread = float(np.std(values)) or abs(float(values[0])) or 1.0
+        decimals = max(0, digits - 1 - math.floor(math.log10(spread)))
+        if digits < 3 and np.all(values == np.rint(values)):
+            decimals = 0
+        return cls(decimals if decimals < 10 and np.max(np.abs(values)) < 1e12 else None)
+
+    def write(self, value: float) -> str:
+        """A value as text."""
+        if not math.isfinite(value):
+            return "unbounded"
+        if self.decimals is None:
+            return f"{value:.4g}"
+        return f"{value:,.{self.decimals}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def share(value: float) -> str:
+    """A fraction as a percentage, to a tenth where that matters.
+
+    Examples
+    --------
+    >>> share(0.95), share(0.9464), share(1.0), share(0.9999)
+    ('95%', '94.6%', '100%', '99.99%')
+    """
+    for places in range(1, 5):
+        text = f"{100 * value:.{places}f}"
+        if value in (0, 1) or float(text) not in (0, 100):
+            break
+    return text.rstrip("0").rstrip(".") + "%"
+
+
+def count(value: int, noun: str) -> str:
+    """A number of things.
+
+    Examples
+    --------
+    >>> count(1, "row"), count(12345, "row")
+    ('1 row', '12,345 rows')
+    """
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
+def brief(value: Any) -> str:
+    """A value of an input in few characters.
+
+    Examples
+    --------
+    >>> brief(0.123456), brief(1234.0), brief("red"), brief(True)
+    ('0.1235', '1234', 'red', 'True')
+    >>> brief(np.datetime64("2024-02-29T00:00:00"))
+    '2024-02-29'
+    """
+    if isinstance(value, float | np.floating):
+        known = float(value)
+        if known.is_integer() and abs(known) < 1e7:
+            return str(int(known)).replace("-", "\N{MINUS SIGN}")
+        return f"{known:.4g}".replace("-", "\N{MINUS SIGN}")
+    text = str(value.astype("datetime64[s]") if isinstance(value, np.datetime64) else value)
+    text = text.removesuffix("T00:00:00").removesuffix(" 00:00:00")
+    return text if len(text) <= 40 else text[:39] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def rounded(values: NDArray[Any], digits: int = 5) -> list[float | None]:
+    """Values for JSON, with a few significant digits; None where one is not finite.
+
+    Examples
+    --------
+    >>> rounded(np.array([1234.56789, 0.0001234567, np.inf]))
+    [1234.6, 0.00012346, None]
+    """
+    return [
+        float(f"{value:.{digits}g}") if math.isfinite(value) else None
+        for value in np.asarray(values, dtype=float).tolist()
+    ]

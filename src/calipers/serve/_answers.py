@@ -1,0 +1,129 @@
+"""Answers as callers get them: JSON by row, or a table by column."""
+
+import io
+from typing import Any
+
+import numpy as np
+from pydantic_core import to_json
+
+from calipers.serve._asking import Answer, Ask
+from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV, JSON
+from calipers.serve._models import Served
+from calipers.serve._problems import Problem
+
+FORMATS = (JSON, CSV, ARROW_STREAM, ARROW_FILE)
+
+
+def negotiate(accept: str | None, sent: str) -> str:
+    """Format of an answer: the first acceptable one, that of the request by default.
+
+    Examples
+    --------
+    >>> negotiate("*/*", "text/csv"), negotiate("text/csv;q=0.9", "application/json")
+    ('text/csv', 'text/csv')
+    """
+    for part in (accept or "*/*").split(","):
+        wanted = part.split(";")[0].strip().lower()
+        if wanted in FORMATS:
+            return wanted
+        if wanted in ("*/*", ""):
+            return sent
+        if wanted.endswith("/*"):
+            for known in (sent, *FORMATS):
+                if known.startswith(wanted[:-1]):
+                    return known
+    raise Problem(406, f"answers come as {', '.join(FORMATS)}, and {accept!r} allows none of them")
+
+
+def as_json(served: Served, answer: Answer, ask: Ask, key: str | None) -> bytes:
+    """The answer in JSON, row by row; null where a bound is infinite."""
+    levels = ask.coverages if ask.coverages is not None else (served.coverage,)
+    told: dict[str, Any] = {"point": answer["point"].tolist()}
+    sides = answer["intervals"].transpose(2, 1, 0).tolist() if "intervals" in answer else []
+    told["intervals"] = _by_row(
+        [
+            _dicts(coverage=[level] * len(lower), lower=lower, upper=upper)
+            for level, (lower, upper) in zip(levels, sides, strict=False)
+        ],  # a model may have none
+        len(answer["point"]),
+    )
+    if "quantiles" in answer:
+        columns = zip(ask.quantiles, answer["quantiles"].T.tolist(), strict=True)
+        told["quantiles"] = _by_row(
+            [_dicts(level=[level] * len(values), value=values) for level, values in columns]
+        )
+    if "members" in answer:
+        parts = answer["members"].transpose(2, 1, 0).tolist()
+        names = ("loc", "left_scale", "right_scale")
+        told["members"] = _by_row([_dicts(**dict(zip(names, p, strict=True))) for p in parts])
+    if "density" in answer:
+        x, y = answer["density"].transpose(1, 0, 2).tolist()
+        told["density"] = _dicts(x=x, y=y)
+    told["outside"] = _outside(served, answer)
+    body = {"model": served.name, "id": key, "predictions": _dicts(**told)}
+    return to_json(body, inf_nan_mode="null")
+
+
+def _dicts(**columns: list[Any]) -> list[dict[str, Any]]:
+    """One object for each row, from lists of equal length."""
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def _by_row(columns: list[list[Any]], rows: int = 0) -> list[list[Any]]:
+    """Lists by row from lists by column; empty ones if there are no columns."""
+    return [list(row) for row in zip(*columns, strict=True)] if columns else [[]] * rows
+
+
+def _outside(served: Served, answer: Answer) -> list[list[str]]:
+    """Names of each row's inputs that training did not see; most rows have none."""
+    names = np.array([column.name for column in served.model.inputs_], dtype=object)
+    found: list[list[str]] = [[]] * len(answer["outside"])
+    for row in np.flatnonzero(answer["outside"].any(axis=1)):
+        found[row] = names[answer["outside"][row]].tolist()
+    return found
+
+
+def as_frame(served: Served, answer: Answer, ask: Ask, kept: Any = None) -> Any:
+    """The answer as a frame, after the columns of the table ``kept``."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {"prediction": answer["point"]}
+    if "intervals" in answer:
+        levels = ask.coverages if ask.coverages is not None else (served.coverage,)
+        for i, level in enumerate(levels):
+            for side, name in enumerate(("lower", "upper")):
+                columns[f"{name}_{level:g}"] = answer["intervals"][:, side, i]
+    for i, level in enumerate(ask.quantiles):
+        columns[f"quantile_{level:g}"] = answer["quantiles"][:, i]
+    if "members" in answer:
+        for member in range(answer["members"].shape[2]):
+            for part, name in enumerate(("loc", "left_scale", "right_scale")):
+                columns[f"{name}_{member}"] = answer["members"][:, part, member]
+    columns["outside"] = [", ".join(names) for names in _outside(served, answer)]
+    frame = pd.DataFrame(columns)
+    if kept is None:
+        return frame
+    taken = set(kept.columns)
+    renamed = {name: _free(name, taken) for name in frame.columns}
+    return pd.concat([kept.reset_index(drop=True), frame.rename(columns=renamed)], axis=1)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """A name that the table does not have yet."""
+    while name in taken:
+        name = f"{name}_predicted"
+    return name
+
+
+def write_frame(frame: Any, kind: str) -> bytes:
+    """A frame as CSV or Arrow IPC."""
+    import pyarrow as pa
+
+    if kind == CSV:
+        return bytes(frame.to_csv(index=False).encode())
+    table = pa.Table.from_pandas(frame, preserve_index=False)
+    sink = io.BytesIO()
+    make = pa.ipc.new_stream if kind == ARROW_STREAM else pa.ipc.new_file
+    with make(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()

@@ -1,0 +1,196 @@
+"""The application: its routes, and its OpenAPI document."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from importlib import resources
+from os import PathLike
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+
+import calipers
+from calipers.serve import _openapi as openapi
+from calipers.serve import _schemas as schemas
+from calipers.serve._asking import Ask
+from calipers.serve._guard import PAGE_FILES, Guard
+from calipers.serve._models import load_models
+from calipers.serve._monitor import Monitor
+from calipers.serve._problems import Problem, documented
+from calipers.serve._service import Options, Service
+from calipers.serve._settings import Settings
+
+_KINDS = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+
+Name = Annotated[str, Path(alias="model", description="A model by its name.")]
+Levels = Annotated[list[schemas.Level], Query(max_length=schemas.MOST_QUANTILES)]
+Flag = Annotated[bool | None, Query()]
+
+
+def create_app(models: Iterable[str | PathLike[str]], settings: Settings | None = None) -> FastAPI:
+    """An ASGI application that serves models.
+
+    Parameters
+    ----------
+    models : iterable of paths
+        Model folders, served under their names; ``"name=folder"`` gives another.
+    settings : Settings, optional
+        Limits and token.
+
+    Raises
+    ------
+    calipers.storage.ModelFileError
+        If a folder holds no whole model.
+    """
+    settings = settings or Settings()
+    served = load_models(models)
+    coverages = {n: m.coverage if m.has_interval else None for n, m in served.items()}
+    monitor = Monitor(coverages, window=settings.window, remember=settings.remember)
+    service = Service(served, settings, monitor)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        warming = asyncio.create_task(service.warm_up())
+        yield
+        warming.cancel()
+        await asyncio.to_thread(service.close)
+
+    app = FastAPI(
+        title="calipers",
+        version=calipers.__version__,
+        description="Points, prediction intervals, quantiles and distributions of fitted models.",
+        lifespan=lifespan,
+        docs_url=None,  # their pages load scripts from elsewhere
+        redoc_url=None,
+    )
+    app.add_middleware(Guard, settings=settings, monitor=monitor)
+    _add_errors(app)
+    _add_state(app, service, monitor)
+    _add_models(app, service)
+    _add_page(app)
+    openapi.install(app, served, needs_token=settings.token is not None)
+    return app
+
+
+def _add_errors(app: FastAPI) -> None:
+    """Errors that the framework finds, in the one shape."""
+
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> Response:
+        return Problem(error.status_code, str(error.detail), error.headers).response()
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != "query")
+        return Problem(422, f"{place}: {first['msg']}").response()
+
+
+def _add_state(app: FastAPI, service: Service, monitor: Monitor) -> None:
+    @app.get("/health", tags=["state"], response_model=schemas.State)
+    async def health() -> Any:
+        """Whether the process answers at all."""
+        return {"status": "ok"}
+
+    @app.get("/ready", tags=["state"], response_model=schemas.State, responses=documented(503))
+    async def ready() -> Any:
+        """Whether predictions are answered without delay."""
+        if not service.ready:
+            raise Problem(503, "the models are being prepared", {"Retry-After": "1"})
+        return {"status": "ready"}
+
+    @app.get(
+        "/metrics",
+        tags=["state"],
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    )
+    async def metrics() -> Response:
+        """Numbers for Prometheus."""
+        return Response(generate_latest(monitor.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _add_models(app: FastAPI, service: Service) -> None:
+    @app.get("/v1/models", tags=["models"], response_model=schemas.Models)
+    async def models() -> Any:
+        """The models that are served, and the limits of a request."""
+        found = [served.describe() for served in service.models.values()]
+        return JSONResponse({"models": found, "limits": service.limits})
+
+    @app.get(
+        "/v1/models/{model}",
+        tags=["models"],
+        response_model=schemas.ModelDescription,
+        responses=documented(404),
+    )
+    async def model(name: Name) -> Any:
+        """What is known of a model: its inputs, their ranges in training, its coverage."""
+        return JSONResponse(service.model(name).describe())
+
+    @app.post(
+        "/v1/models/{model}/predict",
+        tags=["predictions"],
+        response_class=Response,
+        responses=openapi.PREDICT_RESPONSES,
+    )
+    async def predict(
+        name: Name,
+        request: Request,
+        coverage: Levels = [],  # noqa: B006 - FastAPI copies it
+        quantiles: Levels = [],  # noqa: B006
+        parameters: Flag = None,
+        record: Flag = None,
+        keep: Flag = None,
+    ) -> Response:
+        """Predict rows.
+
+        What is asked goes into a body in JSON, or into the address where the body is a table in
+        CSV or Arrow; `keep` then puts the table's own columns before the answer.
+        """
+        options = None
+        if request.query_params:
+            ask = Ask(tuple(coverage) or None, tuple(quantiles), bool(parameters))
+            options = Options(ask, record is not False, bool(keep))
+        return await service.predict(name, request, options)
+
+    @app.post(
+        "/v1/models/{model}/labels",
+        tags=["predictions"],
+        response_model=schemas.LabelsResponse,
+        responses=documented(400, 404, 408, 413, 415, 422, 429),
+    )
+    async def labels(name: Name, request: Request) -> Any:
+        """Post back what came true, so that `/metrics` shows the coverage that intervals have."""
+        return JSONResponse(await service.label(name, request))
+
+
+def _add_page(app: FastAPI) -> None:
+    """The page and its files, read once: no address is ever made into a path."""
+    folder = resources.files(calipers.serve) / "page"
+    files = {
+        file.name: (file.read_bytes(), _KINDS["." + file.name.rpartition(".")[2]])
+        for file in folder.iterdir()
+    }
+
+    def response(name: str) -> Response:
+        if name not in files:
+            raise Problem(404, f"the page has no file {name[:100]!r}")
+        content, kind = files[name]
+        return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        return response("index.html")
+
+    @app.get(PAGE_FILES + "{name}", include_in_schema=False)
+    async def file(name: str) -> Response:
+        return response(name)

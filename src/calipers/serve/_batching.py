@@ -1,0 +1,111 @@
+"""Requests that wait while a model is busy are answered together by its next call.
+
+A lone request starts at once. While the model works on it, others gather, and the next call takes
+them all, up to a number of rows; so the busier the server, the larger its batches, and nothing ever
+waits for company.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+
+class Sized(Protocol):
+    """Something with rows."""
+
+    def __len__(self) -> int: ...
+
+
+PieceT = TypeVar("PieceT", bound=Sized)
+ResultT = TypeVar("ResultT")
+
+
+@dataclass(eq=False)
+class _Waiting(Generic[PieceT, ResultT]):
+    piece: PieceT
+    future: "asyncio.Future[ResultT]"
+
+
+class Batcher(Generic[PieceT, ResultT]):
+    """A thread of its own for one model, and the pieces that wait for it.
+
+    Parameters
+    ----------
+    work : callable
+        Takes a list of pieces and gives a list of results, an exception in place of one that
+        failed; called in the thread.
+    max_rows : int
+        Rows of a batch; a piece has no more.
+
+    Examples
+    --------
+    >>> async def main():
+    ...     batcher = Batcher(lambda pieces: [sum(piece) for piece in pieces], max_rows=10)
+    ...     results = await asyncio.gather(*(batcher.submit([n, n]) for n in range(3)))
+    ...     batcher.close()
+    ...     return results
+    >>> asyncio.run(main())
+    [0, 2, 4]
+    """
+
+    def __init__(
+        self, work: Callable[[list[PieceT]], list[ResultT | Exception]], max_rows: int
+    ) -> None:
+        self._work = work
+        self._max_rows = max_rows
+        self._waiting: deque[_Waiting[PieceT, ResultT]] = deque()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="calipers-model")
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        """Pieces that wait."""
+        return len(self._waiting)
+
+    async def submit(self, piece: PieceT) -> ResultT:
+        """Wait for the result of a piece; whoever gives up waiting takes it out of the queue."""
+        future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(piece, future))
+        if self._task is None:
+            self._task = asyncio.create_task(self._drain())
+        return await future
+
+    async def _drain(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while batch := self._next():
+                pieces = [one.piece for one in batch]
+                try:
+                    results = await loop.run_in_executor(self._thread, self._work, pieces)
+                except Exception as error:
+                    results = [error] * len(batch)
+                for one, result in zip(batch, results, strict=True):
+                    if one.future.done():
+                        continue
+                    if isinstance(result, Exception):
+                        one.future.set_exception(result)
+                    else:
+                        one.future.set_result(result)
+        finally:
+            self._task = None
+
+    def _next(self) -> list[_Waiting[PieceT, ResultT]]:
+        """The pieces that go next: in their order, as many as fit."""
+        batch: list[_Waiting[PieceT, ResultT]] = []
+        rows = 0
+        while self._waiting:
+            first = self._waiting[0]
+            if first.future.done():  # its request has been given up
+                self._waiting.popleft()
+                continue
+            if batch and rows + len(first.piece) > self._max_rows:
+                break
+            batch.append(self._waiting.popleft())
+            rows += len(first.piece)
+        return batch
+
+    def close(self) -> None:
+        """Let the thread end once it has done its work."""
+        self._thread.shutdown(wait=True)

@@ -1,0 +1,241 @@
+"""A fitted model as the server has it: loaded once, asked in batches."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.ensemble import DISTRIBUTIONS, Ensemble
+from calipers.predictor import IntervalPredictor
+from calipers.preprocessing import Column, DataError, near, read_number
+from calipers.serve._asking import Answer, Ask, Columns, Piece, common, told
+
+_TOLD = ("fitted_at", "rows", "versions", "evaluation")  # not where on a disk the rows were
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True, eq=False)
+class Served:
+    """A model under the name it is served by.
+
+    Attributes
+    ----------
+    name : str
+        Letters, digits, dots, dashes and underscores.
+    model : IntervalPredictor
+        Fitted.
+    """
+
+    name: str
+    model: IntervalPredictor
+
+    @cached_property
+    def inputs(self) -> tuple[Column, ...]:
+        """Columns that the model uses."""
+        return tuple(column for column in self.model.inputs_ if column.used)
+
+    @cached_property
+    def ensemble(self) -> Ensemble:
+        """Its networks; bounds that its calibration does not support are infinite."""
+        return replace(self.model.ensemble_, n_jobs=1, unsupported="inf")
+
+    @property
+    def coverage(self) -> float:
+        """Coverage of an interval where none is asked."""
+        return float(self.ensemble.coverage)
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether it tells more than points."""
+        return self.ensemble.bank.program.objective.head != "point"
+
+    @property
+    def has_distribution(self) -> bool:
+        """Whether it tells intervals of any coverage, quantiles and densities."""
+        return self.has_interval and self.ensemble.aggregation in DISTRIBUTIONS
+
+    def check(self, ask: Ask) -> None:
+        """Refuse what this model cannot tell.
+
+        Raises
+        ------
+        ValueError
+            With what it can.
+        """
+        other = ask.coverages is not None and set(ask.coverages) != {self.coverage}
+        if not self.has_interval and (ask.coverages is not None or ask.needs_distribution):
+            raise ValueError(f"the model {self.name!r} was trained for points and gives no more")
+        if not self.has_distribution and (other or ask.needs_distribution):
+            raise ValueError(
+                f"the model {self.name!r} gives points and intervals of coverage "
+                f"{self.coverage:g}, and no other coverage, quantiles, parameters or density"
+            )
+
+    def pick(self, table: Mapping[str, Any]) -> Columns:
+        """The columns of a table that the model looks at.
+
+        Raises
+        ------
+        DataError
+            If the table lacks one that it uses.
+        """
+        lacking = [column.name for column in self.inputs if column.name not in table]
+        if lacking:
+            shown = ", ".join(f"{name!r}{near(name, table)}" for name in lacking[:5])
+            more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
+            raise DataError(f"the table lacks the column {shown}{more}")
+        seen = {column.name for column in self.model.inputs_ if column.kind != "identifier"}
+        return {name: table[name] for name in table if name in seen}
+
+    def answer(self, pieces: list[Piece]) -> list[Answer | Exception]:
+        """Answer for all pieces in one pass; if one of them is wrong, for each by itself."""
+        try:
+            return list(self._answer(pieces))
+        except Exception as error:
+            if len(pieces) == 1:
+                return [error]
+        return [result for piece in pieces for result in self.answer([piece])]
+
+    def _answer(self, pieces: list[Piece]) -> list[Answer]:
+        asks = list(dict.fromkeys(piece.ask for piece in pieces))
+        arranged = sorted(range(len(pieces)), key=lambda i: asks.index(pieces[i].ask))
+        ordered = [pieces[i] for i in arranged]
+        numbers, outside = self._read(_joined(ordered))
+        forecast = self.ensemble.forecast(numbers)
+        shared = common(forecast, outside)
+        answers: list[Answer] = []
+        start = 0
+        for ask, group in groupby(ordered, key=lambda piece: piece.ask):
+            ends = np.cumsum([len(piece) for piece in group])
+            rows = slice(start, start + int(ends[-1]))
+            whole = {name: array[rows] for name, array in shared.items()}
+            whole |= told(forecast, rows, ask, self.coverage)
+            answers += _cut(whole, ends)
+            start = rows.stop
+        return [answer for _, answer in sorted(zip(arranged, answers, strict=True), key=_first)]
+
+    def _read(self, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Inputs as the networks take them, and which values training did not see."""
+        encoder = getattr(self.model, "preprocessor_", None)
+        if encoder is not None:
+            import pandas as pd
+
+            return encoder.transform_and_check(pd.DataFrame(columns))
+        numbers = np.stack([_numbers(c.name, columns[c.name]) for c in self.inputs], axis=1)
+        low, high = (np.array([getattr(c, end) for c in self.inputs]) for end in ("low", "high"))
+        return numbers, (numbers < low) | (numbers > high)
+
+    @cached_property
+    def example(self) -> dict[str, Any]:
+        """A typical row as JSON."""
+        return {column.name: _typical(column) for column in self.inputs}
+
+    def warm_up(self) -> None:
+        """Compile what the first request would otherwise wait for."""
+        row = {name: np.array([value]) for name, value in self.example.items()}
+        ask = Ask((0.5, 0.9), (0.5,), True, 3) if self.has_distribution else Ask()
+        [result] = self.answer([Piece(row, 1, ask)])
+        if isinstance(result, Exception):
+            raise result
+
+    def describe(self) -> dict[str, Any]:
+        """What callers may know of the model."""
+        return {
+            "name": self.name,
+            "coverage": self.coverage if self.has_interval else None,
+            "any_coverage": self.has_distribution,
+            "members": len(self.ensemble.bank),
+            "target": self.model.target_.to_document(),
+            "inputs": [column.to_document() for column in self.model.inputs_],
+            "about": {k: v for k, v in self.model.about_.items() if k in _TOLD},
+        }
+
+
+def load_models(folders: Iterable[str | os.PathLike[str]]) -> dict[str, Served]:
+    """Load model folders, each under its name or as ``name=folder``.
+
+    Raises
+    ------
+    ValueError
+        If two have one name, or a name is not fit for an address.
+    calipers.storage.ModelFileError
+        If a folder holds no whole model.
+    """
+    from calipers import load
+
+    served: dict[str, Served] = {}
+    for given in folders:
+        name, folder = _named(os.fspath(given))
+        if name in served:
+            raise ValueError(
+                f"two models are called {name!r}: give one another name, as in other={folder}"
+            )
+        served[name] = Served(name, load(folder))
+    if not served:
+        raise ValueError("there is no model to serve: name at least one model folder")
+    return served
+
+
+def _named(given: str) -> tuple[str, Path]:
+    """Name and folder of an argument such as ``model/`` or ``prices=model/``."""
+    name, equals, rest = given.partition("=")
+    if equals and not Path(given).exists():
+        folder = Path(rest)
+    else:
+        folder = Path(given)
+        name = folder.resolve().name
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} cannot be part of an address: give the model a name of letters, digits, "
+            f"dots and dashes, as in prices={folder}"
+        )
+    return name, folder
+
+
+def _joined(pieces: list[Piece]) -> Columns:
+    """The columns that all pieces have; one that only some have is not an input."""
+    first, *others = pieces
+    if not others:
+        return first.columns
+    names = [name for name in first.columns if all(name in piece.columns for piece in others)]
+    return {name: np.concatenate([piece.columns[name] for piece in pieces]) for name in names}
+
+
+def _cut(answer: Answer, ends: NDArray[np.integer[Any]]) -> list[Answer]:
+    """The parts of an answer that end at these rows."""
+    parts = zip(*(np.split(array, ends[:-1]) for array in answer.values()), strict=True)
+    return [dict(zip(answer, part, strict=True)) for part in parts]
+
+
+def _first(pair: tuple[int, Answer]) -> int:
+    return pair[0]
+
+
+def _numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+    """Finite numbers of a column, or an error that names the first value which is none."""
+    found = values
+    if values.dtype != np.float64:
+        import pandas as pd
+
+        found = read_number(pd.Series(values, name=name))
+    wrong = np.flatnonzero(~np.isfinite(found))
+    if wrong.size:
+        row = int(wrong[0])
+        problem = "is missing" if np.isnan(found[row]) else f"{found[row]} is not finite"
+        raise DataError(problem, column=name, row=row)
+    return found
+
+
+def _typical(column: Column) -> Any:
+    if column.kind == "category":
+        return column.categories[0] if column.categories else None
+    if column.kind == "boolean":
+        return bool(column.typical)
+    return column.typical

@@ -1,0 +1,238 @@
+"""What is watched while models answer: numbers for Prometheus, and coverage once labels come.
+
+Widths and coverages are those of each model's own coverage, whatever callers ask for, so that they
+can be compared over time. The intervals of the last so many rows are kept in a ring until labels
+arrive; the id of a prediction is its place in that ring, signed, so that memory is what it is from
+the start and no id can be made up. A label counts once, so that a post may be repeated.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+import struct
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+
+from calipers.serve._asking import Answer
+
+FloatArray = NDArray[np.float64]
+
+_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
+_ROWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+_PLAIN = struct.calcsize(">QI")
+
+
+class Rolling:
+    """Mean of the last so many values.
+
+    Examples
+    --------
+    >>> rolling = Rolling(3)
+    >>> rolling.add(np.array([9.0, 1.0, 2.0, 3.0]))
+    >>> rolling.mean, rolling.count
+    (2.0, 3)
+    """
+
+    def __init__(self, window: int) -> None:
+        self._values = np.full(window, np.nan)
+        self._next = 0
+        self.count = 0
+
+    def add(self, values: FloatArray) -> None:
+        """Take in values; the oldest make room."""
+        window = len(self._values)
+        recent = values[-window:]
+        self._values[(self._next + np.arange(len(recent))) % window] = recent
+        self._next = (self._next + len(recent)) % window
+        self.count = min(window, self.count + len(recent))
+
+    @property
+    def mean(self) -> float:
+        """Their mean; NaN before the first."""
+        return float(np.mean(self._values[: self.count])) if self.count else float("nan")
+
+
+class Ring:
+    """The intervals of the last so many rows, found again by the id of their prediction.
+
+    Parameters
+    ----------
+    capacity : int
+        Rows; the oldest make room.
+
+    Examples
+    --------
+    >>> ring = Ring(2)
+    >>> first = ring.put(np.array([0.0]), np.array([1.0]))
+    >>> second = ring.put(np.array([0.0, 5.0]), np.array([1.0, 6.0]))
+    >>> ring.find(first) is None, ring.find(second)
+    (True, array([1, 0]))
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.lower, self.upper = np.zeros((2, capacity))
+        self.labelled = np.zeros(capacity, dtype=bool)
+        self._rows = 0  # put in so far
+        self._key = secrets.token_bytes(32)
+
+    def put(self, lower: FloatArray, upper: FloatArray) -> str | None:
+        """Keep intervals; their id, or None if they are too many."""
+        count, capacity = len(lower), len(self.lower)
+        if count > capacity:
+            return None
+        places = (self._rows + np.arange(count)) % capacity
+        self.lower[places], self.upper[places], self.labelled[places] = lower, upper, False
+        plain = struct.pack(">QI", self._rows, count)
+        self._rows += count
+        return base64.urlsafe_b64encode(plain + self._seal(plain)).decode()
+
+    def find(self, key: str) -> NDArray[np.intp] | None:
+        """Places of a prediction's rows; None for an id that is not known, or not any more."""
+        try:
+            raw = base64.b64decode(key, b"-_", validate=True)
+        except (binascii.Error, ValueError):
+            return None
+        plain, seal = raw[:_PLAIN], raw[_PLAIN:]
+        if not hmac.compare_digest(seal, self._seal(plain)):
+            return None
+        start, count = struct.unpack(">QI", plain)
+        if start < self._rows - len(self.lower):
+            return None
+        return (start + np.arange(count)) % len(self.lower)
+
+    def _seal(self, plain: bytes) -> bytes:
+        return hashlib.blake2b(plain, key=self._key, digest_size=9).digest()
+
+
+class Watch:
+    """What is watched of one model.
+
+    Parameters
+    ----------
+    window, remember : int
+        See ``Settings``.
+    """
+
+    def __init__(self, window: int, remember: int) -> None:
+        self.outside, self.width, self.covered = (Rolling(window) for _ in range(3))
+        self._ring = Ring(remember)
+
+    def keep(self, answer: Answer) -> str | None:
+        """Take in a prediction; its id, under which labels may come, or None if it is not kept."""
+        self.outside.add(np.asarray(answer["outside"].any(axis=1), dtype=np.float64))
+        if "lower" not in answer:
+            return None
+        self.width.add(answer["upper"] - answer["lower"])
+        return self._ring.put(answer["lower"], answer["upper"])
+
+    def label(self, key: str, labels: FloatArray) -> tuple[int, int, int] | None:
+        """Compare labels, NaN where there is none yet, with the intervals of a prediction.
+
+        Returns
+        -------
+        tuple of int, or None
+            How many counted, how many of them were inside, how many had been there before; None
+            if the prediction is not known, or not any more.
+
+        Raises
+        ------
+        ValueError
+            If there is not one label for each row.
+        """
+        places = self._ring.find(key)
+        if places is None:
+            return None
+        if len(labels) != len(places):
+            raise ValueError(
+                f"the prediction {key!r} has {len(places)} rows, got {len(labels)} labels; "
+                "null stands for a label that is not known yet"
+            )
+        there = ~np.isnan(labels)
+        new = there & ~self._ring.labelled[places]
+        inside = (self._ring.lower[places] <= labels) & (labels <= self._ring.upper[places])
+        self.covered.add(inside[new].astype(np.float64))
+        self._ring.labelled[places[new]] = True
+        return int(new.sum()), int(inside[new].sum()), int((there & ~new).sum())
+
+
+class Monitor:
+    """Everything that is watched, and the registry in which Prometheus finds it.
+
+    Parameters
+    ----------
+    coverages : mapping of str to float or None
+        The models, each with its coverage where it has one.
+    window, remember : int
+        See ``Settings``.
+    """
+
+    def __init__(
+        self, coverages: Mapping[str, float | None], *, window: int, remember: int
+    ) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        self.watches = {name: Watch(window, remember) for name in coverages}
+        self._declare()
+        for name, coverage in coverages.items():
+            if coverage is not None:
+                self.nominal.labels(name).set(coverage)
+            self._follow(name)
+
+    def _declare(self) -> None:
+        def make(kind: Any, name: str, what: str, *labels: str, **options: Any) -> Any:
+            return kind(f"calipers_{name}", what, labels, registry=self.registry, **options)
+
+        route = ("route", "status")
+        self.requests = make(Counter, "requests", "Requests answered.", *route)
+        self.seconds = make(
+            Histogram, "request_seconds", "Time to answer.", "route", buckets=_SECONDS
+        )
+        self.running = make(Gauge, "requests_running", "Requests worked on or waiting.")
+        self.batches = make(
+            Histogram, "batch_rows", "Rows predicted together.", "model", buckets=_ROWS
+        )
+        self.rows = make(Counter, "rows", "Rows predicted.", "model")
+        self.strange = make(
+            Counter, "rows_outside", "Rows with a value that training did not see.", "model"
+        )
+        self.labels = make(Counter, "labels", "Labels posted back.", "model")
+        self.hits = make(Counter, "labels_covered", "Labels inside their interval.", "model")
+        self.nominal = make(Gauge, "coverage_nominal", "Coverage intervals should have.", "model")
+        self.rolling = {
+            "coverage": make(Gauge, "coverage", "Share of recent labels inside.", "model"),
+            "coverage_rows": make(Gauge, "coverage_rows", "Labels behind the coverage.", "model"),
+            "outside": make(Gauge, "outside_share", "Share of recent rows outside.", "model"),
+            "width": make(Gauge, "interval_width", "Mean width of recent intervals.", "model"),
+        }
+
+    def _follow(self, name: str) -> None:
+        """Let the rolling numbers be computed when they are read, and show counters from 0."""
+        watch = self.watches[name]
+        for counter in (self.rows, self.strange, self.labels, self.hits):
+            counter.labels(name)
+        self.rolling["coverage"].labels(name).set_function(lambda: watch.covered.mean)
+        self.rolling["coverage_rows"].labels(name).set_function(lambda: watch.covered.count)
+        self.rolling["outside"].labels(name).set_function(lambda: watch.outside.mean)
+        self.rolling["width"].labels(name).set_function(lambda: watch.width.mean)
+
+    def predicted(self, name: str, answer: Answer) -> str | None:
+        """Take in a prediction; its id for labels, or None if it is not kept."""
+        self.rows.labels(name).inc(len(answer["point"]))
+        self.strange.labels(name).inc(int(answer["outside"].any(axis=1).sum()))
+        return self.watches[name].keep(answer)
+
+    def labelled(self, name: str, key: str, labels: FloatArray) -> tuple[int, int] | None:
+        """Take in labels: how many counted and how many were there before; None if unknown."""
+        found = self.watches[name].label(key, labels)
+        if found is None:
+            return None
+        new, inside, repeated = found
+        self.labels.labels(name).inc(new)
+        self.hits.labels(name).inc(inside)
+        return new, repeated

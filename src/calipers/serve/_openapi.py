@@ -1,0 +1,141 @@
+"""The OpenAPI document: bodies and examples of the models that are served."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from calipers.preprocessing import Column
+from calipers.serve import _problems as problems
+from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV, JSON
+from calipers.serve._models import Served
+from calipers.serve._schemas import LabelsRequest, PredictRequest, PredictResponse
+
+_REFERENCE = "#/components/schemas/{model}"
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_TYPES: dict[str, dict[str, Any]] = {
+    "number": {"type": ["number", "null"]},
+    "boolean": {"type": ["boolean", "null"]},
+    "date": {"type": ["string", "null"]},
+}
+
+PREDICT_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Predictions in the order of the rows.",
+        "content": {
+            JSON: {"schema": {"$ref": _REFERENCE.format(model="PredictResponse")}},
+            CSV: {"schema": {"type": "string"}},
+            ARROW_STREAM: _BINARY,
+            ARROW_FILE: _BINARY,
+        },
+    },
+    **problems.documented(400, 404, 406, 408, 413, 415, 422, 429, 503),
+}
+
+
+def install(app: FastAPI, models: Mapping[str, Served], *, needs_token: bool) -> None:
+    """Let an application make its document, once, from its routes and its models."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            made = get_openapi(
+                title=app.title,
+                version=app.version,
+                description=app.description,
+                routes=app.routes,
+            )
+            _complete(made, models, needs_token)
+            app.openapi_schema = made
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _complete(document: dict[str, Any], models: Mapping[str, Served], needs_token: bool) -> None:
+    schemas = document["components"]["schemas"]
+    for name in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(name, None)
+    schemas["Problem"] = problems.SCHEMA
+    for model in (PredictRequest, PredictResponse, LabelsRequest):
+        own = model.model_json_schema(ref_template=_REFERENCE)
+        schemas.update(own.pop("$defs", {}))
+        schemas[model.__name__] = own
+    rows = {f"Row_{name}": _row(served) for name, served in models.items()}
+    schemas.update(rows)
+    choices = [{"$ref": _REFERENCE.format(model=name)} for name in rows]
+    one = choices[0] if len(choices) == 1 else {"anyOf": choices}
+    kinds = schemas["PredictRequest"]["properties"]["rows"]["oneOf"]
+    kinds[0]["items"] = one
+    for path, item in document["paths"].items():
+        for operation in item.values():
+            _complete_operation(operation, path, models, needs_token)
+    if needs_token:
+        schemes = {"token": {"type": "http", "scheme": "bearer"}}
+        document["components"]["securitySchemes"] = schemes
+
+
+def _complete_operation(
+    operation: dict[str, Any], path: str, models: Mapping[str, Served], needs_token: bool
+) -> None:
+    invalid = operation["responses"].get("422", {}).get("content", {})
+    if JSON in invalid:  # what the framework says of its own errors, which have our shape
+        operation["responses"]["422"] = problems.documented(422)[422]
+    if needs_token and path not in ("/health", "/ready"):
+        operation["security"] = [{"token": []}]
+        operation["responses"]["401"] = problems.documented(401)[401]
+    for parameter in operation.get("parameters", []):
+        if parameter["in"] == "path":
+            parameter["schema"] = {"type": "string", "enum": list(models)}
+    if path.endswith("/predict"):
+        operation["requestBody"] = _predict_body(models)
+    if path.endswith("/labels"):
+        schema = {"$ref": _REFERENCE.format(model="LabelsRequest")}
+        example = {"labels": [{"id": "AAAAAAAAAAAAAAABpiPr9m1LQ0hh", "y": 151.0}]}
+        operation["requestBody"] = {
+            "required": True,
+            "content": {JSON: {"schema": schema, "example": example}},
+        }
+
+
+def _predict_body(models: Mapping[str, Served]) -> dict[str, Any]:
+    schema = {"$ref": _REFERENCE.format(model="PredictRequest")}
+    examples = {}
+    for name, served in models.items():
+        value: dict[str, Any] = {"rows": [served.example]}
+        if served.has_distribution:
+            value |= {"coverage": [0.5, 0.95], "quantiles": [0.1, 0.9]}
+        examples[name] = {"summary": f"A typical row of {name}", "value": value}
+    first = next(iter(models.values())).example
+    table = [",".join(map(str, line)) for line in (first, first.values())]
+    return {
+        "required": True,
+        "content": {
+            JSON: {"schema": schema, "examples": examples},
+            CSV: {"schema": {"type": "string"}, "example": "\n".join(table) + "\n"},
+            ARROW_STREAM: _BINARY,
+            ARROW_FILE: _BINARY,
+        },
+    }
+
+
+def _row(served: Served) -> dict[str, Any]:
+    """Schema of a row of a model."""
+    return {
+        "type": "object",
+        "required": [column.name for column in served.inputs],
+        "properties": {column.name: _property(column) for column in served.inputs},
+        "additionalProperties": True,
+        "example": served.example,
+    }
+
+
+def _property(column: Column) -> dict[str, Any]:
+    found: dict[str, Any] = dict(
+        _TYPES.get(column.kind, {"type": ["string", "number", "boolean", "null"]})
+    )
+    if column.kind in ("number", "date"):
+        found["description"] = f"In training from {column.low} to {column.high}."
+    if column.categories:
+        found["examples"] = list(column.categories[:5])
+    return found

@@ -1,0 +1,59 @@
+"""Errors as callers see them: one shape (RFC 9457), never a traceback."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(Exception):  # noqa: N818 - RFC 9457 calls it so
+    """What is wrong with a request, and the status that says whose turn it is.
+
+    Parameters
+    ----------
+    status : int
+        HTTP status.
+    detail : str
+        What is wrong, where, and what would be right.
+    headers : mapping, optional
+        Further headers of the answer.
+    """
+
+    def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers = status, detail, dict(headers or {})
+
+    def response(self) -> JSONResponse:
+        """The answer."""
+        body = {
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+        }
+        return JSONResponse(body, self.status, self.headers, MEDIA_TYPE)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Entries of an OpenAPI document for these statuses."""
+    content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    return {s: {"description": HTTPStatus(s).phrase, "content": content} for s in statuses}
+
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "description": "What went wrong, as RFC 9457 has it.",
+    "required": ["title", "status", "detail"],
+    "properties": {
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string", "description": "What is wrong, where, what would be right."},
+    },
+    "example": {
+        "title": "Unprocessable Entity",
+        "status": 422,
+        "detail": "column 'age', row 3 (from 0): 'old' is not a number",
+    },
+}

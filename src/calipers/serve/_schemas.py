@@ -1,0 +1,169 @@
+"""Bodies in JSON: what callers send, and what the OpenAPI document says of the answers."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, Tag
+
+Level = Annotated[FiniteFloat, Field(gt=0, lt=1)]
+Cell = FiniteFloat | bool | str | None
+Record = dict[str, Cell]
+
+MOST_COVERAGES, MOST_QUANTILES, MOST_POINTS, MOST_LABELS = 32, 128, 1024, 10_000
+
+
+def _kind(given: Any) -> str:
+    """Whether rows are lists or objects; the first one decides, and errors are told accordingly."""
+    return (
+        "lists" if isinstance(given, list) and given and isinstance(given[0], list) else "objects"
+    )
+
+
+Rows = Annotated[
+    Annotated[list[Record], Field(min_length=1), Tag("objects")]
+    | Annotated[list[list[Cell]], Field(min_length=1), Tag("lists")],
+    Discriminator(_kind),
+]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class PredictRequest(_Strict):
+    """Rows, and what to tell about each of them."""
+
+    rows: Rows = Field(
+        description="Objects by the names of the inputs, further names ignored; or lists in the "
+        "order of the inputs that the model uses. null where a value is missing.",
+    )
+    coverage: Level | Annotated[list[Level], Field(max_length=MOST_COVERAGES)] | None = Field(
+        None, description="Coverage of the intervals, any number of them; the model's own if left."
+    )
+    quantiles: list[Level] = Field([], max_length=MOST_QUANTILES, description="Levels.")
+    parameters: bool = Field(False, description="Whether to give each member's split normal.")
+    density: int = Field(
+        0, ge=0, le=MOST_POINTS, description="Points at which to give the density."
+    )
+    record: bool = Field(
+        True, description="Whether the rows count in the metrics and may have labels posted back."
+    )
+
+
+class Interval(BaseModel):
+    """null stands for an infinite bound: the calibration rows support no finite one."""
+
+    coverage: float
+    lower: float | None
+    upper: float | None
+
+
+class Quantile(BaseModel):
+    """P(y <= value) = level."""
+
+    level: float
+    value: float | None
+
+
+class Member(BaseModel):
+    """A network's split normal before calibration: its mode, and the scales on either side."""
+
+    loc: float | None
+    left_scale: float | None
+    right_scale: float | None
+
+
+class Density(BaseModel):
+    """The calibrated predictive density: its mean around each x."""
+
+    x: list[float | None]
+    y: list[float | None]
+
+
+class Prediction(BaseModel):
+    """About one row."""
+
+    point: float | None
+    intervals: list[Interval] = Field(description="In the order asked; empty for a point model.")
+    quantiles: list[Quantile] | None = None
+    members: list[Member] | None = None
+    density: Density | None = None
+    outside: list[str] = Field(description="Inputs whose value training did not see.")
+
+
+class PredictResponse(BaseModel):
+    """Predictions in the order of the rows."""
+
+    model: str
+    id: str | None = Field(description="Under which to post labels; null if not recorded.")
+    predictions: list[Prediction]
+
+
+class Label(_Strict):
+    """What came true for the rows of one prediction."""
+
+    id: str = Field(max_length=64, description="As in the answer to the prediction.")
+    y: FiniteFloat | list[FiniteFloat | None] = Field(
+        description="The target of each row; null where it is not known yet."
+    )
+
+
+class LabelsRequest(_Strict):
+    """Labels, which may be posted in parts and more than once: each counts once."""
+
+    labels: list[Label] = Field(min_length=1, max_length=MOST_LABELS)
+
+
+class LabelsResponse(BaseModel):
+    """What became of the labels."""
+
+    counted: int
+    repeated: int = Field(description="Had been posted before.")
+    unknown: list[str] = Field(description="Ids that are not known, or not any more.")
+
+
+class ColumnDescription(BaseModel):
+    """What training saw in a column."""
+
+    name: str
+    kind: str
+    low: float | str | None
+    high: float | str | None
+    typical: float | str | None
+    categories: list[str]
+    missing: bool
+    used: bool
+    note: str
+
+
+class ModelDescription(BaseModel):
+    """What is known of a model."""
+
+    name: str
+    coverage: float | None = Field(description="Its own; null if it gives points alone.")
+    any_coverage: bool = Field(description="Whether it gives other coverages and quantiles too.")
+    members: int
+    target: ColumnDescription
+    inputs: list[ColumnDescription]
+    about: dict[str, Any]
+
+
+class Limits(BaseModel):
+    """Most of what a request may have."""
+
+    bytes: int
+    rows: int
+    columns: int
+    seconds: float
+
+
+class Models(BaseModel):
+    """The models that are served, and the limits of a request."""
+
+    models: list[ModelDescription]
+    limits: Limits
+
+
+class State(BaseModel):
+    """How the server is."""
+
+    status: str

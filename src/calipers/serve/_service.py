@@ -1,0 +1,250 @@
+"""How a request becomes an answer: read, cut, queued, predicted, recorded, written."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from calipers.preprocessing import DataError
+from calipers.serve import _bodies as bodies
+from calipers.serve._answers import as_frame, as_json, negotiate, write_frame
+from calipers.serve._asking import Answer, Ask, Columns, Piece, join
+from calipers.serve._batching import Batcher
+from calipers.serve._guard import Gate, read_body
+from calipers.serve._models import Served
+from calipers.serve._monitor import Monitor
+from calipers.serve._problems import Problem
+from calipers.serve._schemas import LabelsRequest, PredictRequest
+from calipers.serve._settings import Settings
+
+ID_HEADER = "Calipers-Prediction-Id"
+
+_SMALL = 2**16  # bytes that are read and rows times numbers that are written without a thread
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the address of a request may say where its body is a table."""
+
+    ask: Ask
+    record: bool = True
+    keep: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class _Table:
+    """What a request asks, about which rows."""
+
+    columns: Columns
+    rows: int
+    options: Options
+    frame: Any = None
+
+
+class Service:
+    """The models with their queues, and the limits that hold for all of them.
+
+    Parameters
+    ----------
+    models : dict of str to Served
+        By name.
+    settings : Settings
+        Limits.
+    monitor : Monitor
+        Where predictions are recorded.
+    """
+
+    def __init__(self, models: dict[str, Served], settings: Settings, monitor: Monitor) -> None:
+        self.models, self._settings, self._monitor = models, settings, monitor
+        self._gate = Gate(settings.max_requests, monitor.running)
+        self._batchers = {name: self._batcher(served) for name, served in models.items()}
+        self.ready = False
+
+    def _batcher(self, served: Served) -> Batcher[Piece, Answer]:
+        rows = self._monitor.batches.labels(served.name)
+
+        def work(pieces: list[Piece]) -> list[Answer | Exception]:
+            rows.observe(sum(len(piece) for piece in pieces))
+            return served.answer(pieces)
+
+        return Batcher(work, self._settings.batch_rows)
+
+    async def warm_up(self) -> None:
+        """Compile every model's program; then the server is ready."""
+        for served in self.models.values():
+            await asyncio.to_thread(served.warm_up)
+        self.ready = True
+
+    def close(self) -> None:
+        """Finish what is being predicted."""
+        self.ready = False
+        for batcher in self._batchers.values():
+            batcher.close()
+
+    @property
+    def limits(self) -> dict[str, float]:
+        """Most of what a request may have."""
+        s = self._settings
+        return {
+            "bytes": s.max_body,
+            "rows": s.max_rows,
+            "columns": s.max_columns,
+            "seconds": s.timeout,
+        }
+
+    def model(self, name: str) -> Served:
+        """A model by its name."""
+        if name not in self.models:
+            known = ", ".join(map(repr, self.models))
+            raise Problem(404, f"there is no model {name[:100]!r}; there are {known}")
+        return self.models[name]
+
+    @asynccontextmanager
+    async def _in_time(self) -> AsyncIterator[None]:
+        """So many seconds and no more; what is wrong with the data is told."""
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                yield
+        except TimeoutError:
+            limit = f"{self._settings.timeout:g} s"
+            raise Problem(
+                503,
+                f"the answer took longer than {limit}: send fewer rows at a time",
+                {"Retry-After": "1"},
+            ) from None
+        except DataError as error:
+            raise Problem(422, str(error)) from None
+
+    async def _body(self, request: Request) -> bytes:
+        try:
+            async with asyncio.timeout(self._settings.timeout):
+                return await read_body(request, self._settings.max_body)
+        except TimeoutError:
+            raise Problem(408, "the body did not arrive in time") from None
+
+    async def predict(self, name: str, request: Request, options: Options | None) -> Response:
+        """Answer a request for predictions; ``options`` are those of the address, if any."""
+        served = self.model(name)
+        with self._gate.admitted():
+            sent = media_type(request)
+            wanted = negotiate(request.headers.get("accept"), sent)
+            body = await self._body(request)
+            async with self._in_time():
+                table = await _aside(len(body), self._read, served, body, sent, options)
+                ask = table.options.ask
+                answer = await self._answer(served, table)
+                key = None
+                if table.options.record:
+                    key = self._monitor.predicted(name, answer)
+                numbers = table.rows * ask.numbers(len(served.ensemble.bank))
+                content = await _aside(numbers, _written, served, answer, table, key, wanted)
+        headers = {} if key is None else {ID_HEADER: key}
+        return Response(content, media_type=wanted, headers=headers)
+
+    def _read(self, served: Served, body: bytes, sent: str, options: Options | None) -> _Table:
+        """The table and the questions of a request."""
+        limits = (self._settings.max_rows, max(self._settings.max_columns, len(served.inputs)))
+        frame = None
+        if sent == bodies.JSON:
+            if options is not None:
+                raise Problem(422, "with a body in JSON, what is asked goes into the body")
+            request = bodies.parse_json(PredictRequest, body)
+            rows: Any = request.rows
+            options = Options(bodies.ask_of(request), request.record)
+            if len(rows[0]) > limits[1]:
+                raise Problem(413, f"a row has more than {limits[1]:,} columns")
+        else:
+            reader = bodies.read_csv if sent == bodies.CSV else bodies.read_arrow
+            rows = frame = reader(body, served, *limits)
+            options = options or Options(Ask())
+        if not len(rows):
+            raise Problem(422, "the table has no rows")
+        self._check(served, len(rows), options.ask)
+        columns = (
+            bodies.columns_of(rows, served)
+            if frame is None
+            else bodies.frame_columns(frame, served)
+        )
+        return _Table(columns, len(rows), options, frame if options.keep else None)
+
+    def _check(self, served: Served, rows: int, ask: Ask) -> None:
+        """Refuse what is too much, or what the model cannot tell."""
+        if rows > self._settings.max_rows:
+            raise Problem(
+                413, f"the table has more than the {self._settings.max_rows:,} rows allowed"
+            )
+        if rows * ask.numbers(len(served.ensemble.bank)) > self._settings.max_numbers:
+            raise Problem(
+                413,
+                f"the answer would have more than {self._settings.max_numbers:,} numbers: "
+                "send fewer rows, or ask less about each",
+            )
+        try:
+            served.check(ask)
+        except ValueError as error:
+            raise Problem(422, str(error)) from None
+
+    async def _answer(self, served: Served, table: _Table) -> Answer:
+        """Send a table through the model's queue, piece by piece, so that others get between."""
+        answers = []
+        size = self._settings.batch_rows
+        for start in range(0, table.rows, size):
+            rows = min(size, table.rows - start)
+            part = {name: values[start : start + rows] for name, values in table.columns.items()}
+            piece = Piece(part, rows, table.options.ask)
+            try:
+                answers.append(await self._batchers[served.name].submit(piece))
+            except DataError as error:
+                row = None if error.row is None else error.row + start
+                raise DataError(error.problem, column=error.column, row=row) from None
+        return join(answers)
+
+    async def label(self, name: str, request: Request) -> dict[str, Any]:
+        """Take in labels that were posted back."""
+        self.model(name)
+        with self._gate.admitted():
+            if media_type(request) != bodies.JSON:
+                raise Problem(415, "labels come as application/json")
+            posted = bodies.parse_json(LabelsRequest, await self._body(request))
+        counted = repeated = 0
+        unknown = []
+        for label in posted.labels:
+            y = [label.y] if isinstance(label.y, float) else label.y
+            try:
+                found = self._monitor.labelled(name, label.id, np.array(y, dtype=np.float64))
+            except ValueError as error:
+                raise Problem(422, str(error)) from None
+            if found is None:
+                unknown.append(label.id)
+            else:
+                counted += found[0]
+                repeated += found[1]
+        return {"counted": counted, "repeated": repeated, "unknown": unknown}
+
+
+def media_type(request: Request) -> str:
+    """What a request says its body is."""
+    given = request.headers.get("content-type", "").split(";")[0].strip().lower()
+    known = (bodies.JSON, bodies.CSV, bodies.ARROW_STREAM, bodies.ARROW_FILE)
+    if given not in known:
+        raise Problem(415, f"Content-Type must be one of {', '.join(known)}; got {given[:100]!r}")
+    return given
+
+
+def _written(served: Served, answer: Answer, table: _Table, key: str | None, kind: str) -> bytes:
+    ask = table.options.ask
+    if kind == bodies.JSON:
+        return as_json(served, answer, ask, key)
+    return write_frame(as_frame(served, answer, ask, table.frame), kind)
+
+
+async def _aside(size: int, function: Any, *arguments: Any) -> Any:
+    """Call a function, in a thread where it would keep others waiting."""
+    if size <= _SMALL:
+        return function(*arguments)
+    return await asyncio.to_thread(function, *arguments)

@@ -1,0 +1,112 @@
+"""What a server may be told: limits, the token, how much it remembers."""
+
+import ipaddress
+import re
+from dataclasses import dataclass, fields
+
+SHORTEST_TOKEN = 16
+
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Limits and habits of a server; the defaults suit one machine behind a proxy.
+
+    Attributes
+    ----------
+    token : str, optional
+        What callers must send as ``Authorization: Bearer ...``; at least 16 characters.
+    allowed_hosts : tuple of str
+        Names by which the server may be called, without port; empty for any. A page of someone
+        else's cannot then reach a server on loopback under a name of its own.
+    max_body : int
+        Bytes of a request.
+    max_rows : int
+        Rows of a request.
+    max_columns : int
+        Columns of a request; the inputs of a model are always allowed.
+    max_numbers : int
+        Numbers of an answer: rows times what is asked about each.
+    max_requests : int
+        Requests that are worked on or wait at a time; a further one gets 429.
+    timeout : float
+        Seconds that a request may take, from its first byte to its answer.
+    batch_rows : int
+        Rows that are predicted together; a larger request is cut, so that small ones get between.
+    window : int
+        Rows over which interval width, coverage and the share outside of training roll.
+    remember : int
+        Rows whose intervals are kept until their labels come; the oldest are forgotten first.
+
+    Examples
+    --------
+    >>> Settings(max_rows=0)
+    Traceback (most recent call last):
+    ValueError: max_rows must be positive, got 0
+    """
+
+    token: str | None = None
+    allowed_hosts: tuple[str, ...] = ()
+    max_body: int = 16 * 2**20
+    max_rows: int = 100_000
+    max_columns: int = 1_000
+    max_numbers: int = 4_000_000
+    max_requests: int = 256
+    timeout: float = 30.0
+    batch_rows: int = 1_024
+    window: int = 1_000
+    remember: int = 100_000
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and value <= 0 and field.name != "remember":
+                raise ValueError(f"{field.name} must be positive, got {value}")
+        if self.remember < 0:
+            raise ValueError(f"remember must not be negative, got {self.remember}")
+        if self.token is not None:
+            _check_token(self.token)
+
+
+def _check_token(token: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", token):
+        raise ValueError(
+            "a token is made of letters, digits and . _ ~ + / = -, as HTTP allows in a header"
+        )
+    if len(token) < SHORTEST_TOKEN:
+        raise ValueError(
+            f"a token has at least {SHORTEST_TOKEN} characters, got {len(token)}; "
+            "`openssl rand -hex 32` makes a good one"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on can be reached from this machine alone.
+
+    Examples
+    --------
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def hosts_for(host: str, further: tuple[str, ...]) -> tuple[str, ...]:
+    """Names by which a server that listens on ``host`` may be called; empty for any.
+
+    Examples
+    --------
+    >>> hosts_for("127.0.0.1", ())
+    ('localhost', '127.0.0.1', '[::1]')
+    >>> hosts_for("0.0.0.0", ())
+    ()
+    """
+    if not is_loopback(host) and not further:
+        return ()
+    return tuple(dict.fromkeys((*_LOOPBACK_NAMES, *further)))

@@ -1,0 +1,171 @@
+"""Delimited text: how it is written, and its columns, as text first and typed when all is seen."""
+
+import csv
+import io
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO, NoReturn
+
+from calipers.tables._open import HEAD, TableError, TextStream
+
+DELIMITERS = ",;\t|"
+MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "None"]
+"""Text that means a missing value."""
+
+_LONGEST = 2**22  # bytes of a row, at most
+
+
+@dataclass(frozen=True)
+class Form:
+    """How text files are written.
+
+    Attributes
+    ----------
+    delimiter : str, optional
+        What parts the columns; found from the first lines by default.
+    encoding : str
+        How characters are encoded.
+    """
+
+    delimiter: str | None = None
+    encoding: str = "utf-8"
+
+
+def typed(table: Any, as_text: Collection[str] = ()) -> Any:
+    """Columns of text as whole numbers, numbers or booleans where all of their values are.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> typed(pa.table({"n": ["1", None], "zip": ["01", "20"], "x": ["1.5", "2"]})).schema.types
+    [DataType(int64), DataType(string), DataType(double)]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for place, name in enumerate(table.column_names):
+        column = table.column(place)
+        if name in as_text or not pa.types.is_string(column.type):
+            continue
+        bare = pc.utf8_trim_whitespace(column)
+        if pc.any(pc.match_substring_regex(bare, "^[+-]?0[0-9]")).as_py():
+            continue  # leading zeros: a code
+        for kind in (pa.int64(), pa.float64(), pa.bool_()):
+            words = pc.utf8_lower(bare) if kind == pa.bool_() else bare
+            if kind == pa.bool_() and not pc.all(pc.is_in(words, pa.array(["true", "false"]))):
+                continue
+            try:
+                table = table.set_column(place, name, words.cast(kind))
+                break
+            except pa.ArrowInvalid:
+                continue
+    return table
+
+
+def text_tables(raw: BinaryIO, name: str, form: Form, rows: int) -> Iterator[Any]:
+    """Tables of text columns from delimited text."""
+    import pyarrow as pa
+    import pyarrow.csv as reader
+
+    stream = TextStream(raw, form.encoding, name)
+    text = io.BufferedReader(stream, HEAD)
+    delimiter, header = _look(text.peek(HEAD).decode(errors="ignore"), form.delimiter, name)
+    wrong: list[Any] = []
+
+    def keep(row: Any) -> str:
+        wrong.append(row)
+        return "error"
+
+    kinds = {f"f{i}": pa.string() for i in range(len(header))}
+    try:
+        batches = reader.open_csv(
+            text,
+            reader.ReadOptions(
+                use_threads=False, block_size=_LONGEST, autogenerate_column_names=True
+            ),
+            reader.ParseOptions(
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
+            ),
+            reader.ConvertOptions(
+                column_types=kinds, null_values=MISSING, strings_can_be_null=True
+            ),
+        )
+        first, seen = True, 0
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            seen += table.num_rows - first
+            table, first = table.slice(int(first)), False
+            _check_quotes(table, stream.quotes, seen, name)
+            table = table.rename_columns(header)
+            yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
+    except pa.ArrowInvalid as error:
+        _explain(error, wrong, len(header), name, stream.quotes)
+
+
+def _look(head: str, delimiter: str | None, name: str) -> tuple[str, list[str]]:
+    """Delimiter and names of the columns, from the first lines."""
+    if not head.strip():
+        raise TableError("the file is empty", file=name)
+    if head.lstrip()[:1] in "{[":
+        raise TableError("this is JSON, not a table: write it as CSV or Parquet", file=name)
+    if head.lstrip()[:1] == "<":
+        raise TableError("this is HTML or XML, not a table: was an error page saved?", file=name)
+    delimiter = delimiter or _sniff(head)
+    header = next(row for row in _rows(head, delimiter) if row)
+    names = [cell.strip() or f"column {i}" for i, cell in enumerate(header, start=1)]
+    return delimiter, names
+
+
+def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
+    return csv.reader(io.StringIO(text, newline=None), delimiter=delimiter)
+
+
+def _sniff(head: str) -> str:
+    r"""The delimiter that parts the first lines into the same number of columns, and most of them.
+
+    Examples
+    --------
+    >>> _sniff("a;b\n1,5;2,5\n"), _sniff("a\n1\n")
+    (';', ',')
+    """
+    best, most = ",", 1
+    whole = head if len(head) < HEAD // 2 else head[: head.rfind("\n") + 1]
+    for delimiter in DELIMITERS:
+        try:
+            counts = [len(r) for r in _rows(whole, delimiter) if r]
+        except csv.Error:
+            continue
+        same = counts[:200].count(counts[0]) / len(counts[:200])
+        if same * (counts[0] - 1) > most - 1 and same > 0.8:
+            best, most = delimiter, int(counts[0])
+    return best
+
+
+def _check_quotes(table: Any, quotes: int, seen: int, name: str) -> None:
+    """Refuse a quotation mark that is never closed: all that follows is one value."""
+    if quotes % 2 and table.num_rows:
+        last = table.slice(table.num_rows - 1).to_pylist()[0]
+        if any(value and "\n" in value for value in last.values()):
+            raise TableError("a quotation mark is opened and never closed", file=name, row=seen)
+
+
+def _explain(error: Exception, wrong: list[Any], columns: int, name: str, quotes: int) -> NoReturn:
+    """Say what is wrong with text that pyarrow does not read."""
+    if wrong:
+        row = wrong[0]
+        if quotes % 2 and "\n" in row.text:
+            problem = "a quotation mark is opened and never closed"
+            raise TableError(problem, file=name, row=row.number and row.number - 1) from None
+        raise TableError(
+            f"the row has {row.actual_columns} values, and the header names {columns} columns",
+            file=name,
+            row=None if row.number is None else row.number - 1,
+        ) from None
+    if "straddl" in str(error):
+        raise TableError(
+            f"a row has more than {_LONGEST:,} bytes: is a quotation mark not closed?",
+            file=name,
+        ) from None
+    if "Empty CSV" in str(error):
+        raise TableError("the file has a header and no rows", file=name) from None
+    raise TableError(f"cannot be read: {error}", file=name) from None

@@ -1,0 +1,150 @@
+"""Writing tables: block by block, and under their name only when they are whole."""
+
+import stat
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from calipers.storage import replacing
+from calipers.tables._open import STANDARD, TableError
+
+FORMATS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+    ".feather": "arrow",
+    ".arrow": "arrow",
+}
+"""Formats by the ending of a name; delimited text may be packed, as in ``.csv.gz``."""
+
+_PACKINGS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".xz": "xz"}
+
+
+def format_of(name: str) -> tuple[str, str | None]:
+    """Format and packing that a name asks for.
+
+    Examples
+    --------
+    >>> format_of("scored.csv.gz"), format_of("-")
+    (('csv', 'gzip'), ('csv', None))
+
+    Raises
+    ------
+    TableError
+        If the ending is none of those known.
+    """
+    if name == STANDARD:
+        return "csv", None
+    endings = [ending.lower() for ending in Path(name).suffixes]
+    packing = _PACKINGS.get(endings[-1]) if endings else None
+    kind = FORMATS.get((endings[:-1] if packing else endings)[-1:][0] if endings else "")
+    if kind is None or (packing and kind not in ("csv", "tsv")):
+        raise TableError(
+            f"the name must end in {', '.join(FORMATS)}, or .csv.gz and the like", file=name
+        )
+    return kind, packing
+
+
+@contextmanager
+def write_blocks(name: str) -> Iterator[Callable[[Any], None]]:
+    """Write a table: call what it yields with one pyarrow table after the other.
+
+    The file appears under its name when the block ends, whole; if it fails, nothing changes.
+
+    Parameters
+    ----------
+    name : str
+        Path, whose ending says the format, or ``-`` for CSV on standard output.
+
+    Raises
+    ------
+    TableError
+        If the file cannot be written there.
+    """
+    kind, packing = format_of(name)
+    with ExitStack() as stack:
+        raw = stack.enter_context(_destination(name))
+        out = stack.enter_context(_packed(raw, packing)) if packing else raw
+        writers: list[Any] = []
+
+        def write(table: Any) -> None:
+            if not writers:
+                writers.append(stack.enter_context(_writer(out, kind, table.schema)))
+            writers[0].write_table(table)
+            if name == STANDARD:
+                out.flush()
+
+        yield write
+
+
+@contextmanager
+def _destination(name: str) -> Iterator[BinaryIO]:
+    if name == STANDARD:
+        yield sys.stdout.buffer
+        return
+    path = Path(name)
+    if path.is_dir():
+        raise TableError("cannot be written: it is a folder", file=name)
+    if not path.parent.is_dir():
+        raise TableError(f"cannot be written: there is no folder {str(path.parent)!r}", file=name)
+    special = path.exists() and not stat.S_ISREG(path.stat().st_mode)
+    opened: AbstractContextManager[Any] = path.open("wb") if special else replacing(path)
+    try:
+        file = opened.__enter__()
+    except OSError as error:
+        raise TableError(f"cannot be written: {error.strerror or error}", file=name) from None
+    with ExitStack() as stack:
+        stack.push(opened)
+        yield file
+
+
+def _packed(raw: BinaryIO, packing: str) -> Any:
+    if packing == "xz":
+        import lzma
+
+        return lzma.LZMAFile(raw, "wb")
+    if packing == "gzip":
+        import gzip
+
+        return gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0)
+    if packing == "bz2":
+        import bz2
+
+        return bz2.BZ2File(raw, "wb")
+    import pyarrow as pa
+
+    return pa.CompressedOutputStream(pa.PythonFile(_Lasting(raw), "w"), packing)
+
+
+class _Lasting:
+    """A file that stays open when a writer is done with it."""
+
+    closed = False
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self.write, self.flush = raw.write, raw.flush
+
+    def close(self) -> None:
+        self.flush()
+
+
+def _writer(out: Any, kind: str, schema: Any) -> Any:
+    import pyarrow as pa
+
+    if kind == "parquet":
+        import pyarrow.parquet as pq
+
+        return pq.ParquetWriter(out, schema)
+    if kind == "arrow":
+        return pa.ipc.new_file(out, schema)
+    import pyarrow.csv as writer
+
+    delimiter = "," if kind == "csv" else "\t"
+    plain = not any(sign in name for name in schema.names for sign in (delimiter, '"', "\n", "\r"))
+    header = "none" if plain else "needed"
+    options = writer.WriteOptions(
+        delimiter=delimiter, quoting_style="needed", quoting_header=header
+    )
+    return writer.CSVWriter(out, schema, write_options=options)

@@ -1,0 +1,394 @@
+"""From a file to a model, from a model to a file: what works, and what it leaves behind."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import calipers
+from calipers.cli import _fit, app
+from calipers.tables import read_table
+
+SETTINGS = """
+loss = "interval score"
+n_networks = 2
+cv = 2
+hidden_layers = [8]
+epochs = 20
+waves = 0
+averaging = 0.0
+[preprocessor]
+min_frequency = 3
+"""
+
+
+def csv(frame, **options):
+    return frame.to_csv(index=False, **options)
+
+
+def to_parquet(frame):
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pandas(frame, preserve_index=False), sink)
+    return sink.getvalue()
+
+
+def to_arrow(frame, new=pa.ipc.new_file):
+    table, sink = pa.Table.from_pandas(frame, preserve_index=False), io.BytesIO()
+    with new(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue()
+
+
+def as_categories(frame):
+    return frame.assign(kind=frame["kind"].astype("category"), sold=pd.to_datetime(frame["sold"]))
+
+
+SAME = {
+    # Files that mean the same rows.
+    "plain": csv,
+    "byte order mark": lambda f: csv(f).encode("utf-8-sig"),
+    "Windows lines": lambda f: csv(f, lineterminator="\r\n"),
+    "old Macintosh lines": lambda f: csv(f, lineterminator="\r"),
+    "no last newline": lambda f: csv(f).rstrip("\n"),
+    "blank lines": lambda f: csv(f).replace("\n", "\n\n"),
+    "quoted": lambda f: csv(f, quoting=1),
+    "semicolons": lambda f: csv(f, sep=";"),
+    "tabs": lambda f: csv(f, sep="\t"),
+    "bars": lambda f: csv(f, sep="|"),
+    "spaces around values": lambda f: csv(f).replace(",", " , "),
+    "reordered": lambda f: csv(f[sorted(f)]),
+    "more columns": lambda f: csv(f.assign(colour="red", **{"an index": f.index})),
+    "an index": lambda f: f.to_csv(),
+    "fewer that are unused": lambda f: csv(f.drop(columns=["number", "country"])),
+    "plus signs": lambda f: csv(f.assign(size="+" + f["size"].astype(str))),
+    "exponents": lambda f: csv(f, float_format="%.6e"),
+    "truth in capitals": lambda f: csv(f.assign(garden=f["garden"].astype(str).str.upper())),
+    "truth as numbers": lambda f: csv(f.assign(garden=f["garden"].astype(int))),
+    "gzip": lambda f: gzip.compress(csv(f).encode()),
+    "bzip2": lambda f: bz2.compress(csv(f).encode()),
+    "xz": lambda f: lzma.compress(csv(f).encode()),
+    "zstd": lambda f: pa.compress(csv(f).encode(), "zstd", asbytes=True),
+    "Parquet": to_parquet,
+    "packed Parquet": lambda f: gzip.compress(to_parquet(f)),
+    "Arrow": to_arrow,
+    "Arrow stream": lambda f: to_arrow(f, pa.ipc.new_stream),
+    "true types": lambda f: to_parquet(as_categories(f)),
+    "numbers as text": lambda f: to_parquet(f.assign(size=f["size"].astype(str))),
+    "nullable types": lambda f: to_parquet(f.convert_dtypes()),
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_files_that_mean_the_same(name, run, here, saved, fitted, flats):
+    content = SAME[name](flats)
+    (here / "data").write_bytes(content if isinstance(content, bytes) else content.encode())
+    answer = run("predict", saved, "data", "--out", "scored.parquet")
+    assert answer.exit_code == 0, answer.output
+    found = pd.read_parquet(here / "scored.parquet")
+    np.testing.assert_allclose(found["prediction"], fitted.predict(flats), rtol=1e-9)
+
+
+def table(**columns):
+    """Forty rows whose columns are functions of the row."""
+    made = {"size": lambda i: 1.5 * i, "price": lambda i: 10 + i * i} | columns
+    return pd.DataFrame({name: [make(i) for i in range(40)] for name, make in made.items()})
+
+
+LEARNT = {
+    # Tables that can teach, and what one of their columns is found to be.
+    "blanks": (table(a=lambda i: " "), "a", "constant", "always empty"),
+    "constant": (table(a=lambda i: 7), "a", "constant", "always '7'"),
+    "row numbers": (table(a=lambda i: i + 1), "a", "identifier", "whole number in each row"),
+    "far numbers named so": (table(flat_id=lambda i: 991 * i), "flat_id", "identifier", "whole"),
+    "names": (table(a=lambda i: f"flat {i}"), "a", "identifier", "nearly every text differs"),
+    "years": (table(a=lambda i: 1980 + i), "a", "number", ""),
+    "a billion": (table(a=lambda i: 10**9 if i == 3 else i % 7), "a", "number", "far outliers"),
+    "huge integers": (table(a=lambda i: 10**30 * (i % 9)), "a", "number", ""),
+    "gaps": (table(a=lambda i: None if i % 3 else i), "a", "number", ""),
+    "marks for gaps": (table(a=lambda i: "?" if i == 3 else i), "a", "number", ""),
+    "text numbers": (table(a=lambda i: f"{i * 999:,}.5"), "a", "number", "written like"),
+    "decimal commas": (table(a=lambda i: f"{i * 999},5"), "a", "number", "written like"),
+    "percent": (table(a=lambda i: f"{i % 9} %"), "a", "number", "written like"),
+    "money": (table(a=lambda i: f"${i * 999:,}.50"), "a", "number", "written like"),
+    "thousands or decimals": (
+        table(a=lambda i: f"{i % 9 + 1},234"),
+        "a",
+        "category",
+        "thousands or",
+    ),
+    "codes": (table(a=lambda i: f"{i % 9:03}"), "a", "category", "leading zeros"),
+    "dates": (table(a=lambda i: f"2024-01-{i % 28 + 1:02}"), "a", "date", ""),
+    "European dates": (table(a=lambda i: f"{i % 28 + 1}.01.2024"), "a", "date", "%d.%m.%Y"),
+    "American dates": (table(a=lambda i: f"01/{i % 28 + 1}/2024"), "a", "date", "%m/%d/%Y"),
+    "either dates": (
+        table(a=lambda i: f"01/{i % 9 + 1}/2024"),
+        "a",
+        "category",
+        "day or the month",
+    ),
+    "times": (table(a=lambda i: f"2024-01-02T{i % 24:02}:00:00Z"), "a", "date", ""),
+    "truth": (table(a=lambda i: i % 2 == 0), "a", "boolean", ""),
+    "yes and no": (table(a=lambda i: ("yes", "no")[i % 2]), "a", "category", ""),
+    "many categories": (table(a=lambda i: f"c{i % 35}"), "a", "category", "35 categories"),
+    "mixed": (table(a=lambda i: i % 3 or "many"), "a", "category", ""),
+    "quoted newlines": (table(a=lambda i: f"two\nlines {i % 3}"), "a", "category", ""),
+    "quotes": (table(a=lambda i: f'{i % 3}" pipe'), "a", "category", ""),
+    "long name": (table(**{"x" * 5000: lambda i: i % 7}), "x" * 5000, "number", ""),
+    "name with spaces": (table(**{"a b, c": lambda i: i % 7}), "a b, c", "number", ""),
+    "name in Greek": (table(**{"μέγεθος 🏠": lambda i: i % 7}), "μέγεθος 🏠", "number", ""),
+}
+
+
+@pytest.fixture
+def untrained(monkeypatch, fitted):
+    """Training is left out: what comes before it is tested here."""
+
+    def give(model, X, y, *_):
+        assert np.isfinite(model.preprocessor.set_params(kinds=None).fit(X).transform(X)).all()
+        return fitted, None
+
+    monkeypatch.setattr(_fit, "_train", give)
+
+
+@pytest.mark.parametrize("name", LEARNT)
+def test_what_columns_are(name, run, here, untrained):
+    frame, column, kind, note = LEARNT[name]
+    (here / "data.csv").write_text(csv(frame))
+    answer = run("fit", "data.csv", "--target", "price", "--out", "out", "--json")
+    assert answer.exit_code == 0, answer.output
+    found = {entry["name"]: entry for entry in json.loads(answer.stdout)["columns"]}
+    assert found[column]["kind"] == kind
+    assert note in found[column]["note"]
+    assert found[column]["used"] == (kind not in ("constant", "identifier"))
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "shift-jis"])
+def test_encodings(encoding, run, here, untrained):
+    letter = "ä" if encoding != "shift-jis" else "家"
+    frame = table(**{letter: lambda i: (letter, "b")[i % 2]})
+    (here / "data.csv").write_bytes(csv(frame).encode(encoding))
+    arguments = ("fit", "data.csv", "--target", "price", "--out", "out", "--json")
+    answer = run(*arguments, "--encoding", encoding)
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["columns"][-1]["categories"] == ["b", letter]
+
+
+def test_several_files(run, here, untrained):
+    for i, part in enumerate(np.array_split(np.arange(40), 3)):
+        chosen = table(a=lambda i: f"c{i % 3}").iloc[part]
+        (here / f"part-{i}.csv").write_text(csv(chosen[chosen.columns[:: 1 - 2 * (i % 2)]]))
+    answer = run("fit", "part-*.csv", "--target", "price", "--out", "out", "--json")
+    assert json.loads(answer.stdout)["rows"] == 40
+    found = read_table([f"part-{i}.csv" for i in range(3)]).frame
+    pd.testing.assert_frame_equal(found[["size", "price"]], table()[["size", "price"]])
+
+
+@pytest.fixture(scope="module")
+def whole(flats, tmp_path_factory):
+    """One fit as users do it."""
+    folder = tmp_path_factory.mktemp("fit")
+    flats.to_csv(folder / "flats.csv", index=False)
+    (folder / "settings.toml").write_text(SETTINGS)
+    arguments = "fit flats.csv --target price --out model --config settings.toml --coverage 0.9"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        answer = CliRunner().invoke(app, arguments.split())
+    assert answer.exit_code == 0, answer.output
+    return folder, answer
+
+
+class TestFit:
+    def test_what_it_prints(self, whole):
+        _, answer = whole
+        for text in (
+            "flats.csv: 60 rows",
+            "not used; a different whole number in each row",
+            "On 12 rows held out",
+            "90% intervals hold",
+            "in units of price",
+            "fitted anew, on all 60 rows",
+            "saved in model",
+        ):
+            assert text in answer.stdout
+        assert answer.stderr == ""  # no bar where there is no terminal
+
+    def test_what_it_saves(self, whole, flats):
+        folder, _ = whole
+        model = calipers.load(folder / "model")
+        assert model.coverage == 0.9
+        assert model.preprocessor.min_frequency == 3
+        assert model.target_.name == "price"
+        assert model.about_["rows"] == 60
+        assert model.about_["source"] == {
+            "files": ["flats.csv"],
+            "rows": 60,
+            "target": "price",
+            "groups": None,
+        }
+        evaluation = model.about_["evaluation"]
+        assert (evaluation["rows"], evaluation["refitted"]) == (12, True)
+        assert [row["coverage"] for row in evaluation["calibration"]] == [0.5, 0.8, 0.9, 0.95, 0.99]
+        assert list(model.preprocessor_.get_feature_names_out()[:4]) == [
+            "size",
+            *(f"kind={level}" for level in flats["kind"].value_counts().index),
+        ]
+
+    def test_evaluate(self, whole, run, flats):
+        folder, _ = whole
+        answer = run("evaluate", folder / "model", folder / "flats.csv", "--by", "kind", "--json")
+        found = json.loads(answer.stdout)
+        model = calipers.load(folder / "model")
+        lower, upper = model.predict_interval(flats).T
+        inside = (lower <= flats["price"]) & (flats["price"] <= upper)
+        assert found["coverage_rate"] == pytest.approx(inside.mean())
+        groups = {group["group"]: group["coverage_rate"] for group in found["by"]["groups"]}
+        assert groups == pytest.approx(inside.groupby(flats["kind"]).mean().to_dict())
+        shown = run("evaluate", folder / "model", folder / "flats.csv", "--by", "size").stdout
+        assert "On 60 rows" in shown
+        assert "about " in shown
+
+    def test_without_rows_held_out(self, run, here, flats, monkeypatch):
+        asked = []
+        monkeypatch.setattr(
+            "calipers.IntervalRegressor.fit", lambda self, X, y, **_: asked.append(len(X)) or self
+        )
+        monkeypatch.setattr("calipers.IntervalRegressor.save", lambda *_: None)
+        monkeypatch.setattr("calipers.IntervalRegressor.about_", {}, raising=False)
+        flats.to_csv(here / "flats.csv", index=False)
+        arguments = ("fit", "flats.csv", "--target", "price", "--out", "out", "--test-fraction", 0)
+        assert "nothing is known of how good" in run(*arguments).stdout
+        assert asked == [60]
+
+    def test_groups_are_not_parted(self, monkeypatch, flats, fitted):
+        seen = []
+        monkeypatch.setattr(
+            type(fitted), "fit", lambda self, X, y, groups=None: seen.append(set(groups)) or self
+        )
+        labels = np.repeat([f"house {i}" for i in range(12)], 5)
+        inputs = flats.drop(columns="price")
+        _, found = _fit._train(fitted, inputs, flats["price"], labels, 0.25, True)
+        assert [len(groups) for groups in seen] == [9, 12]
+        assert found["rows"] == 15
+
+
+class TestPredict:
+    def test_columns(self, run, here, saved, fitted, flats):
+        flats.to_csv(here / "new.csv", index=False)
+        asked = [
+            "--coverage",
+            "0.5,0.9",
+            "--quantiles",
+            "0.1,0.9",
+            "--keep",
+            "number,kind",
+            "--outside",
+        ]
+        answer = run("predict", saved, "new.csv", "--out", "scored.feather", *asked)
+        assert answer.exit_code == 0, answer.output
+        found = pd.read_feather(here / "scored.feather")
+        assert list(found) == [
+            *("number", "kind", "prediction"),
+            *("lower_0.5", "upper_0.5", "lower_0.9", "upper_0.9"),
+            *("quantile_0.1", "quantile_0.9", "outside"),
+        ]
+        bounds = fitted.predict_interval(flats, coverage=[0.5, 0.9])
+        np.testing.assert_allclose(found["upper_0.9"], bounds[:, 1, 1])
+        quantiles = fitted.predict_quantiles(flats, [0.1, 0.9])
+        np.testing.assert_allclose(found["quantile_0.1"], quantiles[:, 0])
+        assert (found["outside"] == "").all()
+
+    def test_rows_outside(self, run, here, saved, flats):
+        far = flats.head(3).assign(size=[1e9, 50.0, None], kind=["flat", "castle", "flat"])
+        far.to_csv(here / "far.csv", index=False)
+        answer = run("predict", saved, "far.csv", "--out", "scored.csv", "--outside", "--json")
+        assert json.loads(answer.stdout) == {
+            "rows": 3,
+            "out": "scored.csv",
+            "outside": {"rows": 3, "columns": {"size": 2, "kind": 1}},
+        }
+        marks = pd.read_csv(here / "scored.csv")["outside"]
+        assert marks.tolist() == ["size", "kind", "size"]
+        told = run("predict", saved, "far.csv").stderr
+        assert "3 rows are outside what training saw" in told
+        assert "size (2), kind (1)" in told
+
+    def test_blocks_change_nothing(self, run, here, saved, flats, monkeypatch):
+        many = pd.concat([flats] * 5)
+        many.to_csv(here / "many.csv", index=False)
+        run("predict", saved, "many.csv", "--out", "whole.parquet", "--keep", "all")
+        read = calipers.tables.read_blocks
+        monkeypatch.setattr(calipers.tables, "read_blocks", lambda *a, **k: read(*a, **k, rows=7))
+        run("predict", saved, "many.csv", "--out", "parts.parquet", "--keep", "all")
+        whole, parts = (pd.read_parquet(here / f"{n}.parquet") for n in ("whole", "parts"))
+        pd.testing.assert_frame_equal(whole, parts)
+        assert whole["size"].dtype == np.float64
+
+    def test_pipes(self, run, saved, flats):
+        answer = run("predict", saved, "-", input=csv(flats).encode())
+        found = pd.read_csv(io.StringIO(answer.stdout))
+        assert list(found) == ["prediction", "lower_0.95", "upper_0.95"]
+        assert len(found) == 60
+        assert answer.stderr == "60 rows predicted\n"
+
+    def test_a_model_of_plain_numbers(self, run, here, flats, fitted):
+        encoder = fitted.preprocessor_
+        numbers = pd.DataFrame(encoder.transform(flats), columns=encoder.get_feature_names_out())
+        plain = calipers.IntervalRegressor(**fitted.get_params(deep=False) | {"preprocessor": None})
+        plain.fit(numbers, flats["price"]).save(here / "plain")
+        numbers[sorted(numbers)].assign(more="?").to_csv(here / "new.csv", index=False)
+        run("predict", "plain", "new.csv", "--out", "scored.csv")
+        found = pd.read_csv(here / "scored.csv")["prediction"]
+        np.testing.assert_allclose(found, plain.predict(numbers), rtol=1e-12)
+        numbers.loc[4, "size"] = np.nan
+        numbers.to_csv(here / "gap.csv")
+        answer = run("predict", "plain", "gap.csv")
+        assert "gap.csv, row 5, column 'size': the number is missing" in answer.stderr
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="signals")
+    def test_a_kill_leaves_nothing_half(self, run, here, saved, flats):
+        pd.concat([flats] * 4_000).to_csv(here / "many.csv", index=False)
+        (here / "scored.csv").write_text("what was there before")
+        command = ["predict", str(saved), "many.csv", "--out", "scored.csv"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "calipers.cli", *command], stderr=subprocess.PIPE
+        )
+        part = here / ".scored.csv.part"
+        for _ in range(600):
+            if part.exists() and part.stat().st_size > 100_000:
+                break
+            time.sleep(0.1)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        process.stderr.close()
+        assert (here / "scored.csv").read_text() == "what was there before"
+        assert part.exists()
+        small = pd.concat([flats] * 2)
+        small.to_csv(here / "many.csv", index=False)
+        assert run(*command).exit_code == 0
+        assert len(pd.read_csv(here / "scored.csv")) == 120
+        assert sorted(path.name for path in here.iterdir()) == ["many.csv", "scored.csv"]
+
+
+def test_completion():
+    answer = subprocess.run(
+        [sys.executable, "-m", "calipers.cli"],
+        env=os.environ
+        | {"_CALIPERS_COMPLETE": "complete_bash", "COMP_WORDS": "calipers ", "COMP_CWORD": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert {"fit", "predict", "evaluate"} <= set(answer.stdout.split())

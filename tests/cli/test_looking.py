@@ -1,0 +1,243 @@
+"""Commands that show what there is: report, inspect, datasets, demo, tune."""
+
+import json
+import tomllib
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from calipers import IntervalRegressor
+from calipers.cli import app
+from calipers.preprocessing import TableEncoder
+from calipers.search import Candidate, Outcome, SearchResult
+
+runner = CliRunner()
+TINY = {
+    "n_networks": 2, "cv": 2, "hidden_layers": (8,), "epochs": 20, "waves": 0, "n_jobs": 1,
+    "random_state": 0, "verbose": 0,
+}  # fmt: skip
+
+
+def run(*command, code=0):
+    answer = runner.invoke(app, [str(part) for part in command])
+    assert answer.exit_code == code, answer.output
+    return answer
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model, and the tables it was fitted on and is to be judged by."""
+    place = tmp_path_factory.mktemp("looking")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=300), "kind": rng.choice(["a", "b"], 300)})
+    frame["y"] = frame["x"] + rng.normal(0, 0.3, 300)
+    frame[:200].to_csv(place / "train.csv", index=False)
+    frame[200:].to_csv(place / "test.csv", index=False)
+    model = IntervalRegressor(preprocessor=TableEncoder(), **TINY)
+    model.fit(frame[["x", "kind"]][:200], frame["y"][:200])
+    model.about_["source"] = {"files": [str(place / "train.csv")]}
+    model.save(place / "model")
+    return place
+
+
+def test_report(folder, tmp_path):
+    out = tmp_path / "page.html"
+    answer = run("report", folder / "model", "--data", folder / "test.csv", "--out", out)
+    assert answer.stdout == f"100 rows judged, written to {out}\n"
+    text = out.read_text("utf-8")
+    assert "Prediction intervals for y" in text
+    assert "flatters" not in text
+    assert '"names":["' in text
+    assert '"0"' not in text.split('"names":[')[1].split("]")[0]  # rows count from 1
+
+
+def test_report_on_the_rows_of_training_warns(folder, tmp_path):
+    out = tmp_path / "page.html"
+    command = ["report", folder / "model", "--data", folder / "train.csv", "--out", out, "--json"]
+    assert json.loads(run(*command).stdout)["rows"] == 200
+    assert "which judge it here too" in out.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "message"),
+    [
+        ({"--data": "none.csv"}, 3, "none.csv: there is no such file"),
+        ({"--target": "yy"}, 3, "there is no column 'yy' (did you mean 'y'?)"),
+        ({"--out": "."}, 2, "is a folder"),
+        ({"--out": "no/page.html"}, 2, "there is no folder"),
+        ({"model": "."}, 4, "holds no model.json"),
+    ],
+)
+def test_report_says_what_is_wrong(folder, tmp_path, monkeypatch, changes, code, message):
+    monkeypatch.chdir(tmp_path)
+    given = {"model": str(folder / "model"), "--data": str(folder / "test.csv")} | changes
+    words = ["report", given.pop("model"), *(word for pair in given.items() for word in pair)]
+    answer = run(*words, code=code)
+    assert message in " ".join(answer.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_inspect(folder):
+    text = run("inspect", folder / "model").stdout
+    assert text.startswith(f"{folder / 'model'}: predicts y from 2 of 2 inputs\n")
+    assert "kind    category  a, b" in text or "kind    category  b, a" in text
+    assert "2 networks with" in text
+    assert "Calibrated out of fold on 200 rows" in text
+    assert "hidden_layers=[8]" in text
+
+
+def test_inspect_for_machines(folder):
+    found = json.loads(run("inspect", folder / "model", "--json").stdout)
+    assert [column["name"] for column in found["inputs"]] == ["x", "kind"]
+    assert found["networks"]["count"] == 2
+    assert found["calibrations"] == [{"rows": 200, "strict": False}]
+    assert found["about"]["rows"] == 200
+    assert found["bytes"] > 1000
+
+
+def test_inspect_shows_conformal_calibration(folder, tmp_path):
+    test = pd.read_csv(folder / "test.csv")
+    model = IntervalRegressor.load(folder / "model")
+    model.conformalize(test[["x", "kind"]], test["y"], keep=True).save(tmp_path / "model")
+    text = run("inspect", tmp_path / "model").stdout
+    assert "Calibrated out of fold on 200 rows and conformalized on 100 rows" in text
+
+
+def test_datasets_are_listed():
+    lines = run("datasets").stdout.splitlines()
+    assert lines[0].split() == ["name", "rows", "inputs", "target", "licence", "at", "hand"]
+    assert [line.split()[0] for line in lines[1:3]] == ["diabetes", "boston"]
+    listed = json.loads(run("datasets", "--json").stdout)
+    assert {entry["name"]: entry["rows"] for entry in listed}["yacht"] == 308
+
+
+def test_dataset_is_described():
+    text = run("datasets", "yacht").stdout
+    assert text.startswith("Yacht hydrodynamics: 308 rows, 6 inputs\n")
+    assert "licence: CC BY 4.0" in text
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "csv.gz"])
+def test_dataset_is_written(ending, tmp_path):
+    out = tmp_path / f"d.{ending}"
+    answer = run("datasets", "diabetes", "--out", out)
+    assert answer.stdout == f"442 rows written to {out}; the target is 'progression'\n"
+    frame = pd.read_parquet(out) if ending == "parquet" else pd.read_csv(out)
+    assert frame.shape == (442, 11)
+    assert frame.columns[-1] == "progression"
+
+
+def test_datasets_say_what_is_wrong(tmp_path):
+    assert "Did you mean 'yacht'" in run("datasets", "yatch", code=1).stderr
+    assert "needs the name" in run("datasets", "--out", "a.csv", code=2).stderr
+    missing = run("datasets", "year", "--no-download", "--out", tmp_path / "y.csv", code=1)
+    assert "is not at hand" in missing.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_demo(monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        "calipers.cli._demo._model", lambda **given: IntervalRegressor(**(TINY | given))
+    )
+    text = run("demo", "--out", tmp_path / "demo").stdout
+    assert text.startswith("diabetes: 331 rows to learn from, 111 to test on\n")
+    names = sorted(path.name for path in (tmp_path / "demo").iterdir())
+    assert names == ["intervals.png", "model", "report.html"]
+    assert IntervalRegressor.load(tmp_path / "demo" / "model").target_.name == "progression"
+
+
+def found(score, params, rung=1, epochs=70.0):
+    outcome = Outcome(0.95, 2.0, score, 0.1, epochs, 100, 0, 60)
+    return Candidate(0, params, rung, outcome, 100)
+
+
+@pytest.fixture
+def searched(monkeypatch):
+    """Stand in for the search; keeps what it was asked for."""
+    calls = []
+
+    def search(model, X, y, space, **options):
+        calls.append({"model": model, "X": X, "space": space, **options})
+        usual = options["n_candidates"] == 1
+        params = {"learning_rate": 0.003} if usual else {"learning_rate": 0.01, "waves": 0}
+        several = () if usual else (found(9.0, {"learning_rate": 0.1, "waves": 0}),)
+        best = found(4.0 if usual else calls[0].get("best", 3.0), params)
+        return SearchResult(model, (best, *several), "interval score")
+
+    monkeypatch.setattr("calipers.search.search", search)
+    return calls
+
+
+def test_tune(folder, searched, tmp_path):
+    out = tmp_path / "settings.toml"
+    text = run("tune", folder / "train.csv", "--target", "y", "--out", out).stdout
+    assert "25.0% better than the defaults" in text
+    assert tomllib.loads(out.read_text()) == {
+        "coverage": 0.95, "learning_rate": 0.01, "waves": 0
+    }  # fmt: skip
+    first, second = searched
+    assert first["X"].shape == (200, 3)  # one number, two kinds
+    assert first["store"] == tmp_path / "settings.search.jsonl"
+    assert (first["n_candidates"], first["finalists"], second["finalists"]) == (30, 3, 1)
+
+
+def test_tune_for_the_paper_fixes_the_epochs(folder, searched, tmp_path):
+    out = tmp_path / "settings.toml"
+    run("tune", folder / "train.csv", "--target", "y", "--out", out, "--paper")
+    assert tomllib.loads(out.read_text())["method"] == "paper"
+    assert tomllib.loads(out.read_text())["epochs"] == 70
+    assert searched[0]["model"].loss == "qd+"
+
+
+def test_tune_keeps_the_defaults_if_nothing_is_better(folder, monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        "calipers.search.search",
+        lambda model, *_, **__: SearchResult(
+            model, (found(4.0, {"learning_rate": 0.01}),), "interval score"
+        ),
+    )
+    out = tmp_path / "settings.toml"
+    answer = run("tune", folder / "train.csv", "--target", "y", "--out", out, "--json")
+    assert json.loads(answer.stdout)["gain"] == 0
+    assert tomllib.loads(out.read_text()) == {"coverage": 0.95}
+
+
+def test_tuned_settings_are_what_fit_takes(folder, tmp_path):
+    config = tmp_path / "settings.toml"
+    config.write_text('method = "paper"\nepochs = 30\nn_networks = 2\nhidden_layers = [8]\n')
+    model = tmp_path / "model"
+    fit = ["fit", folder / "train.csv", "--target", "y", "--config", config, "--out", model]
+    run(*fit, "--test-fraction", "0")
+    settings = json.loads(run("inspect", model, "--json").stdout)["settings"]
+    assert (settings["loss"], settings["cv"], settings["patience"]) == ("qd+", None, None)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        (["--coverage", "1.5"], 2, "lies between 0 and 1"),
+        (["--ignore", "zz"], 3, "there is no column 'zz'"),
+        (["--out", "no/s.toml"], 2, "there is no folder"),
+    ],
+)
+def test_tune_says_what_is_wrong(folder, tmp_path, monkeypatch, words, code, message):
+    monkeypatch.chdir(tmp_path)
+    answer = run("tune", folder / "train.csv", "--target", "y", *words, code=code)
+    assert message in " ".join(answer.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_tune_for_real_goes_on_after_a_stop(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "calipers.search.DEFAULT_SPACE", {"hidden_layers": [(8,)], "learning_rate": [0.001, 0.01]}
+    )
+    out = tmp_path / "settings.toml"
+    command = ["tune", folder / "train.csv", "--target", "y", "--out", out, "--splits", "1"]
+    run(*command, "--finalists", "1")
+    first = out.read_text()
+    kept = (tmp_path / "settings.search.jsonl").read_text()
+    run(*command, "--finalists", "1")
+    assert (out.read_text(), (tmp_path / "settings.search.jsonl").read_text()) == (first, kept)

@@ -1,0 +1,286 @@
+import json
+import re
+from copy import copy
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import norm
+
+from calipers import report
+from calipers.report._answers import Answers, ask
+from calipers.report._groups import breakdowns
+from calipers.report._inputs import Input
+from calipers.report._misses import worst_misses
+from calipers.report._words import pit_words, verdict
+
+from .conftest import EVIL, make_table
+
+SECTIONS = ["short", "rows", "calibration", "trust", "uncertainty", "misses", "training", "model"]
+VOID = {"meta", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Elements of a page; fails where they are not closed in order."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.elements, self.texts = [], [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, text):
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.texts.append(text)
+
+    def named(self, tag, attribute):
+        return [a[attribute] for t, a in self.elements if t == tag and attribute in a]
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.texts).split())
+
+
+def data_of(text):
+    return json.loads(re.search(r'id="data">(.*?)</script>', text).group(1))
+
+
+def answers(inside_rate, rows=1000, coverage=0.9, **changes):
+    """Rows of which a share lies in the interval from -1 to 1, the others at 3."""
+    target = np.where(np.arange(rows) < round(inside_rate * rows), 0.0, 3.0)
+    values = {
+        "coverage": coverage,
+        "levels": np.array([coverage]),
+        "target": target,
+        "point": np.linspace(-0.1, 0.1, rows),
+        "bounds": np.tile(np.array([[-1.0], [1.0]]), (rows, 1, 1)),
+        "outside": np.zeros((rows, 1), bool),
+        "pit": None,
+        "aleatoric": None,
+        "epistemic": None,
+    }
+    return Answers(**(values | changes))
+
+
+def given(name, kind, values, outside=False):
+    return Input(name, kind, values, np.full(len(values), outside))
+
+
+def test_page_is_whole(page):
+    text = page.read_text("utf-8")
+    found = Page(text)
+    assert found.named("section", "id") == SECTIONS
+    assert set(found.named("figure", "data-chart")) == {
+        "strip", "intervals", "calibration", "pit", "group", "uncertainty", "history"
+    }  # fmt: skip
+    assert re.search(r"The 90% intervals held [\d.]+% of 2,000 rows\.", found.text)
+    assert "Judged by 2,000 rows of flats.csv" in found.text
+    assert len(text) < 500_000
+
+
+def test_page_loads_nothing(page):
+    found = Page(page.read_text("utf-8"))
+    assert found.named("link", "href") == ["data:,"]
+    assert all(href.startswith("#") for href in found.named("a", "href"))
+    assert found.named("img", "src") == found.named("script", "src") == []
+    [policy] = [a["content"] for _, a in found.elements if "http-equiv" in a]
+    assert policy.startswith("default-src 'none'")
+
+
+def test_names_from_data_are_harmless(page):
+    text = page.read_text("utf-8")
+    assert EVIL not in text
+    scripts = re.findall(r"<script", text)
+    assert len(scripts) == 2  # the data and our own
+    assert EVIL in Page(text).text  # as text
+    assert EVIL in [group["label"] for part in data_of(text)["groups"] for group in part]
+
+
+def test_same_rows_give_the_same_page(model, tmp_path):
+    frame, target = make_table(100, 3)
+    texts = []
+    for name in ("one.html", "two.html"):
+        text = model.report(frame, target, tmp_path / name).read_text("utf-8")
+        texts.append(re.sub(r"Made [-0-9: ]+UTC", "", text))
+    assert texts[0] == texts[1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["one.html", "two.html"]
+
+
+def test_group_that_falls_short_is_named(page):
+    text = Page(page.read_text("utf-8")).text
+    assert re.search(rf"falls short {re.escape(EVIL)}, Bergen: [\d.]+% of \d+ rows inside", text)
+    assert "training range, some input beyond it" in text
+    assert "area 1000, outside of training" in text
+
+
+def test_many_rows_are_sampled_and_said(page):
+    text = page.read_text("utf-8")
+    assert len(data_of(text)["intervals"]["target"]) == 1500
+    assert "Drawn are 1,500 rows at random; the numbers are of all 2,000." in Page(text).text
+
+
+def test_five_rows(model, tmp_path):
+    frame, target = make_table(5, 4)
+    found = Page(model.report(frame, target, tmp_path / "few.html").read_text("utf-8"))
+    assert "too few rows to tell" in found.text
+    assert "These are too few rows to look at groups of them." in found.text
+
+
+def test_one_row(model, tmp_path):
+    frame, target = make_table(1, 4)
+    Page(model.report(frame, target, tmp_path / "one.html").read_text("utf-8"))
+
+
+def test_bounds_without_distribution(model, tmp_path):
+    plain = copy(model)
+    plain.ensemble_ = replace(model.ensemble_, aggregation="std", calibrations=())
+    text = plain.report(*make_table(100, 3), tmp_path / "r.html").read_text("utf-8")
+    found = Page(text)
+    assert found.text.count("no distribution, so there is nothing to draw") == 2
+    assert "pit" not in found.named("figure", "data-chart")
+    assert [level["coverage"] for level in data_of(text)["intervals"]["levels"]] == [0.9]
+
+
+def test_unbounded_intervals(model, tmp_path):
+    frame, target = make_table(60, 5)
+    strict = copy(model).conformalize(frame[:5], target[:5])
+    strict.unsupported = "raise"
+    text = strict.report(frame, target, tmp_path / "r.html").read_text("utf-8")
+    assert "The intervals are unbounded" in Page(text).text
+    assert strict.unsupported == "raise"
+    assert set(data_of(text)["intervals"]["levels"][-1]["lower"]) == {None}
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "message"),
+    [
+        (np.empty((0, 2)), [], "needs at least one row"),
+        (np.zeros((2, 2)), [1.0, np.nan], "y must be finite, got nan in row 1"),
+        (np.zeros((2, 2)), ["a", "b"], "y must hold numbers"),
+        (np.zeros((2, 2)), [1.0], "inconsistent numbers of samples"),
+    ],
+)
+def test_bad_rows_write_nothing(model, X, y, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        report.write(model, X, y, tmp_path / "r.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_failure_keeps_the_old_page(model, tmp_path, monkeypatch):
+    path = tmp_path / "r.html"
+    path.write_text("old")
+    monkeypatch.setattr("calipers.report.render", lambda _: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        model.report(*make_table(5, 0), path)
+    assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize(
+    ("rate", "rows", "kind"),
+    [(0.9, 1000, "good"), (0.85, 1000, "short"), (0.95, 1000, "wide"), (1.0, 10, "few"),
+     (0.5, 10, "short")],
+)  # fmt: skip
+def test_verdict(rate, rows, kind):
+    judged = verdict(answers(rate, rows))
+    assert judged.kind == kind
+    assert judged.headline.startswith("The 90% intervals held ")
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift", "words"),
+    [
+        (1.0, 0.0, "as level as chance allows"),
+        (2.0, 0.0, "lie in the outer half of their distribution: it is too narrow"),
+        (0.5, 0.0, "lie in the inner half of their distribution: it is too wide"),
+        (1.0, 0.5, "lie above the middle of their distribution: predictions are too low"),
+    ],
+)
+def test_shape_of_pit_in_words(scale, shift, words):
+    rng = np.random.default_rng(0)
+    pit = norm.cdf(rng.normal(shift, scale, 500))
+    assert words in pit_words(answers(0.9, 500, pit=pit))
+
+
+def test_honest_models_are_seldom_flagged():
+    """Holm keeps reports of honest models with any mark at one in twenty; 60 have at most 8.
+
+    The binomial probability of more than 8 of 60 at 1/20 is 0.002, and the tests are conservative.
+    """
+    rng, flagged = np.random.default_rng(0), 0
+    for _ in range(60):
+        rows = 400
+        honest = answers(
+            0.9, rows, target=rng.permutation(np.where(rng.random(rows) < 0.9, 0, 3.0))
+        )
+        columns = [given(f"x{i}", "number", rng.normal(size=rows)) for i in range(10)]
+        found = breakdowns(honest, columns)
+        flagged += any(group.verdict for one in found for group in one.groups)
+    assert flagged <= 8
+
+
+def test_group_counts_add_up_and_a_bad_group_is_found():
+    rows = 600
+    good = answers(1.0, rows)
+    kind = np.repeat(["a", "b", None], [300, 280, 20])
+    target = np.where((kind == "b") & (np.arange(rows) % 2 == 0), 3.0, 0.0)
+    found = breakdowns(answers(1.0, rows, target=target), [given("kind", "category", kind)])
+    [by_kind] = [one for one in found if one.name == "kind"]
+    assert [(g.label, g.rows) for g in by_kind.groups] == [("a", 300), ("b", 280), ("missing", 20)]
+    assert [g.verdict for g in by_kind.groups] == ["wide", "short", ""]
+    assert len(breakdowns(good, [])) == 1
+
+
+def test_where_all_rows_fall_short_only_worse_groups_are_marked():
+    rows = 1000
+    target = np.where(np.arange(rows) % 4 == 0, 3.0, 0.0)  # 75% inside, everywhere
+    kind = np.repeat(["a", "b"], rows // 2)
+    found = breakdowns(answers(1.0, rows, target=target), [given("kind", "category", kind)])
+    assert not any(group.verdict for one in found for group in one.groups)
+
+
+def test_dates_are_binned_by_time():
+    days = pd.date_range("2020-01-01", periods=200).to_numpy().astype("datetime64[s]").astype(float)
+    found = breakdowns(answers(0.9, 200), [given("day", "date", days)])
+    assert found[-1].groups[0].label.startswith("2020-01-01\N{EN DASH}2020-0")
+    assert found[-1].groups[-1].label.endswith("2020-07-18")
+
+
+def test_worst_misses_come_first_and_say_what_is_unusual():
+    rows = 100
+    target = np.zeros(rows)
+    target[[3, 7, 50]] = [2.0, -5.0, 1.5]
+    values = np.linspace(0, 1, rows)
+    values[3] = 2.0
+    outside = np.arange(rows) == 7
+    far, near, middle = worst_misses(
+        answers(1.0, rows, target=target),
+        [Input("x", "number", values, outside), given("tall", "boolean", np.ones(rows))],
+        [f"r{i}" for i in range(rows)],
+    )
+    assert (far.name, far.distance, far.widths) == ("r7", 4.0, 4.0)
+    assert far.notable == "x 0.07071, outside of training"
+    assert far.inputs == [("x", "0.07071"), ("tall", "yes")]
+    assert (near.name, near.notable) == ("r3", "x 2, among the highest")
+    assert (middle.name, middle.notable) == ("r50", "nothing unusual in its inputs")
+
+
+def test_blocks_do_not_change_the_answers(model, monkeypatch):
+    frame, target = make_table(50, 6)
+    whole = ask(model, frame, target, visible=False)
+    monkeypatch.setattr("calipers.report._answers._BLOCK", 7)
+    parts = ask(model, frame, target, visible=False)
+    for name in ("point", "bounds", "pit", "aleatoric", "epistemic", "outside"):
+        np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))

@@ -1,0 +1,133 @@
+"""Small models, served."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from fastapi.testclient import TestClient
+
+from calipers import IntervalRegressor
+from calipers.preprocessing import TableEncoder
+from calipers.serve import Settings, create_app
+
+SMALL = {
+    "n_networks": 2,
+    "cv": 2,
+    "hidden_layers": (8,),
+    "waves": 0,
+    "epochs": 20,
+    "patience": None,
+    "random_state": 0,
+    "verbose": 0,
+}
+
+
+def plain_table(rows=120):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.uniform(-2, 2, (rows, 2)), columns=["speed", "load"])
+    return X, pd.Series(X["speed"] ** 2 + rng.normal(0, 0.3, rows), name="wear")
+
+
+def mixed_table(rows=150):
+    rng = np.random.default_rng(1)
+    size = rng.uniform(20, 200, rows)
+    kind = rng.choice(["flat", "house", "loft"], rows)
+    table = pd.DataFrame(
+        {
+            "size": size,
+            "kind": kind,
+            "garden": rng.random(rows) < 0.4,
+            "built": np.where(rng.random(rows) < 0.1, np.nan, rng.integers(1900, 2020, rows)),
+            "sold": pd.Timestamp("2020-01-01")
+            + pd.to_timedelta(rng.integers(0, 900, rows), unit="D"),
+            "country": "Norway",
+        }
+    )
+    price = 30 * size + 500 * (kind == "house") + rng.normal(0, 200, rows)
+    return table, pd.Series(price, name="price")
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """Model folders: plain numbers, a mixed table, bounds of one coverage, points alone."""
+    root = tmp_path_factory.mktemp("models")
+    X, y = plain_table()
+    IntervalRegressor(**SMALL).fit(X, y).save(root / "plain")
+    table, price = mixed_table()
+    IntervalRegressor(preprocessor=TableEncoder(), **SMALL).fit(table, price).save(root / "homes")
+    bounds = IntervalRegressor.load(root / "plain").set_params(aggregation="sem", cv=None)
+    bounds.ensemble_ = replace(bounds.ensemble_, aggregation="sem", calibrations=())
+    bounds.save(root / "bounds")
+    IntervalRegressor(**SMALL | {"loss": "mse", "cv": None}).fit(X, y).save(root / "points")
+    return root
+
+
+@pytest.fixture(scope="session")
+def served(folder):
+    """The models as the tests compare with them."""
+    return {path.name: IntervalRegressor.load(path) for path in folder.iterdir()}
+
+
+@pytest.fixture(scope="session")
+def tables():
+    """Training tables of two of the models."""
+    return {"plain": plain_table()[0], "homes": mixed_table()[0]}
+
+
+class Client(TestClient):
+    """A client that knows the routes."""
+
+    def predict(self, model="plain", **body):
+        return self.post(f"/v1/models/{model}/predict", json=body)
+
+    def table(self, content, kind="text/csv", model="plain", accept="*/*", **query):
+        headers = {"Content-Type": kind, "Accept": accept}
+        path = f"/v1/models/{model}/predict"
+        return self.post(path, params=query, content=content, headers=headers)
+
+    def label(self, *labels, model="plain"):
+        return self.post(f"/v1/models/{model}/labels", json={"labels": list(labels)})
+
+
+def connect(folder, *names, **settings):
+    app = create_app([folder / name for name in names], Settings(**settings))
+    return Client(app, base_url="http://localhost", raise_server_exceptions=False)
+
+
+@pytest.fixture(scope="session")
+def arrow():
+    """A function that writes frames as Arrow IPC."""
+
+    def write(frame, *, file=False, **options):
+        found = pa.Table.from_pandas(frame, preserve_index=False)
+        sink = io.BytesIO()
+        make = pa.ipc.new_file if file else pa.ipc.new_stream
+        with make(sink, found.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+            writer.write_table(found)
+        return sink.getvalue()
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def client(folder):
+    with connect(folder, "plain", "homes", "bounds", "points") as client:
+        yield client
+
+
+@pytest.fixture
+def make_client(folder):
+    """Clients of servers with settings of their own."""
+    made = []
+
+    def make(*names, **settings):
+        client = connect(folder, *(names or ("plain",)), **settings)
+        made.append(client)
+        return client.__enter__()
+
+    yield make
+    for client in made:
+        client.__exit__(None, None, None)

@@ -1,0 +1,102 @@
+"""Requests are predicted together, each gets its own answer, and none waits for company."""
+
+import asyncio
+import threading
+
+import pytest
+
+from calipers.preprocessing import DataError
+from calipers.serve._asking import Ask, Piece
+from calipers.serve._batching import Batcher
+from calipers.serve._bodies import columns_of
+from calipers.serve._models import load_models
+
+
+class Worker:
+    """Doubles numbers, one batch at a time, when it is let."""
+
+    def __init__(self):
+        self.batches, self.go = [], threading.Event()
+        self.go.set()
+
+    def __call__(self, pieces):
+        self.go.wait(5)
+        self.batches.append(pieces)
+        return [ValueError(p) if p == "bad" else p * 2 for p in pieces]
+
+
+def run(main):
+    return asyncio.run(asyncio.wait_for(main, 10))
+
+
+def test_what_waits_goes_together():
+    async def main():
+        worker = Worker()
+        batcher = Batcher(worker, max_rows=4)
+        worker.go.clear()
+        first = asyncio.create_task(batcher.submit("a"))
+        await asyncio.sleep(0.05)  # the model is busy with it
+        rest = [asyncio.create_task(batcher.submit(name)) for name in ("b", "cc", "ddd", "e")]
+        await asyncio.sleep(0.05)
+        assert len(batcher) == 4
+        worker.go.set()
+        assert await asyncio.gather(first, *rest) == ["aa", "bb", "cccc", "dddddd", "ee"]
+        assert worker.batches == [["a"], ["b", "cc"], ["ddd", "e"]]
+        batcher.close()
+
+    run(main())
+
+
+def test_an_error_reaches_only_its_own_request():
+    async def main():
+        batcher = Batcher(Worker(), max_rows=10)
+        results = await asyncio.gather(
+            *(batcher.submit(name) for name in ("a", "bad", "c")), return_exceptions=True
+        )
+        assert [results[0], results[2]] == ["aa", "cc"]
+        assert isinstance(results[1], ValueError)
+        assert await batcher.submit("d") == "dd"
+        batcher.close()
+
+    run(main())
+
+
+def test_who_gives_up_is_left_out():
+    async def main():
+        worker = Worker()
+        batcher = Batcher(worker, max_rows=10)
+        worker.go.clear()
+        first = asyncio.create_task(batcher.submit("a"))
+        await asyncio.sleep(0.05)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(batcher.submit("b"), 0.05)
+        worker.go.set()
+        assert await first == "aa"
+        assert await batcher.submit("c") == "cc"
+        assert worker.batches == [["a"], ["c"]]
+        batcher.close()
+
+    run(main())
+
+
+def test_a_batch_of_different_questions(folder):
+    served = load_models([folder / "homes"])["homes"]
+    rows = [dict(served.example, size=float(size)) for size in (40, 80, 120, 160)]
+    asks = [Ask(), Ask((0.5,)), Ask(), Ask((0.5,), (0.1, 0.9), True, 5)]
+    pieces = [Piece(columns_of([row], served), 1, ask) for row, ask in zip(rows, asks, strict=True)]
+    together = served.answer(pieces)
+    for piece, answer in zip(pieces, together, strict=True):
+        [alone] = served.answer([piece])
+        assert {name: array.tolist() for name, array in alone.items()} == {
+            name: array.tolist() for name, array in answer.items()
+        }
+
+
+def test_one_wrong_row_does_not_spoil_the_batch(folder):
+    served = load_models([folder / "homes"])["homes"]
+    good = Piece(columns_of([served.example], served), 1, Ask())
+    bad = Piece(columns_of([dict(served.example, size="huge")], served), 1, Ask())
+    first, wrong, last = served.answer([good, bad, good])
+    assert first["point"] == last["point"]
+    assert isinstance(wrong, DataError)
+    assert (wrong.column, wrong.row) == ("size", 0)

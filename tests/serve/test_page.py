@@ -1,0 +1,272 @@
+"""The page in a real browser."""
+
+import shutil
+import socket
+import threading
+import time
+
+import pytest
+import uvicorn
+
+from calipers.serve import Settings, create_app
+
+playwright = pytest.importorskip("playwright.sync_api")
+pytestmark = pytest.mark.browser
+
+TOKEN = "a-token-of-some-length"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    with playwright.sync_playwright() as found:
+        opened = found.chromium.launch(executable_path=path, args=FLAGS)
+        yield opened
+        opened.close()
+
+
+def serve(folder, *names, **settings):
+    """A server in a thread; its address, and how to stop it."""
+    app = create_app([folder / name for name in names], Settings(**settings))
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+
+    def stop():
+        server.should_exit = True
+        thread.join()
+        listener.close()
+
+    return f"http://localhost:{listener.getsockname()[1]}", stop
+
+
+@pytest.fixture(scope="module")
+def address(folder):
+    found, stop = serve(folder, "homes", "plain", "bounds", "points")
+    yield found
+    stop()
+
+
+@pytest.fixture
+def page(browser, address):
+    """A page that knows what it asked for, and whether anything went wrong on it."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US")
+    opened = context.new_page()
+    opened.set_default_timeout(15_000)
+    wrong, asked = [], []
+    opened.on("pageerror", lambda error: wrong.append(str(error)))
+    opened.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    opened.on("request", lambda request: asked.append(request.url))
+    opened.wrong = wrong
+    opened.address = address
+    yield opened
+    assert all(url.startswith((address, "blob:")) for url in asked), asked
+    assert not wrong
+    context.close()
+
+
+def open_model(page, name="homes"):
+    page.goto(f"{page.address}/#{name}")
+    page.wait_for_selector("#density svg")
+    page.wait_for_selector("#sweep svg")
+    settle(page)
+
+
+def settle(page):
+    """Wait until what is shown is the answer to what is chosen."""
+    until(page, "!document.querySelector('#busy').classList.contains('on')")
+
+
+def until(page, condition):
+    """Wait for a condition in JavaScript; Playwright's own wait needs eval, which is forbidden."""
+    end = time.monotonic() + 15
+    while not page.evaluate(condition):
+        assert time.monotonic() < end, f"{condition} did not come true"
+        time.sleep(0.02)
+
+
+def point(page):
+    return float(page.inner_text("#point").replace(",", ""))
+
+
+def bounds(page):
+    low, high = page.inner_text("#interval strong").replace(",", "").split(" to ")
+    return float(low), float(high)
+
+
+def test_controls_move_the_prediction(page, served):
+    open_model(page)
+    assert page.inner_text("#target") == "price"
+    before, (low, high) = point(page), bounds(page)
+    assert low < before < high
+    first = page.inner_html("#density")
+    page.fill("#input-0", "180")
+    settle(page)
+    assert point(page) > before + 300
+    assert page.inner_html("#density") != first
+    page.select_option("#input-1", "house")
+    settle(page)
+    page.click("#reset")
+    settle(page)
+    assert point(page) == before
+    column = served["homes"].inputs_[0]
+    assert float(page.input_value("#input-0")) == pytest.approx(column.typical)
+
+
+def test_coverage_moves_the_interval_alone(page):
+    open_model(page)
+    before, (low, high) = point(page), bounds(page)
+    page.fill("#coverage-value", "50")
+    settle(page)
+    narrow = bounds(page)
+    assert low < narrow[0] < narrow[1] < high
+    assert point(page) == before
+    assert "50% probability" in page.inner_text("#interval")
+    page.focus("#coverage")
+    page.keyboard.press("ArrowRight")
+    settle(page)
+    assert "51% probability" in page.inner_text("#interval")
+    assert page.input_value("#coverage-value") == "51"
+
+
+def test_keyboard_alone(page):
+    open_model(page)
+    before = point(page)
+    slider = page.get_by_label("size, slider")
+    slider.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    settle(page)
+    assert point(page) > before
+    page.focus("#input-0")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.type") == "range"
+
+
+def test_values_outside_are_warned_of(page):
+    open_model(page)
+    assert page.is_hidden("#outside")
+    page.fill("#input-0", "9000")
+    page.wait_for_selector("#outside:not([hidden])")
+    assert "size is outside of what the model has seen" in page.inner_text("#outside")
+    assert "Training saw" in page.inner_text("#input-0-note")
+    page.select_option("#input-1", label="another …")
+    page.fill("[aria-label='kind, another value']", "castle")
+    until(page, "document.querySelector('#outside').textContent.includes('kind')")
+    page.fill("#input-4", "1999-12-31")
+    until(page, "document.querySelector('#outside').textContent.includes('sold')")
+    page.click("#reset")
+    page.wait_for_selector("#outside", state="hidden")
+
+
+def test_missing_values(page):
+    open_model(page)
+    page.get_by_label("built is missing").check()
+    settle(page)
+    assert page.is_hidden("#outside")
+    assert page.input_value("#input-3") == ""
+    assert page.is_hidden("#trouble")
+
+
+@pytest.mark.parametrize("name", ["size", "kind", "garden", "sold"])
+def test_sweeps(page, name):
+    open_model(page)
+    page.select_option("#sweep-input", name)
+    settle(page)
+    label = page.get_attribute("#sweep svg", "aria-label")
+    assert label == f"price along {name}, everything else as chosen."
+    until(page, "document.querySelectorAll('#sweep .area-in').length > 0")
+    box = page.locator("#sweep").bounding_box()
+    before = point(page)
+    page.mouse.click(box["x"] + box["width"] * 0.8, box["y"] + box["height"] / 2)
+    settle(page)
+    assert name != "size" or point(page) > before
+
+
+def test_a_table_is_scored(page, tables, served, tmp_path):
+    open_model(page)
+    file = tmp_path / "homes.csv"
+    rows = tables["homes"].iloc[:20]
+    rows.to_csv(file, index=False)
+    page.set_input_files("#file", file)
+    page.wait_for_selector("#table-result:not([hidden])")
+    assert page.inner_text("#table-state") == "20 rows scored."
+    with page.expect_download() as found:
+        page.click("#download")
+    assert found.value.suggested_filename == "homes-scored.csv"
+    import pandas as pd
+
+    scored = pd.read_csv(found.value.path())
+    assert scored["prediction"].tolist() == pytest.approx(served["homes"].predict(rows).tolist())
+    assert len(scored) == 20
+    file.write_text("size\n1\n")
+    page.set_input_files("#file", file)
+    page.wait_for_selector("#table-state.bad")
+    assert "lacks the column 'kind'" in page.inner_text("#table-state")
+    page.wrong.clear()  # the browser counts the refusal as an error
+
+
+def test_models_can_be_chosen(page):
+    open_model(page)
+    page.select_option("#model", "plain")
+    until(page, "document.querySelector('#target').textContent === 'wear'")
+    settle(page)
+    assert page.url.endswith("#plain")
+    page.select_option("#model", "bounds")
+    settle(page)
+    assert page.is_disabled("#coverage")
+    assert "95% probability" in page.inner_text("#interval")
+    page.select_option("#model", "points")
+    settle(page)
+    assert page.inner_text("#interval") == ""
+    assert page.is_hidden("#coverage-row")
+
+
+def test_phone(browser, address):
+    options = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+    context = browser.new_context(**options, color_scheme="dark")
+    page = context.new_page()
+    page.address = address
+    open_model(page)
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    assert wide <= 390
+    page.locator("#input-4").scroll_into_view_if_needed()
+    until(page, "!document.querySelector('#mini').classList.contains('away')")
+    assert page.inner_text("#mini-point").startswith("price ")
+    small = page.evaluate(
+        "[...document.querySelectorAll('main input:not([type=file]), main select, main button')]"
+        ".filter(e => e.offsetParent && e.type !== 'checkbox' && e.offsetHeight < 30).length"
+    )
+    assert small == 0
+    context.close()
+
+
+def test_the_page_asks_for_the_token(browser, folder):
+    address, stop = serve(folder, "plain", token=TOKEN)
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(address)
+    page.fill("#token", "a-wrong-token-of-that-kind")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#token-wrong:not([hidden])")
+    page.fill("#token", TOKEN)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#density svg")
+    assert "CALIPERS_TOKEN" in page.text_content("#curl")
+    assert TOKEN not in page.text_content("#curl")
+    context.close()
+    stop()

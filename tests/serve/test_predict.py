@@ -1,0 +1,164 @@
+"""Predictions over HTTP are those of the model."""
+
+import io
+import math
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pytest
+from numpy.testing import assert_allclose
+
+from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV
+
+ROWS = [{"speed": 0.5, "load": -1.0}, {"speed": -1.5, "load": 1.0}, {"speed": 9.0, "load": 0.0}]
+FRAME = pd.DataFrame(ROWS)
+
+
+def test_points_intervals_and_what_is_outside(client, served):
+    answer = client.predict(rows=ROWS)
+    assert answer.status_code == 200
+    found = answer.json()
+    assert found["model"] == "plain"
+    told = found["predictions"]
+    model = served["plain"]
+    assert_allclose([row["point"] for row in told], model.predict(FRAME), rtol=1e-12)
+    bounds = [[row["intervals"][0][side] for side in ("lower", "upper")] for row in told]
+    assert_allclose(bounds, model.predict_interval(FRAME), rtol=1e-12)
+    assert [row["outside"] for row in told] == [[], [], ["speed"]]
+    assert told[0]["intervals"][0]["coverage"] == 0.95
+    assert set(told[0]) == {"point", "intervals", "outside"}
+
+
+def test_everything_that_can_be_asked(client, served):
+    answer = client.predict(
+        rows=ROWS[:2],
+        coverage=[0.5, 0.8],
+        quantiles=[0.1, 0.9],
+        parameters=True,
+        density=400,
+    )
+    told = answer.json()["predictions"]
+    model, rows = served["plain"], FRAME.iloc[:2]
+    bounds = [[[i["lower"], i["upper"]] for i in row["intervals"]] for row in told]
+    expected = model.predict_interval(rows, coverage=[0.5, 0.8])
+    assert_allclose(np.swapaxes(bounds, 1, 2), expected, rtol=1e-12)
+    levels = [[q["value"] for q in row["quantiles"]] for row in told]
+    assert_allclose(levels, model.predict_quantiles(rows, [0.1, 0.9]), rtol=1e-12)
+    parts = model.predict_dist(rows).mixture.components
+    for name in ("loc", "left_scale", "right_scale"):
+        found = [[member[name] for member in row["members"]] for row in told]
+        assert_allclose(np.transpose(found), getattr(parts, name), rtol=1e-12)
+    x, y = np.array(told[0]["density"]["x"]), np.array(told[0]["density"]["y"])
+    assert np.sum(y) * (x[1] - x[0]) == pytest.approx(1, abs=0.005)
+
+
+def test_lists_in_the_order_of_the_inputs(client):
+    by_name = client.predict(rows=ROWS, coverage=0.8).json()["predictions"]
+    by_place = client.predict(rows=[[0.5, -1], [-1.5, 1], [9, 0]], coverage=0.8).json()[
+        "predictions"
+    ]
+    assert by_name == by_place
+
+
+def test_a_table_as_it_comes(client, served, tables):
+    frame = tables["homes"].iloc[:4]
+    rows = [
+        {
+            "size": row.size_,
+            "kind": row.kind,
+            "garden": bool(row.garden),
+            "built": None if math.isnan(row.built) else row.built,
+            "sold": row.sold.date().isoformat(),
+            "reference": "not an input",
+        }
+        for row in frame.rename(columns={"size": "size_"}).itertuples()
+    ]
+    told = client.predict("homes", rows=rows).json()["predictions"]
+    assert_allclose([row["point"] for row in told], served["homes"].predict(frame), rtol=1e-12)
+    strange = {**rows[0], "kind": "castle", "sold": "1999-12-31", "garden": None}
+    told = client.predict("homes", rows=[strange]).json()["predictions"]
+    assert told[0]["outside"] == ["kind", "garden", "sold"]
+
+
+@pytest.mark.parametrize("kind", [CSV, ARROW_STREAM, ARROW_FILE])
+def test_tables_in_and_out(client, served, tables, arrow, kind):
+    frame = tables["homes"].iloc[:5]
+    content = arrow(frame, file=kind == ARROW_FILE)
+    if kind == CSV:
+        content = frame.to_csv(index=False).encode()
+    answer = client.table(content, kind, "homes", coverage=[0.5, 0.9], quantiles=0.5)
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"].startswith(kind)
+    read = io.BytesIO(answer.content)
+    readers = {CSV: pd.read_csv, ARROW_FILE: pa.feather.read_feather}
+    found = readers.get(kind, lambda raw: pa.ipc.open_stream(raw).read_pandas())(read)
+    names = ["prediction", "lower_0.5", "upper_0.5", "lower_0.9", "upper_0.9", "quantile_0.5"]
+    assert [*found] == [*names, "outside"]
+    assert_allclose(found["prediction"], served["homes"].predict(frame), rtol=1e-12)
+    bounds = served["homes"].predict_interval(frame, coverage=[0.9])[:, :, 0]
+    assert_allclose(found[["lower_0.9", "upper_0.9"]], bounds, rtol=1e-12)
+
+
+def test_the_table_may_be_kept_and_the_answer_have_another_format(client, arrow):
+    frame = FRAME.assign(prediction="mine", load=[0.0, 1.0, 2.0])
+    answer = client.table(frame.to_csv(index=False).encode(), CSV, keep=True, parameters=True)
+    found = pd.read_csv(io.StringIO(answer.text))
+    assert [*found][:4] == ["speed", "load", "prediction", "prediction_predicted"]
+    assert {"loc_0", "left_scale_1", "right_scale_1"} <= set(found)
+    assert found["outside"].fillna("").tolist() == ["", "", "speed, load"]
+    answer = client.table(arrow(FRAME), ARROW_STREAM, accept="application/json")
+    assert answer.json()["predictions"][2]["outside"] == ["speed"]
+
+
+def test_models_that_tell_less(client):
+    told = client.predict("bounds", rows=ROWS).json()["predictions"]
+    assert told[0]["intervals"][0]["lower"] < told[0]["intervals"][0]["upper"]
+    assert client.predict("bounds", rows=ROWS, coverage=0.95).status_code == 200
+    for more in ({"coverage": 0.5}, {"quantiles": [0.5]}, {"parameters": True}, {"density": 9}):
+        answer = client.predict("bounds", rows=ROWS, **more)
+        assert answer.status_code == 422
+        assert "intervals of coverage 0.95" in answer.json()["detail"]
+    assert client.predict("points", rows=ROWS).json()["predictions"][0]["intervals"] == []
+    assert client.predict("points", rows=ROWS).json()["id"] is None
+    assert "points and gives no more" in client.predict("points", rows=ROWS, coverage=0.5).text
+
+
+def test_an_infinite_bound_is_null(client, served):
+    assert np.isinf(served["plain"].predict_interval(FRAME, coverage=0.9999)).all()
+    told = client.predict(rows=ROWS, coverage=0.9999).json()["predictions"]
+    assert told[0]["intervals"][0] == {"coverage": 0.9999, "lower": None, "upper": None}
+
+
+def test_large_requests_are_cut_and_joined(make_client, served, tables):
+    X = tables["plain"]
+    client = make_client(batch_rows=50)
+    answer = client.table(X.to_csv(index=False).encode(), CSV)
+    found = pd.read_csv(io.StringIO(answer.text))
+    assert_allclose(found["prediction"], served["plain"].predict(X), rtol=1e-12)
+    rows = X.to_dict("records")
+    rows[77]["load"] = "heavy"
+    answer = client.predict(rows=rows)
+    assert answer.json()["detail"] == "column 'load', row 77 (from 0): 'heavy' is not a number"
+
+
+def test_models_are_described(client):
+    found = client.get("/v1/models").json()
+    assert [model["name"] for model in found["models"]] == ["plain", "homes", "bounds", "points"]
+    assert found["limits"]["rows"] == 100_000
+    homes = client.get("/v1/models/homes").json()
+    kinds = {column["name"]: column["kind"] for column in homes["inputs"]}
+    assert kinds["sold"] == "date"
+    assert kinds["country"] == "constant"
+    assert homes["target"]["name"] == "price"
+    assert homes["about"]["rows"] == 150
+    assert client.get("/v1/models/points").json()["coverage"] is None
+
+
+def test_examples_of_the_document_are_true(client):
+    document = client.get("/openapi.json").json()
+    content = document["paths"]["/v1/models/{model}/predict"]["post"]["requestBody"]["content"]
+    for name, example in content["application/json"]["examples"].items():
+        assert client.predict(name, **example["value"]).status_code == 200
+    assert client.table(content[CSV]["example"], CSV).status_code == 200

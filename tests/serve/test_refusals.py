@@ -1,0 +1,276 @@
+"""Whatever is wrong with a request, it gets a 4xx of one shape, and nothing leaks."""
+
+import gzip
+import json
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from calipers.serve import Settings, create_app
+from calipers.serve._bodies import ARROW_STREAM, CSV, JSON
+
+PREDICT = "/v1/models/plain/predict"
+TOKEN = "0123456789abcdef0123456789abcdef"
+ROWS = [{"speed": 0.5, "load": -1.0}, {"speed": -1.5, "load": 1.0}]
+FRAME = pd.DataFrame([*ROWS, {"speed": 9.0, "load": 0.0}])
+
+
+def problem(answer, status, *words):
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    found = answer.json()
+    assert set(found) == {"title", "status", "detail"}
+    assert found["status"] == status
+    for word in words:
+        assert word in found["detail"]
+    assert "Traceback" not in answer.text
+    return found["detail"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", ["not JSON"]),
+        (b"{", ["not JSON"]),
+        (b"\xff\xfe", ["not JSON"]),
+        (b"[]", ["the body"]),
+        (b"{}", ["rows", "required"]),
+        (b'{"rows": []}', ["rows", "at least 1"]),
+        (b'{"rows": 3}', ["rows"]),
+        (b'{"rows": [{}]}', ["lacks the column 'speed', 'load'"]),
+        (b'{"rows": [{"sped": 1, "load": 1}]}', ["'speed' (did you mean 'sped'?)"]),
+        (b'{"rows": [{"speed": 1, "load": 1}, {"speed": 1}]}', ["'load', row 1"]),
+        (b'{"rows": [[1]]}', ["row 0", "2 inputs: speed, load"]),
+        (b'{"rows": [[1, 2], {"speed": 1}]}', ["rows[1]"]),
+        (b'{"rows": [[1, "x"]]}', ["column 'load', row 0 (from 0): 'x' is not a number"]),
+        (b'{"rows": [[1, null]]}', ["column 'load', row 0 (from 0): is missing"]),
+        (b'{"rows": [[1, NaN]]}', ["rows[0][1]", "finite"]),
+        (b'{"rows": [[1, 1e999]]}', ["rows[0][1]", "finite"]),
+        (b'{"rows": [[1, [2]]]}', ["rows[0][1]"]),
+        (b'{"rows": [[1, 2]], "coverage": 1}', ["coverage", "less than 1"]),
+        (b'{"rows": [[1, 2]], "coverage": [0.5, 0]}', ["coverage[1]", "greater than 0"]),
+        (b'{"rows": [[1, 2]], "quantiles": [2]}', ["quantiles[0]", "less than 1"]),
+        (b'{"rows": [[1, 2]], "density": 1e9}', ["density"]),
+        (b'{"rows": [[1, 2]], "covrage": 0.5}', ["covrage", "not permitted"]),
+        (b'{"rows":' + b"[" * 100_000, ["not JSON"]),
+    ],
+)
+def test_json(client, body, words):
+    answer = client.post(PREDICT, content=body, headers={"Content-Type": JSON})
+    problem(answer, 422, *words)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status", "words"),
+    [
+        (b"", CSV, 422, ["the file is empty"]),
+        (b"speed,load\n", CSV, 422, ["no rows"]),
+        (b"speed\n1\n", CSV, 422, ["lacks the column 'load'"]),
+        (b"speed,load\n1,2,3\n", CSV, 422, ["3 values"]),
+        (b"speed,load\n1,many\n", CSV, 422, ["column 'load', row 0 (from 0): 'many'"]),
+        (b"speed,load,load\n1,2,3\n", CSV, 422, ["more than one column 'load'"]),
+        (gzip.compress(b"speed,load\n1,2\n"), CSV, 422, ["0x8b"]),
+        (b"\x00" * 50, CSV, 422, ["NUL"]),
+        (b"nothing", ARROW_STREAM, 422, ["not Arrow"]),
+        (b"\xff\xff\xff\xff\xff\xff\xff\x7f", ARROW_STREAM, 422, ["not Arrow"]),
+    ],
+)
+def test_tables(client, content, kind, status, words):
+    problem(client.table(content, kind), status, *words)
+
+
+def test_arrow(client, arrow):
+    problem(client.table(arrow(FRAME)[:-200], ARROW_STREAM), 422, "not Arrow")
+    nested = FRAME.assign(load=[[1], [2], [3]])
+    problem(client.table(arrow(nested), ARROW_STREAM), 422, "lacks", "'load'")
+    words = FRAME.assign(load=pd.Categorical(["a", "b", "a"]))
+    problem(client.table(arrow(words), ARROW_STREAM), 422, "'a' is not a number")
+    for frame, packing in ((FRAME, "zstd"), (words, "lz4"), (words[["load"]], "zstd")):
+        packed = arrow(frame, compression=packing)
+        problem(client.table(packed, ARROW_STREAM), 415, "compressed")
+
+
+def test_damaged_arrow_never_breaks_the_server(client, arrow):
+    whole = bytearray(arrow(pd.concat([FRAME] * 5, ignore_index=True)))
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(damaged), 4):
+            damaged[place] = rng.integers(0, 256)
+        assert client.table(bytes(damaged), ARROW_STREAM).status_code in (200, 413, 415, 422)
+
+
+def test_content_types_and_encodings(client):
+    problem(client.post(PREDICT, content=b"{}"), 415, "Content-Type", "text/csv")
+    problem(client.post(PREDICT, content=b"x", headers={"Content-Type": "text/plain"}), 415)
+    headers = {"Content-Type": JSON, "Content-Encoding": "gzip"}
+    problem(client.post(PREDICT, content=gzip.compress(b"{}"), headers=headers), 415, "compressed")
+    problem(client.table(b"speed,load\n1,2\n", CSV, accept="image/png"), 406, "image/png")
+    answer = client.post(PREDICT, params={"keep": "true"}, json={"rows": ROWS})
+    problem(answer, 422, "goes into the body")
+    problem(client.table(b"speed,load\n1,2\n", CSV, coverage=2), 422, "coverage")
+
+
+@pytest.mark.parametrize(
+    "path", ["/nothing", "/v1/models/none", "/v1/models/..%2F..%2Fetc/predict"]
+)
+def test_addresses_that_are_none(client, path):
+    problem(client.get(path) if "predict" not in path else client.post(path), 404)
+    problem(client.delete("/v1/models"), 405)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/page/..%2f_app.py",
+        "/page/%2e%2e/_app.py",
+        "/page/....//....//etc/passwd",
+        "/page//etc/passwd",
+        "/page/",
+        "/page/page.css%00",
+        "/v1/models/%2e%2e",
+        "/model.json",
+    ],
+)
+def test_no_file_can_be_reached(client, path):
+    answer = client.get(path)
+    assert answer.status_code == 404
+    assert "import" not in answer.text
+    assert "root:" not in answer.text
+
+
+def test_limits(make_client, arrow):
+    client = make_client(max_body=2000, max_rows=5, max_columns=4, max_numbers=40)
+    problem(client.predict(rows=[[1, 2]] * 6), 413, "5 rows")
+    problem(client.table(b"speed,load\n" + b"1,2\n" * 6, CSV), 413, "5 rows")
+    problem(client.table(arrow(FRAME.loc[[0] * 6]), ARROW_STREAM), 413, "5 rows")
+    problem(
+        client.predict(rows=[{"speed": 1, "load": 1, "a": 1, "b": 1, "c": 1}]), 413, "4 columns"
+    )
+    problem(client.table(b"speed,load,a,b,c\n1,2,3,4,5\n", CSV), 413, "4 columns")
+    wide = arrow(FRAME.assign(a=1, b=1, c=1).iloc[:1])
+    problem(client.table(wide, ARROW_STREAM), 413, "4 columns")
+    problem(client.predict(rows=[[1, 2]], density=30), 413, "40 numbers")
+    problem(client.predict(rows=[[1, 2]], quantiles=[0.5] * 129), 422, "at most 128")
+    problem(client.post(PREDICT, content=b" " * 2001, headers={"Content-Type": JSON}), 413, "2,000")
+
+
+def test_a_body_without_a_length_is_cut_off(make_client):
+    client = make_client(max_body=1000)
+    sent = 0
+
+    def chunks():
+        nonlocal sent
+        for _ in range(1000):
+            sent += 100
+            yield b" " * 100
+
+    answer = client.post(PREDICT, content=chunks(), headers={"Content-Type": JSON})
+    problem(answer, 413, "1,000 bytes")
+
+
+def test_a_slow_answer_is_given_up(make_client, monkeypatch):
+    client = make_client(timeout=0.2)
+    service = _service(client)
+    monkeypatch.setattr(
+        service._batchers["plain"], "_work", lambda pieces: time.sleep(0.6) or [{}] * len(pieces)
+    )
+    problem(client.predict(rows=ROWS), 503, "0.2 s", "fewer rows")
+
+
+def _service(client):
+    """The service behind a client, through the closure of one of its routes."""
+    route = next(r for r in client.app.routes if getattr(r, "path", "") == "/ready")
+    cells = dict(zip(route.endpoint.__code__.co_freevars, route.endpoint.__closure__, strict=True))
+    return cells["service"].cell_contents
+
+
+def test_too_many_requests(make_client):
+    client = make_client(max_requests=1)
+    with _service(client)._gate.admitted():
+        answer = client.predict(rows=ROWS)
+        problem(answer, 429, "try again")
+        assert answer.headers["retry-after"] == "1"
+        assert client.get("/health").status_code == 200
+    assert client.predict(rows=ROWS).status_code == 200
+
+
+def test_errors_of_our_own_tell_nothing(make_client, monkeypatch, caplog):
+    client = make_client()
+
+    def broken(*_):
+        raise RuntimeError("secret path /srv/key")
+
+    monkeypatch.setattr(_service(client)._batchers["plain"], "_work", broken)
+    detail = problem(client.predict(rows=ROWS), 500, "its log")
+    assert "secret" not in detail
+    assert "secret path" in caplog.text
+
+
+def test_token(make_client):
+    client = make_client(token=TOKEN)
+    for path in ("/", "/page/page.js", "/health"):
+        assert client.get(path).status_code == 200
+    for path in ("/v1/models", "/metrics", "/openapi.json", "/nothing"):
+        answer = client.get(path)
+        problem(answer, 401, "Authorization: Bearer TOKEN")
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        wrong = [f"Bearer {TOKEN}x", "Bearer", "Basic " + TOKEN, TOKEN, "Bearer \xff"]
+        for header in wrong:
+            sent = {"Authorization": header.encode("latin-1")}
+            assert client.get(path, headers=sent).status_code == 401
+    assert client.get("/v1/models", headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
+    document = client.get("/openapi.json", headers={"Authorization": f"bearer {TOKEN}"}).json()
+    assert document["paths"]["/v1/models"]["get"]["security"] == [{"token": []}]
+    assert TOKEN not in json.dumps(document)
+
+
+def test_other_names_of_the_host(make_client):
+    client = make_client(allowed_hosts=("localhost", "[::1]"))
+    assert client.get("/health").status_code == 200
+    assert client.get("/health", headers={"Host": "[::1]:8000"}).status_code == 200
+    problem(client.get("/health", headers={"Host": "evil.example"}), 421, "evil.example")
+
+
+def test_headers(client):
+    for path in ("/", "/v1/models", "/nothing", "/metrics"):
+        headers = client.get(path).headers
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == ("no-cache" if path == "/" else "no-store")
+        assert "server" not in headers
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"token": "short"}, "at least 16"),
+        ({"token": "with a space in the middle"}, "letters, digits"),
+        ({"max_rows": 0}, "max_rows must be positive"),
+        ({"remember": -1}, "remember must not be negative"),
+    ],
+)
+def test_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Settings(**settings)
+
+
+def test_model_folders(folder, tmp_path):
+    with pytest.raises(ValueError, match="two models are called 'plain'"):
+        create_app([folder / "plain", folder / "plain"])
+    app = create_app([folder / "plain", f"other={folder / 'plain'}"])
+    assert app is not None
+    with pytest.raises(ValueError, match="cannot be part of an address"):
+        create_app([f"a/b={folder / 'plain'}"])
+    with pytest.raises(ValueError, match="no model to serve"):
+        create_app([])
+    with pytest.raises(ValueError, match=r"model\.json"):
+        create_app([tmp_path])
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for file in (folder / "plain").iterdir():
+        (linked / file.name).symlink_to(file)
+    with pytest.raises(ValueError, match="is a link"):
+        create_app([linked])

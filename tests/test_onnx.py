@@ -1,0 +1,244 @@
+"""onnxruntime gives what the model gives, to 1e-5 of the target's scale."""
+
+import json
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+
+from calipers import IntervalRegressor
+from calipers.bank import Bank, BankPoints, Program, Scaling, Upgraded
+from calipers.calibration import Calibration
+from calipers.ensemble import Ensemble
+from calipers.networks import ACTIVATIONS, HEADS, MLP, Around, EmbeddedMLP
+from calipers.objectives import Objective
+from calipers.onnx import export
+from calipers.preprocessing import TableEncoder
+
+runtime = pytest.importorskip("onnxruntime")
+
+SCALE = 50.0  # of the target, whose centre is far away
+INPUTS = ["temperature", "größe", "x"]
+
+
+def make_bank(network, head, members=3, seed=0):
+    """Networks with random weights; nothing here needs training."""
+    rng = np.random.default_rng(seed)
+    program = Program(network, Objective(None, head), in_size=len(INPUTS))
+    weights = [
+        rng.normal(0, 0.5, (members, *leaf.shape)).astype(np.float32)
+        for leaf in jax.tree.leaves(program.weights)
+    ]
+    ones = np.ones((members, len(INPUTS)))
+    own = Scaling(0.1 * ones, 1.1 * ones, np.full(members, 0.1), np.linspace(0.9, 1.1, members))
+    units = Scaling(np.array([1e5, -3.0, 0.0]), np.array([10.0, 0.01, 1.0]), 7e3, SCALE)
+    seeds = np.arange(members)
+    return Bank(program, weights, own, units, seeds, seeds, seeds, [])
+
+
+def make_rows(rows, dtype=np.float64):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(rows, 3)) * [10.0, 0.01, 1.0] + [1e5, -3.0, 0.0]
+    return X.astype(dtype)
+
+
+def run(path, feed):
+    session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(None, feed), strict=True)), session
+
+
+def close(found, expected):
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max(initial=0) <= 1e-5 * SCALE
+
+
+def check(ensemble, tmp_path, coverage=None, dtype="float64", rows=257):
+    path = export(ensemble, tmp_path / "m.onnx", coverage=coverage, dtype=dtype, inputs=INPUTS)
+    X = make_rows(rows, dtype)
+    found, session = run(path, {"X": X})
+    for name, value in ensemble.bank.predict(X).items():
+        close(found.pop(f"member_{name}"), value)
+    close(found.pop("point"), ensemble.point(X))
+    if found:
+        levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage)
+        bounds = ensemble.interval(X, levels)
+        for i, name in enumerate(("lower", "upper")):
+            close(found.pop(name), bounds[:, i, 0] if np.ndim(coverage) == 0 else bounds[:, i])
+    assert not found
+    return session
+
+
+@pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
+def test_every_activation_and_periodic_inputs(activation, tmp_path):
+    bank = make_bank(EmbeddedMLP((8, 8), activation, waves=4), "split normal")
+    check(Ensemble(bank, 0.95, "snm"), tmp_path)
+
+
+@pytest.mark.parametrize("head", sorted(HEADS))
+def test_every_head(head, tmp_path):
+    check(Ensemble(make_bank(MLP((8,)), head), 0.95, "snm"), tmp_path)
+
+
+@pytest.mark.parametrize("aggregation", ["normal", "sem", "std", "mean"])
+@pytest.mark.parametrize("head", ["free", "split normal", "normal"])
+def test_every_aggregation(aggregation, head, tmp_path):
+    check(Ensemble(make_bank(MLP((8,)), head), 0.9, aggregation), tmp_path)
+
+
+def test_one_network_alone(tmp_path):
+    bank = make_bank(MLP((8,)), "free", members=1)
+    for aggregation in ("none", "sem", "snm"):
+        check(Ensemble(bank, 0.9, aggregation), tmp_path)
+
+
+@pytest.fixture(scope="module")
+def calibrated():
+    """Corrected twice: shifted and stretched, then held-out rows on top."""
+    rng = np.random.default_rng(0)
+    steps = (
+        Calibration.from_scores(0.4 + 1.7 * rng.standard_normal(400)),
+        Calibration.from_scores(0.8 * rng.standard_normal(300), strict=True),
+    )
+    return Ensemble(make_bank(MLP((8,)), "split normal"), 0.95, "snm", steps)
+
+
+@pytest.mark.parametrize("coverage", [None, 0.5, 0.99, [0.1, 0.8, 0.95]])
+def test_calibrated_intervals_of_any_coverage(calibrated, coverage, tmp_path):
+    check(calibrated, tmp_path, coverage)
+
+
+def test_far_tails(calibrated, tmp_path):
+    steps = (Calibration.from_scores(5 * np.random.default_rng(0).standard_normal(400)),)
+    check(replace(calibrated, calibrations=steps), tmp_path, 0.99)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 3000])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_any_number_of_rows_in_either_precision(calibrated, rows, dtype, tmp_path):
+    check(calibrated, tmp_path, dtype=dtype, rows=rows)
+
+
+def test_upgraded_points(tmp_path):
+    heads = make_bank(Around(MLP((8,)), point_at=0, reach=0.3), "centred", seed=2)
+    points = BankPoints(make_bank(MLP((8,)), "point"))
+    check(Ensemble(Upgraded(points, heads), 0.95, "snm"), tmp_path)
+
+
+def test_absurd_inputs_stay_finite(calibrated, tmp_path):
+    path = export(calibrated, tmp_path / "m.onnx", inputs=INPUTS)
+    found, _ = run(path, {"X": np.array([[1e300, -1e300, 0.0]])})
+    assert np.isfinite(found["lower"]).all()
+
+
+def test_the_file_says_what_it_is(calibrated, tmp_path):
+    session = check(calibrated, tmp_path, [0.5, 0.9])
+    about = session.get_modelmeta().custom_metadata_map
+    assert json.loads(about["inputs"]) == INPUTS
+    assert json.loads(about["coverage"]) == [0.5, 0.9]
+    assert about["target"] == "y"
+    assert "calipers" in json.loads(about["versions"])
+
+
+def test_the_interval_in_a_few_lines_of_numpy(calibrated, tmp_path):
+    from scipy.special import ndtr
+
+    path = export(calibrated, tmp_path / "m.onnx", inputs=INPUTS)
+    found, session = run(path, {"X": make_rows(20)})
+    scores = json.loads(session.get_modelmeta().custom_metadata_map["levels"])
+
+    # These lines stand in docs/runtimes.md.
+    loc, left, right = (found[f"member_{n}"] for n in ("loc", "left_scale", "right_scale"))
+
+    def cdf(x):
+        below = 2 * left / (left + right) * ndtr((x - loc) / left)
+        above = 1 - 2 * right / (left + right) * ndtr((loc - x) / right)
+        return np.where(x < loc, below, above).mean(axis=0)
+
+    def quantile(level):
+        low, high = (loc - 40 * left).min(axis=0), (loc + 40 * right).max(axis=0)
+        for _ in range(60):
+            middle = (low + high) / 2
+            short = cdf(middle) < level
+            low, high = np.where(short, middle, low), np.where(short, high, middle)
+        return middle
+
+    lower, upper = quantile(ndtr(scores[0][0])), quantile(ndtr(scores[1][0]))
+    np.testing.assert_allclose(lower, found["lower"], rtol=1e-9)
+    np.testing.assert_allclose(upper, found["upper"], rtol=1e-9)
+
+
+def test_what_cannot_be_written_is_refused(calibrated, tmp_path):
+    def refused(ensemble, message, **options):
+        with pytest.raises(ValueError, match=message):
+            export(ensemble, tmp_path / "m.onnx", inputs=INPUTS, **options)
+
+    refused(calibrated, "needs at least 1999 calibration rows", coverage=0.999)
+    refused(calibrated, "dtype must be one of", dtype="float16")
+    refused(replace(calibrated, row_weight=lambda X: X[:, 0]), "row_weight")
+    refused(replace(calibrated, aggregation="sem"), "nothing else", coverage=0.5)
+    refused(replace(calibrated, bank=make_bank(_strange, "point")), "of type Strange")
+    assert not list(tmp_path.iterdir())
+
+
+def _strange(in_size, out_size, *, key):
+    import equinox as eqx
+
+    class Strange(eqx.Module):
+        weight: jax.Array
+
+        def __call__(self, x):
+            return x[:1] * self.weight
+
+    return Strange(jax.numpy.ones(1))
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    rows = 120
+    frame = pd.DataFrame(
+        {
+            "size": np.where(rng.random(rows) < 0.1, np.nan, rng.uniform(20, 120, rows)),
+            "wealth": rng.standard_cauchy(rows) * 1e4,
+            "kind": rng.choice(["flat", "house", "loft", "castle"], rows, p=[0.5, 0.3, 0.15, 0.05]),
+            "garden": rng.random(rows) > 0.5,
+            "lower": rng.normal(size=rows),
+            "sold": pd.date_range("1969-06-01", periods=rows, freq="7D"),
+            "country": "NO",
+        }
+    )
+    frame.loc[3, "kind"] = None
+    return frame, pd.Series(rng.normal(7000, SCALE, rows), name="price")
+
+
+def test_tables_go_in_as_they_are(table, tmp_path):
+    frame, y = table
+    model = IntervalRegressor(
+        preprocessor=TableEncoder(max_categories=2),
+        n_networks=2,
+        cv=2,
+        hidden_layers=(8,),
+        waves=0,
+        epochs=2,
+        random_state=0,
+    ).fit(frame, y)
+    path = model.to_onnx(tmp_path / "m.onnx")
+    new = frame.copy()
+    new.loc[:4, "kind"] = ["unseen", None, "castle", "loft", "flat"]
+    new.loc[:2, "wealth"] = [np.nan, 1e12, -1e12]
+    new.loc[5, "sold"] = pd.NaT
+    read = model.preprocessor_.read(new)
+    feed = {
+        f"input_{name}" if name == "lower" else name: values
+        if values.dtype == np.float64
+        else np.array(["" if value is None else value for value in values], dtype=object)
+        for name, values in read.items()
+    }
+    found, session = run(path, feed)
+    assert {given.name for given in session.get_inputs()} == feed.keys()
+    close(found["point"], model.predict(new))
+    close(np.stack([found["lower"], found["upper"]], axis=1), model.predict_interval(new))
+    assert session.get_modelmeta().custom_metadata_map["target"] == "price"

@@ -1,0 +1,300 @@
+"""TableEncoder: what it makes of columns, and what it never does."""
+
+import json
+from datetime import date
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+from hypothesis.extra.pandas import column, data_frames, range_indexes
+from sklearn.base import clone
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from calipers.preprocessing import Column, DataError, TableEncoder, pick_numbers
+
+
+def one(values, **parameters):
+    """Encoder fitted to a column, with another beside it so that there is something to use."""
+    frame = pd.DataFrame({"a": values, "rest": np.arange(len(values)) % 7})
+    return TableEncoder(**parameters).fit(frame)
+
+
+def encoded(encoder, values):
+    """What becomes of new values of the column."""
+    frame = pd.DataFrame({"a": values, "rest": 0})
+    return encoder.transform(frame)[:, :-1].tolist()
+
+
+def outside(encoder, values):
+    return encoder.outside(pd.DataFrame({"a": values, "rest": 0}))[:, 0].tolist()
+
+
+@parametrize_with_checks([TableEncoder()])
+def test_scikit_learn(estimator, check):
+    check(estimator)
+
+
+class TestNumbers:
+    def test_ordinary_ones_stay_as_they_are(self):
+        encoder = one([3.0, 1.0, 2.0])
+        assert encoded(encoder, [2.5, -100.0, None]) == [[2.5], [-100.0], [2.0]]
+        assert encoder.columns_[0] == Column("a", "number", 1.0, 3.0, 2.0)
+        assert outside(encoder, [2.5, -100.0, None]) == [False, True, True]
+
+    def test_missing_ones_have_a_column(self):
+        encoder = one([3.0, None, 1.0])
+        assert encoded(encoder, [5.0, None]) == [[5.0, 0.0], [2.0, 1.0]]
+        assert list(encoder.get_feature_names_out()) == ["a", "a (missing)", "rest"]
+        assert outside(encoder, [2.0, None]) == [False, False]
+
+    def test_far_outliers_are_drawn_in_and_keep_their_order(self):
+        values = np.r_[np.linspace(0, 1, 99), 1e9]
+        encoder = one(values)
+        found = np.array(encoded(encoder, values))[:, 0]
+        assert (np.diff(found) > 0).all()
+        assert found[-1] < 30
+        assert np.ptp(found[:99]) > 1  # the others are not squeezed into one
+        assert "far outliers" in encoder.columns_[0].note
+
+    def test_one_value_or_none(self):
+        assert encoded(one([5.0, None, 5.0]), [5.0, None]) == [[5.0, 0.0], [5.0, 1.0]]
+
+    @pytest.mark.parametrize("values", [[0.0, 0, 0, 0, 5], [-1e308, 0.0, 1e308], [1e-300, 2e-300]])
+    def test_odd_scales(self, values):
+        assert np.isfinite(encoded(one(values), [*values, 1e308, -1e308])).all()
+
+    @pytest.mark.parametrize(
+        ("kind", "texts", "numbers"),
+        [
+            (None, ["1.5", "2", "-3e2"], [1.5, 2, -300]),
+            (None, ["1,234.5", "7", "?"], [1234.5, 7, np.nan]),
+            (None, ["1.234,5", "7", ""], [1234.5, 7, np.nan]),
+            (None, ["12%", "7.5 %", "n/a"], [12, 7.5, np.nan]),
+            (None, ["€1.000,50", "€2", None], [1000.5, 2, np.nan]),
+            ("number 1,234.5", ["1,234", "7", "5"], [1234, 7, 5]),
+            ("number 1.234,5", ["1.234", "7,5", "5"], [1234, 7.5, 5]),
+        ],
+    )
+    def test_text(self, kind, texts, numbers):
+        encoder = one(texts, kinds=None if kind is None else {"a": kind})
+        column = encoder.columns_[0]
+        assert (column.kind, column.low) == ("number", np.nanmin(numbers))
+        assert column.missing == bool(np.isnan(numbers).any())
+        again = one(texts[:1] * 2 + texts[1:2], kinds=encoder.kinds_ | {"rest": "number"})
+        assert encoded(again, texts[:1]) == [[numbers[0]]]  # kinds_ say how text is written
+
+    @pytest.mark.parametrize("value", ["many", "1,2,3", "12a", True])
+    def test_what_is_no_number(self, value):
+        with pytest.raises(DataError, match=r"column 'a', row 1 \(from 0\): .* is not a number"):
+            encoded(one([1.0, 2.0]), pd.Series([1.0, value], dtype=object))
+
+    def test_infinity(self):
+        with pytest.raises(DataError, match=r"column 'a', row 2 .*inf is not finite"):
+            one([1.0, 2.0, np.inf])
+
+
+class TestCategories:
+    def test_rare_and_unseen_ones_share_a_column(self):
+        encoder = one(["x"] * 3 + ["y"] * 2 + ["z"])
+        names = ["a=x", "a=y", "a (other)", "a (frequency)"]
+        assert list(encoder.get_feature_names_out()[:-1]) == names
+        found = np.array(encoded(encoder, ["x", "y", "z", "new"]))
+        assert found[:, :3].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]]
+        np.testing.assert_allclose(found[:, 3], np.log1p([3, 2, 1, 0]))
+        assert outside(encoder, ["x", "z", "new"]) == [False, False, True]
+        assert encoder.columns_[0].categories == ("x", "y", "z")
+
+    def test_their_number_is_bounded(self):
+        encoder = one([f"c{i % 50}" for i in range(200)], max_categories=5)
+        assert len(encoder.get_feature_names_out()) == 5 + 2 + 1
+
+    def test_missing_ones(self):
+        encoder = one(["x", "x", "y", "y", None, " "])
+        assert encoded(encoder, ["x", None, ""]) == [[1, 0, 0], [0, 0, 1], [0, 0, 1]]
+        assert encoded(one(["x", "x", "y", "y"]), [None]) == [[0, 0]]
+
+    def test_one_and_one_point_zero_are_the_same(self):
+        encoder = one(pd.Categorical([1, 2, 1, 2]))
+        for same in ([1], [1.0], ["1"], [" 1 "]):
+            assert encoded(encoder, same) == [[1, 0]]
+
+    def test_numbers_by_name_of_kind(self):
+        encoder = one([10, 20, 10, 20], kinds={"a": "category"})
+        assert encoder.columns_[0].categories == ("10", "20")
+
+
+class TestDates:
+    def test_days_and_the_cycles_that_they_span(self):
+        encoder = one(pd.date_range("2020-01-01", periods=1000))
+        names = list(encoder.get_feature_names_out()[:-1])
+        cycles = ("year sin", "year cos", "week sin", "week cos")
+        assert names == [f"a ({part})" for part in ("days", *cycles)]
+        later = encoded(encoder, [pd.Timestamp("2020-01-03 12:00")])[0]
+        assert later[0] == 2.5
+        assert encoder.columns_[0].low == "2020-01-01"
+
+    def test_hours(self):
+        encoder = one(pd.date_range("2020-01-01", periods=100, freq="h"))
+        assert "a (day sin)" in encoder.get_feature_names_out()
+        assert "a (week sin)" not in encoder.get_feature_names_out()
+
+    @pytest.mark.parametrize(
+        "values",
+        [
+            ["2024-01-01", "2024-01-31"],
+            ["1.1.2024", "31.01.2024"],
+            ["01/01/2024", "01/31/2024"],
+            ["1 Jan 2024", "31 Jan 2024"],
+            ["Jan 1, 2024", "Jan 31, 2024"],
+            [date(2024, 1, 1), date(2024, 1, 31)],
+            [pd.Timestamp("2024-01-01", tz="UTC"), pd.Timestamp("2024-01-31", tz="UTC")],
+            pd.PeriodIndex(["2024-01-01", "2024-01-31"], freq="D"),
+            ["2024-01-01T01:00:00+01:00", "2024-01-31T00:00:00Z"],
+        ],
+    )
+    def test_ways_to_write_them(self, values):
+        encoder = one([*values])
+        assert (encoder.columns_[0].low, encoder.columns_[0].high) == ("2024-01-01", "2024-01-31")
+        again = TableEncoder.from_document(encoder.to_document())
+        assert encoded(again, [values[1]])[0][0] == 30
+
+    def test_either_month_or_day_first(self):
+        assert one(["01/02/2024", "03/04/2024"] * 2).columns_[0].kind == "category"
+        encoder = one(["01/02/2024", "03/04/2024"], kinds={"a": "date %d/%m/%Y"})
+        assert encoder.columns_[0].low == "2024-02-01"
+
+    def test_missing_ones(self):
+        encoder = one(["2024-01-01", None, "2024-01-03"])
+        assert encoded(encoder, [None, "2024-01-02"]) == [[1, 1], [1, 0]]
+
+
+class TestColumns:
+    def test_what_is_noticed_and_not_used(self):
+        n = 30
+        frame = pd.DataFrame(
+            {
+                "row": range(n),
+                "flatId": np.arange(n) * 17 + 3,
+                "key": [f"k{i}" for i in range(n)],
+                "always": "x",
+                "never": None,
+                "year": range(1990, 1990 + n),
+            }
+        )
+        encoder = TableEncoder().fit(frame)
+        kinds = {column.name: column.kind for column in encoder.columns_}
+        assert kinds == {
+            "row": "identifier",
+            "flatId": "identifier",
+            "key": "identifier",
+            "always": "constant",
+            "never": "constant",
+            "year": "number",
+        }
+        assert all(column.used != bool(column.note) for column in encoder.columns_)
+        other = frame.assign(always="y", never=1.0, key="new", row=-1)
+        assert encoder.outside(other).all(axis=0).tolist() == [False] * 3 + [True] * 2 + [False]
+        assert encoder.transform(frame[["year"]]).shape == (n, 1)
+
+    def test_order_and_others_do_not_matter(self):
+        frame = pd.DataFrame({"a": [1.0, 2, 3], "b": ["x", "y", "x"]})
+        encoder = TableEncoder().fit(frame)
+        expected = encoder.transform(frame)
+        assert np.array_equal(encoder.transform(frame[["b", "a"]].assign(c=1)), expected)
+
+    def test_lost_and_doubled_ones(self):
+        frame = pd.DataFrame({"size": [1.0, 2], "rooms": [1, 2]})
+        encoder = TableEncoder().fit(frame)
+        with pytest.raises(DataError, match=r"lacks the column 'size' \(did you mean 'sizes'\?\)"):
+            encoder.transform(frame.rename(columns={"size": "sizes"}))
+        with pytest.raises(DataError, match="more than one column 'size'"):
+            encoder.transform(frame[["size", "size", "rooms"]])
+
+    def test_wrong_kinds(self):
+        with pytest.raises(ValueError, match="did you mean 'category'"):
+            one([1, 2], kinds={"a": "categories"})
+        with pytest.raises(DataError, match="'b', which is not there"):
+            one([1, 2], kinds={"b": "number"})
+        with pytest.raises(ValueError, match="a number such as"):
+            one(["x", "y"], kinds={"a": "number many"})
+
+    def test_arrays_have_names(self):
+        encoder = TableEncoder().fit(np.array([[1.0, 2.0], [3.0, np.nan], [5, 7]]))
+        assert list(encoder.feature_names_in_) == ["x0", "x1"]
+        assert encoder.transform([[1.0, None]]).tolist() == [[1.0, 4.5, 1.0]]
+        with pytest.raises(DataError, match="X has 3 features, but TableEncoder is expecting 2"):
+            encoder.transform(np.ones((1, 3)))
+
+    def test_pick_numbers(self):
+        frame = pd.DataFrame({"b": ["1", "2"], "a": [3, 4]})
+        assert pick_numbers(frame, ["a", "b"]).to_numpy().tolist() == [[3, 1], [4, 2]]
+        with pytest.raises(DataError, match=r"row 1 .*is missing"):
+            pick_numbers(frame.assign(a=[3, None]), ["a"])
+
+
+@pytest.fixture
+def frame():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"size": rng.normal(size=90), "kind": rng.choice(list("xyz"), 90)})
+    frame.loc[::9, "kind"] = None
+    return frame.assign(day=pd.date_range("2024-01-01", periods=90), ok=frame["size"] > 0)
+
+
+class TestTransformer:
+    def test_in_a_pipeline(self, frame):
+        pipeline = make_pipeline(TableEncoder(max_categories=2), Ridge())
+        target = frame["size"] + (frame["kind"] == "x")
+        assert cross_val_score(pipeline, frame, target).mean() > 0.9
+        assert clone(pipeline[0]).max_categories == 2
+
+    def test_frames_out(self, frame):
+        encoder = TableEncoder().set_output(transform="pandas").fit(frame)
+        found = encoder.transform(frame.set_axis(frame.index + 5))
+        assert list(found) == list(encoder.get_feature_names_out())
+        assert found.index[0] == 5
+
+    def test_polars(self, frame):
+        expected = TableEncoder().fit_transform(frame)
+        assert np.array_equal(TableEncoder().fit_transform(pl.from_pandas(frame)), expected)
+
+    def test_a_document_is_the_whole(self, frame):
+        encoder = TableEncoder(kinds={"ok": "category"}).fit(frame)
+        again = TableEncoder.from_document(json.loads(json.dumps(encoder.to_document())))
+        assert again.columns_ == encoder.columns_
+        assert again.get_params() == encoder.get_params()
+        odd = frame.assign(kind="new", size=1e9)
+        for part in zip(*(e.transform_and_check(odd) for e in (again, encoder)), strict=True):
+            assert np.array_equal(*part)
+
+
+cells = st.one_of(st.none(), st.floats(-1e6, 1e6), st.sampled_from(["", "x", "y", "z 1"]))
+frames = data_frames(
+    [
+        column("n", elements=st.floats(allow_infinity=False), dtype=float),
+        column("t", elements=st.one_of(st.none(), st.text(max_size=3)), dtype=object),
+        column("m", elements=cells, dtype=object),
+        column("d", elements=st.datetimes().map(pd.Timestamp), dtype=object),
+    ],
+    index=range_indexes(min_size=3, max_size=30),
+)
+
+
+@settings(deadline=None, max_examples=50)
+@given(frames)
+def test_laws(frame):
+    try:
+        encoder = TableEncoder().fit(frame)
+    except DataError:
+        reject()
+    numbers, far = encoder.transform_and_check(frame)
+    assert np.isfinite(numbers).all()
+    assert not far.any()
+    assert numbers.shape == (len(frame), len(encoder.get_feature_names_out()))
+    again = TableEncoder.from_document(json.loads(json.dumps(encoder.to_document())))
+    assert np.array_equal(again.transform(frame.iloc[::-1]), numbers[::-1])
