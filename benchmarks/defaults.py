@@ -102,6 +102,18 @@ CANDIDATES = {
         "point_weight": 0.5,
         "network": EmbeddedMLP(spread=0.5, activation="relu"),
     },
+    **{
+        f"de-s{100 * spread:.0f}-p{100 * weight:.0f}": {
+            "loss": "density",
+            "averaging": 0.995,
+            "point_weight": weight,
+            "steps": 10_000,
+            "most_epochs": 1000,
+            "network": EmbeddedMLP(spread=spread),
+        }
+        for spread in (0.05, 0.2, 0.35, 0.5)
+        for weight in (0.5, 0.65, 0.8)
+    },
     "de-ema-b256": {"loss": "density", "averaging": 0.99, "point_weight": 0.5, "batch": 256},
     "de-ema-deep": {
         "loss": "density",

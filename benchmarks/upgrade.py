@@ -172,6 +172,7 @@ def main():
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--steps", type=int, default=4000, help="of each network of PyTorch")
     options = parser.parse_args()
+    torch.set_num_threads(1)  # networks so small gain nothing from a second
     for name in options.datasets:
         data, found = load(name), []
         for number, split in enumerate(hernandez_lobato_splits(name)[: options.splits]):

@@ -14,7 +14,7 @@ from sphinx.util import logging
 
 import calipers
 
-# Browsers draw formulas well only with a mathematical font, which few systems have; ziamath has one.
+# Formulas look well only in a mathematical font, which few systems have; ziamath has one.
 _FONT = Path(find_spec("ziamath").origin).parent / "fonts" / "STIXTwoMath-Regular.ttf"
 
 project = "calipers"
@@ -88,12 +88,18 @@ def _write(page, text):
         page.write_text(text, "utf-8")
 
 
+def _whole(text):
+    """Lists of commands with the first line of each, of which Typer takes the beginning."""
+    first = dict(re.findall(r"(?m)^#+ `calipers (?:\w+ )?(\w+)`\n\n(.+)$", text))
+    return re.sub(r"(?m)^\* `([a-z]+)`: .*$", lambda m: f"* `{m[1]}`: {first[m[1]]}", text)
+
+
 def _write_pages(app):
     """The command line's reference, from the commands themselves, and the tables of the study."""
     folder = Path(app.srcdir) / "generated"
     command = [sys.executable, "-m", "typer", "calipers.cli", "utils", "docs", "--name", "calipers"]
     made = subprocess.run(command, check=True, capture_output=True, text=True)
-    _write(folder / "command-line.md", made.stdout.replace("# `calipers`", "# Command line", 1))
+    _write(folder / "command-line.md", _whole(made.stdout).replace("`calipers`", "Command line", 1))
     for table in (Path(app.srcdir).parent / "results" / "tables").glob("*.md"):
         text = re.sub("^##", "#", table.read_text("utf-8"), flags=re.MULTILINE)
         _write(folder / table.name, f"---\norphan: true\n---\n{text}")

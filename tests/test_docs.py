@@ -39,7 +39,7 @@ PAGES = [
 ]
 SERVING = DOCS / "serving.md"
 SHOWN = {"text", "toml", "json", "yaml", "ini", "nginx", "dockerfile"}
-SECONDS = 120
+SECONDS = 600
 
 
 class Block(NamedTuple):

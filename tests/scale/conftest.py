@@ -61,7 +61,7 @@ def client():
     """A client of a cluster of two processes."""
     from distributed import Client, LocalCluster
 
-    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**options, memory_limit=0) as cluster, Client(cluster) as client:
         yield client
 
@@ -80,7 +80,7 @@ class Machines:
         file = self.folder / f"scheduler-{self.count}.json"
         options = ["--port", "0", "--no-dashboard", "--host", "127.0.0.1"]
         self.scheduler = self._run("scheduler", *options, "--scheduler-file", file)
-        wait_until(file.exists, 60)
+        wait_until(lambda: file.exists() and file.read_text().rstrip().endswith("}"))
         self.address = json.loads(file.read_text())["address"]
         self.workers = [self.add_worker() for _ in range(workers)]
 

@@ -53,6 +53,16 @@ def at_work(cluster, chunks=2):
     return lambda: cluster.client.run_on_scheduler(look)
 
 
+def test_what_was_sent_outlives_all_that_held_it(machines):
+    with connect(machines.address) as cluster:
+        future = cluster.send({"rows": [1, 2, 3]})
+        assert future.result() == {"rows": [1, 2, 3]}
+        for worker in machines.workers:
+            kill(worker)
+        machines.workers.append(machines.add_worker())
+        assert cluster.client.submit(len, future).result(timeout=300) == 1
+
+
 def test_a_fit_ends_to_the_same_bits_when_a_worker_is_killed(machines, rows):
     settings = {"n_networks": 80, **TINY, "epochs": 300}
     with connect(machines.address) as cluster:

@@ -138,7 +138,8 @@ def _run_all(
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     watch = Watch(report, stop) if threads else None
     dues = [(deadline, 1 / -(-(len(groups) - number) // jobs)) for number in range(len(groups))]
-    packed = _packed(program, table, [[plans[i] for i in group] for group in groups], backend)
+    send = sender(backend if jobs > 1 else None, table)  # joblib works here if there is one job
+    packed = _packed(program, table, [[plans[i] for i in group] for group in groups], send)
     tasks = (
         joblib.delayed(_chunk)(*chunk, shape, largest_loss, watch, due)
         for chunk, due in zip(packed, dues, strict=True)
@@ -206,10 +207,9 @@ def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[IntArray]:
 
 
 def _packed(
-    program: Program, table: Table, chunks: list[list[Plan]], backend: Any
+    program: Program, table: Table, chunks: list[list[Plan]], send: Callable[[Any], Any]
 ) -> list[tuple[Any, Any, list[Plan], list[Any]]]:
     """First arguments of ``_chunk``: what several chunks need is sent to a cluster once."""
-    send = sender(backend, table)
     own = [{id(array): array for plan in chunk for array in _arrays(plan)} for chunk in chunks]
     uses = Counter(number for arrays in own for number in arrays)
     packed = []

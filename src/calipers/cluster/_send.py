@@ -13,8 +13,8 @@ def sender(backend: Any, owner: Any) -> Callable[[Any], Any]:
 
     Parameters
     ----------
-    backend : joblib backend
-        The active one.
+    backend : joblib backend, optional
+        The active one; None where the work stays in this process.
     owner : object
         As long as it lives, what was sent stays where it is and is not sent again.
 
@@ -36,8 +36,8 @@ def sender(backend: Any, owner: Any) -> Callable[[Any], Any]:
 def received(value: Any) -> Any:
     """The value that a ``sender`` has sent, on the machine that needs it.
 
-    Dask has put it there already, but where a cluster has one thread, joblib works on this machine
-    and hands over what was sent.
+    Dask has put it there already, unless joblib has found the cluster shrunk to one thread since the
+    value was sent: then it works on this machine.
     """
     if isinstance(value, _InRay):
         return value.value()
