@@ -4,8 +4,9 @@
     python benchmarks/scale.py estimate [--constants benchmarks/scale.json]
 
 ``measure`` trains a bank of default networks and scores Parquet on threads and on workers of Dask,
-one thread each, in turns within one run, and keeps the best of each. ``estimate`` puts what was
-measured into formulas; bandwidths, which one machine cannot show, are arguments.
+one thread each, in turns within one run, and keeps the least of each: of seconds, and of seconds of
+processors, which tell more where a machine is shared. ``estimate`` puts what was measured into
+formulas; bandwidths, which one machine cannot show, are arguments.
 """
 
 import argparse
@@ -105,13 +106,24 @@ def timed(function):
     return time.perf_counter() - began
 
 
+def processor_seconds():
+    """Seconds of processors that this process and its workers have used; others do not count."""
+    import psutil
+
+    own = psutil.Process()
+    times = [process.cpu_times() for process in (own, *own.children(recursive=True))]
+    return sum(time.user + time.system for time in times)
+
+
 def best(configurations, rounds):
-    """Least seconds of each configuration, run in turns."""
+    """Least seconds, and least seconds of processors, of each configuration, run in turns."""
     found = {name: [] for name in configurations}
     for _ in range(rounds):
         for name, function in configurations.items():
-            found[name].append(timed(function))
-    return {name: min(seconds) for name, seconds in found.items()}
+            before = processor_seconds()
+            seconds = timed(function)
+            found[name].append((seconds, processor_seconds() - before))
+    return {name: tuple(map(min, zip(*pairs, strict=True))) for name, pairs in found.items()}
 
 
 def bank(networks=NETWORKS, epochs=EPOCHS, rows=ROWS):
@@ -188,17 +200,27 @@ def measure_training(clusters, rounds):
     steps = NETWORKS * EPOCHS * math.ceil(ROWS / program.batch_size)
     print(f"\n{NETWORKS} default networks, {ROWS:,} rows, {steps:,} network-steps:\n")
     show_ways(seconds)
-    return {"step_s": seconds["1 worker"] / steps, "batch_size": program.batch_size}
+    return {"step_s": seconds["1 worker"][1] / steps, "batch_size": program.batch_size}
 
 
-def show_ways(seconds):
+def show_ways(found):
     """Print seconds, each against threads, and how they fall with the second worker."""
     rows = []
-    for name, value in seconds.items():
-        threads = seconds[f"{name[0]} thread{'s' if name[0] == '2' else ''}"]
-        one = seconds[f"1 {name[2:].rstrip('s')}"]
-        rows.append((name, f"{value:.2f}", f"{value / threads:.2f}", f"{one / value:.2f}"))
-    print_table(("on", "seconds", "times threads", "speed-up over one"), rows)
+    for name, (seconds, busy) in found.items():
+        threads = found[f"{name[0]} thread{'s' if name[0] == '2' else ''}"]
+        one = found[f"1 {name[2:].rstrip('s')}"]
+        rows.append(
+            (
+                name,
+                f"{seconds:.2f}",
+                f"{seconds / threads[0]:.2f}",
+                f"{one[0] / seconds:.2f}",
+                f"{busy:.2f}",
+                f"{busy / threads[1]:.2f}",
+            )
+        )
+    header = ("seconds", "times threads", "speed-up over one", "CPU seconds", "times threads")
+    print_table(("on", *header), rows)
 
 
 def measure_bytes(client):
@@ -300,7 +322,7 @@ def measure_scoring(clusters, folder, rounds):
     )
     read = sum(path.stat().st_size for path in (folder / "rows").iterdir())
     return {
-        "row_s": seconds["1 worker"] / SCORED,
+        "row_s": seconds["1 worker"][1] / SCORED,
         "row_bytes_read": read / SCORED,
         "row_bytes_written": written / SCORED,
     }

@@ -18,6 +18,7 @@ the interval score of learning at once.
 """
 
 import argparse
+import sys
 import time
 
 import numpy as np
@@ -178,6 +179,8 @@ def main():
         for number, split in enumerate(hernandez_lobato_splits(name)[: options.splits]):
             parts = [(data.X[rows], data.y[rows]) for rows in (split.train, split.test)]
             found.append(run(*parts[0], *parts[1], number, options.steps))
+            scores = {k: round(v["score"], 3) for k, v in found[-1].items() if "score" in v}
+            print(f"{name} split {number}: {scores}", file=sys.stderr)
         print(f"\n{name}, {len(found)} splits\n")
         table(found)
 

@@ -1,6 +1,10 @@
 """Fixtures for all tests."""
 
 import pytest
+from hypothesis import settings
+
+settings.register_profile("patient", deadline=None)  # a busy machine is no reason to fail
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,7 @@ import pickle
 import platform
 import tempfile
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,8 @@ logger = logging.getLogger(__name__)
 
 _LARGEST_CACHE = 512 * 2**20  # bytes on disk; the programs used longest ago go first
 _SUFFIX = ".program"
-_compiled: dict[Any, Callable[..., Any]] = {}
+_MOST_IN_MEMORY = 64  # programs; each takes dozens of the 65,530 memory maps that Linux allows
+_compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -47,6 +49,9 @@ def compiled(
     with _lock:
         if key not in _compiled:
             _compiled[key] = _compile(function, arguments, donate)
+        _compiled.move_to_end(key)
+        if len(_compiled) > _MOST_IN_MEMORY:
+            _compiled.popitem(last=False)
         return _compiled[key]
 
 

@@ -36,8 +36,8 @@ def sender(backend: Any, owner: Any) -> Callable[[Any], Any]:
 def received(value: Any) -> Any:
     """The value that a ``sender`` has sent, on the machine that needs it.
 
-    Dask has put it there already, unless joblib has found the cluster shrunk to one thread since the
-    value was sent: then it works on this machine.
+    Dask has put it there already, unless joblib has found that one thread is left of the cluster
+    since the value was sent: then it works on this machine.
     """
     if isinstance(value, _InRay):
         return value.value()
