@@ -39,7 +39,8 @@ def test_refits_are_independent_and_bounds_are_ordered():
     model = IntervalRegressor(n_networks=4, cv=2, hidden_layers=(8,), waves=0, epochs=20, verbose=0)
     problem = PROBLEMS["toy"]
     inputs, _ = problem.sample(50, random_state=0)
-    first, second = (e.interval(inputs, np.array([0.9])) for e in validity.refits(model, problem, 60, 2))
+    fitted = validity.refits(model, problem, 60, 2)
+    first, second = (ensemble.interval(inputs, np.array([0.9])) for ensemble in fitted)
     assert (first[:, 0] <= first[:, 1]).all()
     assert not np.allclose(first, second)
     covered = validity.true_coverage(problem, inputs, first)
