@@ -71,7 +71,7 @@ def test_json(client, body, words):
         (b"speed,load\n1,2,3\n", CSV, 422, ["3 values"]),
         (b"speed,load\n1,many\n", CSV, 422, ["column 'load', row 0 (from 0): 'many'"]),
         (b"speed,load,load\n1,2,3\n", CSV, 422, ["more than one column 'load'"]),
-        (gzip.compress(b"speed,load\n1,2\n"), CSV, 422, ["0x8b"]),
+        (gzip.compress(b"speed,load\n1,2\n", mtime=0), CSV, 422, ["0x8b"]),
         (b"\x00" * 50, CSV, 422, ["NUL"]),
         (b"nothing", ARROW_STREAM, 422, ["not Arrow"]),
         (b"\xff\xff\xff\xff\xff\xff\xff\x7f", ARROW_STREAM, 422, ["not Arrow"]),
