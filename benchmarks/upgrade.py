@@ -1,6 +1,6 @@
 """Two-step learning against learning points and intervals at once.
 
-    .venv-torch/bin/python benchmarks/upgrade.py [--datasets concrete power] [--splits 5]
+    .venv-torch/bin/python benchmarks/upgrade.py [--datasets concrete power] [--splits 3]
 
 On each of the first Hernandez-Lobato splits, all from the same training rows:
 
@@ -14,12 +14,13 @@ On each of the first Hernandez-Lobato splits, all from the same training rows:
 - one network, kept and adapted: the same upgraded with the quarter that it has not seen.
 
 Means over the splits; ratios, with standard errors, to the points that an upgrade was given and to
-the interval score of learning at once.
+the interval score of learning at once. Splits that are in the file of results are not run again.
 """
 
 import argparse
-import sys
+import json
 import time
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -27,6 +28,7 @@ import torch
 import calipers.torch
 from calipers import IntervalRegressor, metrics
 from calipers.datasets import hernandez_lobato_splits, load
+from calipers.storage import replace_file
 
 COVERAGE = 0.95
 FOLDS = 5
@@ -90,12 +92,13 @@ def points_of(networks, X):
 def measures(model, X, y):
     """Error, coverage, width and interval score on test rows."""
     lower, upper = model.predict_interval(X).T
-    return {
+    found = {
         "rmse": metrics.root_mean_squared_error(model.predict(X), y),
         "coverage": metrics.coverage_rate(lower, upper, y),
         "width": metrics.mean_width(lower, upper),
         "score": metrics.interval_score(lower, upper, y, coverage=COVERAGE),
     }
+    return {name: float(value) for name, value in found.items()}
 
 
 def run(X, y, X_test, y_test, seed, steps):
@@ -110,7 +113,7 @@ def run(X, y, X_test, y_test, seed, steps):
         found[name] = measures(model, X_test, y_test) | {"seconds": seconds}
 
     def given(name, point):
-        found[name] = {"rmse": metrics.root_mean_squared_error(point, y_test)}
+        found[name] = {"rmse": float(metrics.root_mean_squared_error(point, y_test))}
 
     timed("at once", IntervalRegressor(**common).fit, X, y)
     points = IntervalRegressor(loss="mse", **common).fit(X, y)
@@ -170,17 +173,23 @@ def main():
     """Print a table for each dataset."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--datasets", nargs="*", default=["concrete", "power"])
-    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--splits", type=int, default=3)
     parser.add_argument("--steps", type=int, default=4000, help="of each network of PyTorch")
+    parser.add_argument("--results", type=Path, default=Path("results/upgrade.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)  # networks so small gain nothing from a second
+    store = options.results
+    done = json.loads(store.read_text()) if store.exists() else {}
     for name in options.datasets:
         data, found = load(name), []
         for number, split in enumerate(hernandez_lobato_splits(name)[: options.splits]):
-            parts = [(data.X[rows], data.y[rows]) for rows in (split.train, split.test)]
-            found.append(run(*parts[0], *parts[1], number, options.steps))
-            scores = {k: round(v["score"], 3) for k, v in found[-1].items() if "score" in v}
-            print(f"{name} split {number}: {scores}", file=sys.stderr)
+            key = f"{name} {number} {options.steps}"
+            if key not in done:
+                parts = [(data.X[rows], data.y[rows]) for rows in (split.train, split.test)]
+                done[key] = run(*parts[0], *parts[1], number, options.steps)
+                store.parent.mkdir(parents=True, exist_ok=True)
+                replace_file(store, json.dumps(done, indent=1).encode())
+            found.append(done[key])
         print(f"\n{name}, {len(found)} splits\n")
         table(found)
 
