@@ -66,6 +66,7 @@ benchmarks: $(READY) $(TORCH)/.ready ## speed, printed as tables
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/prediction.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/scale.py measure
 	$(TORCH)/bin/python benchmarks/upgrade.py
 
 clean: ## remove environments and caches

@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 
 INPUTS = 13
-ROWS, NETWORKS, EPOCHS = 2000, 40, 6
-SCORED, FILES = 200_000, 8
+ROWS, NETWORKS, EPOCHS = 2000, 40, 15
+SCORED, FILES = 100_000, 8
 LANES = 5  # networks of a chunk on a CPU
 
 
