@@ -141,7 +141,7 @@ def bank(networks=NETWORKS, epochs=EPOCHS, rows=ROWS):
     settings = model._settings(rows, size, stops=False)._replace(epochs=epochs)
     every = np.arange(rows)
     plans = [Plan(seed, every, settings=settings) for seed in range(networks)]
-    return model._program(INPUTS, size), table, plans
+    return model._program(X, size), table, plans
 
 
 def measure_start(folder, rounds):

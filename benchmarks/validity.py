@@ -38,7 +38,7 @@ def refits(model, problem, rows, count, seed=0):
         fold_of = np.arange(model.n_networks) % len(folds[-1])
         chosen = [folds[-1][i] for i in fold_of]
         plans += model._plans(chosen, batch_size, None, None, (seed, number))
-    bank = train(model._program(X.shape[1], rows), table, plans, n_jobs=-1)
+    bank = train(model._program(X, rows), table, plans, n_jobs=-1)
     size = model.n_networks
     for number, part in enumerate(folds):
         members = bank[number * size : (number + 1) * size]

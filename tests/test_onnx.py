@@ -77,6 +77,12 @@ def test_every_activation_and_periodic_inputs(activation, tmp_path):
     check(Ensemble(bank, 0.95, "snm"), tmp_path)
 
 
+@pytest.mark.parametrize("columns", [(), (1,), (0, 2)])
+def test_periodic_inputs_of_some_columns(columns, tmp_path):
+    bank = make_bank(EmbeddedMLP((8,), waves=4, columns=columns), "split normal")
+    check(Ensemble(bank, 0.95, "snm"), tmp_path)
+
+
 @pytest.mark.parametrize("head", sorted(HEADS))
 def test_every_head(head, tmp_path):
     check(Ensemble(make_bank(MLP((8,)), head), 0.95, "snm"), tmp_path)

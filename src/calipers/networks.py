@@ -102,28 +102,43 @@ class MLP:
 
 
 class Periodic(eqx.Module):
-    """Inputs, softly clipped, beside cosines of each at learnt frequencies and phases.
+    """Inputs, softly clipped, beside cosines of some at learnt frequencies, phases, amplitudes.
 
     A sharp or oscillating dependence on one input, which a plain network learns late, is linear in
-    the cosines (Gorishniy, Rubachev and Babenko, 2022). The clipping (Holzmueller, Grinsztajn and
-    Steinwart, 2024) keeps outliers near the rest.
+    the cosines (Gorishniy, Rubachev and Babenko, 2022). They start small, so that what is smooth
+    is learnt first and a table too small for more stops there. The clipping (Holzmueller,
+    Grinsztajn and Steinwart, 2024) keeps outliers near the rest.
     """
 
     frequency: Array
     phase: Array
+    amplitude: Array
+    columns: tuple[int, ...] = eqx.field(static=True)
     clip: float = eqx.field(static=True)
 
-    def __init__(self, in_size: int, waves: int, *, spread: float, clip: float, key: Array) -> None:
+    def __init__(
+        self,
+        columns: tuple[int, ...],
+        waves: int,
+        *,
+        spread: float,
+        amplitude: float,
+        clip: float,
+        key: Array,
+    ) -> None:
         first, second = jax.random.split(key)
-        self.frequency = spread * jax.random.normal(first, (in_size, waves))
-        self.phase = jax.random.uniform(second, (in_size, waves))
+        self.frequency = spread * jax.random.normal(first, (len(columns), waves))
+        self.phase = jax.random.uniform(second, (len(columns), waves))
+        self.amplitude = jnp.full(len(columns), amplitude)
+        self.columns = columns
         self.clip = clip
 
     def __call__(self, x: Array) -> Array:
-        """Map one row of ``in_size`` to ``in_size * (1 + waves)``."""
+        """Map one row of ``in_size`` to ``in_size + len(columns) * waves``."""
         x = x / jnp.sqrt(1 + (x / self.clip) ** 2)
-        cosines = jnp.cos(2 * jnp.pi * (x[:, None] * self.frequency + self.phase))
-        return jnp.concatenate([x, cosines.ravel()])
+        chosen = x[jnp.array(self.columns, dtype=int)]
+        cosines = jnp.cos(2 * jnp.pi * (chosen[:, None] * self.frequency + self.phase))
+        return jnp.concatenate([x, (self.amplitude[:, None] * cosines).ravel()])
 
 
 class EmbeddedPerceptron(eqx.Module):
@@ -149,8 +164,12 @@ class EmbeddedMLP:
         A key of ``ACTIVATIONS``.
     waves : int
         Cosines per input.
+    columns : tuple of int, optional
+        Inputs that get them; all by default. They tell nothing of an input with two values.
     spread : float
         Standard deviation of the first frequencies, in waves per standardised unit.
+    amplitude : float
+        First amplitude of the cosines.
     clip : float
         Inputs level off at this many standardised units.
 
@@ -162,18 +181,28 @@ class EmbeddedMLP:
     (3,)
     """
 
-    hidden: tuple[int, ...] = (128, 128)
+    hidden: tuple[int, ...] = (128, 128, 128)
     activation: str = "silu"
     waves: int = 8
+    columns: tuple[int, ...] | None = None
     spread: float = 0.35
+    amplitude: float = 0.1
     clip: float = 3.0
 
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> EmbeddedPerceptron:
         """Make a network; ``key`` seeds its weights."""
         first, second = jax.random.split(key)
-        embedding = Periodic(in_size, self.waves, spread=self.spread, clip=self.clip, key=first)
+        embedding = Periodic(
+            tuple(range(in_size)) if self.columns is None else self.columns,
+            self.waves,
+            spread=self.spread,
+            amplitude=self.amplitude,
+            clip=self.clip,
+            key=first,
+        )
         mlp = MLP(self.hidden, self.activation)
-        return EmbeddedPerceptron(embedding, mlp(in_size * (1 + self.waves), out_size, key=second))
+        size = in_size + embedding.frequency.size
+        return EmbeddedPerceptron(embedding, mlp(size, out_size, key=second))
 
 
 class AroundPoint(eqx.Module):

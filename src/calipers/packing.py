@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from types import NoneType
 from typing import Any
 
 import jax
@@ -153,7 +154,7 @@ def _pack_program(program: Program) -> dict[str, Any]:
 
 def _pack_network(network: Any) -> Any:
     if not isinstance(network, tuple(_NETWORKS.values())):
-        return network if isinstance(network, (int, float, str)) else CUSTOM
+        return network if isinstance(network, (int, float, str, NoneType)) else CUSTOM
     parts = {
         name: list(value) if isinstance(value, tuple) else _pack_network(value)
         for name, value in vars(network).items()

@@ -101,16 +101,16 @@ class IntervalRegressor(IntervalPredictor):
         "none" for one network.
     cv : int, scikit-learn splitter or None, default 5
         Folds for calibration. None trains every network on all rows and calibrates nothing.
-    n_networks : int, default 20
+    n_networks : int, default 15
         Members of the ensemble, spread evenly over the folds; two or more for each fold let
         calibration account for the pool being better than its parts.
-    hidden_layers : sequence of int, default (128, 128)
+    hidden_layers : sequence of int, default (128, 128, 128)
         Units of each hidden layer.
     activation : str, default "silu"
         A key of ``calipers.networks.ACTIVATIONS``.
     waves : int, default 8
-        Periodic embeddings of each input, fewer where rows are few or inputs many; 0 for a plain
-        network.
+        Periodic embeddings of each input with more than two values, fewer where rows are few or
+        inputs many; 0 for a plain network.
     network : callable, optional
         Factory of Equinox modules in place of the three before: a hashable
         ``network(in_size, out_size, *, key)``, see ``calipers.networks.Network``.
@@ -243,8 +243,8 @@ class IntervalRegressor(IntervalPredictor):
         loss: str | Objective = "density",
         aggregation: str = "snm",
         cv: Any = 5,
-        n_networks: int = 20,
-        hidden_layers: Sequence[int] = (128, 128),
+        n_networks: int = 15,
+        hidden_layers: Sequence[int] = (128, 128, 128),
         activation: str = "silu",
         waves: int = 8,
         network: Callable[..., Any] | None = None,
@@ -375,7 +375,7 @@ class IntervalRegressor(IntervalPredictor):
         batch_size = self._batch_size(len(rows))
         chosen = [folds[i] for i in fold_of]
         plans = self._plans(chosen, batch_size, weights, labels, seed, previous)
-        program = self._program(X.shape[1], len(rows))
+        program = self._program(X, len(rows))
         if previous is not None:  # more rows may ask for more waves, but these are trained
             program = replace(program, network=self.network or previous.program.network)
         bank = self._trained(program, table, plans, began)
@@ -465,7 +465,7 @@ class IntervalRegressor(IntervalPredictor):
         fold_of = np.arange(self.n_networks) % len(folds)
         batch_size = self._batch_size(len(rows))
         plans = self._plans([folds[i] for i in fold_of], batch_size, weights, labels, seed)
-        program = self._program(seen.shape[1], len(rows))
+        program = self._program(seen, len(rows))
         around = Around(program.network, cast(int, objective.output.point_at), float(adapt))
         program = replace(program, network=around, objective=objective)
         heads = self._trained(program, table, [around_zero(plan, table) for plan in plans], began)
@@ -566,11 +566,14 @@ class IntervalRegressor(IntervalPredictor):
     def _batch_size(self, rows: int) -> int:
         return self.batch_size or int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
 
-    def _program(self, in_size: int, rows: int) -> Program:
+    def _program(self, X: NDArray[np.floating[Any]], rows: int) -> Program:
         hidden = tuple(int(units) for units in self.hidden_layers)
+        in_size = X.shape[1]
         plain = MLP(hidden, self.activation)
         waves = min(self.waves, rows // (_ROWS_PER_WAVE * in_size), _MOST_WAVES // in_size)
-        embedded = EmbeddedMLP(hidden, self.activation, waves=waves)
+        more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values
+        columns = tuple(np.flatnonzero(more).tolist())
+        embedded = EmbeddedMLP(hidden, self.activation, waves, columns)
         return Program(
             self.network or (embedded if self.waves else plain),
             self._objective,

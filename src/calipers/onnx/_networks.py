@@ -111,9 +111,13 @@ def _periodic(graph: Graph, embedding: Periodic, x: str) -> str:
     square = graph("Add", graph("Mul", share, share), _single(graph, 1))
     x = graph("Div", x, graph("Sqrt", square))
     members, inputs, waves = embedding.frequency.shape
-    angle = graph("Mul", graph.unsqueezed(x, 3), _single(graph, embedding.frequency[:, None]))
+    if not inputs * waves:
+        return x
+    chosen = graph("Gather", x, graph.integers(*embedding.columns), axis=2)
+    angle = graph("Mul", graph.unsqueezed(chosen, 3), _single(graph, embedding.frequency[:, None]))
     angle = graph("Add", angle, _single(graph, embedding.phase[:, None]))
     cosines = graph("Cos", graph("Mul", angle, _single(graph, 2 * np.pi)))
+    cosines = graph("Mul", cosines, _single(graph, embedding.amplitude[:, None, :, None]))
     flat = graph("Reshape", cosines, graph.integers(members, -1, inputs * waves))
     return graph("Concat", x, flat, axis=2)
 

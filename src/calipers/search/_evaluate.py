@@ -69,7 +69,7 @@ class Trial:
 
     def program(self, estimator: IntervalRegressor) -> Program:
         """What a candidate's networks have in common with others."""
-        return estimator._program(self.X.shape[1], len(self.y))
+        return estimator._program(self.X, len(self.y))
 
     def plans(self, estimator: IntervalRegressor, budget: int) -> list[Plan]:
         """Networks of one candidate, split by split."""
