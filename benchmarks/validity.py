@@ -6,7 +6,8 @@ All refits of a problem and size train as one bank, on rows of their own. Covera
 test rows but worked out from the true distribution at 300 inputs, so that all chance is in the
 training rows. Prints a table: the mean over refits with its standard error, the tenth of the
 refits that cover least, and coverage where it is conditional: in the tenth of the inputs that fare
-worst on average, and in the narrowest and widest thirds of the intervals.
+worst on average, and in the narrowest and widest thirds of the intervals. What was found before
+for other problems and sizes is kept.
 """
 
 import argparse
@@ -90,6 +91,21 @@ def markdown(rows, coverage=0.95):
     return "\n".join(lines)
 
 
+def store(folder, new):
+    """Put rows in the table, in place of those of the same problem and size."""
+    path = folder / "coverage.csv"
+    found = list(csv.DictReader(path.open(newline=""))) if path.exists() else []
+    texts = [{k: f"{v:.4g}" if isinstance(v, float) else str(v) for k, v in r.items()} for r in new]
+    done = {(row["problem"], row["rows"]) for row in texts}
+    found = [row for row in found if (row["problem"], row["rows"]) not in done] + texts
+    found.sort(key=lambda r: (list(PROBLEMS).index(r["problem"]), int(r["rows"]), r["coverage"]))
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(found)
+    (folder / "coverage.md").write_text(markdown(found) + "\n")
+
+
 def main():
     """Judge the default and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -99,19 +115,11 @@ def main():
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / "coverage.csv"
-    found = []
     for name in options.problems:
         for rows in options.sizes:
             new = list(judge(PROBLEMS[name], IntervalRegressor(verbose=0), rows, options.refits))
-            found += new
             print(markdown(new).splitlines()[-1], flush=True)
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        for row in found:
-            writer.writerow({k: f"{v:.4g}" if isinstance(v, float) else v for k, v in row.items()})
-    (options.out / "coverage.md").write_text(markdown(found) + "\n")
+            store(options.out, new)
 
 
 if __name__ == "__main__":

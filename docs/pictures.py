@@ -7,7 +7,7 @@ from scipy.stats import norm
 
 from calipers import IntervalRegressor, metrics
 from calipers.calibration import CalibratedMixture, Calibration, normal_scores
-from calipers.datasets import FRIEDMAN, TOY
+from calipers.datasets import FRIEDMAN, GAP, TOY
 from calipers.distributions import SplitNormal
 from calipers.losses import soft_capture
 from calipers.plots import COLORS, new_figure, plot_calibration, plot_interval, plot_mixture, style
@@ -116,6 +116,26 @@ def draw_mixture(model):
     return figure
 
 
+def draw_gap():
+    """The defaults where there are no rows: between two clouds of them, and beyond both."""
+    X, y = GAP.sample(1000, random_state=0)
+    model = IntervalRegressor(random_state=0).fit(X, y)
+    grid = np.linspace(X.min() - 2, X.max() + 2, 500)[:, None]
+    figure = new_figure(2.7)
+    left, right = figure.subplots(1, 2)
+    left.plot(X[:, 0], y, ".", color=COLORS["grey"], markersize=2, alpha=0.5)
+    lower, upper = model.predict_interval(grid).T
+    plot_interval(left, grid[:, 0], lower, model.predict(grid), upper)
+    left.set(xlabel="x", ylabel="y", title="95% interval")
+    dist = model.predict_dist(grid)
+    right.plot(grid, np.sqrt(dist.epistemic_var), color=COLORS["orange"], label="disagreement")
+    right.plot(grid, np.sqrt(dist.aleatoric_var), color=COLORS["blue"], label="noise")
+    right.plot(X[:, 0], np.zeros(len(X)), "|", color=COLORS["grey"], markersize=5)
+    right.set(xlabel="x", title="standard deviation")
+    right.legend(loc="upper right")
+    return figure
+
+
 def draw_calibration():
     """A network that is too sure: its scores, the map, coverage before and after."""
     X, y = FRIEDMAN.sample(2300, random_state=0)
@@ -164,6 +184,7 @@ def main():
             "capture": draw_capture(),
             "split_normal": draw_split_normal(),
             "mixture": draw_mixture(paper),
+            "gap": draw_gap(),
             "calibration": draw_calibration(),
         }
         for name, figure in figures.items():

@@ -1,5 +1,7 @@
 """Fixtures for all tests."""
 
+import os
+
 import pytest
 from hypothesis import settings
 
@@ -9,7 +11,9 @@ settings.load_profile("patient")
 
 @pytest.fixture(scope="session", autouse=True)
 def _cache(tmp_path_factory):
-    """Nothing that tests compile or download leaves the test run, nothing enters it."""
+    """Nothing that tests compile or download leaves the test run, whose workers share it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CALIPERS_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("CALIPERS_CACHE", str(shared / "cache"))
         yield

@@ -61,7 +61,7 @@ def blocks(text):
 
 def shape(text):
     """Words and columns of an output, whatever its numbers and checksums."""
-    numbers = re.compile(r"\b[0-9a-f]{12,}\b|-?\d[\d,.]*(e[+-]?\d+)?")
+    numbers = re.compile(r"-?\b[0-9a-f]{12,}\b|-?\d[\d,.]*(e[+-]?\d+)?")
     lines = (re.sub(r"\s+", " ", numbers.sub("#", line)).strip() for line in text.splitlines())
     return [line for line in lines if line]
 

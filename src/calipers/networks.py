@@ -105,8 +105,8 @@ class Periodic(eqx.Module):
     """Inputs, softly clipped, beside cosines of some at learnt frequencies, phases, amplitudes.
 
     A sharp or oscillating dependence on one input, which a plain network learns late, is linear in
-    the cosines (Gorishniy, Rubachev and Babenko, 2022). They start small, so that what is smooth
-    is learnt first and a table too small for more stops there. The clipping (Holzmueller,
+    the cosines (Gorishniy, Rubachev and Babenko, 2022). Where they start small, what is smooth is
+    learnt first, and a table too small for more stops there. The clipping (Holzmueller,
     Grinsztajn and Steinwart, 2024) keeps outliers near the rest.
     """
 
@@ -186,7 +186,7 @@ class EmbeddedMLP:
     waves: int = 8
     columns: tuple[int, ...] | None = None
     spread: float = 0.35
-    amplitude: float = 0.1
+    amplitude: float = 1.0
     clip: float = 3.0
 
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> EmbeddedPerceptron:

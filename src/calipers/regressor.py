@@ -61,6 +61,7 @@ _PAPER = {
     "schedule": "exponential",
     "weight_decay": 0.0,
     "averaging": 0.0,
+    "clip_norm": None,
     "point_weight": 0.3,
     "patience": None,
 }
@@ -70,6 +71,7 @@ _UNKNOWN_ROWS = (
     "or set cv=None and conformalize on rows that it has not seen"
 )
 _ROWS_PER_WAVE = 3  # of one input: few rows cannot tell which of many waves matter
+_ROWS_PER_INPUT = 100  # from which on waves start at full amplitude
 _MOST_WAVES = 512  # of all inputs together, which bounds the cost of wide tables
 _TRAINING = 0.9  # part of a time budget; the rest is for calibration
 _POSITIVE = Within(Real, 0, None, closed="neither")
@@ -131,8 +133,8 @@ class IntervalRegressor(IntervalPredictor):
         Decoupled decay of the weights.
     averaging : float, default 0.995
         Share of the running average of the weights that one step leaves; 0 for no average.
-    clip_norm : float, optional
-        Largest norm of a gradient.
+    clip_norm : float or None, default 1
+        Largest norm of a gradient; None for no bound.
     adversarial_step : float, default 0
         Length of adversarial steps in standardised inputs; 0 for no adversarial examples.
     coverage_weight : float, optional
@@ -257,7 +259,7 @@ class IntervalRegressor(IntervalPredictor):
         decay_steps: float = 50,
         weight_decay: float = 0.01,
         averaging: float = 0.995,
-        clip_norm: float | None = None,
+        clip_norm: float | None = 1.0,
         adversarial_step: float = 0.0,
         coverage_weight: float | None = None,
         point_weight: float = 0.65,
@@ -573,7 +575,8 @@ class IntervalRegressor(IntervalPredictor):
         waves = min(self.waves, rows // (_ROWS_PER_WAVE * in_size), _MOST_WAVES // in_size)
         more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values
         columns = tuple(np.flatnonzero(more).tolist())
-        embedded = EmbeddedMLP(hidden, self.activation, waves, columns)
+        amplitude = min(1.0, rows / (_ROWS_PER_INPUT * in_size))
+        embedded = EmbeddedMLP(hidden, self.activation, waves, columns, amplitude=amplitude)
         return Program(
             self.network or (embedded if self.waves else plain),
             self._objective,
