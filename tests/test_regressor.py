@@ -65,7 +65,7 @@ def model(data):
 
 
 @parametrize_with_checks(
-    [calibrated(epochs=20, n_networks=2, cv=2, waves=0, averaging=0.0, clip_norm=None, patience=None)],
+    [small(epochs=20, cv=2)],
     expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS,
 )
 def test_scikit_learn(estimator, check):
