@@ -24,21 +24,20 @@ from calipers.bank import (
     Plan,
     Points,
     Program,
-    Settings,
     Table,
     Upgraded,
     around_zero,
     error_table,
-    spawn_seeds,
     train,
 )
-from calipers.crossfit import Fold, calibrate, make_folds, set_aside, unseen_points
+from calipers.crossfit import Fold, calibrate, make_folds, unseen_points
 from calipers.ensemble import DISTRIBUTIONS, Ensemble
-from calipers.networks import ACTIVATIONS, MLP, Around, EmbeddedMLP
-from calipers.objectives import LOSSES, LossSettings, Objective
+from calipers.networks import ACTIVATIONS, Around
+from calipers.objectives import LOSSES, Objective
 from calipers.predictor import IntervalPredictor
 from calipers.preprocessing import TableEncoder
 from calipers.progress import progress
+from calipers.recipe import Recipe
 
 FloatArray = NDArray[np.float64]
 
@@ -70,16 +69,13 @@ _UNKNOWN_ROWS = (
     "that it knows for new ones: pass those rows, or say fresh=True if it has seen none of these, "
     "or set cv=None and conformalize on rows that it has not seen"
 )
-_ROWS_PER_WAVE = 3  # of one input: few rows cannot tell which of many waves matter
-_ROWS_PER_INPUT = 100  # from which on waves start at full amplitude
-_MOST_WAVES = 512  # of all inputs together, which bounds the cost of wide tables
 _TRAINING = 0.9  # part of a time budget; the rest is for calibration
 _POSITIVE = Within(Real, 0, None, closed="neither")
 _NOT_NEGATIVE = Within(Real, 0, None, closed="left")
 _COUNT = Within(Integral, 1, None, closed="left")
 
 
-class IntervalRegressor(IntervalPredictor):
+class IntervalRegressor(Recipe, IntervalPredictor):
     """Regression with a calibrated prediction interval around every point.
 
     An ensemble of neural networks is trained on folds of the rows. Each row is judged by the
@@ -103,7 +99,7 @@ class IntervalRegressor(IntervalPredictor):
         "none" for one network.
     cv : int, scikit-learn splitter or None, default 5
         Folds for calibration. None trains every network on all rows and calibrates nothing.
-    n_networks : int, default 15
+    n_networks : int, default 10
         Members of the ensemble, spread evenly over the folds; two or more for each fold let
         calibration account for the pool being better than its parts.
     hidden_layers : sequence of int, default (128, 128, 128)
@@ -245,7 +241,7 @@ class IntervalRegressor(IntervalPredictor):
         loss: str | Objective = "density",
         aggregation: str = "snm",
         cv: Any = 5,
-        n_networks: int = 15,
+        n_networks: int = 10,
         hidden_layers: Sequence[int] = (128, 128, 128),
         activation: str = "silu",
         waves: int = 8,
@@ -561,94 +557,6 @@ class IntervalRegressor(IntervalPredictor):
         check_consistent_length(X, groups)
         return X, np.asarray(y, np.float64), weights, np.unique(groups, return_inverse=True)[1]
 
-    @property
-    def _objective(self) -> Objective:
-        return LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
-
-    def _batch_size(self, rows: int) -> int:
-        return self.batch_size or int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
-
-    def _program(self, X: NDArray[np.floating[Any]], rows: int) -> Program:
-        hidden = tuple(int(units) for units in self.hidden_layers)
-        in_size = X.shape[1]
-        plain = MLP(hidden, self.activation)
-        waves = min(self.waves, rows // (_ROWS_PER_WAVE * in_size), _MOST_WAVES // in_size)
-        more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values
-        columns = tuple(np.flatnonzero(more).tolist())
-        amplitude = min(1.0, rows / (_ROWS_PER_INPUT * in_size))
-        embedded = EmbeddedMLP(hidden, self.activation, waves, columns, amplitude=amplitude)
-        return Program(
-            self.network or (embedded if self.waves else plain),
-            self._objective,
-            in_size,
-            self._batch_size(rows),
-            self.schedule,
-            clipping=self.clip_norm is not None,
-            averaging=self.averaging > 0,
-            adversarial=self.adversarial_step > 0,
-        )
-
-    def _settings(self, rows: int, batch_size: int, *, stops: bool) -> Settings:
-        steps = 10_000 * max(1.0, rows / 10_000) ** 0.5
-        epochs = self.epochs or int(np.clip(steps * batch_size / rows, 20, 1000))
-        patience = max(10, epochs // 5) if self.patience == "auto" else self.patience
-        coverage_weight = self.coverage_weight
-        if coverage_weight is None:
-            coverage_weight = self._objective.coverage_weight
-        return Settings(
-            learning_rate=self.learning_rate,
-            decay_rate=self.decay_rate,
-            decay_steps=self.decay_steps,
-            weight_decay=self.weight_decay,
-            averaging=self.averaging,
-            clip_norm=self.clip_norm or np.inf,
-            adversarial_step=self.adversarial_step,
-            epochs=epochs,
-            patience=patience if stops else 0,
-            check_every=max(1, epochs // 200),
-            loss=LossSettings(
-                coverage=self.coverage,
-                coverage_weight=coverage_weight,
-                point_weight=self.point_weight,
-                crossing_weight=self.crossing_weight,
-                softness=self.softness,
-            ),
-        )
-
-    def _plans(
-        self,
-        folds: Sequence[Fold],
-        batch_size: int,
-        weights: FloatArray | None,
-        groups: Any,
-        seed: int | Sequence[int],
-        previous: Bank | None = None,
-    ) -> list[Plan]:
-        """One plan per member, given the fold of each."""
-        if previous is not None and len(previous) != self.n_networks:
-            raise ValueError(
-                f"warm_start goes on with the {len(previous)} networks of the last fit, "
-                f"got n_networks={self.n_networks}"
-            )
-        plans = []
-        for member, own in enumerate(spawn_seeds(seed, self.n_networks)):
-            kept, aside = folds[member].train, folds[member].train[:0]
-            if self.patience is not None:
-                kept, aside = set_aside(kept, self.validation_fraction, groups, own)
-            plans.append(
-                Plan(
-                    own,
-                    kept,
-                    _picked(weights, kept),
-                    aside,
-                    _picked(weights, aside),
-                    self._settings(len(kept), batch_size, stops=aside.size > 0),
-                    None if previous is None else previous.scaling_of(member),
-                    None if previous is None else previous.weights_of(member),
-                )
-            )
-        return plans
-
 
 def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:
     """Weights with mean 1 over the rows that count; None where all are equal."""
@@ -666,7 +574,3 @@ def _fingerprint(X: FloatArray, y: FloatArray, weights: FloatArray | None, label
     for part in (X, y, None if weights is None else weights > 0, labels):
         digest.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()
-
-
-def _picked(weights: FloatArray | None, rows: Any) -> FloatArray | None:
-    return None if weights is None else weights[rows]

@@ -1,0 +1,138 @@
+"""From the parameters of a model and its rows to what a bank trains."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.bank import Bank, Plan, Program, Settings, spawn_seeds
+from calipers.crossfit import Fold, set_aside
+from calipers.networks import MLP, EmbeddedMLP
+from calipers.objectives import LOSSES, LossSettings, Objective
+
+FloatArray = NDArray[np.float64]
+
+_ROWS_PER_WAVE = 3  # of one input: few rows cannot tell which of many waves matter
+_ROWS_PER_INPUT = 100  # from which on waves start at full amplitude
+_MOST_WAVES = 512  # of all inputs together, which bounds the cost of wide tables
+
+
+class Recipe:
+    """What ``IntervalRegressor`` trains, and how; its parameters are described there."""
+
+    coverage: float
+    loss: str | Objective
+    n_networks: int
+    hidden_layers: Sequence[int]
+    activation: str
+    waves: int
+    network: Callable[..., Any] | None
+    epochs: int | None
+    batch_size: int | None
+    learning_rate: float
+    schedule: str
+    decay_rate: float
+    decay_steps: float
+    weight_decay: float
+    averaging: float
+    clip_norm: float | None
+    adversarial_step: float
+    coverage_weight: float | None
+    point_weight: float
+    crossing_weight: float
+    softness: float
+    patience: int | str | None
+    validation_fraction: float
+
+    @property
+    def _objective(self) -> Objective:
+        return LOSSES[self.loss] if isinstance(self.loss, str) else self.loss
+
+    def _batch_size(self, rows: int) -> int:
+        return self.batch_size or int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
+
+    def _program(self, X: NDArray[np.floating[Any]], rows: int) -> Program:
+        hidden = tuple(int(units) for units in self.hidden_layers)
+        in_size = X.shape[1]
+        plain = MLP(hidden, self.activation)
+        waves = min(self.waves, rows // (_ROWS_PER_WAVE * in_size), _MOST_WAVES // in_size)
+        more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values
+        columns = tuple(np.flatnonzero(more).tolist())
+        amplitude = min(1.0, rows / (_ROWS_PER_INPUT * in_size))
+        embedded = EmbeddedMLP(hidden, self.activation, waves, columns, amplitude=amplitude)
+        return Program(
+            self.network or (embedded if self.waves else plain),
+            self._objective,
+            in_size,
+            self._batch_size(rows),
+            self.schedule,
+            clipping=self.clip_norm is not None,
+            averaging=self.averaging > 0,
+            adversarial=self.adversarial_step > 0,
+        )
+
+    def _settings(self, rows: int, batch_size: int, *, stops: bool) -> Settings:
+        steps = 10_000 * max(1.0, rows / 10_000) ** 0.5
+        epochs = self.epochs or int(np.clip(steps * batch_size / rows, 20, 1000))
+        patience = max(10, epochs // 5) if self.patience == "auto" else self.patience
+        coverage_weight = self.coverage_weight
+        if coverage_weight is None:
+            coverage_weight = self._objective.coverage_weight
+        return Settings(
+            learning_rate=self.learning_rate,
+            decay_rate=self.decay_rate,
+            decay_steps=self.decay_steps,
+            weight_decay=self.weight_decay,
+            averaging=self.averaging,
+            clip_norm=self.clip_norm or np.inf,
+            adversarial_step=self.adversarial_step,
+            epochs=epochs,
+            patience=patience if stops else 0,
+            check_every=max(1, epochs // 200),
+            loss=LossSettings(
+                coverage=self.coverage,
+                coverage_weight=coverage_weight,
+                point_weight=self.point_weight,
+                crossing_weight=self.crossing_weight,
+                softness=self.softness,
+            ),
+        )
+
+    def _plans(
+        self,
+        folds: Sequence[Fold],
+        batch_size: int,
+        weights: FloatArray | None,
+        groups: Any,
+        seed: int | Sequence[int],
+        previous: Bank | None = None,
+    ) -> list[Plan]:
+        """One plan per member, given the fold of each."""
+        if previous is not None and len(previous) != self.n_networks:
+            raise ValueError(
+                f"warm_start goes on with the {len(previous)} networks of the last fit, "
+                f"got n_networks={self.n_networks}"
+            )
+        plans = []
+        for member, own in enumerate(spawn_seeds(seed, self.n_networks)):
+            kept, aside = folds[member].train, folds[member].train[:0]
+            if self.patience is not None:
+                kept, aside = set_aside(kept, self.validation_fraction, groups, own)
+            plans.append(
+                Plan(
+                    own,
+                    kept,
+                    _picked(weights, kept),
+                    aside,
+                    _picked(weights, aside),
+                    self._settings(len(kept), batch_size, stops=aside.size > 0),
+                    None if previous is None else previous.scaling_of(member),
+                    None if previous is None else previous.weights_of(member),
+                )
+            )
+        return plans
+
+
+def _picked(weights: FloatArray | None, rows: Any) -> FloatArray | None:
+    return None if weights is None else weights[rows]
