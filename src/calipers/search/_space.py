@@ -54,11 +54,12 @@ It belongs to ``IntervalRegressor.paper()``.
 
 DEFAULT_SPACE: Mapping[str, Sequence[Any]] = MappingProxyType(
     {
-        "hidden_layers": ((64, 64), (128, 128), (256, 256)),
-        "waves": (0, 8, 16),
+        "hidden_layers": ((64, 64), (128, 128, 128)),
+        "activation": ("silu", "relu"),
+        "waves": (0, 8),
         "learning_rate": (0.001, 0.002, 0.003, 0.005, 0.01),
         "weight_decay": (0.0, 0.003, 0.01, 0.03, 0.1),
-        "point_weight": (0.25, 0.5, 0.75),
+        "point_weight": (0.35, 0.65, 0.9),
     }
 )
 """A space for the default method, around its own settings; few shapes, since each compiles anew."""
