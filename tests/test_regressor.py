@@ -217,6 +217,17 @@ class TestCalibration:
 
 
 class TestMethods:
+    def test_waves_follow_the_table(self):
+        rng = np.random.default_rng(0)
+        X = np.column_stack([rng.normal(size=60), rng.integers(0, 2, 60), np.ones(60)])
+        few = IntervalRegressor()._program(X, 60).network
+        assert few.columns == (0,)  # two values have no waves, one even less
+        assert few.waves == 6
+        assert few.amplitude == 0.2
+        assert IntervalRegressor()._program(X, 3000).network.waves == 8
+        assert IntervalRegressor()._program(X, 3000).network.amplitude == 1
+        assert IntervalRegressor(waves=0)._program(X, 60).network == MLP((128, 128, 128), "silu")
+
     @pytest.mark.parametrize("loss", sorted(LOSSES))
     @pytest.mark.parametrize("aggregation", ["snm", "sem", "normal"])
     def test_every_loss_with_every_aggregation(self, data, loss, aggregation):
