@@ -132,7 +132,7 @@ def draw_gap():
     right.plot(grid, np.sqrt(dist.aleatoric_var), color=COLORS["blue"], label="noise")
     right.plot(X[:, 0], np.zeros(len(X)), "|", color=COLORS["grey"], markersize=5)
     right.set(xlabel="x", title="standard deviation")
-    right.legend(loc="upper right")
+    right.legend(loc="upper center")
     return figure
 
 
