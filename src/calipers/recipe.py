@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from calipers.bank import Bank, Plan, Program, Settings, spawn_seeds
 from calipers.crossfit import Fold, set_aside
-from calipers.networks import MLP, EmbeddedMLP
+from calipers.networks import MLP, EmbeddedMLP, Network
 from calipers.objectives import LOSSES, LossSettings, Objective
 
 FloatArray = NDArray[np.float64]
@@ -53,24 +53,28 @@ class Recipe:
         return self.batch_size or int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
 
     def _program(self, X: NDArray[np.floating[Any]], rows: int) -> Program:
-        hidden = tuple(int(units) for units in self.hidden_layers)
-        in_size = X.shape[1]
-        plain = MLP(hidden, self.activation)
-        waves = min(self.waves, rows // (_ROWS_PER_WAVE * in_size), _MOST_WAVES // in_size)
-        more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values
-        columns = tuple(np.flatnonzero(more).tolist())
-        amplitude = min(1.0, rows / (_ROWS_PER_INPUT * in_size))
-        embedded = EmbeddedMLP(hidden, self.activation, waves, columns, amplitude=amplitude)
         return Program(
-            self.network or (embedded if self.waves else plain),
+            self.network or self._default_network(X, rows),
             self._objective,
-            in_size,
+            X.shape[1],
             self._batch_size(rows),
             self.schedule,
             clipping=self.clip_norm is not None,
             averaging=self.averaging > 0,
             adversarial=self.adversarial_step > 0,
         )
+
+    def _default_network(self, X: NDArray[np.floating[Any]], rows: int) -> Network:
+        hidden = tuple(int(units) for units in self.hidden_layers)
+        if not self.waves:
+            return MLP(hidden, self.activation)
+        inputs = X.shape[1]
+        waves = min(self.waves, rows // (_ROWS_PER_WAVE * inputs), _MOST_WAVES // inputs)
+        more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values
+        # In powers of two, since a network of another amplitude is another program to compile.
+        amplitude = 2.0 ** min(0, round(np.log2(rows / (_ROWS_PER_INPUT * inputs))))
+        columns = tuple(np.flatnonzero(more).tolist())
+        return EmbeddedMLP(hidden, self.activation, waves, columns, amplitude=amplitude)
 
     def _settings(self, rows: int, batch_size: int, *, stops: bool) -> Settings:
         steps = 10_000 * max(1.0, rows / 10_000) ** 0.5

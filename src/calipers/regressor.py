@@ -136,7 +136,7 @@ class IntervalRegressor(Recipe, IntervalPredictor):
     coverage_weight : float, optional
         Importance of coverage against width: lambda_1 of "qd+", lambda of "qd". The default
         depends on the loss.
-    point_weight : float, default 0.65
+    point_weight : float, default 0.95
         Importance of the point estimate: lambda_2 of "qd+", the share of squared error in
         "interval score", the share of the CRPS in "density".
     crossing_weight : float, default 10
@@ -258,7 +258,7 @@ class IntervalRegressor(Recipe, IntervalPredictor):
         clip_norm: float | None = 1.0,
         adversarial_step: float = 0.0,
         coverage_weight: float | None = None,
-        point_weight: float = 0.65,
+        point_weight: float = 0.95,
         crossing_weight: float = 10.0,
         softness: float = 160.0,
         patience: int | str | None = "auto",

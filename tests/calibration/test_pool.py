@@ -42,7 +42,7 @@ def coverages(seed, n, folds, per_fold, tau, scale, kind="normal", omega=0.0, me
     judges = judging(known, network_folds, row_folds)
     both = (
         normal_scores(judges, y),
-        pooled_scores(known, y, network_folds, row_folds, rng=rng),
+        pooled_scores(known, y, network_folds, row_folds),
     )
     for scores in both:
         lower, upper = CalibratedMixture(new, Calibration.from_scores(scores)).interval(0.95)
@@ -53,20 +53,25 @@ def mean_coverages(runs, **setting):
     return np.mean([list(coverages(seed, **setting)) for seed in range(runs)], axis=0)
 
 
-# Of 100 runs the mean coverage has a standard error of at most 0.0019 at n = 200.
+# Of 30 runs the mean coverage has a standard error of at most 0.0035 at n = 200.
 @pytest.mark.parametrize("kind", ["normal", "skewed"])
-@pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
-def test_pooled_scores_cover_as_they_should(kind, scale):
-    setting = {"n": 200, "folds": 5, "per_fold": 2, "tau": 1.0, "scale": scale, "kind": kind}
+@pytest.mark.parametrize(("tau", "scale"), [(0.3, 0.5), (0.5, 1.0), (1.0, 2.0)])
+def test_pooled_scores_cover_as_they_should(kind, tau, scale):
+    setting = {"n": 200, "folds": 5, "per_fold": 2, "tau": tau, "scale": scale, "kind": kind}
     plain, pooled = mean_coverages(30, **setting)
-    assert plain > 0.975
+    assert pooled < plain - 0.005
     assert 0.935 < pooled < 0.97
 
 
+def test_networks_that_differ_by_more_than_their_noise_err_on_the_safe_side():
+    plain, pooled = mean_coverages(30, n=200, folds=5, per_fold=2, tau=1.0, scale=0.7)
+    assert 0.95 < pooled < plain - 0.005
+
+
 def test_folds_that_differ_are_accounted_for():
-    setting = {"n": 300, "folds": 5, "per_fold": 3, "tau": 0.7, "scale": 1.0, "omega": 1.0}
+    setting = {"n": 300, "folds": 5, "per_fold": 3, "tau": 0.4, "scale": 1.0, "omega": 1.0}
     plain, pooled = mean_coverages(30, **setting)
-    assert plain > 0.98
+    assert plain > pooled + 0.01
     assert 0.935 < pooled < 0.967
 
 
@@ -74,14 +79,14 @@ def test_networks_that_agree_need_no_correction():
     rng = np.random.default_rng(0)
     components = SplitNormal(np.zeros((6, 40)), 1.0, 1.0)
     y, folds = rng.standard_normal(40), np.repeat([0, 1, 2], 2)
-    assert np.allclose(pooled_scores(components, y, folds, np.arange(40) % 3, rng=rng), y)
+    assert np.allclose(pooled_scores(components, y, folds, np.arange(40) % 3), y)
 
 
 def test_pooled_scores_keep_order_and_stay_finite_for_outliers():
     rng = np.random.default_rng(0)
     components = SplitNormal(rng.standard_normal((10, 50)), 1.0, 1.0)
     y = np.append(rng.standard_normal(48), [1e6, -1e8])
-    z = pooled_scores(components, y, np.repeat(np.arange(5), 2), np.arange(50) % 5, rng=rng)
+    z = pooled_scores(components, y, np.repeat(np.arange(5), 2), np.arange(50) % 5)
     assert np.isfinite(z).all()
     assert z.argmax() == 48
     assert z.argmin() == 49
@@ -105,7 +110,7 @@ def test_judges_are_the_networks_of_the_rows_own_fold():
 def test_folds_that_do_not_fit_are_refused(networks, rows, message):
     components = SplitNormal(np.zeros((len(networks), 2)), 1.0, 1.0)
     with pytest.raises(ValueError, match=message):
-        pooled_scores(components, [0.0, 1.0], networks, rows, rng=np.random.default_rng(0))
+        pooled_scores(components, [0.0, 1.0], networks, rows)
 
 
 @pytest.mark.slow
@@ -113,11 +118,10 @@ def test_folds_that_do_not_fit_are_refused(networks, rows, message):
 @pytest.mark.parametrize(("folds", "per_fold"), [(5, 2), (5, 3), (5, 4), (10, 2)])
 @pytest.mark.parametrize("n", [200, 1000])
 @pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
-@pytest.mark.parametrize("tau", [0.0, 0.5, 1.0, 1.5])
-def test_pooled_scores_cover_over_the_whole_grid(tau, scale, n, folds, per_fold, kind):
-    """Standard errors are 0.002; skewed noise is not what the correction assumes."""
-    runs = 60 if n == 200 else 20
+@pytest.mark.parametrize("share", [0.0, 0.25, 0.5])
+def test_pooled_scores_cover_over_the_whole_grid(share, scale, n, folds, per_fold, kind):
+    """Networks that differ by up to half of the noise, true or predicted; errors are 0.002."""
+    runs, tau = 60 if n == 200 else 20, share * min(scale, 1.0)
     setting = {"n": n, "folds": folds, "per_fold": per_fold, "tau": tau, "scale": scale}
     _, pooled = mean_coverages(runs, **setting, kind=kind)
-    high = 0.965 if kind == "normal" else 0.972
-    assert 0.936 < pooled < high
+    assert 0.935 < pooled < 0.97

@@ -2,13 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from calipers.datasets import CATALOGUE
+from calipers.datasets import CATALOGUE, Entry
 from calipers.study import METHODS, run
 
 # Runs in this process and in those that are killed. Both datasets have one shape, so that they
@@ -57,8 +57,8 @@ def write_settings(folder: Path, **options: float) -> Path:
 
 
 @pytest.fixture(scope="session")
-def mini(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folder with ``data`` and ``settings``; the catalogue knows the made-up data meanwhile."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Entry]]:
+    """Folder with ``data`` and ``settings``, and what the catalogue would say of the data."""
     root = tmp_path_factory.mktemp("mini")
     (root / "data").mkdir()
     write_settings(root / "settings")
@@ -66,20 +66,39 @@ def mini(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     names: dict[str, Callable[[Path], None]] = {}
     exec(SETUP, names)
     names["install"](root / "data")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CALIPERS_DATA", str(root / "data"))
-        yield root
+    entries = {name: CATALOGUE[name] for name in ("boston", "yacht")}
     CATALOGUE.update(kept)
+    return root, entries
+
+
+def know(patch: pytest.MonkeyPatch, root: Path, entries: dict[str, Entry]) -> None:
+    patch.setenv("CALIPERS_DATA", str(root / "data"))
+    for name, entry in entries.items():
+        patch.setitem(CATALOGUE, name, entry)
+
+
+@pytest.fixture
+def mini(made: tuple[Path, dict[str, Entry]], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Folder with ``data`` and ``settings``; the catalogue knows the made-up data meanwhile."""
+    know(monkeypatch, *made)
+    return made[0]
 
 
 @pytest.fixture(scope="session")
-def store(mini: Path) -> Path:
-    """Folder of a finished miniature study."""
-    report = run(
-        None, ["boston", "yacht"], store=mini / "store", settings=mini / "settings", n_jobs=1
-    )
+def finished(made: tuple[Path, dict[str, Entry]]) -> Path:
+    root, _ = made
+    with pytest.MonkeyPatch.context() as patch:
+        know(patch, *made)
+        options = {"store": root / "store", "settings": root / "settings", "n_jobs": 1}
+        report = run(None, ["boston", "yacht"], **options)
     assert report.trained == 2 * 2 * len(METHODS)
-    return mini / "store"
+    return root / "store"
+
+
+@pytest.fixture
+def store(finished: Path, mini: Path) -> Path:
+    """Folder of a finished miniature study."""
+    return finished
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ seen it. Coverage is then close to nominal, not guaranteed: calibration rows are
 networks than those that predict. For the related CV+ and jackknife+ there is a bound of
 :math:`1 - 2 \alpha` (for CV+ with a term that vanishes with n) [6]_, and none of this kind for a
 pooled prediction. `pooled_scores` corrects the foremost reason to be off, that the pool is better
-and wider than the judges, under assumptions that it states and with variances as in [7]_.
+and wider than the judges, under assumptions that it states.
 
 References
 ----------
@@ -45,8 +45,6 @@ References
        NeurIPS (2019).
 .. [6] Barber, Candès, Ramdas and Tibshirani, "Predictive inference with the jackknife+", Annals of
        Statistics 49 (2021).
-.. [7] Smyth, "Linear models and empirical Bayes methods for assessing differential expression in
-       microarray experiments", Statistical Applications in Genetics and Molecular Biology 3 (2004).
 """
 
 from calipers.calibration._calibration import Calibration

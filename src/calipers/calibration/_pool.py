@@ -5,47 +5,42 @@ all m = K r of them. The pool's mean is closer to the truth than the judges' and
 so that the judges' scores, taken as they are, make intervals that cover too often.
 
 Model, for a row: a network's mean is the truth plus an error that all networks share, plus
-:math:`\omega u_k` for its fold k, plus :math:`\tau u_{kj}` of its own, the u independent standard
-normal. Then the mean of a fold has the variance :math:`M = \omega^2 + \tau^2 / r` about the common
-part, the pool's mean :math:`M / K`, and going from judges to pool removes
-:math:`\delta = M (1 - 1/K)` from the squared error, while the variance between the means in the
-mixture grows from :math:`\tau^2 (1 - 1/r)` to :math:`\omega^2 (1 - 1/K) + \tau^2 (1 - 1/m)`.
+:math:`\omega u_k` for its fold k, plus :math:`\tau u_{kj}` of its own, the u independent with
+mean 0 and variance 1. Two steps lead from one judge to the pool, and each takes from the expected
+squared error what it adds to the variance of the mixture:
 
-What is needed of it is estimated so that a row's target cannot enter:
+- from one judge to the r of a fold, :math:`\tau^2 (1 - 1/r)`;
+- from these to the pool, :math:`M (1 - 1/K)` with :math:`M = \omega^2 + \tau^2 / r`.
 
-1. :math:`\tau_i^2` from the row's own judges. As r is small, it is drawn towards a multiple of the
-   predicted noise variance :math:`s_i^2`, as far as the scatter of all rows says (Smyth, 2004), and
-   scaled to the right sum.
-2. :math:`M / \tau^2`, one number, from the folds that have seen each row: having seen it makes
-   their differences smaller, but hardly the ratio of those between folds to those within.
-3. The judges' squared errors in units of the pool's predictive variance v average to
-   :math:`c^2 + \overline{\delta / v}`; the largest count only as far as in a normal distribution.
-   A row's error then shrinks by :math:`c^2 v_i / (c^2 v_i + \delta_i)` in the square.
-4. The pool itself is drawn: m means as the model has them, each with one of the judges' noise
-   distributions. The score of the shrunken error in it is the row's score.
+The first step can be watched: rows have scores by single judges and by all of their fold. So the
+second is taken to do the same once more, :math:`f = (M / \tau^2) (1 - 1/K) / (1 - 1/r)` times as
+much of it, at every quantile q of the scores. What grows by equal amounts is :math:`1 / q^2`, the
+mixture's variance in units of the squared error, to first order in what passes from one to the
+other:
 
-With one network per fold nothing can be said about :math:`\tau`, and the correction is refused.
+.. math:: q_{pool}^{-2} = q_r^{-2} + f \, (q_r^{-2} - q_1^{-2})
+
+Quantiles are taken about the median. Those far out tell most of a model that is sure of itself
+where it should not be, and are few: :math:`q_r^2 / (q_1^2 + q_r^2)` is therefore a straight line in
+the normal quantile of the level, fitted with weights by how well a quantile is known.
+:math:`M / \tau^2`, one number, comes from the folds that have seen each row: having seen it makes
+their differences smaller, but hardly the ratio of those between folds to those within.
+
+With one network per fold there is no first step to watch, and the correction is refused.
 """
 
-import math
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import digamma, gammainc, ndtri, polygamma
+from scipy.special import ndtri
 
 from calipers.calibration._scores import normal_scores
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.distributions import _checks as checks
 from calipers.distributions._checks import FloatArray
 
-# Squared errors count up to this quantile; the factor is what that leaves of a normal variance.
-WINSORISED = 0.98
-_LIMIT = float(ndtri(0.5 + WINSORISED / 2)) ** 2
-KEPT = float(gammainc(1.5, _LIMIT / 2)) + (1.0 - WINSORISED) * _LIMIT
-# Never take away more than this part of the mean squared error.
-MOST_REMOVED = 0.9
-# Row variances of the networks below this part of the mean count as none.
+# Variances below this part of the mean count as none.
 NEGLIGIBLE = 1e-12
 
 
@@ -102,7 +97,6 @@ def pooled_scores(
     network_folds: ArrayLike,
     row_folds: ArrayLike,
     *,
-    rng: np.random.Generator,
     n_jobs: int = 1,
 ) -> FloatArray:
     """Normal scores of rows, as those of a pool of networks none of which has seen them.
@@ -118,14 +112,13 @@ def pooled_scores(
         for each of two or more folds.
     row_folds : array-like of shape (n,)
         The fold that each row is in.
-    rng : numpy.random.Generator
-        Draws the means of the pool.
     n_jobs : int
         Number of threads, -1 for all cores.
 
     Returns
     -------
     array of shape (n,)
+        In the order of the judges' scores.
 
     Raises
     ------
@@ -135,8 +128,8 @@ def pooled_scores(
     Notes
     -----
     The module says how. Assumed are errors of the networks that are independent given what they
-    share, and roughly normal; with two folds, also that folds differ by their networks alone. The
-    result holds on average over rows, it is no guarantee.
+    share; with two folds, also that folds differ by their networks alone. The result holds on
+    average over rows, it is no guarantee.
 
     Examples
     --------
@@ -147,9 +140,9 @@ def pooled_scores(
     >>> y, row_folds = rng.standard_normal(500), np.arange(500) % 5
     >>> network_folds = np.repeat(np.arange(5), 2)
     >>> judged = normal_scores(judging(components, network_folds, row_folds), y)
-    >>> pooled = pooled_scores(components, y, network_folds, row_folds, rng=rng)
+    >>> pooled = pooled_scores(components, y, network_folds, row_folds)
     >>> round(float(judged.std()), 2), round(float(pooled.std()), 2)
-    (1.07, 0.81)
+    (1.07, 0.92)
     """
     folds = _folds(components, network_folds, row_folds)
     if folds.n_folds < 2 or folds.per_fold < 2:
@@ -159,27 +152,51 @@ def pooled_scores(
         )
     target = checks.finite("y", y)
     judges = judging(components, network_folds, row_folds)
-    parts = judges.components
-    means, noise = parts.mean, parts.var.mean(axis=0)
-    raw = means.var(axis=0, ddof=1)
-    unit = np.maximum(noise, NEGLIGIBLE * (noise + raw).mean())
-    if not raw.sum() > 0 or not unit.min() > 0:
-        return normal_scores(judges, target, n_jobs)
-    within = _moderated(raw, unit, folds.per_fold - 1)
-    ratio = _fold_ratio(components, folds, unit)
+    alone = SplitNormalMixture(_alone(judges.components))
+    further = _fold_ratio(components, folds, judges.components.var.mean(axis=0))
+    further *= (1.0 - 1.0 / folds.n_folds) / (1.0 - 1.0 / folds.per_fold)
+    together = normal_scores(judges, target, n_jobs)
+    return _extrapolated(normal_scores(alone, target, n_jobs), together, further)
 
-    between = ratio - 1.0 / folds.per_fold
-    pool = len(components)
-    share = 1.0 - 1.0 / folds.n_folds
-    spread = within * (1.0 - 1.0 / pool + between * share)
-    error = _shrunken(target - means.mean(axis=0), unit + spread, ratio * within * share)
-    shape = (folds.n_folds, folds.per_fold, target.size)
-    drawn = rng.standard_normal(shape)
-    drawn += math.sqrt(between) * rng.standard_normal((shape[0], 1, shape[2]))
-    drawn -= drawn.mean(axis=(0, 1))
-    tiled = [np.tile(a, (shape[0], 1)) for a in (parts.left_scale, parts.right_scale)]
-    loc = np.sqrt(within) * drawn.reshape(pool, -1) + np.tile(parts.loc - means, (shape[0], 1))
-    return normal_scores(SplitNormalMixture(SplitNormal(loc, *tiled)), error, n_jobs)
+
+def _alone(judges: SplitNormal) -> SplitNormal:
+    """Judges as mixtures of one member each."""
+    parts = (judges.loc, judges.left_scale, judges.right_scale)
+    return SplitNormal(*(part[np.newaxis] for part in parts))
+
+
+def _extrapolated(alone: FloatArray, together: FloatArray, further: float) -> FloatArray:
+    """Scores as they would be `further` times the way on from `alone`, in rows, to `together`."""
+    n = together.size
+    level = np.arange(1, n + 1) / (n + 1)
+    depth = np.abs(ndtri(level))
+    order = np.argsort(together, kind="stable")
+    median = np.median(together)
+    own = together[order] - median
+    before = np.sort(alone, axis=1).mean(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = 1.0 / (1.0 + ((before - np.median(before)) / own) ** 2)
+    share[np.isnan(share)] = 0.5  # both are at their medians
+    share = np.clip(_line(depth, share, _certainty(level, depth)), 0.0, 0.5)
+    scores = np.empty(n)
+    growth = 1.0 + further * (1.0 - 2.0 * share) / (1.0 - share)  # of one over the square
+    scores[order] = median + np.sort(own / np.sqrt(growth))
+    return scores
+
+
+def _certainty(level: FloatArray, depth: FloatArray) -> FloatArray:
+    """One over the relative variance of a normal sample's quantiles, but for a factor."""
+    density = np.exp(-0.5 * depth**2)
+    return (depth * density) ** 2 / (level * (1.0 - level))
+
+
+def _line(x: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
+    """Straight line through points, level where there are too few for a slope."""
+    total = max(weight.sum(), np.finfo(float).tiny)
+    centre, height = (weight * x).sum() / total, (weight * y).sum() / total
+    spread = (weight * (x - centre) ** 2).sum()
+    slope = (weight * (x - centre) * y).sum() / spread if spread > NEGLIGIBLE * total else 0.0
+    return height + slope * (x - centre)
 
 
 def _folds(components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:
@@ -199,30 +216,7 @@ def _folds(components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLi
     return Folds(order, np.searchsorted(names, of_rows), len(names), int(counts[0]))
 
 
-def _moderated(raw: FloatArray, unit: FloatArray, freedom: int) -> FloatArray:
-    """Variances of few values each, drawn towards a common multiple of `unit` (Smyth, 2004)."""
-    logs = np.log(np.maximum(raw / unit, NEGLIGIBLE))
-    excess = float(logs.var() - polygamma(1, freedom / 2))
-    common = raw.sum() / unit.sum()
-    prior = 2.0 * _inverse_trigamma(excess) if excess > 1e-3 else math.inf
-    if prior < math.inf:
-        shift = digamma(prior / 2) - math.log(prior / 2) - digamma(freedom / 2)
-        common = math.exp(float(logs.mean() + shift + math.log(freedom / 2)))
-    weight = 1.0 / (1.0 + freedom / prior)
-    drawn = weight * common * unit + (1.0 - weight) * raw
-    return np.asarray(drawn * ((raw / unit).sum() / (drawn / unit).sum()))
-
-
-def _inverse_trigamma(value: float) -> float:
-    """Solve trigamma(x) = value by Newton's steps on its reciprocal, which is convex."""
-    x = 0.5 + 1.0 / value
-    for _ in range(50):
-        here = float(polygamma(1, x))
-        x += here * (1.0 - here / value) / float(polygamma(2, x))
-    return x
-
-
-def _fold_ratio(components: SplitNormal, folds: Folds, unit: FloatArray) -> float:
+def _fold_ratio(components: SplitNormal, folds: Folds, noise: FloatArray) -> float:
     """Variance between the means of folds over that within folds, of folds that saw each row."""
     least = 1.0 / folds.per_fold
     if folds.n_folds < 3:
@@ -233,14 +227,8 @@ def _fold_ratio(components: SplitNormal, folds: Folds, unit: FloatArray) -> floa
     centre = (means * seen).sum(axis=0) / (folds.n_folds - 1)
     between = (seen * (means - centre) ** 2).sum(axis=0) / (folds.n_folds - 2)
     within = (seen * grouped.var(axis=1, ddof=1)).sum(axis=0) / (folds.n_folds - 1)
+    unit = np.maximum(noise, NEGLIGIBLE * (noise + within).mean())
+    if not unit.min() > 0:
+        return least
     total = float((within / unit).sum())
     return max(float((between / unit).sum()) / total, least) if total > 0 else least
-
-
-def _shrunken(error: FloatArray, variance: FloatArray, removed: FloatArray) -> FloatArray:
-    """Errors of the judges, made as large as those of the pool."""
-    squares = error**2 / variance
-    mean = float(np.minimum(squares, np.quantile(squares, WINSORISED)).mean()) / KEPT
-    common = max(mean - float((removed / variance).mean()), (1.0 - MOST_REMOVED) * mean)
-    left = common * variance
-    return np.asarray(error * np.sqrt(left / np.maximum(left + removed, np.finfo(float).tiny)))

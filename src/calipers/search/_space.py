@@ -59,7 +59,7 @@ DEFAULT_SPACE: Mapping[str, Sequence[Any]] = MappingProxyType(
         "waves": (0, 8),
         "learning_rate": (0.001, 0.002, 0.003, 0.005, 0.01),
         "weight_decay": (0.0, 0.003, 0.01, 0.03, 0.1),
-        "point_weight": (0.35, 0.65, 0.9),
+        "point_weight": (0.65, 0.95),
     }
 )
 """A space for the default method, around its own settings; few shapes, since each compiles anew."""
