@@ -20,9 +20,11 @@ other:
 
 .. math:: q_{pool}^{-2} = q_r^{-2} + f \, (q_r^{-2} - q_1^{-2})
 
-Quantiles are taken about the median. Those far out tell most of a model that is sure of itself
-where it should not be, and are few: :math:`q_r^2 / (q_1^2 + q_r^2)` is therefore a straight line in
-the normal quantile of the level, fitted with weights by how well a quantile is known.
+Quantiles are taken about the median. Those far out tell most of a network that is sure of itself
+where it should not be, and are few. So :math:`q_r^2 / (q_1^2 + q_r^2)`, the mean over a fold's
+judges, is taken to be a straight line in the normal quantile of the level, fitted with weights by
+how well a quantile is known, and of its slope, which a few rows decide, one half.
+
 :math:`M / \tau^2`, one number, comes from the folds that have seen each row: having seen it makes
 their differences smaller, but hardly the ratio of those between folds to those within.
 
@@ -42,6 +44,8 @@ from calipers.distributions._checks import FloatArray
 
 # Variances below this part of the mean count as none.
 NEGLIGIBLE = 1e-12
+# So much of a slope is believed.
+SLOPE = 0.5
 
 
 class Folds(NamedTuple):
@@ -173,11 +177,12 @@ def _extrapolated(alone: FloatArray, together: FloatArray, further: float) -> Fl
     order = np.argsort(together, kind="stable")
     median = np.median(together)
     own = together[order] - median
-    before = np.sort(alone, axis=1).mean(axis=0)
+    before = np.sort(alone, axis=1) - np.median(alone, axis=1, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        share = 1.0 / (1.0 + ((before - np.median(before)) / own) ** 2)
-    share[np.isnan(share)] = 0.5  # both are at their medians
-    share = np.clip(_line(depth, share, _certainty(level, depth)), 0.0, 0.5)
+        shares = 1.0 / (1.0 + (before / own) ** 2)
+    shares[np.isnan(shares)] = 0.5  # both are at their medians
+    line = _line(depth, shares.mean(axis=0), _certainty(level, depth))
+    share = np.clip(line, 0.0, 0.5)
     scores = np.empty(n)
     growth = 1.0 + further * (1.0 - 2.0 * share) / (1.0 - share)  # of one over the square
     scores[order] = median + np.sort(own / np.sqrt(growth))
@@ -191,12 +196,12 @@ def _certainty(level: FloatArray, depth: FloatArray) -> FloatArray:
 
 
 def _line(x: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
-    """Straight line through points, level where there are too few for a slope."""
+    """Straight line through points with half its slope, or none where there are too few."""
     total = max(weight.sum(), np.finfo(float).tiny)
     centre, height = (weight * x).sum() / total, (weight * y).sum() / total
     spread = (weight * (x - centre) ** 2).sum()
     slope = (weight * (x - centre) * y).sum() / spread if spread > NEGLIGIBLE * total else 0.0
-    return height + slope * (x - centre)
+    return height + SLOPE * slope * (x - centre)
 
 
 def _folds(components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:
