@@ -75,6 +75,18 @@ def test_folds_that_differ_are_accounted_for():
     assert 0.935 < pooled < 0.967
 
 
+def test_correction_is_bounded_whatever_folds_differ_by():
+    rng = np.random.default_rng(0)
+    network_folds, row_folds = np.repeat(np.arange(5), 2), np.arange(200) % 5
+    own = network_folds[:, None] == row_folds
+    apart = 100.0 * np.repeat(rng.standard_normal((5, 200)), 2, axis=0)  # seen rows
+    loc = np.where(own, 0.0, apart) + rng.standard_normal((10, 200))
+    components, y = SplitNormal(loc, 1.0, 1.0), rng.standard_normal(200)
+    judged = normal_scores(judging(components, network_folds, row_folds), y)
+    pooled = pooled_scores(components, y, network_folds, row_folds)
+    assert 0.45 * judged.std() < pooled.std() < 0.95 * judged.std()
+
+
 def test_networks_that_agree_need_no_correction():
     rng = np.random.default_rng(0)
     components = SplitNormal(np.zeros((6, 40)), 1.0, 1.0)

@@ -44,8 +44,10 @@ from calipers.distributions._checks import FloatArray
 
 # Variances below this part of the mean count as none.
 NEGLIGIBLE = 1e-12
-# So much of a slope is believed.
+# So much of a slope is believed ...
 SLOPE = 0.5
+# ... and folds are not believed to differ by more than this times as much as their networks.
+LARGEST_RATIO = 2.0
 
 
 class Folds(NamedTuple):
@@ -236,4 +238,5 @@ def _fold_ratio(components: SplitNormal, folds: Folds, noise: FloatArray) -> flo
     if not unit.min() > 0:
         return least
     total = float((within / unit).sum())
-    return max(float((between / unit).sum()) / total, least) if total > 0 else least
+    ratio = float((between / unit).sum()) / total if total > 0 else least
+    return min(max(ratio, least), LARGEST_RATIO)
