@@ -32,7 +32,7 @@ types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
 unit: $(READY) ## the fast tests and the doctests
-	$(BIN)/pytest -n 2 -m "not slow and not torch and not browser"
+	$(BIN)/pytest -n 2 --dist loadscope -m "not slow and not torch and not browser"
 
 slow: $(READY) ## tests that take minutes
 	$(BIN)/pytest -m slow
