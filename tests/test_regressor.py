@@ -217,6 +217,14 @@ class TestCalibration:
 
 
 class TestMethods:
+    def test_weights_of_a_loss_are_its_own_unless_given(self):
+        def weight(**parameters):
+            return IntervalRegressor(**parameters)._settings(100, 64, stops=True).loss.point_weight
+
+        assert weight() == 0.95
+        assert weight(loss="interval score") == 0.65
+        assert weight(point_weight=0.0) == 0.0
+
     def test_waves_follow_the_table(self):
         rng = np.random.default_rng(0)
         X = np.column_stack([rng.normal(size=60), rng.integers(0, 2, 60), np.ones(60)])

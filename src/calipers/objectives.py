@@ -24,7 +24,7 @@ class LossSettings(NamedTuple):
     coverage_weight : float
         Importance of coverage against width: lambda_1 of QD+, lambda of QD.
     point_weight : float
-        Importance of the point estimate (lambda_2), in QD+ and the interval score.
+        Importance of the point estimate (lambda_2), in QD+, the interval score and the density.
     crossing_weight : float
         Penalty for a point outside its bounds (xi), in QD+.
     softness : float
@@ -49,8 +49,8 @@ class Objective:
         ``parameters`` are the head's, ``settings`` is a ``LossSettings``.
     head : str
         A key of ``calipers.networks.HEADS``.
-    coverage_weight : float
-        Value of that setting which suits this loss where none is given.
+    coverage_weight, point_weight : float
+        Values of those settings which suit this loss where none are given.
 
     Examples
     --------
@@ -69,6 +69,7 @@ class Objective:
     loss: Callable[..., Array]
     head: str = "free"
     coverage_weight: float = 0.99
+    point_weight: float = 0.65
 
     def __post_init__(self) -> None:
         if self.head not in HEADS:
@@ -170,7 +171,7 @@ LOSSES: dict[str, Objective] = {
     "qd-paper": Objective(_qd_paper, "midpoint", coverage_weight=0.07),
     "normal": Objective(_normal, "normal"),
     "split normal": Objective(_split_normal, "split normal"),
-    "density": Objective(_density, "split normal"),
+    "density": Objective(_density, "split normal", point_weight=0.95),
     "crps": Objective(_crps, "split normal"),
     "interval score": Objective(_interval_score, "ordered"),
     "mse": Objective(_mse, "point"),

@@ -39,7 +39,7 @@ class Recipe:
     clip_norm: float | None
     adversarial_step: float
     coverage_weight: float | None
-    point_weight: float
+    point_weight: float | None
     crossing_weight: float
     softness: float
     patience: int | str | None
@@ -80,9 +80,6 @@ class Recipe:
         steps = 10_000 * max(1.0, rows / 10_000) ** 0.5
         epochs = self.epochs or int(np.clip(steps * batch_size / rows, 20, 1000))
         patience = max(10, epochs // 5) if self.patience == "auto" else self.patience
-        coverage_weight = self.coverage_weight
-        if coverage_weight is None:
-            coverage_weight = self._objective.coverage_weight
         return Settings(
             learning_rate=self.learning_rate,
             decay_rate=self.decay_rate,
@@ -96,8 +93,8 @@ class Recipe:
             check_every=max(1, epochs // 200),
             loss=LossSettings(
                 coverage=self.coverage,
-                coverage_weight=coverage_weight,
-                point_weight=self.point_weight,
+                coverage_weight=_given(self.coverage_weight, self._objective.coverage_weight),
+                point_weight=_given(self.point_weight, self._objective.point_weight),
                 crossing_weight=self.crossing_weight,
                 softness=self.softness,
             ),
@@ -136,6 +133,10 @@ class Recipe:
                 )
             )
         return plans
+
+
+def _given(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
 
 
 def _picked(weights: FloatArray | None, rows: Any) -> FloatArray | None:

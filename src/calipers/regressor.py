@@ -136,9 +136,10 @@ class IntervalRegressor(Recipe, IntervalPredictor):
     coverage_weight : float, optional
         Importance of coverage against width: lambda_1 of "qd+", lambda of "qd". The default
         depends on the loss.
-    point_weight : float, default 0.95
+    point_weight : float, optional
         Importance of the point estimate: lambda_2 of "qd+", the share of squared error in
-        "interval score", the share of the CRPS in "density".
+        "interval score", the share of the CRPS in "density". The default depends on the loss: 0.95
+        for "density", 0.65 for others.
     crossing_weight : float, default 10
         Penalty on a point outside its bounds, xi of "qd+".
     softness : float, default 160
@@ -220,7 +221,7 @@ class IntervalRegressor(Recipe, IntervalPredictor):
         "clip_norm": [_POSITIVE, None],
         "adversarial_step": [_NOT_NEGATIVE],
         "coverage_weight": [_NOT_NEGATIVE, None],
-        "point_weight": [Within(Real, 0, 1, closed="both")],
+        "point_weight": [Within(Real, 0, 1, closed="both"), None],
         "crossing_weight": [_NOT_NEGATIVE],
         "softness": [_POSITIVE],
         "patience": [_COUNT, StrOptions({"auto"}), None],
@@ -258,7 +259,7 @@ class IntervalRegressor(Recipe, IntervalPredictor):
         clip_norm: float | None = 1.0,
         adversarial_step: float = 0.0,
         coverage_weight: float | None = None,
-        point_weight: float = 0.95,
+        point_weight: float | None = None,
         crossing_weight: float = 10.0,
         softness: float = 160.0,
         patience: int | str | None = "auto",

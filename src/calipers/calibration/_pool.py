@@ -124,7 +124,7 @@ def pooled_scores(
     Returns
     -------
     array of shape (n,)
-        In the order of the judges' scores.
+        For every row; rows rank as by the judges' scores.
 
     Raises
     ------
