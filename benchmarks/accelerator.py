@@ -15,8 +15,8 @@ import jax
 import numpy as np
 
 from calipers.bank import Plan, Program, Settings, Table, train
-from calipers.networks import MLP
-from calipers.objectives import LOSSES, LossSettings
+from calipers.networks import DenseFactory
+from calipers.objectives import LOSSES
 
 
 class Busy:
@@ -45,8 +45,8 @@ def boston(epochs=662):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(455, 13))
     table = Table.from_arrays(X, X[:, 0] + rng.normal(0, 0.3, 455))
-    program = Program(MLP((50, 50)), LOSSES["qd+"], 13)
-    loss = LossSettings(coverage_weight=0.9974, point_weight=0.51)
+    program = Program(DenseFactory((50, 50)), LOSSES["qd+"], 13)
+    loss = {"coverage_weight": 0.9974, "point_weight": 0.51}
     settings = Settings(learning_rate=0.009, epochs=epochs, loss=loss)
     plans = [Plan(seed, np.arange(455), settings=settings) for seed in range(100)]
     return program, table, plans
@@ -57,8 +57,8 @@ def year(epochs=40):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((515_345, 90), dtype=np.float32)
     table = Table.from_arrays(X, X[:, 0] + np.sin(X[:, 1]) + rng.normal(0, 0.3, len(X)))
-    program = Program(MLP((100, 100)), LOSSES["qd+"], 90, batch_size=1000)
-    loss = LossSettings(coverage_weight=0.999, point_weight=0.1)
+    program = Program(DenseFactory((100, 100)), LOSSES["qd+"], 90, batch_size=1000)
+    loss = {"coverage_weight": 0.999, "point_weight": 0.1}
     settings = Settings(learning_rate=0.005, decay_rate=0.99, epochs=epochs, loss=loss)
     plans = [Plan(seed, np.arange(463_715), settings=settings) for seed in range(5)]
     return program, table, plans

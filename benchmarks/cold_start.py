@@ -20,7 +20,11 @@ rng = np.random.default_rng(0)
 X = rng.normal(size=(500, 13))
 y = X[:, 0] + np.sin(X[:, 1]) + rng.normal(0, 0.3, 500)
 model = IntervalRegressor.paper(
-    epochs=662, learning_rate=0.009, coverage_weight=0.9974, point_weight=0.51, random_state=0
+    epochs=662,
+    optimizer__learning_rate=0.009,
+    loss__coverage_weight=0.9974,
+    loss__point_weight=0.51,
+    random_state=0,
 )
 model.fit(X, y).predict_interval(X)
 first = time.perf_counter()

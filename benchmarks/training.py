@@ -19,12 +19,12 @@ from sklearn.neural_network import MLPRegressor
 from threadpoolctl import threadpool_limits
 
 from calipers.bank import Plan, Program, Settings, Table, train
-from calipers.networks import MLP
-from calipers.objectives import LOSSES, LossSettings
+from calipers.networks import DenseFactory
+from calipers.objectives import LOSSES
 
 ROWS, INPUTS, HIDDEN, BATCH = 455, 13, 50, 100
 BATCHES = -(-ROWS // BATCH)
-LOSS = LossSettings(coverage_weight=0.9974, point_weight=0.51)
+LOSS = {"coverage_weight": 0.9974, "point_weight": 0.51}
 
 
 def data():
@@ -38,7 +38,7 @@ def bank_seconds(networks, threads, epochs):
     """Seconds per network-step of a bank; compilation is not counted."""
     X, y = data()
     table = Table.from_arrays(X, y)
-    program = Program(MLP((HIDDEN, HIDDEN)), LOSSES["qd+"], INPUTS, BATCH)
+    program = Program(DenseFactory((HIDDEN, HIDDEN)), LOSSES["qd+"], INPUTS, BATCH)
 
     def run(epochs):
         settings = Settings(learning_rate=0.009, epochs=epochs, loss=LOSS)

@@ -10,6 +10,7 @@ from calipers.calibration import CalibratedMixture, Calibration, normal_scores
 from calipers.datasets import FRIEDMAN, GAP, TOY
 from calipers.distributions import SplitNormal
 from calipers.losses import soft_capture
+from calipers.networks import MLP
 from calipers.plots import COLORS, new_figure, plot_calibration, plot_interval, plot_mixture, style
 
 FOLDER = Path(__file__).parent / "images"
@@ -143,8 +144,7 @@ def draw_calibration():
     model = IntervalRegressor(
         n_networks=1,
         cv=None,
-        hidden_layers=(64,),
-        waves=0,
+        network=MLP(hidden_layers=(64,), frequencies=0),
         patience=None,
         epochs=120,
         random_state=0,

@@ -5,6 +5,7 @@
 import numpy as np
 
 from calipers import IntervalRegressor, metrics
+from calipers.networks import MLP
 
 
 def visit(clinics, patients, rng):
@@ -19,7 +20,7 @@ def visit(clinics, patients, rng):
 rng = np.random.default_rng(0)
 X, y, clinic = visit(80, 10, rng)
 X_new, y_new, clinic_new = visit(200, 10, rng)
-settings = {"coverage": 0.9, "n_networks": 10, "hidden_layers": (32,), "epochs": 30}
+settings = {"coverage": 0.9, "n_networks": 10, "network": MLP(hidden_layers=(32,)), "epochs": 30}
 settings |= {"random_state": 0}
 
 

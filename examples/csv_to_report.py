@@ -6,6 +6,7 @@ import pandas as pd
 
 import calipers
 from calipers import IntervalRegressor, metrics
+from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
 
 
@@ -45,8 +46,8 @@ for column in TableEncoder().fit(X).columns_:
 
 # %% As a part of the model it is fitted and saved with it. Small settings, for speed.
 model = IntervalRegressor(
-    coverage=0.9, preprocessor=TableEncoder(), n_networks=10, hidden_layers=(32,), waves=0,
-    epochs=80, random_state=0,
+    coverage=0.9, preprocessor=TableEncoder(), n_networks=10, epochs=80,
+    network=MLP(hidden_layers=(32,), frequencies=0), random_state=0,
 )  # fmt: skip
 model.fit(X, y)
 

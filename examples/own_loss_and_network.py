@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from calipers import IntervalRegressor, losses, metrics
-from calipers.networks import MLP
+from calipers.networks import DenseFactory
 from calipers.objectives import Objective
 
 rng = np.random.default_rng(0)
@@ -46,7 +46,7 @@ class FallingFactory:
 
     def __call__(self, in_size, out_size, *, key):
         first, second = jax.random.split(key)
-        free = MLP((self.units,), "silu")(in_size - 1, out_size, key=first)
+        free = DenseFactory((self.units,), "silu")(in_size - 1, out_size, key=first)
         return Falling(jax.random.normal(second, (self.steps,)) - 1, free)
 
 

@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 
 import calipers
 from calipers import IntervalRegressor, metrics
+from calipers.networks import MLP
 from calipers.plots import new_figure, plot_calibration, plot_rows, plot_uncertainty, style
 
 X, y = load_diabetes(return_X_y=True, as_frame=True, scaled=False)
@@ -19,7 +20,11 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, random_
 
 # %% A model. The defaults need no tuning; these settings only make the example quick.
 model = IntervalRegressor(
-    coverage=0.9, n_networks=10, hidden_layers=(32,), waves=0, epochs=80, random_state=0
+    coverage=0.9,
+    n_networks=10,
+    network=MLP(hidden_layers=(32,), frequencies=0),
+    epochs=80,
+    random_state=0,
 )
 model.fit(X_train, y_train)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from calipers.aggregation import AGGREGATORS, Interval, normal, snm
+from calipers.aggregation import AGGREGATIONS, Interval, normal, snm
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 LOWER = [[-1.0, 0.0], [-3.0, 0.0], [-2.0, 3.0]]
@@ -21,7 +21,7 @@ BY_HAND = {
 
 @pytest.mark.parametrize("name", BY_HAND)
 def test_bounds_by_hand(name):
-    bounds = AGGREGATORS[name](LOWER, POINT, UPPER, coverage=0.95)
+    bounds = AGGREGATIONS[name](LOWER, POINT, UPPER, coverage=0.95)
     assert isinstance(bounds, Interval)
     np.testing.assert_allclose(bounds.lower, BY_HAND[name][0], rtol=1e-9)
     np.testing.assert_allclose(bounds.upper, BY_HAND[name][1], rtol=1e-9)
@@ -32,18 +32,18 @@ def test_bounds_by_hand(name):
     ("coverage", "quantile"), [(0.8, 1.2815515655446004), (0.5, 0.674489750196)]
 )
 def test_the_quantile_belongs_to_the_coverage(coverage, quantile):
-    bounds = AGGREGATORS["std"](LOWER, POINT, UPPER, coverage=coverage)
+    bounds = AGGREGATIONS["std"](LOWER, POINT, UPPER, coverage=coverage)
     np.testing.assert_allclose(bounds.lower[0], -2 - quantile, rtol=1e-11)
 
 
 def test_none_leaves_members_as_they_are():
-    bounds = AGGREGATORS["none"](LOWER, POINT, UPPER, coverage=0.95)
+    bounds = AGGREGATIONS["none"](LOWER, POINT, UPPER, coverage=0.95)
     np.testing.assert_array_equal(bounds, [LOWER, POINT, UPPER])
 
 
 @pytest.mark.parametrize("name", ["sem", "std", "mean"])
 def test_one_member_keeps_its_bounds(name):
-    bounds = AGGREGATORS[name](LOWER[:1], POINT[:1], UPPER[:1], coverage=0.95)
+    bounds = AGGREGATIONS[name](LOWER[:1], POINT[:1], UPPER[:1], coverage=0.95)
     np.testing.assert_array_equal(bounds, [LOWER[0], POINT[0], UPPER[0]])
 
 
@@ -70,9 +70,9 @@ def test_normal_recovers_the_scale_of_normal_members():
     np.testing.assert_array_equal(mixture.components.loc, members.loc)
 
 
-@pytest.mark.parametrize("name", AGGREGATORS)
+@pytest.mark.parametrize("name", AGGREGATIONS)
 def test_bad_input_is_refused(name):
-    aggregate = AGGREGATORS[name]
+    aggregate = AGGREGATIONS[name]
     with pytest.raises(ValueError, match=r"point must be finite, got nan at index \(1, 0\)"):
         aggregate(LOWER, [[0, 2], [np.nan, 2], [2, 5]], UPPER, coverage=0.95)
     with pytest.raises(ValueError, match=r"one shape \(members, rows\) .* got \(3, 2\), \(3, 1\)"):

@@ -30,6 +30,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from calipers import IntervalRegressor
+from calipers.networks import MLP
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -134,7 +135,12 @@ def test_page_on_serving_does_what_it_says(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     names = ["age", "sex", "bmi", "bp", *(f"s{i}" for i in range(1, 7))]  # as in the demo
     rows = pd.DataFrame(rng.uniform(1, 100, (60, 10)), columns=names)
-    tiny = {"n_networks": 2, "cv": 2, "hidden_layers": (8,), "waves": 0, "epochs": 5}
+    tiny = {
+        "n_networks": 2,
+        "cv": 2,
+        "network": MLP(hidden_layers=(8,), frequencies=0),
+        "epochs": 5,
+    }
     model = IntervalRegressor(random_state=0, **tiny).fit(rows, rows["age"] + rows["bmi"])
     model.save("model")
     rows.to_csv("rows.csv", index=False)

@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 
 import calipers
 from calipers import IntervalRegressor
+from calipers.networks import MLP
 from calipers.preprocessing import Column, DataError, TableEncoder
 from calipers.storage import ModelFileError
 
@@ -20,9 +21,8 @@ def tiny(**parameters):
         "loss": "interval score",
         "n_networks": 2,
         "cv": 2,
-        "hidden_layers": (8,),
+        "network": MLP(hidden_layers=(8,), frequencies=0),
         "epochs": 20,
-        "waves": 0,
         "averaging": 0.0,
         "patience": None,
         "random_state": 0,

@@ -12,9 +12,11 @@ from calipers import IntervalRegressor
 from calipers.bank import Bank, BankPoints, Program, Scaling, Upgraded
 from calipers.calibration import Calibration
 from calipers.ensemble import Ensemble
-from calipers.networks import ACTIVATIONS, HEADS, MLP, Around, EmbeddedMLP
-from calipers.objectives import Objective
+from calipers.heads import HEADS
+from calipers.networks import ACTIVATIONS, MLP, Around, DenseFactory
+from calipers.objectives import LOSSES
 from calipers.onnx import export
+from calipers.prediction import Query
 from calipers.preprocessing import TableEncoder
 
 runtime = pytest.importorskip("onnxruntime")
@@ -26,7 +28,7 @@ INPUTS = ["temperature", "größe", "x"]
 def make_bank(network, head, members=3, seed=0):
     """Networks with random weights; nothing here needs training."""
     rng = np.random.default_rng(seed)
-    program = Program(network, Objective(None, head), in_size=len(INPUTS))
+    program = Program(network, LOSSES["qd+"], in_size=len(INPUTS), head=head)
     weights = [
         rng.normal(0, 0.5, (members, *leaf.shape)).astype(np.float32)
         for leaf in jax.tree.leaves(program.weights)
@@ -61,10 +63,11 @@ def check(ensemble, tmp_path, coverage=None, dtype="float64", rows=257):
     found, session = run(path, {"X": X})
     for name, value in ensemble.bank.predict(X).items():
         close(found.pop(f"member_{name}"), value)
-    close(found.pop("point"), ensemble.point(X))
+    levels = None if coverage is None else tuple(np.atleast_1d(coverage))
+    expected = ensemble.predict(X, Query(levels))
+    close(found.pop("point"), expected.point)
     if found:
-        levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage)
-        bounds = ensemble.interval(X, levels)
+        bounds = expected.intervals
         for i, name in enumerate(("lower", "upper")):
             close(found.pop(name), bounds[:, i, 0] if np.ndim(coverage) == 0 else bounds[:, i])
     assert not found
@@ -73,29 +76,29 @@ def check(ensemble, tmp_path, coverage=None, dtype="float64", rows=257):
 
 @pytest.mark.parametrize("activation", sorted(ACTIVATIONS))
 def test_every_activation_and_periodic_inputs(activation, tmp_path):
-    bank = make_bank(EmbeddedMLP((8, 8), activation, waves=4), "split normal")
+    bank = make_bank(DenseFactory((8, 8), activation, 4), "split normal")
     check(Ensemble(bank, 0.95, "snm"), tmp_path)
 
 
 @pytest.mark.parametrize("columns", [(), (1,), (0, 2)])
 def test_periodic_inputs_of_some_columns(columns, tmp_path):
-    bank = make_bank(EmbeddedMLP((8,), waves=4, columns=columns), "split normal")
+    bank = make_bank(DenseFactory((8,), frequencies=4, columns=columns), "split normal")
     check(Ensemble(bank, 0.95, "snm"), tmp_path)
 
 
 @pytest.mark.parametrize("head", sorted(HEADS))
 def test_every_head(head, tmp_path):
-    check(Ensemble(make_bank(MLP((8,)), head), 0.95, "snm"), tmp_path)
+    check(Ensemble(make_bank(DenseFactory((8,)), head), 0.95, "snm"), tmp_path)
 
 
 @pytest.mark.parametrize("aggregation", ["normal", "sem", "std", "mean"])
 @pytest.mark.parametrize("head", ["free", "split normal", "normal"])
 def test_every_aggregation(aggregation, head, tmp_path):
-    check(Ensemble(make_bank(MLP((8,)), head), 0.9, aggregation), tmp_path)
+    check(Ensemble(make_bank(DenseFactory((8,)), head), 0.9, aggregation), tmp_path)
 
 
 def test_one_network_alone(tmp_path):
-    bank = make_bank(MLP((8,)), "free", members=1)
+    bank = make_bank(DenseFactory((8,)), "free", members=1)
     for aggregation in ("none", "sem", "snm"):
         check(Ensemble(bank, 0.9, aggregation), tmp_path)
 
@@ -108,7 +111,7 @@ def calibrated():
         Calibration.from_scores(0.4 + 1.7 * rng.standard_normal(400)),
         Calibration.from_scores(0.8 * rng.standard_normal(300), strict=True),
     )
-    return Ensemble(make_bank(MLP((8,)), "split normal"), 0.95, "snm", steps)
+    return Ensemble(make_bank(DenseFactory((8,)), "split normal"), 0.95, "snm", steps)
 
 
 @pytest.mark.parametrize("coverage", [None, 0.5, 0.99, [0.1, 0.8, 0.95]])
@@ -128,8 +131,8 @@ def test_any_number_of_rows_in_either_precision(calibrated, rows, dtype, tmp_pat
 
 
 def test_upgraded_points(tmp_path):
-    heads = make_bank(Around(MLP((8,)), point_at=0, reach=0.3), "centred", seed=2)
-    points = BankPoints(make_bank(MLP((8,)), "point"))
+    heads = make_bank(Around(DenseFactory((8,)), point_at=0, reach=0.3), "centred", seed=2)
+    points = BankPoints(make_bank(DenseFactory((8,)), "point"))
     check(Ensemble(Upgraded(points, heads), 0.95, "snm"), tmp_path)
 
 
@@ -183,7 +186,8 @@ def test_what_cannot_be_written_is_refused(calibrated, tmp_path):
 
     refused(calibrated, "needs at least 1999 calibration rows", coverage=0.999)
     refused(calibrated, "dtype must be one of", dtype="float16")
-    refused(replace(calibrated, row_weight=lambda X: X[:, 0]), "row_weight")
+    weighted = replace(calibrated.calibrations[-1], row_weight=lambda X: X[:, 0])
+    refused(replace(calibrated, calibrations=(weighted,)), "row_weight")
     refused(replace(calibrated, aggregation="sem"), "nothing else", coverage=0.5)
     refused(replace(calibrated, bank=make_bank(_strange, "point")), "of type Strange")
     assert not list(tmp_path.iterdir())
@@ -226,8 +230,7 @@ def test_tables_go_in_as_they_are(table, tmp_path):
         preprocessor=TableEncoder(max_categories=2),
         n_networks=2,
         cv=2,
-        hidden_layers=(8,),
-        waves=0,
+        network=MLP(hidden_layers=(8,), frequencies=0),
         epochs=2,
         random_state=0,
     ).fit(frame, y)

@@ -26,29 +26,38 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from calipers import IntervalRegressor, losses, metrics
-from calipers.networks import MLP
-from calipers.objectives import LOSSES, Objective
+from calipers.networks import MLP, DenseFactory
+from calipers.objectives import LOSSES, Density, IntervalScore, Objective
+from calipers.optimizers import Adam
 from calipers.regressor import EXPECTED_FAILED_CHECKS
 from calipers.storage import ModelFileError
+from calipers.training import make_settings
 
 
 def small(**parameters):
     """A model that trains in a moment; networks that cannot fail, no folds."""
     given = {
         "loss": "interval score",
-        "hidden_layers": (10,),
+        "network__hidden_layers": (10,),
         "epochs": 30,
         "n_networks": 2,
-        "learning_rate": 0.02,
-        "schedule": "cosine",
+        "optimizer__learning_rate": 0.02,
+        "optimizer__schedule": "cosine",
         "random_state": 0,
     }
+    if "network" in parameters:
+        del given["network__hidden_layers"]
     return IntervalRegressor.paper(**(given | parameters))
 
 
 def calibrated(**parameters):
     """A small model with folds, early stopping and all else that is on by default."""
-    given = {"hidden_layers": (16,), "waves": 2, "epochs": 60, "learning_rate": 0.02, "cv": 3}
+    given = {
+        "network": MLP(hidden_layers=(16,), frequencies=2),
+        "epochs": 60,
+        "optimizer": Adam(learning_rate=0.02),
+        "cv": 3,
+    }
     return IntervalRegressor(**(given | {"n_networks": 6, "random_state": 0} | parameters))
 
 
@@ -107,7 +116,7 @@ class TestAnswers:
 
     def test_intervals_are_honest(self, data):
         X, y = data
-        model = small(epochs=300, n_networks=5, hidden_layers=(30,)).fit(X[:300], y[:300])
+        model = small(epochs=300, n_networks=5, network__hidden_layers=(30,)).fit(X[:300], y[:300])
         bounds = model.predict_interval(X[300:])
         # 100 rows at 0.95: outside of [0.87, 1] less than once in a thousand draws if honest.
         assert metrics.coverage_rate(bounds[:, 0], bounds[:, 1], y[300:]) > 0.87
@@ -217,25 +226,43 @@ class TestCalibration:
 
 
 class TestMethods:
-    def test_weights_of_a_loss_are_its_own_unless_given(self):
-        def weight(**parameters):
-            return IntervalRegressor(**parameters)._settings(100, 64, stops=True).loss.point_weight
+    def test_numbers_of_a_loss_are_its_own_unless_given(self):
+        def numbers(model):
+            return make_settings(model, 100, 64, stops=True).loss
 
-        assert weight() == 0.95
-        assert weight(loss="interval score") == 0.65
-        assert weight(point_weight=0.0) == 0.0
+        assert numbers(IntervalRegressor()) == {"crps_weight": 0.95}
+        assert numbers(IntervalRegressor(loss="interval score")) == {"point_weight": 0.65}
+        assert numbers(IntervalRegressor(loss=IntervalScore(point_weight=0))) == {"point_weight": 0}
 
-    def test_waves_follow_the_table(self):
+    def test_nested_parameters(self):
+        model = IntervalRegressor().set_params(
+            loss="qd+", loss__softness=100, network__frequencies=2
+        )
+        assert model.loss.softness == 100
+        assert model.get_params()["loss__coverage_weight"] == 0.99
+        assert clone(model).network.frequencies == 2
+        assert clone(model).network is not model.network
+        assert IntervalRegressor().get_params()["optimizer__learning_rate"] == 0.003
+        assert IntervalRegressor().optimizer == "adam"
+        with pytest.raises(ValueError, match="Invalid parameter 'speed' for estimator Adam"):
+            model.set_params(optimizer__speed=1)
+        with pytest.raises(ValueError, match=r"'crps_weight' parameter of Density .* Got 2"):
+            IntervalRegressor(loss=Density(crps_weight=2)).fit([[0.0], [1.0]], [0.0, 1.0])
+
+    def test_at_most_twenty_parameters(self):
+        assert len(IntervalRegressor().get_params(deep=False)) <= 20
+
+    def test_frequencies_follow_the_table(self):
         rng = np.random.default_rng(0)
         X = np.column_stack([rng.normal(size=60), rng.integers(0, 2, 60), np.ones(60)])
-        few = IntervalRegressor()._program(X, 60).network
-        assert few.columns == (0,)  # two values have no waves, one even less
-        assert few.waves == 6
+        few = MLP().factory(X, 60)
+        assert few.columns == (0,)  # two values have no frequencies, one even less
+        assert few.frequencies == 6
         assert few.amplitude == 0.25
-        assert few == IntervalRegressor()._program(X, 62).network  # which is compiled already
-        assert IntervalRegressor()._program(X, 3000).network.waves == 8
-        assert IntervalRegressor()._program(X, 3000).network.amplitude == 1
-        assert IntervalRegressor(waves=0)._program(X, 60).network == MLP((128, 128, 128), "silu")
+        assert few == MLP().factory(X, 62)  # which is compiled already
+        assert MLP().factory(X, 3000).frequencies == 8
+        assert MLP().factory(X, 3000).amplitude == 1
+        assert MLP(frequencies=0).factory(X, 60) == DenseFactory((128, 128, 128), "silu")
 
     @pytest.mark.parametrize("loss", sorted(LOSSES))
     @pytest.mark.parametrize("aggregation", ["snm", "sem", "normal"])
@@ -268,7 +295,7 @@ class TestMethods:
         )
 
     def test_a_network_and_a_loss_of_ones_own(self, data, tmp_path):
-        model = small(network=Skip(4), loss=Objective(two_pinballs, "ordered")).fit(*data)
+        model = small(network=Skip(4), loss=TwoPinballs()).fit(*data)
         assert model.score(*data) > 0
         model.save(tmp_path / "model")
         with pytest.raises(ModelFileError, match=r"load\(..., network=...\)"):
@@ -279,7 +306,7 @@ class TestMethods:
             IntervalRegressor.load(tmp_path / "model", network=Skip(5))
 
     def test_early_stopping(self, data):
-        model = small(patience=3, epochs=500, learning_rate=0.1).fit(*data)
+        model = small(patience=3, epochs=500, optimizer__learning_rate=0.1).fit(*data)
         histories = model.ensemble_.bank.histories
         assert all(len(history) < 500 for history in histories)
         assert all(np.isfinite(history["valid_loss"]).any() for history in histories)
@@ -287,7 +314,7 @@ class TestMethods:
     def test_more_weight_on_coverage_makes_wider_intervals(self, data):
         widths = [
             np.ptp(
-                small(loss="qd+", coverage_weight=w, epochs=200)
+                small(loss="qd+", loss__coverage_weight=w, epochs=200)
                 .fit(*data)
                 .predict_interval(data[0]),
                 axis=1,
@@ -315,13 +342,17 @@ class Skip:
         return SkipModule(inner, eqx.nn.Linear(in_size, out_size, key=two))
 
 
-def two_pinballs(lower, point, upper, target, *, weight, settings):
-    tail = (1 - settings.coverage) / 2
-    return (
-        losses.pinball(lower, target, quantile=tail, weight=weight)
-        + losses.pinball(upper, target, quantile=1 - tail, weight=weight)
-        + losses.squared_error(point, target, weight=weight)
-    )
+class TwoPinballs(Objective):
+    head = "ordered"
+
+    @staticmethod
+    def loss(lower, point, upper, target, *, weight, coverage):
+        tail = (1 - coverage) / 2
+        return (
+            losses.pinball(lower, target, quantile=tail, weight=weight)
+            + losses.pinball(upper, target, quantile=1 - tail, weight=weight)
+            + losses.squared_error(point, target, weight=weight)
+        )
 
 
 class TestData:
@@ -407,8 +438,8 @@ class TestData:
             ({"coverage": 1.0}, "'coverage' parameter of IntervalRegressor must be .* Got 1.0"),
             ({"loss": "qd*"}, r"'loss' parameter .*'qd\+'.* Got 'qd\*'"),
             ({"n_networks": 0}, "'n_networks'"),
-            ({"hidden_layers": 5}, "'hidden_layers'"),
-            ({"learning_rate": -1}, "'learning_rate'"),
+            ({"network__hidden_layers": 5}, "'hidden_layers'"),
+            ({"optimizer__learning_rate": -1}, "'learning_rate'"),
         ],
     )
     def test_wrong_parameters(self, data, change, message):
@@ -521,13 +552,16 @@ class TestHabits:
 class TestFolder:
     def test_a_model_comes_back_to_the_bit(self, data, tmp_path):
         X = pd.DataFrame(data[0], columns=list("abc"))
-        model = small(loss="qd+", hidden_layers=np.array([7, 5]), coverage=np.float64(0.9)).fit(
-            X, data[1]
-        )
+        model = small(
+            loss="qd+", network__hidden_layers=np.array([7, 5]), coverage=np.float64(0.9)
+        ).fit(X, data[1])
         model.save(tmp_path / "model")
         again = IntervalRegressor.load(tmp_path / "model")
         assert np.array_equal(again.predict_interval(X), model.predict_interval(X))
-        assert again.get_params() == model.get_params() | {"hidden_layers": (7, 5)}
+        known, found = model.get_params(), again.get_params()
+        assert found["network__hidden_layers"] == (7, 5)
+        rest = [name for name in known if name not in ("loss", "network", "optimizer")]
+        assert all(found[name] == known[name] for name in rest if name != "network__hidden_layers")
         assert list(again.feature_names_in_) == ["a", "b", "c"]
         before, after = model.ensemble_.bank.histories, again.ensemble_.bank.histories
         assert all(

@@ -18,9 +18,10 @@ from sklearn.model_selection import TimeSeriesSplit
 
 from calipers import IntervalRegressor
 from calipers.bank import TrainingFailedError
+from calipers.networks import MLP
 from calipers.search import PAPER_SPACE, Candidate, Outcome, SearchResult, paper_score, search
 
-SPACE = {"learning_rate": [1e-6, 0.003, 0.01], "coverage_weight": [0.98, 0.99]}
+SPACE = {"optimizer__learning_rate": [1e-6, 0.003, 0.01], "loss__point_weight": [0.6, 0.7]}
 QUICK = {"splits": 2, "max_epochs": 40, "patience": 10, "random_state": 0, "verbose": 0}
 
 
@@ -33,7 +34,9 @@ def data():
 
 @pytest.fixture(scope="module")
 def model():
-    return IntervalRegressor(hidden_layers=(8,), waves=0, loss="interval score", verbose=0)
+    return IntervalRegressor(
+        network=MLP(hidden_layers=(8,), frequencies=0), loss="interval score", verbose=0
+    )
 
 
 @pytest.fixture(scope="module")
@@ -71,14 +74,14 @@ def test_paper_score_at_another_coverage():
 def test_paper_space():
     sizes = {name: len(values) for name, values in PAPER_SPACE.items() if len(values) > 1}
     assert sizes == {
-        "learning_rate": 10,
-        "decay_rate": 6,
-        "coverage_weight": 146,
-        "point_weight": 99,
+        "optimizer__learning_rate": 10,
+        "optimizer__decay_rate": 6,
+        "loss__coverage_weight": 146,
+        "loss__point_weight": 99,
     }
-    assert PAPER_SPACE["coverage_weight"][:2] == (0.97, 0.9702)
-    assert PAPER_SPACE["coverage_weight"][-1] == 0.999
-    assert PAPER_SPACE["crossing_weight"] == (10.0,)
+    assert PAPER_SPACE["loss__coverage_weight"][:2] == (0.97, 0.9702)
+    assert PAPER_SPACE["loss__coverage_weight"][-1] == 0.999
+    assert PAPER_SPACE["loss__crossing_weight"] == (10.0,)
 
 
 def test_small_space_is_searched_whole(result):
@@ -87,10 +90,10 @@ def test_small_space_is_searched_whole(result):
 
 
 def test_learns_what_is_better(result):
-    assert result.best_params["learning_rate"] in (0.003, 0.01)
+    assert result.best_params["optimizer__learning_rate"] in (0.003, 0.01)
     assert 1 <= result.best_params["epochs"] <= 40
     worst = result.ranked()[-1]
-    assert worst.params["learning_rate"] == 1e-6
+    assert worst.params["optimizer__learning_rate"] == 1e-6
 
 
 def test_same_seed_same_result(result, model, data):
@@ -102,7 +105,11 @@ def test_same_seed_same_result(result, model, data):
 
 def test_company_does_not_matter(result, model, data):
     alone = search(
-        model, *data, {"learning_rate": [0.003], "coverage_weight": [0.99]}, n_jobs=1, **QUICK
+        model,
+        *data,
+        {"optimizer__learning_rate": [0.003], "loss__point_weight": [0.7]},
+        n_jobs=1,
+        **QUICK,
     )
     [same] = [c for c in result.candidates if c.params == alone.candidates[0].params]
     assert alone.best.outcome == same.outcome
@@ -137,21 +144,24 @@ def test_early_stopping_finds_the_epochs(result, model, data):
 
 
 def test_what_shapes_the_program_can_be_searched(model, data):
-    space = {"hidden_layers": [(4,), (8,)], "learning_rate": [0.01]}
+    space = {"network__hidden_layers": [(4,), (8,)], "optimizer__learning_rate": [0.01]}
     result = search(model, *data, space, **QUICK)
     small, large = result.candidates
-    alone = search(model, *data, {"learning_rate": [0.01]}, **QUICK)
+    alone = search(model, *data, {"optimizer__learning_rate": [0.01]}, **QUICK)
     assert large.outcome == alone.best.outcome
     assert small.outcome != large.outcome
-    assert result.best_estimator.hidden_layers in [(4,), (8,)]
+    assert result.best_estimator.network.hidden_layers in [(4,), (8,)]
 
 
 def test_distributions_and_several_spaces(model, data):
-    space = [{"learning_rate": loguniform(1e-3, 1e-2)}, {"learning_rate": [0.5], "epochs": [2]}]
+    space = [
+        {"optimizer__learning_rate": loguniform(1e-3, 1e-2)},
+        {"optimizer__learning_rate": [0.5], "epochs": [2]},
+    ]
     result = search(model, *data, space, n_candidates=4, **{**QUICK, "max_epochs": 2})
     assert len(result.candidates) == 4
     for candidate in result.candidates:
-        rate = candidate.params["learning_rate"]
+        rate = candidate.params["optimizer__learning_rate"]
         assert rate == 0.5 if "epochs" in candidate.params else 1e-3 <= rate <= 1e-2
 
 
@@ -179,7 +189,10 @@ def test_finalists_can_have_splits_of_their_own(result, model, data, tmp_path):
 def test_own_splits(model, data):
     splits = list(TimeSeriesSplit(2).split(data[0]))
     result = search(
-        model, *data, {"learning_rate": [0.01]}, **{**QUICK, "max_epochs": 3, "splits": splits}
+        model,
+        *data,
+        {"optimizer__learning_rate": [0.01]},
+        **{**QUICK, "max_epochs": 3, "splits": splits},
     )
     assert result.best.network_epochs == 6
 
@@ -190,8 +203,8 @@ def test_own_splits(model, data):
 @pytest.fixture(scope="module")
 def failing(data):
     """One candidate whose bounds cross because it hardly trains, and one that is fine."""
-    model = IntervalRegressor.paper(hidden_layers=(8,), batch_size=50, verbose=0)
-    space = {"learning_rate": [1e-9, 0.02]}
+    model = IntervalRegressor.paper(network__hidden_layers=(8,), batch_size=50, verbose=0)
+    space = {"optimizer__learning_rate": [1e-9, 0.02]}
     return search(model, *data, space, **{**QUICK, "max_epochs": 150, "patience": 150})
 
 
@@ -243,7 +256,7 @@ def test_halving_keeps_the_best(result, model, data):
     assert sorted(rungs) == [0, 0, 0, 1, 2, 2]  # 6, 3 and 2 candidates for 10, 20 and 40 epochs
     assert halved.best.rung == 2
     assert halved.best.outcome == result.candidates[halved.best.number].outcome
-    slow = [c for c in halved.candidates if c.params["learning_rate"] == 1e-6]
+    slow = [c for c in halved.candidates if c.params["optimizer__learning_rate"] == 1e-6]
     assert [c.rung for c in slow] == [0, 0]
     assert sum(c.network_epochs for c in slow) <= 2 * 2 * 10
     first = {c.number: c.outcome.interval_score for c in halved.candidates if c.rung == 0}
@@ -259,10 +272,16 @@ def test_halving_keeps_the_best(result, model, data):
         ({"learning_rte": [0.1]}, "no parameter 'learning_rte'. Did you mean 'learning_rate'?"),
         ({"patience": [10]}, "'patience' cannot be searched: it is an argument of the search"),
         ({"coverage": [0.9, 0.95]}, "'coverage' cannot be searched"),
-        ({"learning_rate": 0.1}, "must give 'learning_rate' a sequence of values"),
+        (
+            {"optimizer__learning_rate": 0.1},
+            "must give 'optimizer__learning_rate' a sequence of values",
+        ),
         ({"loss": "qd+"}, "must give 'loss' a sequence of values"),
-        ({"learning_rate": []}, "must give 'learning_rate' a sequence of values"),
-        ({"learning_rate": [-1.0]}, "'learning_rate' parameter of IntervalRegressor"),
+        (
+            {"optimizer__learning_rate": []},
+            "must give 'optimizer__learning_rate' a sequence of values",
+        ),
+        ({"optimizer__learning_rate": [-1.0]}, "'learning_rate' parameter of Adam"),
         ({"loss": ["mse"]}, "loss='mse' predicts points and no intervals"),
     ],
 )
@@ -336,13 +355,15 @@ SCRIPT = """
 import sys
 import numpy as np
 from calipers import IntervalRegressor
+from calipers.networks import MLP
 from calipers.search import _work, search
 _work.CPU_BATCH = 2
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (120, 2))
 y = X[:, 0] + rng.normal(0, 0.1, 120)
-model = IntervalRegressor(hidden_layers=(8,), waves=0, loss="interval score", verbose=0)
-space = {"learning_rate": [1e-6, 0.003, 0.01], "coverage_weight": [0.98, 0.99]}
+network = MLP(hidden_layers=(8,), frequencies=0)
+model = IntervalRegressor(network=network, loss="interval score", verbose=0)
+space = {"optimizer__learning_rate": [1e-6, 0.003, 0.01], "loss__point_weight": [0.6, 0.7]}
 search(model, X, y, space, splits=2, max_epochs=40, patience=10, random_state=0, verbose=0,
        store=sys.argv[1])
 """

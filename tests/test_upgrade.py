@@ -6,16 +6,17 @@ import pytest
 from sklearn.base import clone
 
 from calipers import IntervalRegressor, load
+from calipers.networks import MLP
+from calipers.optimizers import Adam
 from calipers.preprocessing import TableEncoder
 
 TINY = {
     "n_networks": 4,
     "cv": 2,
-    "hidden_layers": (16,),
-    "waves": 0,
+    "network": MLP(hidden_layers=(16,), frequencies=0),
     "epochs": 200,
     "batch_size": 32,
-    "learning_rate": 0.02,
+    "optimizer": Adam(learning_rate=0.02),
     "averaging": 0.0,
     "random_state": 0,
     "verbose": 0,

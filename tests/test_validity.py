@@ -13,6 +13,8 @@ import pytest
 
 from calipers import IntervalRegressor
 from calipers.datasets import PROBLEMS
+from calipers.networks import MLP
+from calipers.prediction import Query
 
 _PATH = Path(__file__).parents[1] / "benchmarks" / "validity.py"
 _SPEC = importlib.util.spec_from_file_location("validity", _PATH)
@@ -36,11 +38,13 @@ def test_default_covers_what_it_says(name, rows):
 
 
 def test_refits_are_independent_and_bounds_are_ordered():
-    model = IntervalRegressor(n_networks=4, cv=2, hidden_layers=(8,), waves=0, epochs=20, verbose=0)
+    model = IntervalRegressor(
+        n_networks=4, cv=2, network=MLP(hidden_layers=(8,), frequencies=0), epochs=20, verbose=0
+    )
     problem = PROBLEMS["toy"]
     inputs, _ = problem.sample(50, random_state=0)
     fitted = validity.refits(model, problem, 60, 2)
-    first, second = (ensemble.interval(inputs, np.array([0.9])) for ensemble in fitted)
+    first, second = (ensemble.predict(inputs, Query((0.9,))).intervals for ensemble in fitted)
     assert (first[:, 0] <= first[:, 1]).all()
     assert not np.allclose(first, second)
     covered = validity.true_coverage(problem, inputs, first)

@@ -1,4 +1,4 @@
-"""Folds: who trains on which rows, and what networks say of the rows they have not seen."""
+"""Cross-fitting: which rows each network trains on, and what it predicts for the others."""
 
 from collections.abc import Sequence
 from numbers import Integral
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold
 
-from calipers.calibration import Calibration, judging, normal_scores, pooled_scores
+from calipers.calibration import Calibration, normal_scores, out_of_fold, pooled_scores
 from calipers.ensemble import Ensemble
 
 FloatArray = NDArray[np.float64]
@@ -18,10 +18,10 @@ _FEWEST_TO_STOP = 20  # with fewer rows than this none is set aside to stop a tr
 
 
 class Fold(NamedTuple):
-    """Rows that networks train on, and rows that judge them."""
+    """Rows that networks train on, and rows that are held out of them."""
 
     train: IntArray
-    judge: IntArray
+    held_out: IntArray
 
 
 def make_folds(
@@ -33,7 +33,7 @@ def make_folds(
     ----------
     cv : int, splitter or None
         Number of shuffled folds, which keep groups together where there are any; or any
-        scikit-learn splitter; or None for one fold in which all rows train and none judges.
+        scikit-learn splitter; or None for one fold in which all rows train and none is held out.
         Where rows are fewer than folds, as many folds as there can be.
     rows : array of int
         Rows to use.
@@ -82,7 +82,7 @@ def set_aside(rows: IntArray, fraction: float, groups: Any, seed: int) -> tuple[
     return (rows, rows[:0]) if held.all() else (rows[~held], rows[held])
 
 
-def unseen_points(points: FloatArray, folds: Sequence[Fold], fold_of: IntArray) -> FloatArray:
+def out_of_fold_points(points: FloatArray, folds: Sequence[Fold], fold_of: IntArray) -> FloatArray:
     """Each row's point by the networks that have not seen it.
 
     Parameters
@@ -97,19 +97,19 @@ def unseen_points(points: FloatArray, folds: Sequence[Fold], fold_of: IntArray) 
     Returns
     -------
     array of shape (rows,)
-        Mean over the networks that judge a row; over all where none does.
+        Mean over the networks that have not seen a row; over all where there is none.
 
     Examples
     --------
     >>> folds = [Fold(np.array([1]), np.array([0])), Fold(np.array([0]), np.array([1]))]
-    >>> unseen_points(np.array([[1.0, 2.0], [3.0, 4.0]]), folds, np.array([0, 1]))
+    >>> out_of_fold_points(np.array([[1.0, 2.0], [3.0, 4.0]]), folds, np.array([0, 1]))
     array([1., 4.])
     """
     total, count = np.zeros((2, points.shape[1]))
     for number, fold in enumerate(folds):
-        judges = points[fold_of == number]
-        total[fold.judge] += judges[:, fold.judge].sum(axis=0)
-        count[fold.judge] += len(judges)
+        own = points[fold_of == number]
+        total[fold.held_out] += own[:, fold.held_out].sum(axis=0)
+        count[fold.held_out] += len(own)
     return np.where(count > 0, total / np.maximum(count, 1), points.mean(axis=0))
 
 
@@ -139,16 +139,16 @@ def calibrate(
     Returns
     -------
     Calibration or None
-        None where no row has been judged.
+        None where no row was held out.
     """
-    judged = [fold.judge for fold in folds]
-    rows = np.concatenate(judged)
+    held_out = [fold.held_out for fold in folds]
+    rows = np.concatenate(held_out)
     if not rows.size:
         return None
-    row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in judged])
+    row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in held_out])
     components = ensemble.mixture(X[rows]).components
     if len(fold_of) >= 2 * len(folds):
         scores = pooled_scores(components, y[rows], fold_of, row_folds)
     else:
-        scores = normal_scores(judging(components, fold_of, row_folds), y[rows])
+        scores = normal_scores(out_of_fold(components, fold_of, row_folds), y[rows])
     return Calibration.from_scores(scores, None if weights is None else weights[rows])

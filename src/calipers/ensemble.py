@@ -1,47 +1,31 @@
-"""An ensemble: a bank of networks seen as one prediction, in blocks of rows.
+"""An ensemble: a bank of networks seen as one distribution, and the one path of prediction.
 
-Nothing here knows of estimators; the regressor, the study and the server all predict through it.
+The estimator, the command line, the server, the report and the study all ask through
+``Ensemble.predict``. Nothing here knows of them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from itertools import groupby, pairwise
+from operator import itemgetter
+from typing import Any
 
 import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.aggregation import AGGREGATORS, Interval
+from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
-from calipers.calibration import CalibratedMixture, Calibration
+from calipers.calibration import CalibratedMixture, Calibrator
 from calipers.distributions import SplitNormal, SplitNormalMixture
+from calipers.heads import Head, Values
+from calipers.prediction import Prediction, Query
 
 FloatArray = NDArray[np.float64]
-Values = dict[str, FloatArray]  # what the bank predicts, by field
 Distribution = SplitNormalMixture | CalibratedMixture
 
-DISTRIBUTIONS = ("snm", "normal")
-"""Aggregations that give a distribution; the others give bounds of one coverage."""
-
-_BLOCK = 2**16  # rows predicted at a time, which bounds the memory that prediction needs
-
-
-class Forecast(NamedTuple):
-    """What an ensemble says of some rows, from one pass through its networks.
-
-    Attributes
-    ----------
-    point : array of shape (rows,)
-        Mean of the networks' points.
-    interval : Interval or None
-        Of the ensemble's own coverage; None where the networks predict points alone.
-    distribution : Distribution or None
-        None where the aggregation gives bounds alone.
-    """
-
-    point: FloatArray
-    interval: Interval | None
-    distribution: Distribution | None
+_BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread its part
+_FAR = 1e-3  # mass beyond each end of a density
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +39,9 @@ class Ensemble:
     coverage : float
         What their bounds were trained for, and the coverage of an interval where none is asked.
     aggregation : str
-        A key of ``AGGREGATORS``.
-    calibrations : tuple of Calibration
+        A key of ``AGGREGATIONS``.
+    calibrations : tuple of Calibrator
         Corrections of the distribution, each on top of those before it.
-    row_weight : callable, optional
-        Weight of each row under covariate shift, for the last calibration.
     unsupported : {"inf", "raise"}
         What an interval is whose coverage the calibration rows do not support.
     n_jobs : int, optional
@@ -69,36 +51,63 @@ class Ensemble:
     bank: Bank | Upgraded
     coverage: float
     aggregation: str
-    calibrations: tuple[Calibration, ...] = ()
-    row_weight: Callable[[FloatArray], FloatArray] | None = None
+    calibrations: tuple[Calibrator, ...] = ()
     unsupported: Any = "inf"
     n_jobs: int | None = 1
 
-    def part(self, networks: Any) -> "Ensemble":
-        """Some of the networks, without calibration."""
-        return replace(self, bank=self.bank[networks], calibrations=(), row_weight=None)
+    @property
+    def head(self) -> Head:
+        """What the networks' outputs mean."""
+        return self.bank.program.output
 
-    def members(self, X: FloatArray) -> Interval:
-        """Each network's own interval and point, of shape (networks, rows)."""
-        parts = self._blocks(lambda block: self._members(self.bank.predict(block)), X)
-        return Interval(*(np.concatenate(sides, axis=1) for sides in zip(*parts, strict=True)))
+    @property
+    def gives_distribution(self) -> bool:
+        """Whether intervals of any coverage, quantiles and variances can be had."""
+        return self.head.has_interval and self._aggregation.gives_distribution
 
-    def point(self, X: FloatArray) -> FloatArray:
-        """Mean of the networks' points, of shape (rows,)."""
-        return np.concatenate(self._blocks(lambda block: self._point(self.bank.predict(block)), X))
+    @property
+    def _aggregation(self) -> Aggregation:
+        return AGGREGATIONS[self.aggregation]
 
-    def forecast(self, X: FloatArray) -> Forecast:
-        """Point, interval and distribution at once, for no more rows than a block has."""
-        values = self.bank.predict(X)
-        point = self._point(values)
-        if set(values) == {"point"}:
-            return Forecast(point, None, None)
-        if self.aggregation in DISTRIBUTIONS:
-            dist = self._calibrated(self._mixture(values), X)
-            lower, upper = dist.interval(self.coverage)
-            return Forecast(point, Interval(lower, point, upper), dist)
-        lower, _, upper = self._aggregated(values, len(X))
-        return Forecast(point, Interval(lower, point, upper), None)
+    def predict(self, X: FloatArray, query: Query | None = None) -> Prediction:
+        """Answer a query about some rows, from one pass through the networks.
+
+        Parameters
+        ----------
+        X : array of shape (rows, inputs)
+            Finite numbers.
+        query : Query, optional
+            What is asked; points and intervals of the ensemble's own coverage by default.
+
+        Raises
+        ------
+        ValueError
+            If the networks or the aggregation cannot give what is asked.
+        """
+        query = query or Query()
+        self.check(query)
+        at = None if query.at is None else np.asarray(query.at, np.float64)
+
+        def of_block(rows: slice) -> Prediction:
+            own = query if at is None else replace(query, at=at[rows])
+            return self._forward(X[rows]).answer(own)
+
+        return Prediction.concatenate(self._blocks(of_block, len(X)))
+
+    def predict_each(self, X: FloatArray, queries: Sequence[tuple[int, Query]]) -> list[Prediction]:
+        """Answer several queries, each about the next so many rows, from one pass.
+
+        Equal queries that follow each other are answered together.
+        """
+        forward, start = self._forward(X), 0
+        found: list[Prediction] = []
+        for query, group in groupby(queries, key=itemgetter(1)):
+            self.check(query)
+            ends = np.cumsum([rows for rows, _ in group]).tolist()
+            whole = forward[start : start + ends[-1]].answer(query)
+            found += [whole[i:j] for i, j in pairwise([0, *ends])]
+            start += ends[-1]
+        return found
 
     def distribution(self, X: FloatArray) -> Distribution:
         """Predictive distribution of each row, calibrated where the ensemble is.
@@ -111,9 +120,9 @@ class Ensemble:
         return self._calibrated(self.mixture(X), X)
 
     def mixture(self, X: FloatArray) -> SplitNormalMixture:
-        """Predictive distribution of each row, as the networks have it."""
-        self.needs_distribution("a distribution")
-        blocks = self._blocks(lambda block: self._mixture(self.bank.predict(block)), X)
+        """Predictive distribution of each row, as the networks have it, before calibration."""
+        self._needs_distribution("a distribution")
+        blocks = self._blocks(lambda rows: self._mixture(self.bank.predict(X[rows])), len(X))
         parts = [mixture.components for mixture in blocks]
         if len(parts) == 1:
             return SplitNormalMixture(parts[0])
@@ -121,108 +130,135 @@ class Ensemble:
         joined = (np.concatenate([getattr(p, name) for p in parts], axis=1) for name in names)
         return SplitNormalMixture(SplitNormal(*joined))
 
-    def interval(self, X: FloatArray, coverages: FloatArray) -> FloatArray:
-        """Lower and upper bounds, of shape (rows, 2, coverages).
+    def members(self, X: FloatArray) -> Interval:
+        """Each network's own interval and point, of shape (networks, rows)."""
+        parts = self._blocks(lambda rows: self._members(self.bank.predict(X[rows])), len(X))
+        return Interval(*(np.concatenate(sides, axis=1) for sides in zip(*parts, strict=True)))
 
-        Raises
-        ------
-        ValueError
-            If another coverage is asked than the networks were trained for and the aggregation
-            gives no distribution.
-        """
-        if np.any(coverages != self.coverage):
-            self.needs_distribution(f"coverage {coverages.tolist()}")
-        return np.concatenate(self._blocks(lambda block: self._bounds(block, coverages), X))
-
-    def quantiles(self, X: FloatArray, levels: FloatArray) -> FloatArray:
-        """Quantiles of each row's distribution, of shape (rows, levels)."""
-        self.needs_distribution("quantiles")
-
-        def of_block(block: FloatArray) -> FloatArray:
-            return self._distribution(block).ppf(levels[:, None]).T
-
-        return np.concatenate(self._blocks(of_block, X))
-
-    def variance(self, X: FloatArray) -> FloatArray:
-        """Variance of each row's distribution."""
-        self.needs_distribution("a variance")
-
-        return np.concatenate(self._blocks(lambda block: self._distribution(block).var, X))
-
-    def _blocks(self, function: Callable[[FloatArray], Any], X: FloatArray) -> list[Any]:
-        if len(X) <= _BLOCK:
-            return [function(X)]  # starting threads would take longer than a few rows
+    def _blocks(self, function: Callable[[slice], Any], rows: int) -> list[Any]:
+        if rows <= _BLOCK:
+            return [function(slice(None))]  # starting threads would take longer than a few rows
         parallel = joblib.Parallel(n_jobs=self.n_jobs, require="sharedmem")
-        starts = range(0, len(X), _BLOCK)
-        return list(parallel(joblib.delayed(function)(X[i : i + _BLOCK]) for i in starts))
+        starts = range(0, rows, _BLOCK)
+        return list(parallel(joblib.delayed(function)(slice(i, i + _BLOCK)) for i in starts))
+
+    def _forward(self, X: FloatArray) -> "_Forward":
+        """One pass through the networks."""
+        values = self.bank.predict(X)
+        density = self.head.density(values)
+        point = np.mean(values["point"] if density is None else density.mean, axis=0)
+        if self.gives_distribution:
+            return _Forward(self.coverage, point, dist=self._calibrated(self._mixture(values), X))
+        if not self.head.has_interval:
+            return _Forward(self.coverage, point)
+        bounds = self._aggregation(*self._members(values), coverage=self.coverage)
+        assert isinstance(bounds, Interval)  # noqa: S101 - for the type checker
+        lower, _, upper = (np.broadcast_to(side, (1, len(X)))[0] for side in bounds)
+        return _Forward(self.coverage, point, bounds=np.stack([lower, upper], axis=1))
 
     def _calibrated(self, mixture: SplitNormalMixture, X: FloatArray) -> Distribution:
         dist: Distribution = mixture
-        for step, calibration in enumerate(self.calibrations, start=1):
-            last = step == len(self.calibrations)
-            weights = self.row_weight(X) if last and self.row_weight is not None else None
-            dist = CalibratedMixture(dist, calibration, weights, self.unsupported)
+        for calibration in self.calibrations:
+            dist = calibration.calibrated(dist, X, self.unsupported)
         return dist
 
-    def _distribution(self, X: FloatArray) -> Distribution:
-        return self._calibrated(self._mixture(self.bank.predict(X)), X)
-
-    def _density(self, values: Values) -> SplitNormal:
-        """Density that each network predicts, where its head gives one."""
-        if set(values) == {"mean", "scale"}:
-            return SplitNormal(values["mean"], values["scale"], values["scale"])
-        if set(values) == {"loc", "left_scale", "right_scale"}:
-            return SplitNormal(**values)
-        raise ValueError(
-            "networks that predict points alone have no intervals: choose another loss"
-        )
-
     def _mixture(self, values: Values) -> SplitNormalMixture:
-        if not self._has_bounds:
-            return SplitNormalMixture(self._density(values))
-        mixture = AGGREGATORS[self.aggregation](*self._members(values), coverage=self.coverage)
+        density = self.head.density(values)
+        if density is not None:
+            return SplitNormalMixture(density)
+        mixture = self._aggregation(*self._members(values), coverage=self.coverage)
         assert isinstance(mixture, SplitNormalMixture)  # noqa: S101 - for the type checker
         return mixture
 
     def _members(self, values: Values) -> Interval:
-        if self._has_bounds:
+        self._needs_interval()
+        density = self.head.density(values)
+        if density is None:
             return Interval(**values)
-        density = self._density(values)
         lower, upper = density.interval(self.coverage)
         return Interval(lower, density.mean, upper)
 
-    def _point(self, values: Values) -> FloatArray:
-        if "point" in values:
-            return np.mean(values["point"], axis=0)
-        return np.mean(self._density(values).mean, axis=0)
+    def check(self, query: Query) -> None:
+        """Refuse what cannot be given, before any network runs."""
+        if query.coverages:
+            self._needs_interval()
+            if any(level != self.coverage for level in query.coverages):
+                self._needs_distribution(f"coverage {list(query.coverages)}")
+        if query.needs_distribution:
+            self._needs_distribution("quantiles" if query.quantiles else "a distribution")
 
-    def _aggregated(self, values: Values, rows: int) -> Interval:
-        """Bounds of the networks' own coverage, where the aggregation gives nothing else."""
-        bounds = AGGREGATORS[self.aggregation](*self._members(values), coverage=self.coverage)
-        return Interval(*(np.broadcast_to(side, (1, rows))[0] for side in bounds))
+    def _needs_interval(self) -> None:
+        if not self.head.has_interval:
+            raise ValueError(
+                "networks that predict points alone have no intervals: choose another loss"
+            )
 
-    def _bounds(self, X: FloatArray, coverages: FloatArray) -> FloatArray:
-        if self.aggregation in DISTRIBUTIONS:
-            pair = self._distribution(X).interval(coverages[:, None])
-        else:
-            lower, _, upper = self._aggregated(self.bank.predict(X), len(X))
-            shape = (len(coverages), len(X))
-            pair = np.broadcast_to(lower, shape), np.broadcast_to(upper, shape)
-        return np.stack([side.T for side in pair], axis=1)
-
-    @property
-    def _fields(self) -> tuple[str, ...]:
-        return self.bank.program.objective.output.fields
-
-    @property
-    def _has_bounds(self) -> bool:
-        return "lower" in self._fields
-
-    def needs_distribution(self, what: str) -> None:
-        """Refuse what an aggregation that gives bounds alone cannot give."""
-        if self.aggregation not in DISTRIBUTIONS:
+    def _needs_distribution(self, what: str) -> None:
+        self._needs_interval()
+        if not self._aggregation.gives_distribution:
             raise ValueError(
                 f"aggregation={self.aggregation!r} gives bounds for coverage {self.coverage:g} and "
                 f"nothing else, so {what} cannot be had from it: use aggregation='snm', or train "
                 "for that coverage"
             )
+
+
+@dataclass(frozen=True, eq=False)
+class _Forward:
+    """Outputs of one pass: points, and either bounds of one coverage or distributions."""
+
+    coverage: float
+    point: FloatArray
+    bounds: FloatArray | None = None
+    dist: Distribution | None = None
+
+    def __getitem__(self, rows: slice) -> "_Forward":
+        bounds = None if self.bounds is None else self.bounds[rows]
+        return _Forward(
+            self.coverage, self.point[rows], bounds, None if self.dist is None else self.dist[rows]
+        )
+
+    def answer(self, query: Query) -> Prediction:
+        """Arrays that answer a query."""
+        intervals, asked = None, query.coverages
+        if asked is None:
+            asked = () if self.bounds is None and self.dist is None else (self.coverage,)
+        coverages, levels = np.array(asked), np.array(query.quantiles)
+        dist, found = self.dist, {}
+        if self.bounds is not None and asked:
+            intervals = np.repeat(self.bounds[:, :, None], len(asked), axis=2)
+        if dist is not None:
+            if asked:
+                pair = dist.interval(coverages[:, None])
+                intervals = np.stack([side.T for side in pair], axis=1)
+            if query.quantiles:
+                found["quantiles"] = dist.ppf(levels[:, None]).T
+            if query.variance:
+                found["variance"] = dist.var
+            if query.variance_parts:
+                found["aleatoric_variance"] = dist.aleatoric_var
+                found["epistemic_variance"] = dist.epistemic_var
+            if query.members:
+                parts = dist.components
+                each = (parts.loc.T, parts.left_scale.T, parts.right_scale.T)
+                found["members"] = np.stack(each, axis=1)
+            if query.density:
+                found["density"] = _density(dist, query.density)
+            if query.at is not None:
+                found["cdf"] = dist.cdf(query.at)
+        return Prediction(self.point, coverages, levels, intervals, **found)
+
+
+def _density(dist: Distribution, places: int) -> FloatArray:
+    """Places and the mean density around them, (rows, 2, places), but for the far tails.
+
+    Means over cells, as differences of the distribution function: the jumps that calibration
+    leaves in a density are neither missed nor magnified by where a place happens to be.
+    """
+    low, high = dist.ppf(np.array([[_FAR], [1 - _FAR]]))
+    margin = 0.05 * (high - low)
+    edges = np.linspace(low - margin, high + margin, places + 1)
+    width = np.diff(edges, axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):  # a point mass has no width
+        height = np.diff(dist.cdf(edges), axis=0) / width
+    return np.stack([(edges[:-1] + 0.5 * width).T, height.T], axis=1)

@@ -1,20 +1,29 @@
-"""Networks as Equinox modules, and the heads that give their outputs a meaning.
+"""Networks as Equinox modules.
 
-A network maps one standardised row of inputs to a few raw numbers. A head turns those numbers into
-the parameters of a prediction (bounds and a point, or the location and scales of a density) and
-says which interval they stand for.
+A network maps one standardised row of inputs to a few raw numbers, whose meaning a head gives.
+``MLP`` says which networks an ``IntervalRegressor`` trains; a network of one's own is a factory of
+Equinox modules, see ``Network``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from numbers import Integral
+from typing import Any, ClassVar, Protocol
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import ndtri
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval as Within
+from sklearn.utils._param_validation import StrOptions
 
 Array = Any
+
+_ROWS_PER_FREQUENCY = 3  # of one input: few rows cannot tell which of many frequencies matter
+_ROWS_PER_INPUT = 100  # from which on cosines start at full amplitude
+_MOST_FREQUENCIES = 512  # of all inputs together, which bounds the cost of wide tables
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -69,38 +78,6 @@ class Perceptron(eqx.Module):
         return last(x)
 
 
-@dataclass(frozen=True)
-class MLP:
-    """Factory of fully connected networks.
-
-    Parameters
-    ----------
-    hidden : tuple of int
-        Units of each hidden layer.
-    activation : str
-        A key of ``ACTIVATIONS``.
-
-    Examples
-    --------
-    >>> import jax
-    >>> network = MLP(hidden=(50,), activation="tanh")(13, 3, key=jax.random.key(0))
-    >>> network(jax.numpy.zeros(13)).shape
-    (3,)
-    """
-
-    hidden: tuple[int, ...] = (50, 50)
-    activation: str = "relu"
-
-    def __call__(self, in_size: int, out_size: int, *, key: Array) -> Perceptron:
-        """Make a network; ``key`` seeds its weights."""
-        sizes = (in_size, *self.hidden, out_size)
-        keys = jax.random.split(key, len(sizes) - 1)
-        layers = tuple(
-            Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
-        )
-        return Perceptron(layers, self.activation)
-
-
 class Periodic(eqx.Module):
     """Inputs, softly clipped, beside cosines of some at learnt frequencies, phases, amplitudes.
 
@@ -119,7 +96,7 @@ class Periodic(eqx.Module):
     def __init__(
         self,
         columns: tuple[int, ...],
-        waves: int,
+        count: int,
         *,
         spread: float,
         amplitude: float,
@@ -127,14 +104,14 @@ class Periodic(eqx.Module):
         key: Array,
     ) -> None:
         first, second = jax.random.split(key)
-        self.frequency = spread * jax.random.normal(first, (len(columns), waves))
-        self.phase = jax.random.uniform(second, (len(columns), waves))
+        self.frequency = spread * jax.random.normal(first, (len(columns), count))
+        self.phase = jax.random.uniform(second, (len(columns), count))
         self.amplitude = jnp.full(len(columns), amplitude)
         self.columns = columns
         self.clip = clip
 
     def __call__(self, x: Array) -> Array:
-        """Map one row of ``in_size`` to ``in_size + len(columns) * waves``."""
+        """Map one row of ``in_size`` to ``in_size + len(columns) * count``."""
         x = x / jnp.sqrt(1 + (x / self.clip) ** 2)
         chosen = x[jnp.array(self.columns, dtype=int)]
         cosines = jnp.cos(2 * jnp.pi * (chosen[:, None] * self.frequency + self.phase))
@@ -153,21 +130,21 @@ class EmbeddedPerceptron(eqx.Module):
 
 
 @dataclass(frozen=True)
-class EmbeddedMLP:
-    """Factory of fully connected networks over periodic embeddings of the inputs.
+class DenseFactory:
+    """Factory of fully connected networks, over periodic embeddings of the inputs if wanted.
 
     Parameters
     ----------
-    hidden : tuple of int
+    hidden_layers : tuple of int
         Units of each hidden layer.
     activation : str
         A key of ``ACTIVATIONS``.
-    waves : int
-        Cosines per input.
+    frequencies : int, optional
+        Cosines per input; None for a plain network. With 0, inputs are only clipped.
     columns : tuple of int, optional
         Inputs that get them; all by default. They tell nothing of an input with two values.
     spread : float
-        Standard deviation of the first frequencies, in waves per standardised unit.
+        Standard deviation of the first frequencies, in periods per standardised unit.
     amplitude : float
         First amplitude of the cosines.
     clip : float
@@ -176,33 +153,105 @@ class EmbeddedMLP:
     Examples
     --------
     >>> import jax
-    >>> network = EmbeddedMLP(hidden=(32,), waves=4)(13, 3, key=jax.random.key(0))
+    >>> network = DenseFactory((50,), "tanh")(13, 3, key=jax.random.key(0))
     >>> network(jax.numpy.zeros(13)).shape
     (3,)
     """
 
-    hidden: tuple[int, ...] = (128, 128, 128)
-    activation: str = "silu"
-    waves: int = 8
+    hidden_layers: tuple[int, ...] = (50, 50)
+    activation: str = "relu"
+    frequencies: int | None = None
     columns: tuple[int, ...] | None = None
     spread: float = 0.35
     amplitude: float = 1.0
     clip: float = 3.0
 
-    def __call__(self, in_size: int, out_size: int, *, key: Array) -> EmbeddedPerceptron:
+    def __call__(
+        self, in_size: int, out_size: int, *, key: Array
+    ) -> "Perceptron | EmbeddedPerceptron":
         """Make a network; ``key`` seeds its weights."""
+        if self.frequencies is None:
+            return self._perceptron(in_size, out_size, key)
         first, second = jax.random.split(key)
         embedding = Periodic(
             tuple(range(in_size)) if self.columns is None else self.columns,
-            self.waves,
+            self.frequencies,
             spread=self.spread,
             amplitude=self.amplitude,
             clip=self.clip,
             key=first,
         )
-        mlp = MLP(self.hidden, self.activation)
         size = in_size + embedding.frequency.size
-        return EmbeddedPerceptron(embedding, mlp(size, out_size, key=second))
+        return EmbeddedPerceptron(embedding, self._perceptron(size, out_size, second))
+
+    def _perceptron(self, in_size: int, out_size: int, key: Array) -> Perceptron:
+        sizes = (in_size, *self.hidden_layers, out_size)
+        keys = jax.random.split(key, len(sizes) - 1)
+        layers = tuple(
+            Linear(a, b, key=k) for a, b, k in zip(sizes[:-1], sizes[1:], keys, strict=True)
+        )
+        return Perceptron(layers, self.activation)
+
+
+class MLP(BaseEstimator):
+    """Fully connected networks over periodic embeddings: what a model trains by default.
+
+    Parameters
+    ----------
+    hidden_layers : sequence of int
+        Units of each hidden layer.
+    activation : str
+        A key of ``ACTIVATIONS``.
+    frequencies : int
+        Periodic embeddings of each input with more than two values, fewer where rows are few or
+        inputs many; 0 for a plain network.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.column_stack([np.linspace(0, 1, 300), np.arange(300) % 2])
+    >>> MLP(hidden_layers=(32,)).factory(X, 300).columns
+    (0,)
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "hidden_layers": ["array-like"],
+        "activation": [StrOptions(set(ACTIVATIONS))],
+        "frequencies": [Within(Integral, 0, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        *,
+        hidden_layers: Sequence[int] = (128, 128, 128),
+        activation: str = "silu",
+        frequencies: int = 8,
+    ) -> None:
+        self.hidden_layers = hidden_layers
+        self.activation = activation
+        self.frequencies = frequencies
+
+    def factory(self, X: NDArray[np.floating[Any]], rows: int) -> DenseFactory:
+        """The networks that suit a table of inputs of which ``rows`` rows are trained on."""
+        hidden = tuple(int(units) for units in self.hidden_layers)
+        if not self.frequencies:
+            return DenseFactory(hidden, self.activation)
+        inputs = X.shape[1]
+        fewest = min(rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
+        more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values
+        # In powers of two, since a network of another amplitude is another program to compile.
+        amplitude = 2.0 ** min(0, round(np.log2(rows / (_ROWS_PER_INPUT * inputs))))
+        return DenseFactory(
+            hidden,
+            self.activation,
+            min(self.frequencies, fewest),
+            tuple(np.flatnonzero(more).tolist()),
+            amplitude=amplitude,
+        )
+
+
+NETWORKS: dict[str, type[MLP]] = {"mlp": MLP}
+"""Settings of networks by name."""
 
 
 class AroundPoint(eqx.Module):
@@ -227,14 +276,14 @@ class Around:
     network : Network
         Factory of what they are otherwise.
     point_at : int
-        Which raw output is the point, see ``Head.point_at``.
+        Which raw output is the point, see ``calipers.heads.Head``.
     reach : float
         How far the point may move from the known one, in units of the target; 0 keeps it.
 
     Examples
     --------
     >>> import jax
-    >>> network = Around(MLP((8,)), point_at=0)(2, 3, key=jax.random.key(0))
+    >>> network = Around(DenseFactory((8,)), point_at=0)(2, 3, key=jax.random.key(0))
     >>> bool(network(jax.numpy.ones(2))[0] == 0)
     True
     """
@@ -246,118 +295,3 @@ class Around:
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> AroundPoint:
         """Make a network; ``key`` seeds its weights."""
         return AroundPoint(self.network(in_size, out_size, key=key), self.point_at, self.reach)
-
-
-@dataclass(frozen=True)
-class Head:
-    """The meaning of a network's raw outputs.
-
-    Attributes
-    ----------
-    name : str
-        Key in ``HEADS``.
-    size : int
-        How many raw outputs the network has.
-    fields : tuple of str
-        The parameters the head makes of them; those whose name ends in ``scale`` are lengths, the
-        others places on the target's axis.
-    parameters : callable
-        Raw outputs ``(..., size)`` to one array ``(...)`` per field.
-    interval : callable
-        Those arrays and a coverage to ``(lower, point, upper)``.
-    can_cross : bool
-        Whether the lower bound can lie above the upper one.
-    point_at : int or None
-        Which raw output is the point, where the others are distances from it.
-    """
-
-    name: str
-    size: int
-    fields: tuple[str, ...]
-    parameters: Callable[[Array], tuple[Array, ...]]
-    interval: Callable[..., tuple[Array, Array, Array]]
-    can_cross: bool = False
-    point_at: int | None = None
-
-
-_BOUNDS = ("lower", "point", "upper")
-_DENSITY = ("loc", "left_scale", "right_scale")
-SMALLEST_SCALE = 1e-6
-"""What is added to lengths, in standardised units, so that none is zero."""
-
-
-def _length(raw: Array) -> Array:
-    return jax.nn.softplus(raw) + SMALLEST_SCALE
-
-
-def _columns(raw: Array) -> tuple[Array, ...]:
-    return tuple(raw[..., i] for i in range(raw.shape[-1]))
-
-
-def _midpoint(raw: Array) -> tuple[Array, ...]:
-    lower, _, upper = _columns(raw)
-    return lower, (lower + upper) / 2, upper
-
-
-def _ordered(raw: Array) -> tuple[Array, ...]:
-    below, point, above = _columns(raw)
-    return point - _length(below), point, point + _length(above)
-
-
-def _normal(raw: Array) -> tuple[Array, ...]:
-    mean, scale = _columns(raw)
-    return mean, _length(scale)
-
-
-def _split_normal(raw: Array) -> tuple[Array, ...]:
-    loc, left, right = _columns(raw)
-    return loc, _length(left), _length(right)
-
-
-def _centred(raw: Array) -> tuple[Array, ...]:
-    mean, left, right = _split_normal(raw)
-    return mean - (2 / jnp.pi) ** 0.5 * (right - left), left, right
-
-
-def _own_interval(lower: Array, point: Array, upper: Array, coverage: Array) -> Any:
-    del coverage  # the bounds were trained for it
-    return lower, point, upper
-
-
-def _no_interval(point: Array, coverage: Array) -> Any:
-    del coverage  # the interval of a bare point is the point
-    return point, point, point
-
-
-def _normal_interval(mean: Array, scale: Array, coverage: Array) -> Any:
-    half_width = scale * ndtri((1 + coverage) / 2)
-    return mean - half_width, mean, mean + half_width
-
-
-def _split_normal_interval(loc: Array, left: Array, right: Array, coverage: Array) -> Any:
-    def quantile(p: Array) -> Array:
-        below = loc + left * ndtri(jnp.minimum(p * (left + right) / (2 * left), 0.5))
-        above = loc - right * ndtri(jnp.minimum((1 - p) * (left + right) / (2 * right), 0.5))
-        return jnp.where(p * (left + right) < left, below, above)
-
-    return quantile((1 - coverage) / 2), loc, quantile((1 + coverage) / 2)
-
-
-HEADS: dict[str, Head] = {
-    head.name: head
-    for head in (
-        Head("free", 3, _BOUNDS, _columns, _own_interval, can_cross=True),
-        Head("midpoint", 3, _BOUNDS, _midpoint, _own_interval, can_cross=True),
-        Head("ordered", 3, _BOUNDS, _ordered, _own_interval, point_at=1),
-        Head("point", 1, ("point",), _columns, _no_interval),
-        Head("normal", 2, ("mean", "scale"), _normal, _normal_interval, point_at=0),
-        Head("split normal", 3, _DENSITY, _split_normal, _split_normal_interval),
-        Head("centred", 3, _DENSITY, _centred, _split_normal_interval, point_at=0),
-    )
-}
-"""The heads by name.
-
-``free`` leaves bounds and point to the loss, as the paper does, and can cross; ``midpoint`` is the
-same for losses that train no point; ``ordered`` cannot cross; ``point`` has no bounds; ``normal``
-and ``split normal`` are densities, and ``centred`` is the latter given by its mean, not its mode.
-"""

@@ -1,179 +1,281 @@
-"""What a network is trained for: a loss, and the head whose parameters it judges.
+"""What networks are trained for: a loss over the parameters of a head, and the loss's own numbers.
 
-``LOSSES`` holds the trainings by name. A user's own is an ``Objective`` around any differentiable
-function of the head's parameters, the targets and the row weights.
+``LOSSES`` holds the trainings by name. One's own is a subclass of ``Objective``.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from abc import abstractmethod
+from numbers import Real
+from typing import Any, ClassVar
+
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval as Within
 
 from calipers import losses
-from calipers.networks import HEADS, Head
+from calipers.heads import HEADS
 
 Array = Any
 
-
-class LossSettings(NamedTuple):
-    """Numbers of a loss that may differ from network to network.
-
-    Attributes
-    ----------
-    coverage : float
-        Nominal probability of the interval.
-    coverage_weight : float
-        Importance of coverage against width: lambda_1 of QD+, lambda of QD.
-    point_weight : float
-        Importance of the point estimate (lambda_2), in QD+, the interval score and the density.
-    crossing_weight : float
-        Penalty for a point outside its bounds (xi), in QD+.
-    softness : float
-        Steepness of the soft capture (s), in QD+ and QD.
-    """
-
-    coverage: Any = 0.95
-    coverage_weight: Any = 0.99
-    point_weight: Any = 0.3
-    crossing_weight: Any = 10.0
-    softness: Any = 160.0
+_NOT_NEGATIVE = Within(Real, 0, None, closed="left")
+_POSITIVE = Within(Real, 0, None, closed="neither")
+_SHARE = Within(Real, 0, 1, closed="both")
 
 
-@dataclass(frozen=True)
-class Objective:
+class Objective(BaseEstimator):
     """A loss over the parameters of a head.
 
+    A subclass names its ``head`` and gives its ``loss``. The parameters of its constructor are
+    numbers that the loss takes as keywords; they may differ from network to network of one bank,
+    and have scikit-learn's grammar: ``IntervalRegressor(loss=QDPlus(softness=100))``, or
+    ``set_params(loss__softness=100)``.
+
     Attributes
     ----------
-    loss : callable
-        ``loss(*parameters, target, weight=..., settings=...)`` gives one number for a batch;
-        ``parameters`` are the head's, ``settings`` is a ``LossSettings``.
     head : str
-        A key of ``calipers.networks.HEADS``.
-    coverage_weight, point_weight : float
-        Values of those settings which suit this loss where none are given.
+        A key of ``calipers.heads.HEADS``.
 
     Examples
     --------
-    A training of one's own: squared interval score, with bounds that cannot cross.
+    A power of the interval score, with bounds that cannot cross.
 
     >>> from calipers.losses import interval_score
-    >>> def severe(lower, point, upper, target, *, weight, settings):
-    ...     score = interval_score(
-    ...         lower, upper, target, coverage=settings.coverage, weight=weight
-    ...     )
-    ...     return score**2
-    >>> Objective(severe, head="ordered").output.fields
-    ('lower', 'point', 'upper')
+    >>> class Severe(Objective):
+    ...     head = "ordered"
+    ...
+    ...     def __init__(self, *, power=2.0):
+    ...         self.power = power
+    ...
+    ...     @staticmethod
+    ...     def loss(lower, point, upper, target, *, weight, coverage, power):
+    ...         score = interval_score(lower, upper, target, coverage=coverage, weight=weight)
+    ...         return score**power
+    >>> Severe(power=3.0).get_params()
+    {'power': 3.0}
     """
 
-    loss: Callable[..., Array]
-    head: str = "free"
-    coverage_weight: float = 0.99
-    point_weight: float = 0.65
+    head: ClassVar[str] = "free"
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
-    def __post_init__(self) -> None:
-        if self.head not in HEADS:
-            raise ValueError(f"head must be one of {sorted(HEADS)}, got {self.head!r}")
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.head not in HEADS:
+            raise ValueError(f"head must be one of {sorted(HEADS)}, got {cls.head!r}")
 
-    @property
-    def output(self) -> Head:
-        """The head itself."""
-        return HEADS[self.head]
+    @staticmethod
+    @abstractmethod
+    def loss(*parameters: Array, weight: Array, coverage: Array, **numbers: Array) -> Array:
+        """Loss of a batch, one number; traced by JAX.
 
-    @property
-    def around_point(self) -> "Objective":
-        """The same loss over a head in which the point is one output and the rest distances.
-
-        Raises
-        ------
-        ValueError
-            If the loss trains points alone.
+        Parameters
+        ----------
+        *parameters : arrays of shape (rows,)
+            The head's parameters, then the targets, all standardised.
+        weight : array of shape (rows,)
+            Weights of the rows; rows of weight 0 may hold anything.
+        coverage : float
+            Nominal probability of the interval.
+        **numbers : float
+            The objective's own parameters.
         """
-        if self.head not in _AROUND_POINT:
-            good = sorted(name for name, known in LOSSES.items() if known.head in _AROUND_POINT)
-            raise ValueError(
-                f"a loss over the head {self.head!r} trains no interval: choose one of {good}"
-            )
-        return replace(self, head=_AROUND_POINT[self.head])
 
 
-_AROUND_POINT = {
-    "free": "ordered",
-    "midpoint": "ordered",
-    "ordered": "ordered",
-    "normal": "normal",
-    "split normal": "centred",
-    "centred": "centred",
-}
+class QDPlus(Objective):
+    """QD+, the paper's loss: coverage, width, point error and a penalty on crossing.
+
+    Parameters
+    ----------
+    coverage_weight : float
+        Importance of coverage against width (lambda_1).
+    point_weight : float
+        Importance of the point estimate (lambda_2).
+    crossing_weight : float
+        Penalty on a point outside its bounds (xi).
+    softness : float
+        Steepness of the soft capture (s).
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "coverage_weight": [_NOT_NEGATIVE],
+        "point_weight": [_SHARE],
+        "crossing_weight": [_NOT_NEGATIVE],
+        "softness": [_POSITIVE],
+    }
+
+    def __init__(
+        self,
+        *,
+        coverage_weight: float = 0.99,
+        point_weight: float = 0.3,
+        crossing_weight: float = 10.0,
+        softness: float = 160.0,
+    ) -> None:
+        self.coverage_weight = coverage_weight
+        self.point_weight = point_weight
+        self.crossing_weight = crossing_weight
+        self.softness = softness
+
+    loss = staticmethod(losses.qd_plus)
 
 
-def _qd_plus(
-    lower: Array, point: Array, upper: Array, target: Array, *, weight: Array, settings: Any
-) -> Array:
-    return losses.qd_plus(lower, point, upper, target, weight=weight, **settings._asdict())
+class QD(Objective):
+    """QD of Pearce et al. (2018), as in their code: width of captured rows and coverage.
+
+    Parameters
+    ----------
+    coverage_weight : float
+        Importance of coverage against width (lambda).
+    softness : float
+        Steepness of the soft capture (s).
+    """
+
+    head = "midpoint"
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "coverage_weight": [_NOT_NEGATIVE],
+        "softness": [_POSITIVE],
+    }
+
+    def __init__(self, *, coverage_weight: float = 15.0, softness: float = 160.0) -> None:
+        self.coverage_weight = coverage_weight
+        self.softness = softness
+
+    @staticmethod
+    def loss(lower: Array, point: Array, upper: Array, target: Array, **numbers: Array) -> Array:
+        """QD of the bounds; the point between them is not trained."""
+        return losses.qd(lower, upper, target, **numbers)
 
 
-def _qd(
-    lower: Array, point: Array, upper: Array, target: Array, *, weight: Array, settings: Any
-) -> Array:
-    return losses.qd(lower, upper, target, weight=weight, **_qd_options(settings))
+class QDPaper(QD):
+    """QD as the paper of Pearce et al. (2018) prints it."""
+
+    def __init__(self, *, coverage_weight: float = 0.07, softness: float = 160.0) -> None:
+        super().__init__(coverage_weight=coverage_weight, softness=softness)
+
+    @staticmethod
+    def loss(lower: Array, point: Array, upper: Array, target: Array, **numbers: Array) -> Array:
+        """QD of the bounds; the point between them is not trained."""
+        return losses.qd_paper(lower, upper, target, **numbers)
 
 
-def _qd_paper(
-    lower: Array, point: Array, upper: Array, target: Array, *, weight: Array, settings: Any
-) -> Array:
-    return losses.qd_paper(lower, upper, target, weight=weight, **_qd_options(settings))
+class NormalLikelihood(Objective):
+    """Negative log-likelihood of a normal, as in deep ensembles."""
+
+    head = "normal"
+
+    @staticmethod
+    def loss(mean: Array, scale: Array, target: Array, *, weight: Array, coverage: Array) -> Array:
+        """Mean negative log-likelihood."""
+        return losses.normal_nll(mean, scale, target, weight=weight)
 
 
-def _qd_options(settings: LossSettings) -> dict[str, Any]:
-    return {name: getattr(settings, name) for name in ("coverage", "coverage_weight", "softness")}
+class SplitNormalLikelihood(Objective):
+    """Negative log-likelihood of a split normal."""
+
+    head = "split normal"
+
+    @staticmethod
+    def loss(
+        loc: Array, left: Array, right: Array, target: Array, *, weight: Array, coverage: Array
+    ) -> Array:
+        """Mean negative log-likelihood."""
+        return losses.split_normal_nll(loc, left, right, target, weight=weight)
 
 
-def _interval_score(
-    lower: Array, point: Array, upper: Array, target: Array, *, weight: Array, settings: Any
-) -> Array:
-    score = losses.interval_score(lower, upper, target, coverage=settings.coverage, weight=weight)
-    error = losses.squared_error(point, target, weight=weight)
-    return (1 - settings.point_weight) * score + settings.point_weight * error
+class CRPS(Objective):
+    """Continuous ranked probability score of a split normal."""
+
+    head = "split normal"
+
+    @staticmethod
+    def loss(
+        loc: Array, left: Array, right: Array, target: Array, *, weight: Array, coverage: Array
+    ) -> Array:
+        """Mean CRPS."""
+        return losses.split_normal_crps(loc, left, right, target, weight=weight)
 
 
-def _mse(point: Array, target: Array, *, weight: Array, settings: Any) -> Array:
-    return losses.squared_error(point, target, weight=weight)
+class Density(Objective):
+    """CRPS and likelihood of a split normal together, the default.
+
+    Parameters
+    ----------
+    crps_weight : float
+        Share of the CRPS; the rest is likelihood.
+    """
+
+    head = "split normal"
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"crps_weight": [_SHARE]}
+
+    def __init__(self, *, crps_weight: float = 0.95) -> None:
+        self.crps_weight = crps_weight
+
+    @staticmethod
+    def loss(
+        loc: Array,
+        left: Array,
+        right: Array,
+        target: Array,
+        *,
+        weight: Array,
+        coverage: Array,
+        crps_weight: Array,
+    ) -> Array:
+        """Weighted mean of the two losses."""
+        likelihood = losses.split_normal_nll(loc, left, right, target, weight=weight)
+        crps = losses.split_normal_crps(loc, left, right, target, weight=weight)
+        return (1 - crps_weight) * likelihood + crps_weight * crps
 
 
-def _normal(mean: Array, scale: Array, target: Array, *, weight: Array, settings: Any) -> Array:
-    return losses.normal_nll(mean, scale, target, weight=weight)
+class IntervalScore(Objective):
+    """Interval score of bounds that cannot cross, and squared error of the point.
+
+    Parameters
+    ----------
+    point_weight : float
+        Share of the squared error.
+    """
+
+    head = "ordered"
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"point_weight": [_SHARE]}
+
+    def __init__(self, *, point_weight: float = 0.65) -> None:
+        self.point_weight = point_weight
+
+    @staticmethod
+    def loss(
+        lower: Array,
+        point: Array,
+        upper: Array,
+        target: Array,
+        *,
+        weight: Array,
+        coverage: Array,
+        point_weight: Array,
+    ) -> Array:
+        """Weighted mean of the two losses."""
+        score = losses.interval_score(lower, upper, target, coverage=coverage, weight=weight)
+        error = losses.squared_error(point, target, weight=weight)
+        return (1 - point_weight) * score + point_weight * error
 
 
-def _split_normal(
-    loc: Array, left: Array, right: Array, target: Array, *, weight: Array, settings: Any
-) -> Array:
-    return losses.split_normal_nll(loc, left, right, target, weight=weight)
+class SquaredError(Objective):
+    """Squared error of a point; no interval."""
+
+    head = "point"
+
+    @staticmethod
+    def loss(point: Array, target: Array, *, weight: Array, coverage: Array) -> Array:
+        """Mean squared error."""
+        return losses.squared_error(point, target, weight=weight)
 
 
-def _crps(
-    loc: Array, left: Array, right: Array, target: Array, *, weight: Array, settings: Any
-) -> Array:
-    return losses.split_normal_crps(loc, left, right, target, weight=weight)
-
-
-def _density(
-    loc: Array, left: Array, right: Array, target: Array, *, weight: Array, settings: Any
-) -> Array:
-    likelihood = losses.split_normal_nll(loc, left, right, target, weight=weight)
-    crps = losses.split_normal_crps(loc, left, right, target, weight=weight)
-    return (1 - settings.point_weight) * likelihood + settings.point_weight * crps
-
-
-LOSSES: dict[str, Objective] = {
-    "qd+": Objective(_qd_plus, "free"),
-    "qd": Objective(_qd, "midpoint", coverage_weight=15.0),
-    "qd-paper": Objective(_qd_paper, "midpoint", coverage_weight=0.07),
-    "normal": Objective(_normal, "normal"),
-    "split normal": Objective(_split_normal, "split normal"),
-    "density": Objective(_density, "split normal", point_weight=0.95),
-    "crps": Objective(_crps, "split normal"),
-    "interval score": Objective(_interval_score, "ordered"),
-    "mse": Objective(_mse, "point"),
+LOSSES: dict[str, type[Objective]] = {
+    "qd+": QDPlus,
+    "qd": QD,
+    "qd-paper": QDPaper,
+    "normal": NormalLikelihood,
+    "split normal": SplitNormalLikelihood,
+    "density": Density,
+    "crps": CRPS,
+    "interval score": IntervalScore,
+    "mse": SquaredError,
 }
 """The trainings by name."""

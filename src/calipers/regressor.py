@@ -1,43 +1,57 @@
-"""IntervalRegressor: the scikit-learn estimator over the bank of networks. Wiring only."""
+"""IntervalRegressor: the scikit-learn estimator over an ensemble of networks. Wiring only."""
 
-import hashlib
-import math
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import PredefinedSplit
-from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
+from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._param_validation import Interval as Within
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
-from calipers.aggregation import AGGREGATORS
+from calipers import storage
+from calipers.aggregation import AGGREGATIONS, Interval
 from calipers.bank import (
-    SCHEDULES,
-    Bank,
-    BankPoints,
-    Plan,
     Points,
-    Program,
     Table,
-    Upgraded,
-    around_zero,
     error_table,
-    train,
 )
-from calipers.crossfit import Fold, calibrate, make_folds, unseen_points
-from calipers.ensemble import DISTRIBUTIONS, Ensemble
-from calipers.networks import ACTIVATIONS, Around
+from calipers.calibration import Calibration, normal_scores
+from calipers.cluster import is_lazy, lazily
+from calipers.crossfit import out_of_fold_points
+from calipers.ensemble import Distribution, Ensemble
+from calipers.fitting import (
+    folds_of_points,
+    head_around_points,
+    networks_to_continue,
+    read_rows,
+    take_points,
+    train_ensemble,
+)
+from calipers.heads import HEADS
+from calipers.inputs import Inputs
+from calipers.networks import MLP, NETWORKS, Around
 from calipers.objectives import LOSSES, Objective
-from calipers.predictor import IntervalPredictor
-from calipers.preprocessing import TableEncoder
-from calipers.progress import progress
-from calipers.recipe import Recipe
+from calipers.optimizers import OPTIMIZERS, Adam
+from calipers.prediction import Prediction, Query, interval_names, quantile_names
+from calipers.preprocessing import Column, TableEncoder
+from calipers.serialization import (
+    ensemble_from_dict,
+    ensemble_to_dict,
+    parameters_from_dict,
+    parameters_to_dict,
+)
+from calipers.training import (
+    SHORTHANDS,
+    expanded,
+    make_program,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -52,47 +66,40 @@ _PAPER = {
     "loss": "qd+",
     "cv": None,
     "n_networks": 5,
-    "hidden_layers": (50, 50),
-    "activation": "relu",
-    "waves": 0,
     "batch_size": 100,
-    "learning_rate": 0.005,
-    "schedule": "exponential",
-    "weight_decay": 0.0,
-    "averaging": 0.0,
-    "clip_norm": None,
-    "point_weight": 0.3,
     "patience": None,
+    "network__hidden_layers": (50, 50),
+    "network__activation": "relu",
+    "network__frequencies": 0,
+    "optimizer__learning_rate": 0.005,
+    "optimizer__schedule": "exponential",
+    "optimizer__weight_decay": 0.0,
+    "optimizer__averaging": 0.0,
+    "optimizer__clip_norm": None,
 }
-_UNKNOWN_ROWS = (
-    "these are not the rows that points was fitted on in folds, so calibration could take rows "
-    "that it knows for new ones: pass those rows, or say fresh=True if it has seen none of these, "
-    "or set cv=None and conformalize on rows that it has not seen"
-)
-_TRAINING = 0.9  # part of a time budget; the rest is for calibration
-_POSITIVE = Within(Real, 0, None, closed="neither")
-_NOT_NEGATIVE = Within(Real, 0, None, closed="left")
 _COUNT = Within(Integral, 1, None, closed="left")
 
 
-class IntervalRegressor(Recipe, IntervalPredictor):
+class IntervalRegressor(RegressorMixin, BaseEstimator):
     """Regression with a calibrated prediction interval around every point.
 
-    An ensemble of neural networks is trained on folds of the rows. Each row is judged by the
-    networks that have not seen it, and those judgements correct the predictive distribution, so
-    that intervals of any coverage are honest. The defaults need no tuning;
+    An ensemble of neural networks is trained on folds of the rows. The networks that have not seen
+    a row predict it, and how far these out-of-fold predictions are off corrects the predictive
+    distribution, so that intervals of any coverage are honest. The defaults need no tuning;
     ``IntervalRegressor.paper()`` gives the method of the paper instead.
 
     Parameters
     ----------
     coverage : float, default 0.95
         Probability with which an interval is to hold the target.
-    preprocessor : TableEncoder, optional
-        Makes numbers of tables with categories, dates and missing values; a copy of it is fitted
-        with the model and saved in its folder. Without one, inputs are finite numbers.
     loss : str or Objective, default "density"
-        What the networks are trained for: a key of ``calipers.objectives.LOSSES``, or an
-        ``Objective`` of one's own.
+        What the networks are trained for: a key of ``calipers.objectives.LOSSES``, or an object
+        with its own numbers such as ``QDPlus(coverage_weight=0.98)``.
+    network : str, MLP or callable, default "mlp"
+        The networks: ``calipers.networks.MLP(hidden_layers=..., activation=..., frequencies=...)``,
+        or a factory of Equinox modules, see ``calipers.networks.Network``.
+    optimizer : str or Adam, default "adam"
+        How they learn: ``calipers.optimizers.Adam(learning_rate=..., schedule=..., ...)``.
     aggregation : str, default "snm"
         How members become one prediction: "snm", a mixture of split normals; "normal", one of
         normals; "sem" and "std", mean bounds widened by standard errors or deviations; "mean";
@@ -102,61 +109,27 @@ class IntervalRegressor(Recipe, IntervalPredictor):
     n_networks : int, default 10
         Members of the ensemble, spread evenly over the folds; two or more for each fold let
         calibration account for the pool being better than its parts.
-    hidden_layers : sequence of int, default (128, 128, 128)
-        Units of each hidden layer.
-    activation : str, default "silu"
-        A key of ``calipers.networks.ACTIVATIONS``.
-    waves : int, default 8
-        Periodic embeddings of each input with more than two values, fewer where rows are few or
-        inputs many; 0 for a plain network.
-    network : callable, optional
-        Factory of Equinox modules in place of the three before: a hashable
-        ``network(in_size, out_size, *, key)``, see ``calipers.networks.Network``.
     epochs : int, optional
         Passes over the training rows, at most; by default they grow with the data.
-    time_budget : float, optional
-        Seconds that ``fit`` may take. Networks train for fewer epochs if they must, each for one
-        at least, also where compiling the first program of its kind takes longer than that.
     batch_size : int, optional
         Rows of a step; by default 64, and more from 16,000 rows on.
-    learning_rate : float, default 0.003
-        Adam's rate at the first step.
-    schedule : str, default "cosine"
-        How the rate falls: "exponential", "cosine" or "constant".
-    decay_rate, decay_steps : float, default 1 and 50
-        Factor of the exponential schedule and the steps after which it applies.
-    weight_decay : float, default 0.01
-        Decoupled decay of the weights.
-    averaging : float, default 0.995
-        Share of the running average of the weights that one step leaves; 0 for no average.
-    clip_norm : float or None, default 1
-        Largest norm of a gradient; None for no bound.
-    adversarial_step : float, default 0
-        Length of adversarial steps in standardised inputs; 0 for no adversarial examples.
-    coverage_weight : float, optional
-        Importance of coverage against width: lambda_1 of "qd+", lambda of "qd". The default
-        depends on the loss.
-    point_weight : float, optional
-        Importance of the point estimate: lambda_2 of "qd+", the share of squared error in
-        "interval score", the share of the CRPS in "density". The default depends on the loss: 0.95
-        for "density", 0.65 for others.
-    crossing_weight : float, default 10
-        Penalty on a point outside its bounds, xi of "qd+".
-    softness : float, default 160
-        Steepness of the soft capture of "qd+" and "qd".
+    time_budget : float, optional
+        Seconds that training may take. Networks train for fewer epochs if they must, each for one
+        at least, also where compiling the first program of its kind takes longer than that.
     patience : int, "auto" or None, default "auto"
         Stop a network after so many epochs without a better loss on rows that it sets aside, and
         restore its best weights; "auto" waits for a fifth of all epochs, None never stops.
     validation_fraction : float, default 0.1
         Share of its rows that each network sets aside, at random, to know when to stop.
+    preprocessor : TableEncoder, optional
+        Makes numbers of tables with categories, dates and missing values; a copy of it is fitted
+        with the model and saved in its folder. Without one, inputs are finite numbers.
     unsupported : {"inf", "raise"}, default "inf"
         What ``predict_interval`` does when the rows are too few for the coverage asked.
-    retries : int, default 9
-        How often a network that fails is trained anew.
     warm_start : bool, default False
         Whether ``fit`` goes on from the weights and scaling of the fit before, to follow new rows.
         Calibration then takes the rows to be new: rows that an earlier fit has seen would be
-        judged by networks that know them.
+        predicted by networks that know them.
     n_jobs : int, optional, default -1
         Threads, or workers of an enclosing ``joblib.parallel_config``; -1 for all.
     random_state : int, RandomState or None
@@ -170,6 +143,8 @@ class IntervalRegressor(Recipe, IntervalPredictor):
     ensemble_ : calipers.ensemble.Ensemble
         The trained networks (``ensemble_.bank``, with their seeds, histories and failed attempts)
         and the calibration.
+    reader_ : calipers.inputs.Inputs
+        How inputs are read.
     preprocessor_ : TableEncoder
         The fitted preprocessor, where there is one.
     inputs_ : tuple of Column
@@ -198,36 +173,26 @@ class IntervalRegressor(Recipe, IntervalPredictor):
     (2, 2, 2)
     """
 
+    ensemble_: Ensemble
+    reader_: Inputs
+    target_: Column
+    about_: dict[str, Any]
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "coverage": [Within(Real, 0, 1, closed="neither")],
-        "preprocessor": [TableEncoder, None],
         "loss": [StrOptions(set(LOSSES)), Objective],
-        "aggregation": [StrOptions(set(AGGREGATORS))],
+        "network": [StrOptions(set(NETWORKS)), MLP, callable],
+        "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
+        "aggregation": [StrOptions(set(AGGREGATIONS))],
         "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
         "n_networks": [_COUNT],
-        "hidden_layers": ["array-like"],
-        "activation": [StrOptions(set(ACTIVATIONS))],
-        "waves": [Within(Integral, 0, None, closed="left")],
-        "network": [callable, None],
         "epochs": [_COUNT, None],
-        "time_budget": [_POSITIVE, None],
         "batch_size": [_COUNT, None],
-        "learning_rate": [_POSITIVE],
-        "schedule": [StrOptions(set(SCHEDULES))],
-        "decay_rate": [_POSITIVE],
-        "decay_steps": [_POSITIVE],
-        "weight_decay": [_NOT_NEGATIVE],
-        "averaging": [Within(Real, 0, 1, closed="left")],
-        "clip_norm": [_POSITIVE, None],
-        "adversarial_step": [_NOT_NEGATIVE],
-        "coverage_weight": [_NOT_NEGATIVE, None],
-        "point_weight": [Within(Real, 0, 1, closed="both"), None],
-        "crossing_weight": [_NOT_NEGATIVE],
-        "softness": [_POSITIVE],
+        "time_budget": [Within(Real, 0, None, closed="neither"), None],
         "patience": [_COUNT, StrOptions({"auto"}), None],
         "validation_fraction": [Within(Real, 0, 1, closed="neither")],
+        "preprocessor": [TableEncoder, None],
         "unsupported": [StrOptions({"inf", "raise"})],
-        "retries": [Within(Integral, 0, None, closed="left")],
         "warm_start": ["boolean"],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
@@ -238,68 +203,38 @@ class IntervalRegressor(Recipe, IntervalPredictor):
         self,
         *,
         coverage: float = 0.95,
-        preprocessor: TableEncoder | None = None,
         loss: str | Objective = "density",
+        network: str | MLP | Callable[..., Any] = "mlp",
+        optimizer: str | Adam = "adam",
         aggregation: str = "snm",
         cv: Any = 5,
         n_networks: int = 10,
-        hidden_layers: Sequence[int] = (128, 128, 128),
-        activation: str = "silu",
-        waves: int = 8,
-        network: Callable[..., Any] | None = None,
         epochs: int | None = None,
-        time_budget: float | None = None,
         batch_size: int | None = None,
-        learning_rate: float = 0.003,
-        schedule: str = "cosine",
-        decay_rate: float = 1.0,
-        decay_steps: float = 50,
-        weight_decay: float = 0.01,
-        averaging: float = 0.995,
-        clip_norm: float | None = 1.0,
-        adversarial_step: float = 0.0,
-        coverage_weight: float | None = None,
-        point_weight: float | None = None,
-        crossing_weight: float = 10.0,
-        softness: float = 160.0,
+        time_budget: float | None = None,
         patience: int | str | None = "auto",
         validation_fraction: float = 0.1,
+        preprocessor: TableEncoder | None = None,
         unsupported: str = "inf",
-        retries: int = 9,
         warm_start: bool = False,
         n_jobs: int | None = -1,
         random_state: Any = None,
         verbose: int = 1,
     ) -> None:
         self.coverage = coverage
-        self.preprocessor = preprocessor
         self.loss = loss
+        self.network = network
+        self.optimizer = optimizer
         self.aggregation = aggregation
         self.cv = cv
         self.n_networks = n_networks
-        self.hidden_layers = hidden_layers
-        self.activation = activation
-        self.waves = waves
-        self.network = network
         self.epochs = epochs
-        self.time_budget = time_budget
         self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.decay_rate = decay_rate
-        self.decay_steps = decay_steps
-        self.weight_decay = weight_decay
-        self.averaging = averaging
-        self.clip_norm = clip_norm
-        self.adversarial_step = adversarial_step
-        self.coverage_weight = coverage_weight
-        self.point_weight = point_weight
-        self.crossing_weight = crossing_weight
-        self.softness = softness
+        self.time_budget = time_budget
         self.patience = patience
         self.validation_fraction = validation_fraction
+        self.preprocessor = preprocessor
         self.unsupported = unsupported
-        self.retries = retries
         self.warm_start = warm_start
         self.n_jobs = n_jobs
         self.random_state = random_state
@@ -310,15 +245,41 @@ class IntervalRegressor(Recipe, IntervalPredictor):
         """The method of the paper, SNM-QD+, with parameters of one's own on top.
 
         Five ReLU networks of 50-50 trained for QD+ on all rows, Adam with an exponential schedule,
-        batches of 100, no early stopping, no calibration. The paper searches ``learning_rate``,
-        ``decay_rate``, ``coverage_weight``, ``point_weight`` and ``epochs`` for each dataset.
+        batches of 100, no early stopping, no calibration. The paper searches
+        ``optimizer__learning_rate``, ``optimizer__decay_rate``, ``loss__coverage_weight``,
+        ``loss__point_weight`` and ``epochs`` for each dataset.
 
         Examples
         --------
-        >>> IntervalRegressor.paper(epochs=662, learning_rate=0.009).loss
-        'qd+'
+        >>> model = IntervalRegressor.paper(epochs=662, optimizer__learning_rate=0.009)
+        >>> model.loss, model.optimizer.learning_rate
+        ('qd+', 0.009)
         """
-        return cls(**(_PAPER | parameters))
+        return cls().set_params(**(_PAPER | parameters))
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; ``deep`` adds those of nested objects, also where a name stands."""
+        found: dict[str, Any] = super().get_params(deep=deep)
+        for name in SHORTHANDS if deep else ():
+            value = found[name]
+            if isinstance(value, str) and value in SHORTHANDS[name]:
+                nested = expanded(name, value).get_params()
+                found |= {f"{name}__{key}": own for key, own in nested.items()}
+        return found
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, those of nested objects as ``loss__softness``.
+
+        A name such as ``loss="qd+"`` gives way to the object that it stands for when one of the
+        object's parameters is set.
+        """
+        for name in SHORTHANDS:
+            nested = any(key.startswith(f"{name}__") for key in params)
+            value = params.get(name, getattr(self, name))
+            if nested and isinstance(value, str) and value in SHORTHANDS[name]:
+                params[name] = expanded(name, value)
+        super().set_params(**params)
+        return self
 
     def fit(
         self,
@@ -351,34 +312,19 @@ class IntervalRegressor(Recipe, IntervalPredictor):
         ValueError
             If a parameter or the data break a rule; the message says which.
         calipers.bank.TrainingFailedError
-            If networks keep failing, see ``retries``.
+            If networks keep failing.
         """
         began = time.time()
-        self._validate_params()
-        self._check_combination()
-        before = vars(self).get("ensemble_")
-        previous = before.bank if self.warm_start and before is not None else None
-        if isinstance(previous, Upgraded):
-            raise ValueError(
-                "an upgraded model cannot go on from where it is: set warm_start=False"
-            )
-        self.__dict__.pop("ensemble_", None)  # an interrupted fit must not leave half of two
-        X, y, weights, labels = self._data(X, y, sample_weight, groups, previous is None)
-        table = Table.from_arrays(X, y, None if previous is None else previous.units)
-        seed = int(check_random_state(self.random_state).randint(2**31))
+        previous = networks_to_continue(self)
+        data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
+        table = Table.from_arrays(data.X, data.y, None if previous is None else previous.units)
+        program = make_program(self, data.X, len(data.used))
         if previous is None:
-            self.about_["split"] = {"seed": seed, "rows": _fingerprint(X, y, weights, labels)}
-        rows = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
-        folds = make_folds(self.cv, rows, X, y, labels, self.n_networks, seed)
-        fold_of = np.arange(self.n_networks) % len(folds)
-        batch_size = self._batch_size(len(rows))
-        chosen = [folds[i] for i in fold_of]
-        plans = self._plans(chosen, batch_size, weights, labels, seed, previous)
-        program = self._program(X, len(rows))
-        if previous is not None:  # more rows may ask for more waves, but these are trained
-            program = replace(program, network=self.network or previous.program.network)
-        bank = self._trained(program, table, plans, began)
-        self.ensemble_ = self._calibrated(bank, folds, fold_of, X, y, weights)
+            self.about_["split"] = {"seed": data.seed, "rows": data.fingerprint}
+        else:  # more rows may ask for more frequencies, but these are trained
+            program = replace(program, network=previous.program.network)
+        folds = data.folds(self.cv, self.n_networks)
+        self.ensemble_ = train_ensemble(self, program, table, data, folds, began, previous=previous)
         return self
 
     def upgrade(
@@ -437,141 +383,427 @@ class IntervalRegressor(Recipe, IntervalPredictor):
         True
         """
         began = time.time()
-        self._validate_params()
-        self._check_combination()
         if not adapt >= 0:
             raise ValueError(f"adapt must not be negative, got {adapt}")
-        objective = self._objective.around_point
-        self.__dict__.pop("ensemble_", None)
-        split, source = self._take_points(points)
-        X, y, weights, labels = self._data(X, y, sample_weight, groups, split is None)
-        rows = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
-        seed = int(check_random_state(self.random_state).randint(2**31))
-        folds = make_folds(self.cv, rows, X, y, labels, self.n_networks, seed)
-        known, seen = source(X)
-        given = None
-        if split is None and points.held_out is not None:
-            cv = PredefinedSplit(points.held_out[rows])
-            given = make_folds(cv, rows, X, y, labels, self.n_networks, seed)
-        elif split and split["rows"] == _fingerprint(X, y, weights, labels):
-            given = make_folds(points.cv, rows, X, y, labels, len(known), split["seed"])
-        elif not fresh and self.cv is not None:
-            raise ValueError(_UNKNOWN_ROWS)
+        source = take_points(self, points)
+        data = read_rows(self, X, y, sample_weight, groups, reset=source is points)
+        around = head_around_points(self)
+        folds = data.folds(self.cv, self.n_networks)
+        known, seen = source(data.X)
+        given = folds_of_points(self, points, data, len(known), fresh)
         if given is not None:
             folds = folds if self.cv is None else given
-            known = unseen_points(known, given, np.arange(len(known)) % len(given))
-        table = error_table(seen, y - np.atleast_2d(known).mean(axis=0), weights)
-        fold_of = np.arange(self.n_networks) % len(folds)
-        batch_size = self._batch_size(len(rows))
-        plans = self._plans([folds[i] for i in fold_of], batch_size, weights, labels, seed)
-        program = self._program(seen, len(rows))
-        around = Around(program.network, cast(int, objective.output.point_at), float(adapt))
-        program = replace(program, network=around, objective=objective)
-        heads = self._trained(program, table, [around_zero(plan, table) for plan in plans], began)
-        bank = Upgraded(source, heads)
-        self.ensemble_ = self._calibrated(bank, folds, fold_of, X, y, weights)
+            known = out_of_fold_points(known, given, np.arange(len(known)) % len(given))
+        table = error_table(seen, data.y - np.atleast_2d(known).mean(axis=0), data.weights)
+        program = make_program(self, seen, len(data.used))
+        point_at = cast(int, HEADS[around].point_at)
+        network = Around(program.network, point_at, float(adapt))
+        program = replace(program, network=network, head=around)
+        self.ensemble_ = train_ensemble(self, program, table, data, folds, began, source=source)
         return self
 
-    def _take_points(self, points: Any) -> tuple[dict[str, Any] | None, BankPoints | Points]:
-        """How the rows of a model of points were split, None if it is none of ours; its points.
+    @property
+    def inputs_(self) -> tuple[Column, ...]:
+        """What training saw in each column of ``X``."""
+        return self.reader_.columns
 
-        Its reading of the inputs becomes one's own.
+    @property
+    def preprocessor_(self) -> TableEncoder:
+        """The fitted preprocessor, where there is one."""
+        if self.reader_.encoder is None:
+            raise AttributeError("the model was fitted without a preprocessor")
+        return self.reader_.encoder
+
+    @property
+    def _ensemble(self) -> Ensemble:
+        check_is_fitted(self, "ensemble_")
+        return replace(self.ensemble_, n_jobs=self.n_jobs, unsupported=self.unsupported)
+
+    def read(self, X: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Inputs as the networks take them, and which values training did not see.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        numbers : array of shape (n_samples, n_encoded)
+        outside : array of bool of shape (n_samples, n_features)
+            See ``outside``.
         """
-        if not isinstance(points, IntervalRegressor):
-            return None, points
-        check_is_fitted(points, "ensemble_")
-        bank = points.ensemble_.bank
-        if not isinstance(bank, Bank) or bank.program.objective.head != "point":
-            raise ValueError(
-                "points must be a model fitted for points alone, IntervalRegressor(loss='mse'), "
-                f"got one with loss={points.loss!r}"
-            )
-        if len(bank) != self.n_networks:
-            raise ValueError(
-                f"every network of points gets an interval: n_networks must be {len(bank)}, "
-                f"got {self.n_networks}"
-            )
-        for name in ("preprocessor_", "inputs_", "n_features_in_", "feature_names_in_"):
-            self.__dict__.pop(name, None)
-            if hasattr(points, name):
-                setattr(self, name, getattr(points, name))
-        known = points.cv is not None
-        return points.about_.get("split", {}) if known else {}, BankPoints(bank)
+        check_is_fitted(self, "ensemble_")
+        return self.reader_.read_and_check(self, X)
 
-    def _trained(self, program: Program, table: Table, plans: Sequence[Plan], began: float) -> Bank:
-        total = sum(plan.settings.epochs for plan in plans)
-        with progress("training", total, visible=bool(self.verbose)) as report:
-            return train(
-                program,
-                table,
-                plans,
-                n_jobs=self.n_jobs,
-                retries=self.retries,
-                report=report,
-                deadline=began + _TRAINING * (self.time_budget or math.inf),
-            )
+    def query(self, X: Any, query: Query) -> Prediction:
+        """Answer a query about some rows: everything that is asked, from one pass.
 
-    def _calibrated(
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+        query : calipers.prediction.Query
+            Coverages, quantiles, variance, members, density.
+
+        Examples
+        --------
+        >>> from calipers.prediction import Query
+        >>> X = np.linspace(0, 1, 200)[:, None]
+        >>> model = IntervalRegressor(n_networks=5, epochs=5, random_state=0).fit(X, X[:, 0])
+        >>> list(model.query(X, Query(coverages=(0.9,), quantiles=(0.5,))).columns())
+        ['prediction', 'lower_0.9', 'upper_0.9', 'quantile_0.5']
+        """
+        check_is_fitted(self, "ensemble_")
+        return self._ensemble.predict(self.reader_.read(self, X), query)
+
+    def query_and_check(self, X: Any, query: Query) -> tuple[Prediction, NDArray[np.bool_]]:
+        """Answer a query, and tell which values training did not see, see ``outside``."""
+        numbers, outside = self.read(X)
+        return self._ensemble.predict(numbers, query), outside
+
+    def predict(
+        self, X: ArrayLike, return_std: bool = False
+    ) -> FloatArray | tuple[FloatArray, FloatArray]:
+        """Point estimates: the mean of the members' points.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs. For an array or a frame of Dask the answer is an array of Dask, not computed
+            yet.
+        return_std : bool
+            Whether to give the predictive standard deviation too.
+
+        Returns
+        -------
+        point : array of shape (n_samples,)
+        std : array of shape (n_samples,)
+            Only if ``return_std``.
+        """
+        if is_lazy(X):
+            if not return_std:
+                return lazily(self, "predict", X, {})
+            both = lazily(self, "predict", X, {"return_std": True}, (2,))
+            return both[:, 0], both[:, 1]
+        found = self.query(X, Query(coverages=(), variance=return_std))
+        return found.point if found.variance is None else (found.point, np.sqrt(found.variance))
+
+    def predict_interval(
         self,
-        bank: Bank | Upgraded,
-        folds: Sequence[Fold],
-        fold_of: Any,
-        X: FloatArray,
-        y: FloatArray,
-        weights: FloatArray | None,
-    ) -> Ensemble:
-        ensemble = Ensemble(bank, self.coverage, self.aggregation, n_jobs=self.n_jobs)
-        if self.cv is None or self._objective.head == "point":
-            return ensemble
-        found = calibrate(ensemble, folds, fold_of, X, y, weights)
-        return replace(ensemble, calibrations=() if found is None else (found,))
+        X: ArrayLike,
+        coverage: float | Sequence[float] | None = None,
+        *,
+        as_frame: bool = False,
+    ) -> Any:
+        """Prediction intervals.
 
-    def _check_combination(self) -> None:
-        if self.aggregation == "none" and self.n_networks > 1:
-            raise ValueError(
-                "aggregation='none' leaves networks as they are, which is one prediction only for "
-                f"n_networks=1, got n_networks={self.n_networks}"
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs. For an array or a frame of Dask the answer is one of Dask, not computed yet.
+        coverage : float or sequence of float, optional
+            Any coverages, without a new fit; by default the one the model was fitted for.
+        as_frame : bool
+            Give a pandas frame with columns such as ``lower_0.95``.
+
+        Returns
+        -------
+        array of shape (n_samples, 2) or (n_samples, 2, n_coverages)
+            Lower and upper bounds; the third axis is there if ``coverage`` is a sequence.
+
+        Raises
+        ------
+        ValueError
+            If the aggregation defines no interval of another coverage.
+        """
+        levels = _levels("coverage", self.coverage if coverage is None else coverage)
+        names = interval_names(levels)
+        if is_lazy(X):
+            shape = (2,) if coverage is None or np.isscalar(coverage) else (2, len(levels))
+            options = {"coverage": coverage, "as_frame": as_frame}
+            columns = names if as_frame else None
+            return lazily(self, "predict_interval", X, options, shape, columns)
+        bounds = cast(FloatArray, self.query(X, Query(tuple(levels))).intervals)
+        if as_frame:
+            return _frame(bounds.swapaxes(1, 2).reshape(len(bounds), -1), names, X)
+        return bounds[:, :, 0] if coverage is None or np.isscalar(coverage) else bounds
+
+    def predict_quantiles(
+        self, X: ArrayLike, quantiles: float | Sequence[float], *, as_frame: bool = False
+    ) -> Any:
+        """Quantiles of the predictive distribution; they never cross.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs. For an array or a frame of Dask the answer is one of Dask, not computed yet.
+        quantiles : float or sequence of float
+            Levels between 0 and 1.
+        as_frame : bool
+            Give a pandas frame with columns such as ``quantile_0.1``.
+
+        Returns
+        -------
+        array of shape (n_samples, n_quantiles), or (n_samples,) for a single level
+        """
+        levels = _levels("quantiles", quantiles)
+        names = quantile_names(levels)
+        if is_lazy(X):
+            shape = (len(levels),) if np.ndim(quantiles) else ()
+            options = {"quantiles": quantiles, "as_frame": as_frame}
+            columns = names if as_frame else None
+            return lazily(self, "predict_quantiles", X, options, shape, columns)
+        values = cast(FloatArray, self.query(X, Query((), tuple(levels))).quantiles)
+        if as_frame:
+            return _frame(values, names, X)
+        return values if np.ndim(quantiles) else values[:, 0]
+
+    def predict_dist(self, X: ArrayLike) -> Distribution:
+        """Predictive distributions, one per row.
+
+        Calibrated where the model is. Its ``aleatoric_var`` and ``epistemic_var`` are those of the
+        members: the variance within networks, and the variance between them.
+        """
+        check_is_fitted(self, "ensemble_")
+        return self._ensemble.distribution(self.reader_.read(self, X))
+
+    def predict_var(self, X: ArrayLike) -> FloatArray:
+        """Variance of the predictive distribution, of shape (n_samples,)."""
+        return cast(FloatArray, self.query(X, Query((), variance=True)).variance)
+
+    def predict_members(self, X: ArrayLike) -> Interval:
+        """Each member's own bounds and point: ``lower``, ``point``, ``upper``, (members, rows)."""
+        check_is_fitted(self, "ensemble_")
+        return self._ensemble.members(self.reader_.read(self, X))
+
+    def outside(self, X: Any) -> NDArray[np.bool_]:
+        """Which values training did not see, where predictions deserve less trust.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Inputs.
+
+        Returns
+        -------
+        array of bool, of shape (n_samples, n_features)
+            Numbers and dates beyond the range of training; with a preprocessor also unseen
+            categories, and missing values where there were none. Columns as in ``inputs_``.
+        """
+        return self.read(X)[1]
+
+    def pick(self, frame: Any) -> Any:
+        """Columns that the model takes, from a pandas frame with any others and in any order.
+
+        Raises
+        ------
+        calipers.preprocessing.DataError
+            If columns are missing, or values that the model needs.
+        """
+        check_is_fitted(self, "ensemble_")
+        return self.reader_.pick(frame, named=hasattr(self, "feature_names_in_"))
+
+    def conformalize(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        keep: bool = False,
+        row_weight: Callable[[FloatArray], FloatArray] | None = None,
+    ) -> Self:
+        """Calibrate on rows that ``fit`` has not seen, with the guarantee of split conformal.
+
+        If these rows and new ones are exchangeable, an interval of coverage c holds a new target
+        with probability at least c, whatever the model; see ``calipers.calibration``.
+
+        Parameters
+        ----------
+        X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+            Held-out rows.
+        keep : bool
+            Whether to calibrate on top of what is there, or in its place.
+        row_weight : callable, optional
+            For covariate shift: a function from rows to how much more likely they are where the
+            model is used than among these; it is needed again at every prediction.
+
+        Returns
+        -------
+        self
+        """
+        check_is_fitted(self, "ensemble_")
+        X, y = self.reader_.read_with_targets(self, X, y)
+        base = self._ensemble if keep else replace(self._ensemble, calibrations=())
+        weights = None if row_weight is None else row_weight(X)
+        scores = normal_scores(base.distribution(X), y)
+        found = Calibration.from_scores(scores, weights, strict=True, row_weight=row_weight)
+        self.ensemble_ = replace(base, calibrations=(*base.calibrations, found))
+        return self
+
+    def report(
+        self,
+        X: Any,
+        y: Any,
+        path: str | os.PathLike[str],
+        *,
+        title: str | None = None,
+        source: str | None = None,
+    ) -> Path:
+        """Write one HTML file that shows how far the intervals can be trusted.
+
+        Parameters
+        ----------
+        X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+            Rows that ``fit`` has not seen, and their targets.
+        path : path
+            The file, replaced in one step if it exists. It needs no network and no other file.
+        title, source : str, optional
+            Headline, and where the rows come from.
+
+        Returns
+        -------
+        Path
+            The file. See ``calipers.report`` for what is in it.
+        """
+        from calipers import report  # the page is built on this class
+
+        check_is_fitted(self, "ensemble_")
+        return report.write(self, X, y, path, title=title, source=source)
+
+    def to_onnx(
+        self,
+        path: str | os.PathLike[str],
+        coverage: float | Sequence[float] | None = None,
+        *,
+        dtype: str = "float64",
+    ) -> Path:
+        """Write the model as an ONNX file, for runtimes without Python.
+
+        Preprocessing, scaling, networks, aggregation and calibration are in the graph; see
+        ``calipers.onnx`` for its inputs and outputs.
+
+        Parameters
+        ----------
+        path : path
+            The file, replaced in one step if it exists.
+        coverage : float or sequence of float, optional
+            Coverages of the interval; by default the one the model was fitted for.
+        dtype : {"float64", "float32"}
+            Type of the numbers that go in.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        try:
+            from calipers.onnx import export  # an extra
+        except ImportError as error:
+            raise ImportError(
+                f"to_onnx needs {error.name}: pip install 'calipers[onnx]'"
+            ) from error
+
+        if coverage is not None:
+            _levels("coverage", coverage)
+        check_is_fitted(self, "ensemble_")
+        return export(
+            self.ensemble_,
+            path,
+            coverage=coverage,
+            dtype=dtype,
+            inputs=[column.name for column in self.inputs_ if column.used],
+            table=self.reader_.encoder,
+            target=self.target_.name,
+        )
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Write the model to a folder: JSON and safetensors, nothing that can run code.
+
+        A process killed at any moment leaves the model that was there before or the new one. A
+        network or a loss of one's own is not stored; ``load`` takes the network again.
+        """
+        check_is_fitted(self, "ensemble_")
+        ensemble, arrays = ensemble_to_dict(self.ensemble_)
+        names = getattr(self, "feature_names_in_", None)
+        document: dict[str, Any] = {
+            "estimator": type(self).__name__,
+            "parameters": parameters_to_dict(self.get_params(deep=False)),
+            "inputs": {
+                "names": None if names is None else [str(name) for name in names],
+                **self.reader_.to_document(),
+                "target": self.target_.to_document(),
+                "about": self.about_,
+            },
+            "ensemble": ensemble,
+        }
+        storage.write_model(folder, document, arrays)
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        network: Callable[..., Any] | None = None,
+        row_weight: Callable[[FloatArray], FloatArray] | None = None,
+        points: Points | None = None,
+    ) -> Self:
+        """Read a model that ``save`` wrote; it predicts the same bits.
+
+        Parameters
+        ----------
+        folder : path
+            Where the model is.
+        network : callable, optional
+            The factory of a network of one's own, for models that have one.
+        row_weight : callable, optional
+            The function that ``conformalize`` was given, for models that have one.
+        points : Points, optional
+            What gives the points of a model that was upgraded; ``calipers.torch.load`` makes it.
+
+        Raises
+        ------
+        calipers.storage.ModelFileError
+            If the folder holds no model, another kind of model, or a damaged one.
+        """
+        document, arrays = storage.read_model(folder)
+        if document.get("estimator") != cls.__name__:
+            raise storage.ModelFileError(
+                f"{os.fspath(folder)} holds a model of {document.get('estimator')!r}, "
+                f"not of {cls.__name__}"
             )
-        if self.aggregation not in DISTRIBUTIONS and self.cv is not None:
-            raise ValueError(
-                f"aggregation={self.aggregation!r} gives no distribution to calibrate: set cv=None"
-            )
-        if isinstance(self.cv, Integral) and self.n_networks % int(self.cv):
-            raise ValueError(
-                f"every fold has as many networks: n_networks must be a multiple of cv={self.cv}, "
-                f"got {self.n_networks}"
-            )
+        model = cls(**parameters_from_dict(document["parameters"]))
+        if network is not None:
+            model.network = network
+        model.ensemble_ = ensemble_from_dict(
+            document["ensemble"], arrays, network=network, row_weight=row_weight, points=points
+        )
+        inputs = document["inputs"]
+        model.reader_ = Inputs.from_document(inputs)
+        if model.reader_.encoder is not None:
+            model.preprocessor = clone(model.reader_.encoder)
+        model.target_ = Column.from_document(inputs["target"])
+        model.about_ = inputs["about"]
+        model.n_features_in_ = len(model.inputs_)
+        if inputs["names"] is not None:
+            model.feature_names_in_ = np.array(inputs["names"], dtype=object)
+        return model
 
-    def _data(self, X: Any, y: Any, sample_weight: Any, groups: Any, reset: bool) -> Any:
-        """Inputs, targets, weights and group numbers, checked."""
-        shape: tuple[int, ...] = getattr(y, "shape", ())
-        if len(shape) == 2 and shape[1] > 1:
-            raise ValueError(
-                f"y holds several targets (shape {shape}), and a model predicts one: fit one "
-                "model per target, for instance by sklearn.multioutput.MultiOutputRegressor"
-            )
-        weights = None if sample_weight is None else _weights(X, sample_weight)
-        X, y = self._learn_inputs(X, y, weights, reset)
-        if groups is None:
-            return X, np.asarray(y, np.float64), weights, None
-        groups = column_or_1d(groups)
-        check_consistent_length(X, groups)
-        return X, np.asarray(y, np.float64), weights, np.unique(groups, return_inverse=True)[1]
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        table = self.preprocessor is not None
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = table
+        return tags
 
 
-def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:
-    """Weights with mean 1 over the rows that count; None where all are equal."""
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not weights.any():
-        raise ValueError("sample_weight must be positive for at least one row, got zeros only")
-    if np.all(weights == weights[0]):
-        return None
-    return weights / weights[weights > 0].mean()
+def _levels(name: str, given: float | Sequence[float]) -> FloatArray:
+    levels = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    wrong = levels[~((levels > 0) & (levels < 1))]
+    if levels.ndim != 1 or wrong.size:
+        raise ValueError(f"{name} must lie between 0 and 1, got {given!r}")
+    return levels
 
 
-def _fingerprint(X: FloatArray, y: FloatArray, weights: FloatArray | None, labels: Any) -> str:
-    """Name of exactly these rows, for what was once done with them."""
-    digest = hashlib.sha256()
-    for part in (X, y, None if weights is None else weights > 0, labels):
-        digest.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
-    return digest.hexdigest()
+def _frame(values: FloatArray, columns: list[str], X: Any) -> Any:
+    import pandas as pd  # an import of its own weight, paid by those who ask for frames
+
+    return pd.DataFrame(values, columns=columns, index=getattr(X, "index", None))

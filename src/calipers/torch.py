@@ -14,13 +14,13 @@ brings the difference back, since the network itself has seen them all. So ``upg
 of three things:
 
 - ``fresh=True``: the statement that the network was not trained, stopped or chosen by any of the
-  rows ``X, y``. Heads are trained on folds of them, and every row is judged by heads that have not
-  seen it. Coverage is close to nominal, as after ``IntervalRegressor.fit``. Rows beyond the
+  rows ``X, y``. Heads are trained on folds of them, and every row is predicted by heads that have
+  not seen it. Coverage is close to nominal, as after ``IntervalRegressor.fit``. Rows beyond the
   network's own are best used so: the heads learn how large its errors really are.
 - ``held_out``: the networks of a cross-validation, each with the rows that it was trained without.
-  Every row counts twice then, for points and for intervals, and is judged by a network and by heads
-  that have not seen it. Coverage is close to nominal again. Rows that stopped a training early
-  count as seen.
+  Every row counts twice then, for points and for intervals, and is predicted by a network and by
+  heads that have not seen it. Coverage is close to nominal again. Rows that stopped a training
+  early count as seen.
 - ``X_cal, y_cal``: rows that neither network nor heads have seen, for the finite-sample guarantee
   of split conformal prediction, whatever ``X, y`` are. If ``X, y`` trained the network, the heads
   learn from errors that are too small; intervals then hold their coverage on average, but may be
@@ -54,7 +54,7 @@ Doubles = NDArray[np.float64]
 
 _BLOCK = 8192  # rows that pass through a network at a time
 _FORWARD = threading.Lock()  # a hook sees whatever passes, so one thread passes at a time
-_HEADS = {"hidden_layers": (64, 64), "waves": 0}
+_HEADS = {"network__hidden_layers": (64, 64), "network__frequencies": 0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ def upgrade(
         As in ``IntervalRegressor.fit``.
     **parameters
         Parameters of the ``IntervalRegressor`` that holds the heads, on top of
-        ``hidden_layers=(64, 64)`` and ``waves=0``.
+        ``network=MLP(hidden_layers=(64, 64), frequencies=0)``.
 
     Returns
     -------
@@ -224,8 +224,11 @@ def upgrade(
             "of X, y, or give rows that it has not seen as X_cal, y_cal, or networks of a "
             "cross-validation with held_out"
         )
-    settings: dict[str, Any] = _HEADS | ({} if X_cal is None else {"cv": None}) | parameters
-    model = IntervalRegressor(**settings)
+    settings: dict[str, Any] = {} if "network" in parameters else dict(_HEADS)
+    if X_cal is not None:
+        settings["cv"] = None
+    settings |= parameters
+    model = IntervalRegressor().set_params(**settings)
     X, y = _as_rows(X), _as_rows(y)
     networks = _several(network)
     if model.n_networks % len(networks):
@@ -338,7 +341,7 @@ def _stored(tensor: Any) -> NDArray[Any]:
 
 
 def _warn_if_useless(points: TorchPoints, model: IntervalRegressor, X: Any, y: Any) -> None:
-    inputs, target = model._checked_pair(X, y)
+    inputs, target = model.reader_.read_with_targets(model, X, y)
     error = np.mean((points(inputs)[0].mean(axis=0) - target) ** 2)
     if error > np.var(target):
         warnings.warn(

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from calipers.bank import Program, Table
-from calipers.networks import MLP
+from calipers.networks import DenseFactory
 from calipers.objectives import LOSSES
 
 
@@ -15,4 +15,4 @@ def table():
 
 @pytest.fixture(scope="session")
 def program():
-    return Program(MLP((8,)), LOSSES["qd+"], in_size=2, batch_size=50)
+    return Program(DenseFactory((8,)), LOSSES["qd+"], in_size=2, batch_size=50)

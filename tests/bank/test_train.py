@@ -15,10 +15,16 @@ import pytest
 from calipers import losses
 from calipers.bank import Plan, Program, Settings, Table, TrainingFailedError, train
 from calipers.bank._shuffle import round_keys, shuffled
-from calipers.networks import MLP
-from calipers.objectives import LOSSES, LossSettings, Objective
+from calipers.networks import DenseFactory
+from calipers.objectives import LOSSES, Objective, QDPlus
 
-SAFE = Objective(LOSSES["qd+"].loss, "ordered")  # no crossing, hence no second try
+
+class Safe(QDPlus):
+    """No crossing, hence no second try."""
+
+    head = "ordered"
+
+
 SETTINGS = Settings(learning_rate=0.01, decay_rate=0.9, decay_steps=3, epochs=4)
 
 
@@ -40,7 +46,7 @@ def assert_trained_to(bank, network):
 def plain_loop(program, table, plan, optimizer, loss):
     """One network by the book: a Python loop over epochs and batches, no padding, no masks."""
     key = jax.random.key(plan.seed, impl="threefry2x32")
-    network = program.network(program.in_size, program.objective.output.size, key=key)
+    network = program.network(program.in_size, program.output.size, key=key)
     state = optimizer.init(network)
     scaling = table.scaling(plan.rows, plan.weights)
     inputs = (table.inputs[plan.rows] - scaling.input_center) / scaling.input_scale
@@ -51,7 +57,7 @@ def plain_loop(program, table, plan, optimizer, loss):
     @jax.jit
     def step(network, state, batch):
         def objective(network):
-            predicted = program.objective.output.parameters(jax.vmap(network)(inputs[batch]))
+            predicted = program.output.parameters(jax.vmap(network)(inputs[batch]))
             return loss(*predicted, target[batch], weight=weights[batch])
 
         slope = jax.grad(objective)(network)
@@ -76,7 +82,7 @@ def plain_loop(program, table, plan, optimizer, loss):
     ],
 )
 def test_a_network_trains_as_a_plain_loop_would(table, program, schedule, rate):
-    program = replace(program, schedule=schedule, objective=SAFE)
+    program = replace(program, schedule=schedule, objective=Safe)
     weights = np.random.default_rng(1).uniform(0.5, 2, 210)
     plan = Plan(7, np.arange(210), weights, settings=SETTINGS)  # 210 rows: the last batch has 10
     expected = plain_loop(program, table, plan, optax.adam(rate), losses.qd_plus)
@@ -85,7 +91,7 @@ def test_a_network_trains_as_a_plain_loop_would(table, program, schedule, rate):
 
 
 def test_clipping_and_weight_decay_are_optax(table, program):
-    program = replace(program, clipping=True, objective=SAFE)
+    program = replace(program, clipping=True, objective=Safe)
     changed = SETTINGS._replace(clip_norm=0.05, weight_decay=0.1, decay_rate=1.0)
     plan = Plan(3, np.arange(200), settings=changed)
     optimizer = optax.chain(
@@ -100,7 +106,7 @@ def test_clipping_and_weight_decay_are_optax(table, program):
 
 
 def test_adversarial_examples_are_added_to_the_loss(table):
-    program = Program(MLP((8,)), LOSSES["normal"], 2, batch_size=50, adversarial=True)
+    program = Program(DenseFactory((8,)), LOSSES["normal"], 2, batch_size=50, adversarial=True)
     plan = Plan(3, np.arange(200), settings=SETTINGS._replace(adversarial_step=0.1, decay_rate=1.0))
 
     key = jax.random.key(3, impl="threefry2x32")
@@ -112,7 +118,7 @@ def test_adversarial_examples_are_added_to_the_loss(table):
     target = jnp.float32((table.target[:200] - scaling.target_center) / scaling.target_scale)
 
     def loss(network, x, y):
-        return losses.normal_nll(*program.objective.output.parameters(jax.vmap(network)(x)), y)
+        return losses.normal_nll(*program.output.parameters(jax.vmap(network)(x)), y)
 
     @jax.jit
     def step(network, state, x, y):
@@ -270,17 +276,21 @@ class ResidualFactory:
 
     def __call__(self, in_size, out_size, *, key):
         first, second = jax.random.split(key)
-        inner = MLP((self.width,))(in_size, in_size, key=first)
+        inner = DenseFactory((self.width,))(in_size, in_size, key=first)
         return Residual(inner, eqx.nn.Linear(in_size, out_size, key=second))
 
 
 def test_a_network_and_a_loss_of_ones_own(table):
-    def loss(lower, point, upper, target, *, weight, settings):
-        width = losses.pinball(upper, target, quantile=0.9, weight=weight)
-        width += losses.pinball(lower, target, quantile=0.1, weight=weight)
-        return width + losses.squared_error(point, target, weight=weight)
+    class Own(Objective):
+        head = "ordered"
 
-    program = Program(ResidualFactory(), Objective(loss, "ordered"), 2, batch_size=50)
+        @staticmethod
+        def loss(lower, point, upper, target, *, weight, coverage):
+            width = losses.pinball(upper, target, quantile=0.9, weight=weight)
+            width += losses.pinball(lower, target, quantile=0.1, weight=weight)
+            return width + losses.squared_error(point, target, weight=weight)
+
+    program = Program(ResidualFactory(), Own, 2, batch_size=50)
     bank = train(program, table, plans(3, epochs=60))
     values = bank.predict(table.inputs[:200] * table.units.input_scale + table.units.input_center)
     assert (values["lower"] < values["point"]).all()
@@ -290,12 +300,8 @@ def test_a_network_and_a_loss_of_ones_own(table):
 
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_every_loss_learns(table, name):
-    settings = SETTINGS._replace(
-        epochs=150,
-        decay_rate=1.0,
-        loss=LossSettings(coverage_weight=LOSSES[name].coverage_weight),
-    )
-    program = Program(MLP((8,)), LOSSES[name], 2, batch_size=50)
+    settings = SETTINGS._replace(epochs=150, decay_rate=1.0)
+    program = Program(DenseFactory((8,)), LOSSES[name], 2, batch_size=50)
     bank = train(program, table, [Plan(5, np.arange(200), settings=settings)])
     history = bank.histories[0]
     assert history["loss"][-1] < history["loss"][0]

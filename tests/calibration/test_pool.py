@@ -10,8 +10,8 @@ import pytest
 from calipers.calibration import (
     CalibratedMixture,
     Calibration,
-    judging,
     normal_scores,
+    out_of_fold,
     pooled_scores,
 )
 from calipers.distributions import SplitNormal, SplitNormalMixture
@@ -39,7 +39,7 @@ def coverages(seed, n, folds, per_fold, tau, scale, kind="normal", omega=0.0, me
     known = SplitNormal(0.2 + shrink * (known.loc - 0.2), scale, scale)
     new = SplitNormalMixture(predictions(rng, NEW, folds, per_fold, tau, scale, omega))
     y, target = noise(rng, kind, n), noise(rng, kind, NEW)
-    judges = judging(known, network_folds, row_folds)
+    judges = out_of_fold(known, network_folds, row_folds)
     both = (
         normal_scores(judges, y),
         pooled_scores(known, y, network_folds, row_folds),
@@ -82,7 +82,7 @@ def test_correction_is_bounded_whatever_folds_differ_by():
     apart = 100.0 * np.repeat(rng.standard_normal((5, 200)), 2, axis=0)  # seen rows
     loc = np.where(own, 0.0, apart) + rng.standard_normal((10, 200))
     components, y = SplitNormal(loc, 1.0, 1.0), rng.standard_normal(200)
-    judged = normal_scores(judging(components, network_folds, row_folds), y)
+    judged = normal_scores(out_of_fold(components, network_folds, row_folds), y)
     pooled = pooled_scores(components, y, network_folds, row_folds)
     assert 0.45 * judged.std() < pooled.std() < 0.95 * judged.std()
 
@@ -106,7 +106,7 @@ def test_pooled_scores_keep_order_and_stay_finite_for_outliers():
 
 def test_judges_are_the_networks_of_the_rows_own_fold():
     components = SplitNormal(np.arange(12.0).reshape(6, 2), 1.0, 1.0)
-    judges = judging(components, ["b", "a", "b", "a", "c", "c"], ["a", "c"])
+    judges = out_of_fold(components, ["b", "a", "b", "a", "c", "c"], ["a", "c"])
     assert judges.components.loc.tolist() == [[2.0, 9.0], [6.0, 11.0]]
 
 

@@ -7,15 +7,15 @@ from typer.testing import CliRunner
 
 from calipers import IntervalRegressor
 from calipers.cli import app
+from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
 
 TINY = {
     "loss": "interval score",
     "n_networks": 2,
     "cv": 2,
-    "hidden_layers": (8,),
+    "network": MLP(hidden_layers=(8,), frequencies=0),
     "epochs": 20,
-    "waves": 0,
     "averaging": 0.0,
     "patience": None,
 }

@@ -26,9 +26,9 @@ SETTINGS = """
 loss = "interval score"
 n_networks = 2
 cv = 2
-hidden_layers = [8]
+network__hidden_layers = [8]
 epochs = 20
-waves = 0
+network__frequencies = 0
 averaging = 0.0
 [preprocessor]
 min_frequency = 3

@@ -10,12 +10,14 @@ from typer.testing import CliRunner
 
 from calipers import IntervalRegressor
 from calipers.cli import app
+from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
 from calipers.search import Candidate, Outcome, SearchResult
 
 runner = CliRunner()
 TINY = {
-    "n_networks": 2, "cv": 2, "hidden_layers": (8,), "epochs": 20, "waves": 0, "n_jobs": 1,
+    "n_networks": 2, "cv": 2, "epochs": 20, "n_jobs": 1,
+    "network": MLP(hidden_layers=(8,), frequencies=0),
     "random_state": 0, "verbose": 0,
 }  # fmt: skip
 
@@ -85,7 +87,7 @@ def test_inspect(folder):
     assert "kind    category  a, b" in text or "kind    category  b, a" in text
     assert "2 networks with" in text
     assert "Calibrated out of fold on 200 rows" in text
-    assert "hidden_layers=[8]" in text
+    assert "network__hidden_layers=(8,)" in text
 
 
 def test_inspect_for_machines(folder):
@@ -161,8 +163,8 @@ def searched(monkeypatch):
     def search(model, X, y, space, **options):
         calls.append({"model": model, "X": X, "space": space, **options})
         usual = options["n_candidates"] == 1
-        params = {"learning_rate": 0.003} if usual else {"learning_rate": 0.01, "waves": 0}
-        several = () if usual else (found(9.0, {"learning_rate": 0.1, "waves": 0}),)
+        params = {"batch_size": None} if usual else {"epochs": 10, "network__frequencies": 0}
+        several = () if usual else (found(9.0, {"epochs": 20, "network__frequencies": 0}),)
         best = found(4.0 if usual else calls[0].get("best", 3.0), params)
         return SearchResult(model, (best, *several), "interval score")
 
@@ -175,7 +177,7 @@ def test_tune(folder, searched, tmp_path):
     text = run("tune", folder / "train.csv", "--target", "y", "--out", out).stdout
     assert "25.0% better than the defaults" in text
     assert tomllib.loads(out.read_text()) == {
-        "coverage": 0.95, "learning_rate": 0.01, "waves": 0
+        "coverage": 0.95, "epochs": 10, "network__frequencies": 0
     }  # fmt: skip
     first, second = searched
     assert first["X"].shape == (200, 3)  # one number, two kinds
@@ -195,7 +197,7 @@ def test_tune_keeps_the_defaults_if_nothing_is_better(folder, monkeypatch, tmp_p
     monkeypatch.setattr(
         "calipers.search.search",
         lambda model, *_, **__: SearchResult(
-            model, (found(4.0, {"learning_rate": 0.01}),), "interval score"
+            model, (found(4.0, {"epochs": 10}),), "interval score"
         ),
     )
     out = tmp_path / "settings.toml"
@@ -206,7 +208,9 @@ def test_tune_keeps_the_defaults_if_nothing_is_better(folder, monkeypatch, tmp_p
 
 def test_tuned_settings_are_what_fit_takes(folder, tmp_path):
     config = tmp_path / "settings.toml"
-    config.write_text('method = "paper"\nepochs = 30\nn_networks = 2\nhidden_layers = [8]\n')
+    config.write_text(
+        'method = "paper"\nepochs = 30\nn_networks = 2\nnetwork__hidden_layers = [8]\n'
+    )
     model = tmp_path / "model"
     fit = ["fit", folder / "train.csv", "--target", "y", "--config", config, "--out", model]
     run(*fit, "--test-fraction", "0")
@@ -232,7 +236,8 @@ def test_tune_says_what_is_wrong(folder, tmp_path, monkeypatch, words, code, mes
 @pytest.mark.slow
 def test_tune_for_real_goes_on_after_a_stop(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "calipers.search.DEFAULT_SPACE", {"hidden_layers": [(8,)], "learning_rate": [0.001, 0.01]}
+        "calipers.search.DEFAULT_SPACE",
+        {"network__hidden_layers": [(8,)], "optimizer__learning_rate": [0.001, 0.01]},
     )
     out = tmp_path / "settings.toml"
     command = ["tune", folder / "train.csv", "--target", "y", "--out", out, "--splits", "1"]

@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 from calipers import IntervalRegressor
+from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
 
 EVIL = "<script>alert('evil')</script>"
@@ -36,9 +37,8 @@ def model():
         coverage=0.9,
         n_networks=4,
         cv=2,
-        hidden_layers=(16,),
+        network=MLP(hidden_layers=(16,), frequencies=0),
         epochs=30,
-        waves=0,
         random_state=0,
         n_jobs=1,
         verbose=0,

@@ -12,13 +12,13 @@ import pandas as pd
 import pytest
 
 from calipers import IntervalRegressor
+from calipers.networks import MLP
 
 TINY = {
     "cv": 2,
     "loss": "normal",
-    "hidden_layers": (8,),
+    "network": MLP(hidden_layers=(8,), frequencies=0),
     "activation": "relu",
-    "waves": 0,
     "averaging": 0.0,
     "patience": None,
     "epochs": 20,

@@ -16,7 +16,7 @@ from calipers import IntervalRegressor, cluster
 from calipers.bank import Plan, Program, Settings, Table, train
 from calipers.cli import app
 from calipers.cluster import ClusterError, _connect
-from calipers.networks import MLP
+from calipers.networks import DenseFactory
 from calipers.objectives import LOSSES
 from calipers.tables import TableError
 
@@ -83,7 +83,7 @@ def test_one_worker_of_one_thread_does(rows, tmp_path, connected):
 
 @pytest.mark.slow
 def test_workers_find_out_which_networks_have_failed(client, rows):
-    program = Program(MLP((4,)), LOSSES["qd+"], 3)
+    program = Program(DenseFactory((4,)), LOSSES["qd+"], 3)
     plans = [Plan(seed, np.arange(300), settings=Settings(epochs=20)) for seed in range(8)]
     arguments = program, Table.from_arrays(*rows), plans
     losses = [history["loss"][-1] for history in train(*arguments, retries=0, needed=0).histories]
@@ -102,7 +102,7 @@ def test_rows_move_once_and_not_with_every_chunk(client):
     inputs = rng.normal(size=(100_000, 25))
     table = Table.from_arrays(inputs, inputs[:, 0])
     part = np.arange(100_000)[::-1].copy()
-    program = Program(MLP((4,)), LOSSES["mse"], 25, batch_size=20_000)
+    program = Program(DenseFactory((4,)), LOSSES["mse"], 25, batch_size=20_000)
     plans = [Plan(seed, part, settings=Settings(epochs=1)) for seed in range(60)]
     size = len(pickle.dumps((table, part)))
     before = moved()
@@ -183,7 +183,7 @@ def test_an_error_on_a_worker_names_file_row_and_column(client, saved, tmp_path)
 def test_a_fit_goes_to_the_cluster_from_the_command_line(client, rows, tmp_path):
     X, y = rows
     pd.DataFrame(X, columns=list("abc")).assign(y=y).to_csv(tmp_path / "rows.csv", index=False)
-    settings = "n_networks = 2\ncv = 2\nhidden_layers = [8]\nepochs = 5\nwaves = 0\n"
+    settings = "n_networks = 2\ncv = 2\nepochs = 5\nnetwork__hidden_layers = [8]\n"
     (tmp_path / "settings.toml").write_text(settings)
     command = [
         "fit",

@@ -16,7 +16,7 @@ from .conftest import TINY, kill, wait_until
 
 pytestmark = pytest.mark.slow
 
-SPACE = {"learning_rate": list(np.geomspace(1e-4, 1e-2, 30))}
+SPACE = {"optimizer__learning_rate": list(np.geomspace(1e-4, 1e-2, 30))}
 
 
 class Victim:
@@ -193,7 +193,7 @@ def test_scoring_goes_on_when_it_was_cut_off(machines, scoring, model, tmp_path,
 def test_a_fit_that_lost_its_scheduler_leaves_nothing(machines, rows, tmp_path):
     X, y = rows
     pd.DataFrame(X, columns=list("abc")).assign(y=y).to_csv(tmp_path / "rows.csv", index=False)
-    settings = "n_networks = 200\ncv = 2\nhidden_layers = [8]\nepochs = 300\nwaves = 0\n"
+    settings = "n_networks = 200\ncv = 2\nepochs = 300\nnetwork__hidden_layers = [8]\n"
     (tmp_path / "settings.toml").write_text(settings)
     fit = ["fit", tmp_path / "rows.csv", "--target", "y", "--config", tmp_path / "settings.toml"]
     running = command(*fit, "--out", tmp_path / "model", "--cluster", machines.address)

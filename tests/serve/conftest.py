@@ -10,14 +10,14 @@ import pytest
 from fastapi.testclient import TestClient
 
 from calipers import IntervalRegressor
+from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
 from calipers.serve import Settings, create_app
 
 SMALL = {
     "n_networks": 2,
     "cv": 2,
-    "hidden_layers": (8,),
-    "waves": 0,
+    "network": MLP(hidden_layers=(8,), frequencies=0),
     "epochs": 20,
     "patience": None,
     "random_state": 0,

@@ -9,11 +9,11 @@ Examples
 --------
 >>> import numpy as np
 >>> from calipers.bank import Plan, Program, Settings, Table, train
->>> from calipers.networks import MLP
+>>> from calipers.networks import DenseFactory
 >>> from calipers.objectives import LOSSES
 >>> x = np.linspace(-1, 1, 200)[:, None]
 >>> table = Table.from_arrays(x, x[:, 0] ** 2)
->>> program = Program(MLP((20,)), LOSSES["mse"], in_size=1)
+>>> program = Program(DenseFactory((20,)), LOSSES["mse"], in_size=1)
 >>> plans = [Plan(seed, np.arange(200), settings=Settings(epochs=200)) for seed in range(3)]
 >>> bank = train(program, table, plans)
 >>> points = bank.predict(np.array([[0.5]]))["point"]

@@ -87,7 +87,7 @@ class Bank:
         dict
             The head's fields, each of shape (networks, rows), in the target's unit.
         """
-        fields = self.program.objective.output.fields
+        fields = self.program.output.fields
         values = np.empty((len(self), len(fields), len(inputs)))
         for start in range(0, len(inputs), BLOCK):
             block = standardised(inputs[start : start + BLOCK], self.units)

@@ -1,11 +1,10 @@
 """The values that a compiled program takes and gives: one entry per lane in every array."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-
-from calipers.objectives import LossSettings
 
 Array = Any
 
@@ -37,8 +36,10 @@ class Settings(NamedTuple):
         restored; 0 trains to the end and keeps the last weights.
     check_every : int
         Epochs between looks at the validation rows; ten times as many are all looked at first.
-    loss : LossSettings
-        Numbers of the loss.
+    coverage : float
+        Nominal probability of the interval.
+    loss : mapping of str to float
+        Numbers of the loss; those that are not given have their default.
     """
 
     learning_rate: Any = 0.01
@@ -51,7 +52,8 @@ class Settings(NamedTuple):
     epochs: Any = 100
     patience: Any = 0
     check_every: Any = 1
-    loss: LossSettings = LossSettings()
+    coverage: Any = 0.95
+    loss: Mapping[str, Any] = MappingProxyType({})
 
 
 class Rows(NamedTuple):

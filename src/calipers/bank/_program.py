@@ -16,6 +16,7 @@ import optax
 
 from calipers.bank._lanes import MEASURES, SCHEDULES, Lanes, Scaling, Settings, State
 from calipers.bank._shuffle import round_keys, shuffled
+from calipers.heads import HEADS, Head
 from calipers.networks import Network
 from calipers.objectives import Objective
 
@@ -43,8 +44,8 @@ class Program:
     ----------
     network : callable
         Factory of Equinox modules, see ``calipers.networks.Network``.
-    objective : Objective
-        Loss and head.
+    objective : type of Objective
+        What the networks are trained for.
     in_size : int
         Number of inputs.
     batch_size : int
@@ -54,16 +55,24 @@ class Program:
     clipping, averaging, adversarial : bool
         Whether gradients are clipped, whether a running average of the weights is kept, and
         whether adversarial examples join each batch.
+    head : str, optional
+        A key of ``HEADS``, where it is not the objective's own.
     """
 
     network: Network
-    objective: Objective
+    objective: type[Objective]
     in_size: int
     batch_size: int = 100
     schedule: str = "exponential"
     clipping: bool = False
     averaging: bool = False
     adversarial: bool = False
+    head: str = ""
+
+    @property
+    def output(self) -> Head:
+        """What the networks' outputs mean."""
+        return HEADS[self.head or self.objective.head]
 
     @cached_property
     def _static(self) -> Any:
@@ -87,7 +96,7 @@ class Program:
 
     def _module(self, seed: Array) -> Any:
         key = jax.random.key(seed, impl="threefry2x32")
-        return self.network(self.in_size, self.objective.output.size, key=key)
+        return self.network(self.in_size, self.output.size, key=key)
 
     def _optimizer(self, lane: Lanes) -> optax.GradientTransformation:
         total = lane.settings.epochs * self._batches(lane.train.count)
@@ -131,13 +140,19 @@ class Program:
 
     def _predict(self, network: Any, inputs: Array) -> tuple[Array, ...]:
         module = eqx.combine(network, self._static)
-        return self.objective.output.parameters(jax.vmap(module)(inputs))
+        return self.output.parameters(jax.vmap(module)(inputs))
+
+    def _batch_loss(
+        self, predicted: Any, target: Array, weight: Array, settings: Settings
+    ) -> Array:
+        numbers = {"coverage": settings.coverage, **settings.loss}
+        return self.objective.loss(*predicted, target, weight=weight, **numbers)
 
     def _loss(
         self, network: Any, inputs: Array, target: Array, weight: Array, settings: Settings
     ) -> tuple[Array, tuple[Array, ...]]:
         predicted = self._predict(network, inputs)
-        loss = self.objective.loss(*predicted, target, weight=weight, settings=settings.loss)
+        loss = self._batch_loss(predicted, target, weight, settings)
         return loss, predicted
 
     def _training_loss(
@@ -155,7 +170,7 @@ class Program:
         self, predicted: Any, loss: Array, target: Array, weight: Array, settings: Settings
     ) -> Array:
         """Weight, and weighted sums of ``MEASURES``."""
-        lower, point, upper = self.objective.output.interval(*predicted, settings.loss.coverage)
+        lower, point, upper = self.output.interval(*predicted, coverage=settings.coverage)
         total = jnp.sum(weight)
         captured = (lower <= target) & (target <= upper)
         rows = jnp.stack([captured, upper - lower, (point - target) ** 2])
@@ -193,12 +208,12 @@ class Program:
         batch = self._sums(predicted, loss, target, weight, lane.settings)
         return _select(live, moved, state), sums + jnp.where(live, batch, 0)
 
-    def _judge(self, lane: Lanes, predicted: Any, table: Any) -> Array:
+    def _validation_measures(self, lane: Lanes, predicted: Any, table: Any) -> Array:
         """Measures on the validation rows."""
         real = jnp.arange(lane.valid.index.size) < lane.valid.count
         weight = jnp.where(real, lane.valid.weight, 0)
         target = self._rows(table, lane.scaling, lane.valid.index)[1]
-        loss = self.objective.loss(*predicted, target, weight=weight, settings=lane.settings.loss)
+        loss = self._batch_loss(predicted, target, weight, lane.settings)
         sums = self._sums(predicted, loss, target, weight, lane.settings)
         return sums[1:] / sums[0]
 
@@ -208,8 +223,8 @@ class Program:
 
     # All lanes. These are compiled.
 
-    def start(self, state: State | None, lanes: Lanes, anew: Array, given: Any) -> State:
-        """Put fresh networks into the lanes marked ``anew``; ``given`` weights, where not None."""
+    def start(self, state: State | None, lanes: Lanes, renew: Array, given: Any) -> State:
+        """Put fresh networks into the lanes marked ``renew``; ``given`` weights, where not None."""
         fresh = jax.vmap(self._fresh)(lanes)
         if given is not None:
             best = given if fresh.best is not None else None
@@ -218,7 +233,7 @@ class Program:
         if state is None:
             return fresh
         choose = jax.vmap(_select)
-        return choose(anew, fresh, state)
+        return choose(renew, fresh, state)
 
     def advance(
         self, state: State, lanes: Lanes, table: Any, epochs: Array
@@ -262,8 +277,8 @@ class Program:
         )
         if not lanes.valid.index.shape[1]:
             return state, jnp.stack([trained, jnp.full_like(trained, jnp.nan)], axis=1)
-        state, judged = self._validate(state, lanes, table, running)
-        return state, jnp.stack([trained, judged], axis=1)
+        state, validated = self._validate(state, lanes, table, running)
+        return state, jnp.stack([trained, validated], axis=1)
 
     def _validate(
         self, state: State, lanes: Lanes, table: Any, running: Array
@@ -272,22 +287,22 @@ class Program:
         last = state.epoch >= lanes.settings.epochs
         early = state.epoch <= EARLY * spacing
         due = running & (last | early | (state.epoch % spacing == 0))
-        judged = jax.lax.cond(
+        validated = jax.lax.cond(
             jnp.any(due),
             lambda: self._evaluate(self.product(state), lanes, table),
             lambda: jnp.full((running.size, len(MEASURES)), jnp.nan),
         )
-        judged = jnp.where(due[:, None], judged, jnp.nan)
-        better = judged[:, 0] < state.best_loss  # False for NaN
+        validated = jnp.where(due[:, None], validated, jnp.nan)
+        better = validated[:, 0] < state.best_loss  # False for NaN
         return state._replace(
             best=jax.vmap(_select)(better, self.product(state), state.best),
-            best_loss=jnp.where(better, judged[:, 0], state.best_loss),
+            best_loss=jnp.where(better, validated[:, 0], state.best_loss),
             best_epoch=jnp.where(better, state.epoch, state.best_epoch),
-        ), judged
+        ), validated
 
     def _evaluate(self, network: Any, lanes: Lanes, table: Any) -> Array:
         lane_count, size = lanes.valid.index.shape
-        width = len(self.objective.output.fields)
+        width = len(self.output.fields)
 
         def forward(network: Any, lane: Lanes, start: Array) -> Array:
             row = jax.lax.dynamic_slice(lane.valid.index, (start,), (TILE,))
@@ -301,12 +316,12 @@ class Program:
         tiles = -(-jnp.max(lanes.valid.count) // TILE)
         predicted = jnp.zeros((lane_count, width, size))
         predicted = jax.lax.fori_loop(0, tiles, tile, predicted)
-        return jax.vmap(self._judge, in_axes=(0, 0, None))(lanes, predicted, table)
+        return jax.vmap(self._validation_measures, in_axes=(0, 0, None))(lanes, predicted, table)
 
     def predict(self, network: Any, scaling: Scaling, inputs: Array, count: Array) -> Array:
         """Parameters of the first ``count`` rows in standardised units, (lanes, fields, rows)."""
         lane_count = scaling.target_scale.shape[0]
-        width = len(self.objective.output.fields)
+        width = len(self.output.fields)
         size = SMALL_TILE if jax.default_backend() == "cpu" else TILE
 
         def forward(network: Any, scaling: Scaling, rows: Array) -> Array:

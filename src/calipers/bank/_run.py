@@ -100,9 +100,10 @@ class _Filling:
         self.records: list[list[NDArray[np.float32]]] = [[] for _ in plans]
         self.finished: dict[int, Trained] = {}
         self.shape = shape
-        nobody = Plan(0, np.empty(0, int), settings=Settings(epochs=0))
+        idle_plan = Plan(0, np.empty(0, int), settings=Settings(epochs=0))
         unit = Scaling(np.zeros(program.in_size), np.ones(program.in_size), 0.0, 1.0)
-        idle = _entry(nobody, unit, shape)
+        self.defaults = program.objective().get_params()
+        idle = _entry(idle_plan, unit, shape, self.defaults)
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
         self.scalings: dict[int, Scaling] = {}
         abstract = jax.eval_shape(program.start, None, self.lanes, None, None)
@@ -115,28 +116,28 @@ class _Filling:
 
     def fill(self) -> bool:
         """Give free lanes to waiting plans; False when nothing is left to train."""
-        anew = np.zeros(len(self.owner), dtype=bool)
+        renew = np.zeros(len(self.owner), dtype=bool)
         for lane, owner in enumerate(self.owner):
             if owner is None and self.waiting:
                 self.owner[lane] = number = self.waiting.popleft()
                 self._write(lane, number)
-                anew[lane] = True
-        if anew.any():
+                renew[lane] = True
+        if renew.any():
             self.on_device = jax.device_put(self.lanes)
-            self._start(anew)
+            self._start(renew)
         return any(owner is not None for owner in self.owner)
 
     def _write(self, lane: int, number: int) -> None:
         plan = self.plans[number]
         scaling = plan.scaling or self.table.scaling(plan.rows, plan.weights)
         self.scalings[number] = scaling
-        entry = _entry(plan, scaling, self.shape)
+        entry = _entry(plan, scaling, self.shape, self.defaults)
         for array, value in zip(jax.tree.leaves(self.lanes), jax.tree.leaves(entry), strict=True):
             array[lane] = value
 
-    def _start(self, anew: NDArray[np.bool_]) -> None:
+    def _start(self, renew: NDArray[np.bool_]) -> None:
         given = self._given()
-        arguments = (self.state, self.on_device, anew, given)
+        arguments = (self.state, self.on_device, renew, given)
         self.state = compiled(self.program.start, arguments)(*arguments)
 
     def _given(self) -> Any:
@@ -196,8 +197,8 @@ class _Filling:
         )
 
 
-def _entry(plan: Plan, scaling: Scaling, shape: Shape) -> Lanes:
-    """A plan as the arrays of one lane."""
+def _entry(plan: Plan, scaling: Scaling, shape: Shape, defaults: dict[str, Any]) -> Lanes:
+    """A plan as the arrays of one lane; ``defaults`` are the numbers of its loss."""
 
     def rows(index: Any, weights: Any, size: int) -> Rows:
         extra = size - len(index)
@@ -206,7 +207,7 @@ def _entry(plan: Plan, scaling: Scaling, shape: Shape) -> Lanes:
 
     lane = Lanes(
         seed=np.uint32(plan.seed),
-        settings=plan.settings,
+        settings=plan.settings._replace(loss=defaults | dict(plan.settings.loss)),
         train=rows(plan.rows, plan.weights, shape.train),
         valid=rows(plan.validation, plan.validation_weights, shape.valid),
         scaling=scaling,

@@ -120,7 +120,7 @@ class Plan:
     weights : array of float, optional
         Their weights.
     validation : array of int, optional
-        Rows that judge the network after each epoch.
+        Rows on which the network is validated after each epoch.
     validation_weights : array of float, optional
         Their weights.
     settings : Settings

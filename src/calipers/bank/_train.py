@@ -271,7 +271,7 @@ def _failed(
 ) -> BoolArray:
     """Which networks are of no use."""
     failed = np.array([not result.loss <= largest_loss for result in trained])
-    if program.objective.output.can_cross:
+    if program.output.can_cross:
         bank = _collect(program, table, plans, trained, np.zeros(len(plans), np.int64))
         crossed = np.empty((len(plans), table.rows), dtype=bool)
         for start in range(0, table.rows, BLOCK):

@@ -27,12 +27,15 @@ within 0.001 of one half.
 calibration inputs, the target given the input has the same, and the weights are the ratio of the
 two densities of the inputs (up to a factor), for the calibration rows and for every new row [5]_.
 
-**Cross-fitting, the default.** No row is held out; each is judged by the networks that have not
-seen it. Coverage is then close to nominal, not guaranteed: calibration rows are judged by other
-networks than those that predict. For the related CV+ and jackknife+ there is a bound of
+**Cross-fitting, the default.** No row is held out; each is predicted by the networks that
+have not seen it. Coverage is then close to nominal, not guaranteed: calibration rows are predicted
+by other networks than new rows are. For the related CV+ and jackknife+ there is a bound of
 :math:`1 - 2 \alpha` (for CV+ with a term that vanishes with n) [6]_, and none of this kind for a
 pooled prediction. `pooled_scores` corrects the foremost reason to be off, that the pool is better
-and wider than the judges, under assumptions that it states.
+and wider than the networks of one fold, under assumptions that it states.
+
+A calibration is any class with the methods of ``Calibrator``, put into ``CALIBRATIONS`` under its
+``kind``; ensembles apply, store and export it through these.
 
 References
 ----------
@@ -49,7 +52,19 @@ References
 
 from calipers.calibration._calibration import Calibration
 from calipers.calibration._mixture import CalibratedMixture
-from calipers.calibration._pool import judging, pooled_scores
+from calipers.calibration._pool import out_of_fold, pooled_scores
+from calipers.calibration._protocol import Calibrator
 from calipers.calibration._scores import normal_scores
 
-__all__ = ["CalibratedMixture", "Calibration", "judging", "normal_scores", "pooled_scores"]
+__all__ = [
+    "CALIBRATIONS",
+    "CalibratedMixture",
+    "Calibration",
+    "Calibrator",
+    "normal_scores",
+    "out_of_fold",
+    "pooled_scores",
+]
+
+CALIBRATIONS: dict[str, type[Calibrator]] = {Calibration.kind: Calibration}
+"""Calibrations by kind, as model folders name them."""

@@ -1,15 +1,17 @@
 """The map between nominal levels and the scores that have them, learned from calibration rows."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
+from calipers.calibration._mixture import CalibratedMixture, Unsupported
+from calipers.distributions import SplitNormalMixture
 from calipers.distributions import _checks as checks
 from calipers.distributions._checks import FloatArray
 
@@ -53,6 +55,8 @@ class Calibration:
         Slope of the map beyond the outermost knots.
     strict : bool
         Whether every quantile is on the safe side, as split conformal prediction asks.
+    row_weight : callable, optional
+        Weights of new rows from their inputs, under covariate shift; code, which is not stored.
 
     See Also
     --------
@@ -76,10 +80,18 @@ class Calibration:
     n_rows: int
     tail_slope: float
     strict: bool = False
+    row_weight: Callable[[FloatArray], FloatArray] | None = None
+
+    kind: ClassVar[str] = "map"
+    """Key in ``CALIBRATIONS``."""
 
     @classmethod
     def from_scores(
-        cls, scores: ArrayLike, weights: ArrayLike | None = None, strict: bool = False
+        cls,
+        scores: ArrayLike,
+        weights: ArrayLike | None = None,
+        strict: bool = False,
+        row_weight: Callable[[FloatArray], FloatArray] | None = None,
     ) -> Self:
         """Learn from the normal scores of calibration rows.
 
@@ -93,6 +105,8 @@ class Calibration:
         strict : bool
             False for quantiles without bias, k / (n + 1) for the k-th score. True for quantiles on
             the safe side, with the guarantee of split conformal prediction.
+        row_weight : callable, optional
+            Gives the weights of new rows.
 
         Raises
         ------
@@ -111,11 +125,37 @@ class Calibration:
         distinct, weight = merged(values, given)
         scores_, mass, share = (strict_knots if strict else ordinary_knots)(distinct, weight)
         slope = tail_slope(distinct, weight)
-        return cls(scores_, mass, share, float(weight.sum()), values.size, slope, strict)
+        total = float(weight.sum())
+        return cls(scores_, mass, share, total, values.size, slope, strict, row_weight)
+
+    def calibrated(
+        self,
+        dist: SplitNormalMixture | CalibratedMixture,
+        X: FloatArray,
+        unsupported: Unsupported = "inf",
+    ) -> CalibratedMixture:
+        """Correct the distributions that were predicted for the rows ``X``."""
+        weights = None if self.row_weight is None else self.row_weight(X)
+        return CalibratedMixture(dist, self, weights, unsupported)
+
+    def fixed_scores(self, v: FloatArray) -> FloatArray:
+        """Scores of levels on the normal scale, the same for every row, as exports need them.
+
+        Raises
+        ------
+        ValueError
+            If they depend on the row.
+        """
+        if self.row_weight is not None:
+            raise ValueError(
+                "a model conformalized with a row_weight, which is code, has no ONNX form"
+            )
+        return self.to_score(v)
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Give all there is to it, as plain arrays."""
-        return {name: np.asarray(getattr(self, name)) for name in self.__dataclass_fields__}
+        names = [name for name in self.__dataclass_fields__ if name != "row_weight"]
+        return {name: np.asarray(getattr(self, name)) for name in names}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:

@@ -2,19 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from calipers.calibration._calibration import Calibration
 from calipers.calibration._integrals import crps, mean_and_variance
-from calipers.calibration._rows import Rows
-from calipers.distributions import SplitNormalMixture
+from calipers.calibration._rows import RowBlock
+from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.distributions import _checks as checks
 from calipers.distributions._blocks import blockwise
 from calipers.distributions._checks import FloatArray
+
+if TYPE_CHECKING:
+    from calipers.calibration._calibration import Calibration
 
 Unsupported: TypeAlias = Literal["inf", "raise"]
 
@@ -56,12 +58,13 @@ class CalibratedMixture:
     `mean`, `var` and `std` are the corrected distribution's own. `aleatoric_var` and
     `epistemic_var` are the members' own, before the correction, and add up to the variance of the
     mixture, not to `var`: the calibration rows tell how wide a distribution should be, but not
-    which part of it is noise.
+    which part of it is aleatoric.
 
     Arguments broadcast against `shape` as those of the mixture do.
 
     Examples
     --------
+    >>> from calipers.calibration import Calibration
     >>> from calipers.distributions import SplitNormal
     >>> mixture = SplitNormalMixture(SplitNormal([[0.0, 5.0]], 1.0, 1.0))
     >>> too_wide = Calibration.from_scores(0.5 * ndtri(np.arange(1, 400) / 400))
@@ -76,14 +79,14 @@ class CalibratedMixture:
     """
 
     mixture: "SplitNormalMixture | CalibratedMixture"
-    calibration: Calibration
+    calibration: "Calibration"
     row_weights: FloatArray
     unsupported: Unsupported
 
     def __init__(
         self,
         mixture: "SplitNormalMixture | CalibratedMixture",
-        calibration: Calibration,
+        calibration: "Calibration",
         row_weights: ArrayLike | None = None,
         unsupported: Unsupported = "inf",
     ) -> None:
@@ -137,7 +140,7 @@ class CalibratedMixture:
 
         def of_block(*blocks: FloatArray) -> FloatArray | tuple[FloatArray, ...]:
             own, given, (loc, left, right) = blocks[:depth], blocks[depth:-3], blocks[-3:]
-            return function(Rows(loc, left, right, weights, calibrations, own), *given)
+            return function(RowBlock(loc, left, right, weights, calibrations, own), *given)
 
         rows = [*(step.row_weights for step in steps), *arrays]
         members = (components.loc, components.left_scale, components.right_scale)
@@ -145,7 +148,7 @@ class CalibratedMixture:
 
     def normal_scores(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """`cdf` on the normal scale, which keeps its digits arbitrarily far out."""
-        return self._apply(Rows.levels, checks.not_nan("x", x), n_jobs=n_jobs)
+        return self._apply(RowBlock.levels, checks.not_nan("x", x), n_jobs=n_jobs)
 
     def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Density at `x`; infinite at a point mass."""
@@ -154,7 +157,7 @@ class CalibratedMixture:
 
     def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Logarithm of the density at `x`."""
-        return self._apply(Rows.logpdf, checks.not_nan("x", x), n_jobs=n_jobs)
+        return self._apply(RowBlock.logpdf, checks.not_nan("x", x), n_jobs=n_jobs)
 
     def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """P(X <= x)."""
@@ -166,11 +169,11 @@ class CalibratedMixture:
 
     def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Quantile: the inverse of `cdf`."""
-        return self._apply(Rows.values, ndtri(checks.probability("p", p)), n_jobs=n_jobs)
+        return self._apply(RowBlock.values, ndtri(checks.probability("p", p)), n_jobs=n_jobs)
 
     def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Upper quantile: the inverse of `sf`."""
-        return self._apply(Rows.values, -ndtri(checks.probability("q", q)), n_jobs=n_jobs)
+        return self._apply(RowBlock.values, -ndtri(checks.probability("q", q)), n_jobs=n_jobs)
 
     def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the central interval, with equal tails outside.
@@ -214,7 +217,7 @@ class CalibratedMixture:
     ) -> FloatArray:
         """Independent draws of shape ``(*size, *shape)``: quantiles at random levels."""
         wanted = (*((size,) if isinstance(size, int) else size), *self.shape)
-        return self._apply(Rows.values, rng.standard_normal(wanted), n_jobs=n_jobs)
+        return self._apply(RowBlock.values, rng.standard_normal(wanted), n_jobs=n_jobs)
 
     def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         r"""Continuous ranked probability score of `y`, to about 1e-8 of the row's scale.
@@ -247,6 +250,11 @@ class CalibratedMixture:
     def std(self) -> FloatArray:
         """Standard deviation."""
         return np.sqrt(self.var)
+
+    @property
+    def components(self) -> SplitNormal:
+        """The members' split normals, before the correction."""
+        return self.mixture.components
 
     @property
     def aleatoric_var(self) -> FloatArray:

@@ -1,18 +1,19 @@
 r"""Scores that the whole ensemble would have had, from the few networks that did not see a row.
 
-In cross-fitting a row is judged by the r networks of its own fold, while a new row is predicted by
-all m = K r of them. The pool's mean is closer to the truth than the judges' and its mixture wider,
-so that the judges' scores, taken as they are, make intervals that cover too often.
+In cross-fitting a row is held out of the r networks of its own fold, which predict it, while a new
+row is predicted by all m = K r of them. The pool's mean is closer to the truth than the mean of
+these r and its mixture wider, so that out-of-fold scores, taken as they are, make intervals that
+cover too often.
 
 Model, for a row: a network's mean is the truth plus an error that all networks share, plus
 :math:`\omega u_k` for its fold k, plus :math:`\tau u_{kj}` of its own, the u independent with
-mean 0 and variance 1. Two steps lead from one judge to the pool, and each takes from the expected
+mean 0 and variance 1. Two steps lead from one network to the pool, and each takes from the expected
 squared error what it adds to the variance of the mixture:
 
-- from one judge to the r of a fold, :math:`\tau^2 (1 - 1/r)`;
+- from one network to the r of a fold, :math:`\tau^2 (1 - 1/r)`;
 - from these to the pool, :math:`M (1 - 1/K)` with :math:`M = \omega^2 + \tau^2 / r`.
 
-The first step can be watched: rows have scores by single judges and by all of their fold. So the
+The first step can be watched: rows have scores by single networks and by all of their fold. So the
 second is taken to do the same once more, :math:`f = (M / \tau^2) (1 - 1/K) / (1 - 1/r)` times as
 much of it, at every quantile q of the scores. What grows by equal amounts is :math:`1 / q^2`, the
 mixture's variance in units of the squared error, to first order in what passes from one to the
@@ -22,7 +23,7 @@ other:
 
 Quantiles are taken about the median. Those far out tell most of a network that is sure of itself
 where it should not be, and are few. So :math:`q_r^2 / (q_1^2 + q_r^2)`, the mean over a fold's
-judges, is taken to be a straight line in the normal quantile of the level, fitted with weights by
+networks, is taken to be a straight line in the normal quantile of the level, fitted with weights by
 how well a quantile is known, and of its slope, which a few rows decide, one half.
 
 :math:`M / \tau^2`, one number, comes from the folds that have seen each row: having seen it makes
@@ -62,12 +63,12 @@ class Folds(NamedTuple):
         """Values of shape (networks, n) as (folds, networks per fold, n)."""
         return values[self.order].reshape(self.n_folds, self.per_fold, -1)
 
-    def judging(self, values: FloatArray) -> FloatArray:
+    def out_of_fold(self, values: FloatArray) -> FloatArray:
         """Values of each row's own fold, of shape (networks per fold, n)."""
         return self.grouped(values)[self.own, :, np.arange(self.own.size)].T
 
 
-def judging(
+def out_of_fold(
     components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLike
 ) -> SplitNormalMixture:
     """Mixture, for each row, of those networks that were trained without the row's fold.
@@ -89,12 +90,12 @@ def judging(
     Examples
     --------
     >>> components = SplitNormal([[0.0, 1.0], [2.0, 3.0]], 1.0, 1.0)
-    >>> judging(components, network_folds=[0, 1], row_folds=[1, 0]).mean
+    >>> out_of_fold(components, network_folds=[0, 1], row_folds=[1, 0]).mean
     array([2., 1.])
     """
     folds = _folds(components, network_folds, row_folds)
     parts = (components.loc, components.left_scale, components.right_scale)
-    return SplitNormalMixture(SplitNormal(*(folds.judging(part) for part in parts)))
+    return SplitNormalMixture(SplitNormal(*(folds.out_of_fold(part) for part in parts)))
 
 
 def pooled_scores(
@@ -124,7 +125,7 @@ def pooled_scores(
     Returns
     -------
     array of shape (n,)
-        For every row; rows rank as by the judges' scores.
+        For every row; rows rank as by their out-of-fold scores.
 
     Raises
     ------
@@ -139,35 +140,35 @@ def pooled_scores(
 
     Examples
     --------
-    Two networks of wildly different opinion judge, ten predict:
+    Two networks of wildly different opinion are out of fold, ten predict:
 
     >>> rng = np.random.default_rng(0)
     >>> components = SplitNormal(rng.standard_normal((10, 500)), 1.0, 1.0)
     >>> y, row_folds = rng.standard_normal(500), np.arange(500) % 5
     >>> network_folds = np.repeat(np.arange(5), 2)
-    >>> judged = normal_scores(judging(components, network_folds, row_folds), y)
+    >>> scores = normal_scores(out_of_fold(components, network_folds, row_folds), y)
     >>> pooled = pooled_scores(components, y, network_folds, row_folds)
-    >>> round(float(judged.std()), 2), round(float(pooled.std()), 2)
+    >>> round(float(scores.std()), 2), round(float(pooled.std()), 2)
     (1.07, 0.92)
     """
     folds = _folds(components, network_folds, row_folds)
     if folds.n_folds < 2 or folds.per_fold < 2:
         raise ValueError(
             "pooled scores need at least 2 folds of at least 2 networks, got "
-            f"{folds.n_folds} of {folds.per_fold}; use normal_scores of judging(...) instead"
+            f"{folds.n_folds} of {folds.per_fold}; use normal_scores of out_of_fold(...) instead"
         )
     target = checks.finite("y", y)
-    judges = judging(components, network_folds, row_folds)
-    alone = SplitNormalMixture(_alone(judges.components))
-    further = _fold_ratio(components, folds, judges.components.var.mean(axis=0))
+    held_out = out_of_fold(components, network_folds, row_folds)
+    alone = SplitNormalMixture(_alone(held_out.components))
+    further = _fold_ratio(components, folds, held_out.components.var.mean(axis=0))
     further *= (1.0 - 1.0 / folds.n_folds) / (1.0 - 1.0 / folds.per_fold)
-    together = normal_scores(judges, target, n_jobs)
+    together = normal_scores(held_out, target, n_jobs)
     return _extrapolated(normal_scores(alone, target, n_jobs), together, further)
 
 
-def _alone(judges: SplitNormal) -> SplitNormal:
-    """Judges as mixtures of one member each."""
-    parts = (judges.loc, judges.left_scale, judges.right_scale)
+def _alone(networks: SplitNormal) -> SplitNormal:
+    """Networks as mixtures of one member each."""
+    parts = (networks.loc, networks.left_scale, networks.right_scale)
     return SplitNormal(*(part[np.newaxis] for part in parts))
 
 
@@ -223,7 +224,7 @@ def _folds(components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLi
     return Folds(order, np.searchsorted(names, of_rows), len(names), int(counts[0]))
 
 
-def _fold_ratio(components: SplitNormal, folds: Folds, noise: FloatArray) -> float:
+def _fold_ratio(components: SplitNormal, folds: Folds, variance: FloatArray) -> float:
     """Variance between the means of folds over that within folds, of folds that saw each row."""
     least = 1.0 / folds.per_fold
     if folds.n_folds < 3:
@@ -234,7 +235,7 @@ def _fold_ratio(components: SplitNormal, folds: Folds, noise: FloatArray) -> flo
     centre = (means * seen).sum(axis=0) / (folds.n_folds - 1)
     between = (seen * (means - centre) ** 2).sum(axis=0) / (folds.n_folds - 2)
     within = (seen * grouped.var(axis=1, ddof=1)).sum(axis=0) / (folds.n_folds - 1)
-    unit = np.maximum(noise, NEGLIGIBLE * (noise + within).mean())
+    unit = np.maximum(variance, NEGLIGIBLE * (variance + within).mean())
     if not unit.min() > 0:
         return least
     total = float((within / unit).sum())

@@ -4,20 +4,22 @@ A corrected distribution is a chain. A value has a score in the members' mixture
 calibration turns a score into a level on the normal scale, which is the score for the next.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.calibration._calibration import Calibration
 from calipers.calibration._scale import scores_at, values_at
 from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._checks import FloatArray
 
+if TYPE_CHECKING:
+    from calipers.calibration._calibration import Calibration
+
 IntArray = NDArray[np.intp]
 
 
-class Rows(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows of one block.
 
     Attributes
@@ -36,10 +38,10 @@ class Rows(NamedTuple):
     left: FloatArray
     right: FloatArray
     weights: FloatArray
-    calibrations: tuple[Calibration, ...]
+    calibrations: tuple["Calibration", ...]
     row_weights: tuple[FloatArray, ...]
 
-    def take(self, rows: IntArray) -> "Rows":
+    def take(self, rows: IntArray) -> "RowBlock":
         """Some of the rows."""
         return self._replace(
             loc=self.loc[:, rows],

@@ -143,21 +143,23 @@ def _check_folder(out: Path, overwrite: bool) -> None:
 def _model(config: Path | None, given: dict[str, Any]) -> Any:
     """The estimator with the parameters of a file, and those of options on top."""
     from calipers import IntervalRegressor
-    from calipers.objectives import LOSSES
+    from calipers.fitting import check_parameters
+    from calipers.heads import HEADS
     from calipers.preprocessing import TableEncoder
+    from calipers.training import objective_of
 
     settings = _settings(config, IntervalRegressor, TableEncoder)
-    known = IntervalRegressor().get_params()
+    known = IntervalRegressor().get_params(deep=False)
     settings |= {k: v for k, v in given.items() if v is not None and k in known}
     encoder = TableEncoder(**settings.pop("preprocessor", {}))
-    make = IntervalRegressor.paper if settings.pop("method", "") == "paper" else IntervalRegressor
-    model = make(**settings, preprocessor=encoder)
+    paper = settings.pop("method", "") == "paper"
+    model = IntervalRegressor.paper() if paper else IntervalRegressor()
     try:
         encoder._validate_params()
-        model._validate_params()
+        check_parameters(model.set_params(**settings, preprocessor=encoder))
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    if isinstance(model.loss, str) and LOSSES[model.loss].head == "point":
+    if not HEADS[objective_of(model).head].has_interval:
         raise typer.BadParameter(f"loss {model.loss!r} predicts points and no intervals")
     return model
 
@@ -182,7 +184,7 @@ def _settings(config: Path | None, estimator: Any, encoder: Any) -> dict[str, An
     if not isinstance(nested, dict):
         raise typer.BadParameter(f"{config}: 'preprocessor' must be a table of parameters")
     for part, owner in ((settings, estimator), (nested, encoder)):
-        known = owner().get_params(deep=False)
+        known = owner().get_params()
         for name in part:
             if name not in known and (part, name) != (settings, "method"):
                 raise typer.BadParameter(

@@ -39,7 +39,7 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
         "coverage": ensemble["coverage"],
         "networks": {
             "count": len(arrays["seeds"]),
-            "trained_anew": int(arrays["failures"].sum()),
+            "trained_again": int(arrays["failures"].sum()),
             "epochs": [int(arrays["epochs"].min()), int(arrays["epochs"].max())],
             "weights": sum(a.size for n, a in arrays.items() if n.startswith("weights.")),
         },
@@ -48,7 +48,7 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
                 "rows": int(arrays[f"calibration.{i}.n_rows"]),
                 "strict": bool(arrays[f"calibration.{i}.strict"]),
             }
-            for i in range(ensemble["calibrations"])
+            for i, _ in enumerate(_kinds(ensemble["calibrations"]))
         ],
         "settings": document["parameters"],
         "about": inputs["about"],
@@ -82,13 +82,25 @@ def _networks(found: dict[str, Any]) -> str:
     networks, settings = found["networks"], found["settings"]
     first, last = networks["epochs"]
     epochs = f"{first:,}" if first == last else f"{first:,} to {last:,}"
-    loss = settings["loss"] if isinstance(settings["loss"], str) else "of its maker's own"
-    anew = networks["trained_anew"]
+    loss = _loss(settings["loss"])
+    again = networks["trained_again"]
     return (
         f"{networks['count']} networks with {networks['weights']:,} weights, trained for {epochs} "
         f"epochs; loss {loss}, aggregation {settings['aggregation']}"
-        + (f"; {anew} had to be trained anew" if anew else "")
+        + (f"; {again} failed and were trained again" if again else "")
     )
+
+
+def _kinds(calibrations: Any) -> list[Any]:
+    """Kinds of calibration; version 0.1 stored their number, there was one kind."""
+    return [None] * calibrations if isinstance(calibrations, int) else calibrations
+
+
+def _loss(stored: Any) -> str:
+    """What networks were trained for, in words."""
+    if isinstance(stored, str):
+        return stored
+    return str(stored.get("kind", "of its maker's own"))
 
 
 def _calibration(calibrations: list[dict[str, Any]]) -> str:
@@ -104,13 +116,16 @@ def _calibration(calibrations: list[dict[str, Any]]) -> str:
 def _changed(settings: dict[str, Any]) -> str:
     """Settings that are not the defaults."""
     from calipers import IntervalRegressor
+    from calipers.serialization import parameters_from_dict
+    from calipers.training import SHORTHANDS
 
-    usual = IntervalRegressor().get_params(deep=False)
-    plain = {k: list(v) if isinstance(v, tuple) else v for k, v in usual.items()}
+    usual = IntervalRegressor().get_params()
+    known = parameters_from_dict({k: v for k, v in settings.items() if k != "preprocessor"})
+    found = IntervalRegressor(**known).get_params()
     return ", ".join(
         f"{name}={value}"
-        for name, value in settings.items()
-        if name != "preprocessor" and plain.get(name, value) != value
+        for name, value in found.items()
+        if name not in SHORTHANDS and (name not in usual or usual[name] != value)
     )
 
 

@@ -27,15 +27,15 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
     import numpy as np
 
     from calipers import metrics
-    from calipers.ensemble import DISTRIBUTIONS
+    from calipers.prediction import Query
 
     y = np.asarray(y, dtype=np.float64)
     levels = [coverage]
-    if model.ensemble_.aggregation in DISTRIBUTIONS:
+    if model.ensemble_.gives_distribution:
         levels = sorted({*LEVELS, coverage})
-    bounds = model.predict_interval(X, coverage=levels)
-    point = model.predict(X)
-    lower, upper = bounds[:, :, levels.index(coverage)].T
+    found = model.query(X, Query(tuple(levels)))
+    point, bounds = found.point, found.intervals
+    lower, upper = found.bounds(coverage)
     low, high = metrics.coverage_band(len(y), coverage)
     table = [
         {
@@ -45,7 +45,7 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
         }
         for level, (low_side, high_side) in zip(levels, bounds.transpose(2, 1, 0), strict=True)
     ]
-    found = {
+    measures = {
         "rows": len(y),
         "coverage": coverage,
         "coverage_rate": metrics.coverage_rate(lower, upper, y),
@@ -56,7 +56,7 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
         "mae": metrics.mean_absolute_error(point, y),
         "calibration": table,
     }
-    return found, (lower, upper)
+    return measures, (lower, upper)
 
 
 def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:

@@ -23,11 +23,7 @@ from calipers.cli._tables import (
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder of a model that calipers has saved.")]
 
-POINT = "prediction"
-"""Name of the column of points."""
-
 _STANDARD = "-"
-_PART = 2**13  # rows of a thread at a time
 
 
 def predict_command(
@@ -105,7 +101,10 @@ class _Asked:
         mark_outside: bool,
         as_text: bool,
     ) -> None:
-        self.model, self.coverages, self.quantiles = model, coverages, quantiles
+        from calipers.prediction import Query
+
+        self.model = model
+        self.query = Query(None if coverages is None else tuple(coverages), tuple(quantiles or ()))
         self.keep = None if keep is None else [name.strip() for name in keep.split(",")]
         self.mark_outside, self.as_text = mark_outside, as_text
         self.rows, self.rows_outside = 0, 0
@@ -127,51 +126,15 @@ class _Asked:
                     raise block.placed(error) from None
 
     def _answer(self, block: Any) -> Any:
-        import joblib
-        import numpy as np
         import pyarrow as pa
 
-        numbers, outside = self._read(block.frame(self._texts))
-        parts = joblib.Parallel(n_jobs=self.model.n_jobs, require="sharedmem")(
-            joblib.delayed(self._of_rows)(numbers[i : i + _PART])
-            for i in range(0, len(numbers), _PART)
-        )
-        answers = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        columns = {name: pa.array(values) for name, values in answers.items()}
+        inputs = self.model.pick(block.frame(self._texts))
+        found, outside = self.model.query_and_check(inputs, self.query)
+        columns = {name: pa.array(values) for name, values in found.columns().items()}
         self._count(outside)
         if self.mark_outside:
             columns["outside"] = pa.array(_names(outside, self.model.inputs_), pa.string())
         return pa.table(self._kept(block, columns) | columns)
-
-    def _read(self, frame: Any) -> tuple[Any, Any]:
-        """Inputs as the networks take them, and which of them training did not see."""
-        encoder = getattr(self.model, "preprocessor_", None)
-        if encoder is not None:
-            return encoder.transform_and_check(frame)
-        inputs = self.model.pick(frame)
-        return self.model._checked(inputs), self.model.outside(inputs)
-
-    def _of_rows(self, numbers: Any) -> dict[str, Any]:
-        """Answers for some rows, from one pass through the networks."""
-        import numpy as np
-
-        ensemble, own = self.model._ensemble, self.model.ensemble_.coverage
-        found = ensemble.forecast(numbers)
-        answers = {POINT: found.point}
-        for level in self.coverages or ([] if found.interval is None else [own]):
-            if level == own and found.interval is not None:
-                lower, upper = found.interval.lower, found.interval.upper
-            elif found.distribution is not None:
-                lower, upper = found.distribution.interval(level)
-            else:  # raises the error that says what to do
-                lower, upper = ensemble.interval(numbers, np.array([level]))[:, :, 0].T
-            answers |= {f"lower_{level:g}": lower, f"upper_{level:g}": upper}
-        if self.quantiles:
-            levels = np.array(self.quantiles)
-            dist = found.distribution
-            values = dist.ppf(levels[:, None]).T if dist else ensemble.quantiles(numbers, levels)
-            answers |= {f"quantile_{q:g}": values[:, i] for i, q in enumerate(self.quantiles)}
-        return answers
 
     def _count(self, outside: Any) -> None:
         self.rows += len(outside)

@@ -110,8 +110,9 @@ def _search(
 ) -> tuple[Any, Any]:
     """What the search found, and how the model's own settings do on the same splits."""
     from calipers.search import DEFAULT_SPACE, PAPER_SPACE, search
+    from calipers.training import batch_size_of, make_settings
 
-    epochs = model._settings(len(y), model._batch_size(len(y)), stops=True).epochs
+    epochs = make_settings(model, len(y), batch_size_of(model, len(y)), stops=True).epochs
     common: Any = {
         **counts,
         "max_epochs": epochs,
@@ -122,7 +123,7 @@ def _search(
     }
     space = PAPER_SPACE if paper else DEFAULT_SPACE
     result = search(model, X, y, space, n_candidates=candidates, store=store, **common)
-    own = {"learning_rate": [model.learning_rate]}
+    own = {"batch_size": [model.batch_size]}
     beside = store.with_name(f"{store.stem}.default{store.suffix}")
     common |= {"n_candidates": 1, "finalists": 1, "store": beside}
     return result, search(model, X, y, own, **common)
@@ -150,10 +151,10 @@ def _toml(settings: dict[str, Any], heading: str) -> str:
 
     Examples
     --------
-    >>> print(_toml({"hidden_layers": (64, 64), "method": "paper", "learning_rate": 0.01}, ""))
-    hidden_layers = [64, 64]
+    >>> print(_toml({"network__hidden_layers": (64, 64), "method": "paper", "epochs": 10}, ""))
+    network__hidden_layers = [64, 64]
     method = "paper"
-    learning_rate = 0.01
+    epochs = 10
     <BLANKLINE>
     """
     return heading + "".join(f"{name} = {json.dumps(v)}\n" for name, v in settings.items())

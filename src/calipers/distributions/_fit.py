@@ -67,7 +67,7 @@ def _lookup(ratio: FloatArray, coverage: float) -> tuple[FloatArray, FloatArray]
     cell = np.minimum(place.astype(np.intp), CELLS - 1)
     within = place - cell
     results = []
-    for powers in _table(coverage):
+    for powers in fit_table(coverage):
         value = powers[0].take(cell)
         for coefficients in powers[1:]:
             value *= within
@@ -84,7 +84,7 @@ def _coordinate(ratio: FloatArray, coverage: float) -> FloatArray:
 
 
 @lru_cache(maxsize=32)
-def _table(coverage: float) -> tuple[FloatArray, FloatArray]:
+def fit_table(coverage: float) -> tuple[FloatArray, FloatArray]:
     """Coefficients of the polynomials, highest power first: two arrays (DEGREE + 1, CELLS)."""
     tail = (1.0 - coverage) / 2.0
     s = tail * np.expm1(np.linspace(0.0, np.log1p(0.5 / tail), 2 * CELLS + 1))

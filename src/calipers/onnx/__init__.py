@@ -33,11 +33,13 @@ import onnx
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from calipers.ensemble import DISTRIBUTIONS, Ensemble
-from calipers.onnx._aggregation import density_mean, fitted, lower_quantile, upper_quantile
+from calipers.aggregation import AGGREGATIONS
+from calipers.ensemble import Ensemble
 from calipers.onnx._graph import TYPES, Graph, array_info
 from calipers.onnx._inputs import OUTPUTS, columns, matrix
 from calipers.onnx._networks import parameters
+from calipers.onnx._quantiles import density_mean, lower_quantile, upper_quantile
+from calipers.prediction import Query
 from calipers.preprocessing import TableEncoder
 from calipers.storage import replace_file, versions
 
@@ -91,10 +93,10 @@ def export(
     graph = Graph()
     X, given = matrix(graph, len(inputs), dtype) if table is None else columns(graph, table, dtype)
     values = parameters(graph, ensemble.bank, X)
-    outputs = {"point": _point(graph, values)}
+    outputs = {"point": _point(graph, ensemble, values)}
     shape: list[Any] = ["rows"]
     levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
-    has_interval = set(values) != {"point"}
+    has_interval = ensemble.head.has_interval
     if has_interval:
         sides, tails = _interval(graph, ensemble, values, levels)
         if coverage is None or np.isscalar(coverage):
@@ -124,32 +126,41 @@ def export(
     return Path(path)
 
 
-def _point(graph: Graph, values: dict[str, str]) -> str:
-    each = values.get("point") or values.get("mean") or density_mean(graph, *values.values())
-    return graph.mean(each)
+def _point(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
+    density = _density(ensemble, values)
+    return graph.mean(values["point"] if density is None else density_mean(graph, *density))
+
+
+def _density(ensemble: Ensemble, values: dict[str, str]) -> Any:
+    """Parameters of the members' split normals, where they predict any."""
+    return [values[name] for name in ensemble.head.split_normal] or None
 
 
 def _interval(
     graph: Graph, ensemble: Ensemble, values: dict[str, str], coverages: FloatArray
 ) -> tuple[list[str], Any]:
     """Bounds of shape (rows, coverages), and the normal scores of the mixture they lie at."""
-    if np.any(coverages != ensemble.coverage):
-        ensemble.needs_distribution(f"coverage {coverages.tolist()}")
-    if ensemble.aggregation not in DISTRIBUTIONS:
-        bounds = _bounds(graph, values, ensemble.coverage)
-        sides = _combined(graph, *bounds, ensemble)
+    ensemble.check(Query(tuple(coverages.tolist())))
+    aggregate = AGGREGATIONS[ensemble.aggregation].onnx
+    if aggregate is None:
+        raise ValueError(f"aggregation={ensemble.aggregation!r} has no ONNX form")
+    options = {"coverage": ensemble.coverage, "members": len(ensemble.bank)}
+    density = _density(ensemble, values)
+    if not ensemble.gives_distribution:
+        lower, upper = _bounds(graph, values, density, ensemble.coverage)
+        sides = aggregate(graph, lower, None, upper, **options)
         return [graph.unsqueezed(side, 1) for side in sides], None
+    if density is None:
+        density = aggregate(graph, values["lower"], values["point"], values["upper"], **options)
     scores = _scores(ensemble, coverages)
-    density = [graph.unsqueezed(part, 1) for part in _density(graph, values, ensemble)]
-    low = lower_quantile(graph, scores[0][:, None], *density)
-    high = upper_quantile(graph, scores[1][:, None], *density)
+    parts = [graph.unsqueezed(part, 1) for part in density]
+    low = lower_quantile(graph, scores[0][:, None], *parts)
+    high = upper_quantile(graph, scores[1][:, None], *parts)
     return [graph("Transpose", low), graph("Transpose", high)], [s.tolist() for s in scores]
 
 
 def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Normal scores, in the members' mixture, of the bounds of each coverage."""
-    if ensemble.row_weight is not None:
-        raise ValueError("a model conformalized with a row_weight, which is code, has no ONNX form")
     low, high = ndtri((1 - coverages) / 2), -ndtri((1 - coverages) / 2)
     for number, calibration in enumerate(reversed(ensemble.calibrations)):
         good = calibration.supports((1 - coverages) / 2)
@@ -159,54 +170,14 @@ def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, Floa
                 f"coverage {wrong:g} needs at least {calibration.rows_needed(wrong)} calibration "
                 f"rows, the model has {calibration.n_rows}"
             )
-        low, high = calibration.to_score(low), calibration.to_score(high)
+        low, high = calibration.fixed_scores(low), calibration.fixed_scores(high)
     return low, high
 
 
-def _density(graph: Graph, values: dict[str, str], ensemble: Ensemble) -> tuple[str, str, str]:
-    """Members' split normals: as they predict them, or fitted to their bounds."""
-    if "scale" in values:
-        return values["mean"], values["scale"], values["scale"]
-    if "loc" in values:
-        return values["loc"], values["left_scale"], values["right_scale"]
-    lower, point, upper = values["lower"], values["point"], values["upper"]
-    if ensemble.aggregation == "snm":
-        return fitted(graph, lower, point, upper, ensemble.coverage)
-    width = graph("Abs", graph("Sub", upper, lower))
-    scale = graph("Mul", width, graph.constant(0.5 / ndtri((1 + ensemble.coverage) / 2)))
-    return point, scale, scale
-
-
-def _bounds(graph: Graph, values: dict[str, str], coverage: float) -> tuple[str, str]:
+def _bounds(graph: Graph, values: dict[str, str], density: Any, coverage: float) -> tuple[str, str]:
     """Members' own bounds, (members, rows)."""
-    if "lower" in values:
+    if density is None:
         return values["lower"], values["upper"]
-    parts = (
-        (values["mean"], values["scale"], values["scale"])
-        if "scale" in values
-        else tuple(values.values())
-    )
-    alone = [graph.unsqueezed(part, 0) for part in parts]  # mixtures of one
+    alone = [graph.unsqueezed(part, 0) for part in density]  # mixtures of one
     score = ndtri((1 - coverage) / 2)
     return lower_quantile(graph, score, *alone), upper_quantile(graph, -score, *alone)
-
-
-def _combined(graph: Graph, lower: str, upper: str, ensemble: Ensemble) -> tuple[str, str]:
-    """Mean bounds, widened as the aggregation says."""
-    members, z = len(ensemble.bank), ndtri((1 + ensemble.coverage) / 2)
-    factors = {"mean": 0.0, "none": 0.0, "std": z, "sem": z / members**0.5}
-    widening = graph.constant(factors[ensemble.aggregation])
-
-    def spread(side: str) -> str:
-        off = graph("Sub", side, graph.mean(side))
-        total = graph("ReduceSum", graph("Mul", off, off), graph.integers(0), keepdims=0)
-        return graph("Mul", graph("Sqrt", _over(graph, total, max(members - 1, 1))), widening)
-
-    return (
-        graph("Sub", graph.mean(lower), spread(lower)),
-        graph("Add", graph.mean(upper), spread(upper)),
-    )
-
-
-def _over(graph: Graph, value: str, number: int) -> str:
-    return graph("Div", value, graph.constant(float(number)))

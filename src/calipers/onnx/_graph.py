@@ -49,6 +49,10 @@ class Graph:
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
         return name
 
+    def single(self, value: Any) -> str:
+        """Add a constant in single precision, in which networks compute."""
+        return self.constant(value, np.float32)
+
     def integers(self, *values: int) -> str:
         """Add a list of whole numbers, as shapes and axes are."""
         return self.constant(values, np.int64)

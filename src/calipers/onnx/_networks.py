@@ -12,7 +12,6 @@ import numpy as np
 
 from calipers.bank import Bank, BankPoints, Upgraded
 from calipers.networks import (
-    SMALLEST_SCALE,
     Around,
     AroundPoint,
     EmbeddedPerceptron,
@@ -53,9 +52,9 @@ def _of_bank(graph: Graph, bank: Bank, inputs: str) -> dict[str, str]:
     x = graph("Div", x, graph.constant(units.input_scale))
     x = graph("Clip", x, graph.constant(-1e9), graph.constant(1e9))
     x = graph.unsqueezed(graph.cast(x, "float32"), 0)
-    x = graph("Sub", x, _single(graph, scaling.input_center[:, None]))
-    x = graph("Div", x, _single(graph, scaling.input_scale[:, None]))
-    program, head = bank.program, bank.program.objective.output
+    x = graph("Sub", x, graph.single(scaling.input_center[:, None]))
+    x = graph("Div", x, graph.single(scaling.input_scale[:, None]))
+    program, head = bank.program, bank.program.output
     raw = _module(graph, program.tree([np.asarray(leaf) for leaf in bank.weights]), x)
     columns = [
         graph("Squeeze", graph("Gather", raw, graph.integers(i), axis=2), graph.integers(2))
@@ -63,27 +62,21 @@ def _of_bank(graph: Graph, bank: Bank, inputs: str) -> dict[str, str]:
     ]
     if isinstance(program.network, Around):
         bent = graph("Tanh", columns[program.network.point_at])
-        columns[program.network.point_at] = graph(
-            "Mul", bent, _single(graph, program.network.reach)
-        )
+        columns[program.network.point_at] = graph("Mul", bent, graph.single(program.network.reach))
     scale = scaling.target_scale * units.target_scale
     center = scaling.target_center * units.target_scale + units.target_center
     found = {}
-    for name, value in zip(head.fields, _HEADS[head.name](graph, *columns), strict=True):
+    for name, value in zip(head.fields, head.onnx(graph, *columns), strict=True):
         wide = graph("Mul", graph.cast(value, "float64"), graph.constant(scale[:, None]))
         place = not name.endswith("scale")
         found[name] = graph("Add", wide, graph.constant(center[:, None])) if place else wide
     return found
 
 
-def _single(graph: Graph, value: Any) -> str:
-    return graph.constant(value, np.float32)
-
-
 def _unknown(module: Any) -> str:
     return (
         f"a network of type {type(module).__name__} cannot be written as ONNX, only those of "
-        "calipers.networks can: MLP and EmbeddedMLP"
+        "calipers.networks can"
     )
 
 
@@ -102,23 +95,23 @@ def _module(graph: Graph, module: Any, x: str) -> str:
 
 
 def _linear(graph: Graph, layer: Linear, x: str) -> str:
-    product = graph("MatMul", x, _single(graph, layer.weight))
-    return graph("Add", product, _single(graph, layer.bias[:, None]))
+    product = graph("MatMul", x, graph.single(layer.weight))
+    return graph("Add", product, graph.single(layer.bias[:, None]))
 
 
 def _periodic(graph: Graph, embedding: Periodic, x: str) -> str:
-    share = graph("Div", x, _single(graph, embedding.clip))
-    square = graph("Add", graph("Mul", share, share), _single(graph, 1))
+    share = graph("Div", x, graph.single(embedding.clip))
+    square = graph("Add", graph("Mul", share, share), graph.single(1))
     x = graph("Div", x, graph("Sqrt", square))
-    members, inputs, waves = embedding.frequency.shape
-    if not inputs * waves:
+    members, inputs, count = embedding.frequency.shape
+    if not inputs * count:
         return x
     chosen = graph("Gather", x, graph.integers(*embedding.columns), axis=2)
-    angle = graph("Mul", graph.unsqueezed(chosen, 3), _single(graph, embedding.frequency[:, None]))
-    angle = graph("Add", angle, _single(graph, embedding.phase[:, None]))
-    cosines = graph("Cos", graph("Mul", angle, _single(graph, 2 * np.pi)))
-    cosines = graph("Mul", cosines, _single(graph, embedding.amplitude[:, None, :, None]))
-    flat = graph("Reshape", cosines, graph.integers(members, -1, inputs * waves))
+    angle = graph("Mul", graph.unsqueezed(chosen, 3), graph.single(embedding.frequency[:, None]))
+    angle = graph("Add", angle, graph.single(embedding.phase[:, None]))
+    cosines = graph("Cos", graph("Mul", angle, graph.single(2 * np.pi)))
+    cosines = graph("Mul", cosines, graph.single(embedding.amplitude[:, None, :, None]))
+    flat = graph("Reshape", cosines, graph.integers(members, -1, inputs * count))
     return graph("Concat", x, flat, axis=2)
 
 
@@ -128,10 +121,10 @@ def _silu(graph: Graph, x: str) -> str:
 
 def _gelu(graph: Graph, x: str) -> str:
     cube = graph("Mul", graph("Mul", x, x), x)
-    inner = graph("Add", x, graph("Mul", cube, _single(graph, 0.044715)))
-    bend = graph("Tanh", graph("Mul", inner, _single(graph, _GELU)))
-    half = graph("Mul", x, _single(graph, 0.5))
-    return graph("Mul", half, graph("Add", bend, _single(graph, 1)))
+    inner = graph("Add", x, graph("Mul", cube, graph.single(0.044715)))
+    bend = graph("Tanh", graph("Mul", inner, graph.single(_GELU)))
+    half = graph("Mul", x, graph.single(0.5))
+    return graph("Mul", half, graph("Add", bend, graph.single(1)))
 
 
 _ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {
@@ -139,39 +132,4 @@ _ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {
     "silu": _silu,
     "gelu": _gelu,
     "tanh": lambda graph, x: graph("Tanh", x),
-}
-
-
-def _length(graph: Graph, raw: str) -> str:
-    return graph("Add", graph("Softplus", raw), _single(graph, SMALLEST_SCALE))
-
-
-def _midpoint(graph: Graph, lower: str, _: str, upper: str) -> list[str]:
-    middle = graph("Mul", graph("Add", lower, upper), _single(graph, 0.5))
-    return [lower, middle, upper]
-
-
-def _ordered(graph: Graph, below: str, point: str, above: str) -> list[str]:
-    lower = graph("Sub", point, _length(graph, below))
-    return [lower, point, graph("Add", point, _length(graph, above))]
-
-
-def _split_normal(graph: Graph, loc: str, left: str, right: str) -> list[str]:
-    return [loc, _length(graph, left), _length(graph, right)]
-
-
-def _centred(graph: Graph, mean: str, left: str, right: str) -> list[str]:
-    _, left, right = _split_normal(graph, mean, left, right)
-    offset = graph("Mul", graph("Sub", right, left), _single(graph, _GELU))
-    return [graph("Sub", mean, offset), left, right]
-
-
-_HEADS: dict[str, Callable[..., list[str]]] = {
-    "free": lambda graph, *raw: list(raw),
-    "midpoint": _midpoint,
-    "ordered": _ordered,
-    "point": lambda graph, point: [point],
-    "normal": lambda graph, mean, scale: [mean, _length(graph, scale)],
-    "split normal": _split_normal,
-    "centred": _centred,
 }

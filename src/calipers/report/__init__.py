@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from calipers.predictor import IntervalPredictor
+from calipers.regressor import IntervalRegressor
 from calipers.report._answers import ask
 from calipers.report._content import Content
 from calipers.report._groups import breakdowns
@@ -23,7 +23,7 @@ __all__ = ["write"]
 
 
 def write(
-    model: IntervalPredictor,
+    model: IntervalRegressor,
     X: Any,
     y: Any,
     path: str | os.PathLike[str],
@@ -72,7 +72,7 @@ def write(
     >>> X = rng.uniform(-2, 2, (300, 1))
     >>> y = X[:, 0] ** 2 + rng.normal(0, 0.2, 300)
     >>> model = IntervalRegressor(
-    ...     n_networks=2, cv=2, hidden_layers=(8,), waves=0, epochs=50, random_state=0
+    ...     n_networks=2, cv=2, epochs=50, random_state=0
     ... ).fit(X[:200], y[:200])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = write(model, X[200:], y[200:], Path(folder, "report.html")).read_text("utf-8")

@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d
 
-from calipers import metrics
-from calipers.ensemble import DISTRIBUTIONS
-from calipers.predictor import IntervalPredictor
+from calipers.prediction import Prediction, Query
 from calipers.progress import progress
+from calipers.regressor import IntervalRegressor
 
 FloatArray = NDArray[np.float64]
 
@@ -79,7 +78,7 @@ class Answers:
         return (self.lower <= self.target) & (self.target <= self.upper)
 
 
-def ask(model: IntervalPredictor, X: Any, y: Any, *, visible: bool) -> Answers:
+def ask(model: IntervalRegressor, X: Any, y: Any, *, visible: bool) -> Answers:
     """Ask a fitted model about labelled rows.
 
     Raises
@@ -90,37 +89,38 @@ def ask(model: IntervalPredictor, X: Any, y: Any, *, visible: bool) -> Answers:
     target = _checked_target(X, y)
     model = copy(model)
     model.unsupported = "inf"  # a report shows what the rows do not support, and does not stop
-    has_dist = model.ensemble_.aggregation in DISTRIBUTIONS
-    coverage = float(model.coverage)
-    levels = np.unique([*_LEVELS, coverage]) if has_dist else np.array([coverage])
-    parts = []
-    with progress("predicting", len(target), visible=visible) as report:
-        for start in range(0, len(target), _BLOCK):
-            rows = np.arange(start, min(start + _BLOCK, len(target)))
-            parts.append(_ask_block(model, _safe_indexing(X, rows), target[rows], levels, has_dist))
-            report(len(rows))
-    joined = [
-        None if part[0] is None else np.concatenate(part) for part in zip(*parts, strict=True)
-    ]
-    return Answers(coverage, levels, target, *joined)  # type: ignore[arg-type]
-
-
-def _ask_block(
-    model: Any, X: Any, target: FloatArray, levels: FloatArray, has_dist: bool
-) -> tuple[Any, ...]:
-    """Point, bounds, outside, and of a distribution also PIT, aleatoric and epistemic."""
-    found = model._ensemble.forecast(model._checked(X))
-    if found.interval is None:
+    if not model.ensemble_.head.has_interval:
         raise ValueError(
             f"loss={model.loss!r} predicts points and no intervals, which is what a report is about"
         )
-    outside, dist = model.outside(X), found.distribution
-    if not has_dist:
-        bounds = np.stack([found.interval.lower, found.interval.upper], axis=1)[:, :, None]
-        return found.point, bounds, outside, None, None, None
-    bounds = np.stack([side.T for side in dist.interval(levels[:, None])], axis=1)
-    noise, doubt = np.sqrt(dist.aleatoric_var), np.sqrt(dist.epistemic_var)
-    return found.point, bounds, outside, metrics.pit_values(dist, target), noise, doubt
+    has_dist = model.ensemble_.gives_distribution
+    coverage = float(model.coverage)
+    levels = np.unique([*_LEVELS, coverage]) if has_dist else np.array([coverage])
+    parts, outside = [], []
+    with progress("predicting", len(target), visible=visible) as report:
+        for start in range(0, len(target), _BLOCK):
+            rows = np.arange(start, min(start + _BLOCK, len(target)))
+            at = target[rows] if has_dist else None
+            query = Query(tuple(levels), variance_parts=has_dist, at=at)
+            found, strange = model.query_and_check(_safe_indexing(X, rows), query)
+            parts.append(found)
+            outside.append(strange)
+            report(len(rows))
+    found = Prediction.concatenate(parts)
+    return Answers(
+        coverage,
+        levels,
+        target,
+        found.point,
+        found.intervals,
+        np.concatenate(outside),
+        found.cdf,
+        *(None if part is None else np.sqrt(part) for part in _variances(found)),
+    )
+
+
+def _variances(found: Prediction) -> tuple[FloatArray | None, FloatArray | None]:
+    return found.aleatoric_variance, found.epistemic_variance
 
 
 def _checked_target(X: Any, y: Any) -> FloatArray:

@@ -16,7 +16,7 @@ class Content:
 
     Attributes
     ----------
-    model : IntervalPredictor
+    model : IntervalRegressor
         The fitted model.
     answers : Answers
         What it says about the rows.

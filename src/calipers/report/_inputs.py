@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.predictor import IntervalPredictor
+from calipers.regressor import IntervalRegressor
 from calipers.report._numbers import brief
 
 
@@ -46,12 +46,12 @@ class Input:
         return brief(np.datetime64(int(value), "s") if self.kind == "date" else value)
 
 
-def read_inputs(model: IntervalPredictor, X: Any, outside: NDArray[np.bool_]) -> list[Input]:
+def read_inputs(model: IntervalRegressor, X: Any, outside: NDArray[np.bool_]) -> list[Input]:
     """Inputs of some rows that a model uses.
 
     Parameters
     ----------
-    model : IntervalPredictor
+    model : IntervalRegressor
         The model.
     X : table or array
         The rows, as ``predict`` takes them.
@@ -61,7 +61,7 @@ def read_inputs(model: IntervalPredictor, X: Any, outside: NDArray[np.bool_]) ->
     if hasattr(model, "preprocessor_"):
         values = model.preprocessor_.read(X)
     else:
-        numbers = np.asarray(model._checked(X), dtype=np.float64)
+        numbers = np.asarray(model.read(X)[0], dtype=np.float64)
         values = {column.name: numbers[:, i] for i, column in enumerate(model.inputs_)}
     return [
         Input(column.name, column.kind, values[column.name], outside[:, place])

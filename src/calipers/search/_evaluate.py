@@ -1,4 +1,4 @@
-"""Training some candidates on every split and judging them on the validation rows."""
+"""Training some candidates on every split and measuring them on its validation rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from calipers.bank import Bank, History, Plan, Program, Settings, Table, spawn_s
 from calipers.ensemble import Ensemble
 from calipers.regressor import IntervalRegressor
 from calipers.search._result import Outcome
+from calipers.training import batch_size_of, make_program, make_settings
 
 FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
@@ -30,8 +31,8 @@ class Trial:
     splits : sequence of pairs of arrays of int
         Training and validation rows.
     n_networks : int
-        Networks for each candidate and split; one is judged by its own bounds, several by their
-        aggregate.
+        Networks for each candidate and split; one is measured by its own bounds, several by
+        their aggregate.
     max_epochs, patience : int and int or None
         Early stopping; without patience networks train the estimator's own epochs.
     seed : int
@@ -59,8 +60,8 @@ class Trial:
         self, estimator: IntervalRegressor, rows: int, budget: int | None = None
     ) -> Settings:
         """Numbers of a candidate's training, within a budget of epochs."""
-        batch_size = estimator._batch_size(len(self.y))
-        settings = estimator._settings(rows, batch_size, stops=self.patience is not None)
+        batch_size = batch_size_of(estimator, len(self.y))
+        settings = make_settings(estimator, rows, batch_size, stops=self.patience is not None)
         searched = estimator.epochs is not None
         limit = settings.epochs if searched or self.patience is None else self.max_epochs
         return settings._replace(
@@ -69,7 +70,7 @@ class Trial:
 
     def program(self, estimator: IntervalRegressor) -> Program:
         """What a candidate's networks have in common with others."""
-        return estimator._program(self.X, len(self.y))
+        return make_program(estimator, self.X, len(self.y))
 
     def plans(self, estimator: IntervalRegressor, budget: int) -> list[Plan]:
         """Networks of one candidate, split by split."""
@@ -93,7 +94,7 @@ def evaluate(
     budget: int,
     report: Callable[[int], None],
 ) -> list[Outcome]:
-    """Train and judge candidates that share a program.
+    """Train and measure candidates that share a program.
 
     Parameters
     ----------
@@ -146,8 +147,9 @@ def _intervals(
     intervals = []
     for estimator, networks in groups:
         ensemble = Ensemble(bank[networks], estimator.coverage, estimator.aggregation)
-        lower, upper = ensemble.interval(X, np.array([estimator.coverage]))[:, :, 0].T
-        intervals.append(Interval(lower, ensemble.point(X), upper))
+        found = ensemble.predict(X)
+        lower, upper = found.bounds(estimator.coverage)
+        intervals.append(Interval(lower, found.point, upper))
     return intervals
 
 
@@ -165,8 +167,8 @@ def _measures(interval: Interval, target: FloatArray, coverage: float) -> tuple[
 
 def _outcome(trial: Trial, histories: list[History], measures: FloatArray) -> Outcome:
     whole = ~np.isnan(measures[:, 0])
-    judged = measures[whole]
-    rate, width, score, mse = judged.mean(axis=0).tolist() if len(judged) else _LOST
+    kept = measures[whole]
+    rate, width, score, mse = kept.mean(axis=0).tolist() if len(kept) else _LOST
     epochs = [_best_epoch(history) if trial.patience else len(history) for history in histories]
     return Outcome(
         rate,
@@ -175,8 +177,8 @@ def _outcome(trial: Trial, histories: list[History], measures: FloatArray) -> Ou
         mse,
         epochs=float(np.median(epochs)) if epochs else np.nan,
         network_epochs=sum(map(len, histories)),
-        failures=len(measures) - len(judged),
-        rows=sum(len(valid) for (_, valid), kept in zip(trial.splits, whole, strict=True) if kept),
+        failures=len(measures) - len(kept),
+        rows=sum(len(valid) for (_, valid), good in zip(trial.splits, whole, strict=True) if good),
     )
 
 

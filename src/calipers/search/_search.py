@@ -130,7 +130,7 @@ def search(
     before: the optimiser's memory and the schedule of the learning rate then are those of a
     training in one piece, whose outcome and epochs hold for the final fit. Going on from the
     weights cost a quarter less on yacht and boston, but what it chose ranked 3rd to 24th of 40 to
-    60 candidates that had their full time, and what starting anew chose 3rd to 6th. That in turn
+    60 candidates that had their full time, and what starting again chose 3rd to 6th. That in turn
     cost 17 to 57 % of training every candidate in full, and lost up to half of the best score: a
     means to try more candidates, not to find the best of few.
 
@@ -141,10 +141,10 @@ def search(
     >>> rng = np.random.default_rng(0)
     >>> X = rng.uniform(-1, 1, (120, 2))
     >>> y = X[:, 0] + rng.normal(0, 0.1, 120)
-    >>> model = IntervalRegressor(loss="interval score", hidden_layers=(8,), waves=0)
-    >>> space = {"learning_rate": [1e-5, 0.01]}
+    >>> model = IntervalRegressor(loss="interval score", n_networks=5)
+    >>> space = {"optimizer__learning_rate": [1e-5, 0.01]}
     >>> result = search(model, X, y, space, splits=2, max_epochs=50, random_state=0)
-    >>> result.best_params["learning_rate"]
+    >>> result.best_params["optimizer__learning_rate"]
     0.01
     >>> result.best_estimator.fit(X, y)  # doctest: +SKIP
     """

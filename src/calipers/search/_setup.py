@@ -18,7 +18,6 @@ _WITHOUT_EFFECT = (
     "n_jobs",
     "patience",
     "random_state",
-    "retries",
     "unsupported",
     "validation_fraction",
     "verbose",

@@ -10,13 +10,16 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
+from calipers.fitting import check_parameters
+from calipers.heads import HEADS
 from calipers.regressor import IntervalRegressor
+from calipers.training import objective_of
 
 Space = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Params = dict[str, Any]
 
 _NOT_SEARCHED = {
-    "cv": "calibration is no part of what is judged",
+    "cv": "calibration is no part of what is measured",
     "coverage": "candidates of unequal coverage cannot be compared",
     "n_networks": "more are always better, and cost more",
     "patience": "it is an argument of the search",
@@ -24,9 +27,8 @@ _NOT_SEARCHED = {
     "n_jobs": "it changes no result",
     "random_state": "a seed is nothing to choose",
     "unsupported": "it changes no network",
-    "retries": "a network that fails counts against its candidate",
     "verbose": "it changes no result",
-    "warm_start": "every network starts anew",
+    "warm_start": "every network starts from random weights",
 }
 
 
@@ -37,13 +39,13 @@ def _steps(first: float, last: float, step: float) -> tuple[float, ...]:
 
 PAPER_SPACE: Mapping[str, Sequence[Any]] = MappingProxyType(
     {
-        "learning_rate": _steps(0.001, 0.01, 0.001),
-        "schedule": ("exponential",),
-        "decay_rate": _steps(0.95, 1.0, 0.01),
-        "decay_steps": (50,),
-        "coverage_weight": _steps(0.97, 0.999, 0.0002),
-        "point_weight": _steps(0.01, 0.99, 0.01),
-        "crossing_weight": (10.0,),
+        "optimizer__learning_rate": _steps(0.001, 0.01, 0.001),
+        "optimizer__schedule": ("exponential",),
+        "optimizer__decay_rate": _steps(0.95, 1.0, 0.01),
+        "optimizer__decay_steps": (50,),
+        "loss__coverage_weight": _steps(0.97, 0.999, 0.0002),
+        "loss__point_weight": _steps(0.01, 0.99, 0.01),
+        "loss__crossing_weight": (10.0,),
     }
 )
 """The paper's space for QD+: learning rate, decay rate, lambda_1 and lambda_2; xi is 10.
@@ -54,15 +56,15 @@ It belongs to ``IntervalRegressor.paper()``.
 
 DEFAULT_SPACE: Mapping[str, Sequence[Any]] = MappingProxyType(
     {
-        "hidden_layers": ((64, 64), (128, 128, 128)),
-        "activation": ("silu", "relu"),
-        "waves": (0, 8),
-        "learning_rate": (0.001, 0.002, 0.003, 0.005, 0.01),
-        "weight_decay": (0.0, 0.003, 0.01, 0.03, 0.1),
-        "point_weight": (0.65, 0.95),
+        "network__hidden_layers": ((64, 64), (128, 128, 128)),
+        "network__activation": ("silu", "relu"),
+        "network__frequencies": (0, 8),
+        "optimizer__learning_rate": (0.001, 0.002, 0.003, 0.005, 0.01),
+        "optimizer__weight_decay": (0.0, 0.003, 0.01, 0.03, 0.1),
+        "loss__crps_weight": (0.65, 0.95),
     }
 )
-"""A space for the default method, around its own settings; few shapes, since each compiles anew."""
+"""A space for the default method, around its own settings; few shapes, since each is compiled."""
 
 
 def candidates(estimator: IntervalRegressor, space: Space, count: int, seed: int) -> list[Params]:
@@ -101,10 +103,10 @@ def candidates(estimator: IntervalRegressor, space: Space, count: int, seed: int
 
 
 def _check_candidate(estimator: IntervalRegressor) -> None:
-    estimator._validate_params()
-    if estimator._objective.output.fields == ("point",):
+    check_parameters(estimator)
+    if not HEADS[objective_of(estimator).head].has_interval:
         raise ValueError(
-            f"loss={estimator.loss!r} predicts points and no intervals, which is what is judged"
+            f"loss={estimator.loss!r} predicts points and no intervals, which is what is measured"
         )
 
 

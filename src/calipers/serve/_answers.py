@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
-from calipers.serve._asking import Answer, Ask
+from calipers.prediction import Query
+from calipers.serve._asking import Answer
 from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV, JSON
 from calipers.serve._models import Served
 from calipers.serve._problems import Problem
@@ -35,7 +36,7 @@ def negotiate(accept: str | None, sent: str) -> str:
     raise Problem(406, f"answers come as {', '.join(FORMATS)}, and {accept!r} allows none of them")
 
 
-def as_json(served: Served, answer: Answer, ask: Ask, key: str | None) -> bytes:
+def as_json(served: Served, answer: Answer, ask: Query, key: str | None) -> bytes:
     """The answer in JSON, row by row; null where a bound is infinite."""
     levels = ask.coverages if ask.coverages is not None else (served.coverage,)
     told: dict[str, Any] = {"point": answer["point"].tolist()}
@@ -83,7 +84,7 @@ def _outside(served: Served, answer: Answer) -> list[list[str]]:
     return found
 
 
-def as_frame(served: Served, answer: Answer, ask: Ask, kept: Any = None) -> Any:
+def as_frame(served: Served, answer: Answer, ask: Query, kept: Any = None) -> Any:
     """The answer as a frame, after the columns of the table ``kept``."""
     import pandas as pd
 

@@ -14,9 +14,9 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 import calipers
+from calipers import prediction
 from calipers.serve import _openapi as openapi
 from calipers.serve import _schemas as schemas
-from calipers.serve._asking import Ask
 from calipers.serve._guard import PAGE_FILES, Guard
 from calipers.serve._models import load_models
 from calipers.serve._monitor import Monitor
@@ -158,7 +158,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         """
         options = None
         if request.query_params:
-            ask = Ask(tuple(coverage) or None, tuple(quantiles), bool(parameters))
+            ask = prediction.Query(tuple(coverage) or None, tuple(quantiles), bool(parameters))
             options = Options(ask, record is not False, bool(keep))
         return await service.predict(name, request, options)
 

@@ -10,8 +10,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from calipers.prediction import Query
 from calipers.preprocessing import Column, DataError
-from calipers.serve._asking import Ask, Columns
+from calipers.serve._asking import Columns
 from calipers.serve._models import Served
 from calipers.serve._problems import Problem
 from calipers.serve._schemas import PredictRequest
@@ -48,11 +49,11 @@ def _first_error(error: ValidationError) -> str:
     return f"{place or 'the body'}: {worst['msg']}{more}"
 
 
-def ask_of(request: PredictRequest) -> Ask:
+def ask_of(request: PredictRequest) -> Query:
     """What a request in JSON asks."""
     coverage = request.coverage
     coverages = (coverage,) if isinstance(coverage, float) else coverage
-    return Ask(
+    return Query(
         None if coverages is None else tuple(coverages),
         tuple(request.quantiles),
         request.parameters,

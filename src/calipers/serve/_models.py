@@ -5,17 +5,17 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.ensemble import DISTRIBUTIONS, Ensemble
-from calipers.predictor import IntervalPredictor
+from calipers.ensemble import Ensemble
+from calipers.prediction import Query
 from calipers.preprocessing import Column, DataError, near, read_number
-from calipers.serve._asking import Answer, Ask, Columns, Piece, common, told
+from calipers.regressor import IntervalRegressor
+from calipers.serve._asking import Answer, Columns, Piece, answer_of
 
 _TOLD = ("fitted_at", "rows", "versions", "evaluation")  # not where on a disk the rows were
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -29,12 +29,12 @@ class Served:
     ----------
     name : str
         Letters, digits, dots, dashes and underscores.
-    model : IntervalPredictor
+    model : IntervalRegressor
         Fitted.
     """
 
     name: str
-    model: IntervalPredictor
+    model: IntervalRegressor
 
     @cached_property
     def inputs(self) -> tuple[Column, ...]:
@@ -54,14 +54,14 @@ class Served:
     @property
     def has_interval(self) -> bool:
         """Whether it tells more than points."""
-        return self.ensemble.bank.program.objective.head != "point"
+        return self.ensemble.head.has_interval
 
     @property
     def has_distribution(self) -> bool:
         """Whether it tells intervals of any coverage, quantiles and densities."""
-        return self.has_interval and self.ensemble.aggregation in DISTRIBUTIONS
+        return self.ensemble.gives_distribution
 
-    def check(self, ask: Ask) -> None:
+    def check(self, ask: Query) -> None:
         """Refuse what this model cannot tell.
 
         Raises
@@ -108,18 +108,19 @@ class Served:
         arranged = sorted(range(len(pieces)), key=lambda i: asks.index(pieces[i].ask))
         ordered = [pieces[i] for i in arranged]
         numbers, outside = self._read(_joined(ordered))
-        forecast = self.ensemble.forecast(numbers)
-        shared = common(forecast, outside)
-        answers: list[Answer] = []
-        start = 0
-        for ask, group in groupby(ordered, key=lambda piece: piece.ask):
-            ends = np.cumsum([len(piece) for piece in group])
-            rows = slice(start, start + int(ends[-1]))
-            whole = {name: array[rows] for name, array in shared.items()}
-            whole |= told(forecast, rows, ask, self.coverage)
-            answers += _cut(whole, ends)
-            start = rows.stop
-        return [answer for _, answer in sorted(zip(arranged, answers, strict=True), key=_first)]
+        queries = [(len(piece), self._with_own_coverage(piece.ask)) for piece in ordered]
+        found = self.ensemble.predict_each(numbers, queries)
+        parts = np.split(outside, np.cumsum([len(piece) for piece in ordered])[:-1])
+        answers: list[Answer] = [{}] * len(pieces)
+        for place, prediction, part in zip(arranged, found, parts, strict=True):
+            answers[place] = answer_of(prediction, part, pieces[place].ask, self.coverage)
+        return answers
+
+    def _with_own_coverage(self, ask: Query) -> Query:
+        """The query, which asks for the model's own coverage too: the monitor watches that."""
+        if ask.coverages is None or self.coverage in ask.coverages or not self.has_interval:
+            return ask
+        return replace(ask, coverages=(*ask.coverages, self.coverage))
 
     def _read(self, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Inputs as the networks take them, and which values training did not see."""
@@ -140,7 +141,7 @@ class Served:
     def warm_up(self) -> None:
         """Compile what the first request would otherwise wait for."""
         row = {name: np.array([value]) for name, value in self.example.items()}
-        ask = Ask((0.5, 0.9), (0.5,), True, 3) if self.has_distribution else Ask()
+        ask = Query((0.5, 0.9), (0.5,), True, 3) if self.has_distribution else Query()
         [result] = self.answer([Piece(row, 1, ask)])
         if isinstance(result, Exception):
             raise result
@@ -206,16 +207,6 @@ def _joined(pieces: list[Piece]) -> Columns:
         return first.columns
     names = [name for name in first.columns if all(name in piece.columns for piece in others)]
     return {name: np.concatenate([piece.columns[name] for piece in pieces]) for name in names}
-
-
-def _cut(answer: Answer, ends: NDArray[np.integer[Any]]) -> list[Answer]:
-    """The parts of an answer that end at these rows."""
-    parts = zip(*(np.split(array, ends[:-1]) for array in answer.values()), strict=True)
-    return [dict(zip(answer, part, strict=True)) for part in parts]
-
-
-def _first(pair: tuple[int, Answer]) -> int:
-    return pair[0]
 
 
 def _numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:

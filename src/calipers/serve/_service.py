@@ -10,10 +10,11 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
+from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve import _bodies as bodies
 from calipers.serve._answers import as_frame, as_json, negotiate, write_frame
-from calipers.serve._asking import Answer, Ask, Columns, Piece, join
+from calipers.serve._asking import Answer, Columns, Piece, join
 from calipers.serve._batching import Batcher
 from calipers.serve._guard import Gate, read_body
 from calipers.serve._models import Served
@@ -31,7 +32,7 @@ _SMALL = 2**16  # bytes that are read and rows times numbers that are written wi
 class Options:
     """What the address of a request may say where its body is a table."""
 
-    ask: Ask
+    ask: Query
     record: bool = True
     keep: bool = False
 
@@ -141,7 +142,7 @@ class Service:
                 key = None
                 if table.options.record:
                     key = self._monitor.predicted(name, answer)
-                numbers = table.rows * ask.numbers(len(served.ensemble.bank))
+                numbers = table.rows * ask.size(len(served.ensemble.bank))
                 content = await _aside(numbers, _written, served, answer, table, key, wanted)
         headers = {} if key is None else {ID_HEADER: key}
         return Response(content, media_type=wanted, headers=headers)
@@ -161,7 +162,7 @@ class Service:
         else:
             reader = bodies.read_csv if sent == bodies.CSV else bodies.read_arrow
             rows = frame = reader(body, served, *limits)
-            options = options or Options(Ask())
+            options = options or Options(Query())
         if not len(rows):
             raise Problem(422, "the table has no rows")
         self._check(served, len(rows), options.ask)
@@ -172,13 +173,13 @@ class Service:
         )
         return _Table(columns, len(rows), options, frame if options.keep else None)
 
-    def _check(self, served: Served, rows: int, ask: Ask) -> None:
+    def _check(self, served: Served, rows: int, ask: Query) -> None:
         """Refuse what is too much, or what the model cannot tell."""
         if rows > self._settings.max_rows:
             raise Problem(
                 413, f"the table has more than the {self._settings.max_rows:,} rows allowed"
             )
-        if rows * ask.numbers(len(served.ensemble.bank)) > self._settings.max_numbers:
+        if rows * ask.size(len(served.ensemble.bank)) > self._settings.max_numbers:
             raise Problem(
                 413,
                 f"the answer would have more than {self._settings.max_numbers:,} numbers: "

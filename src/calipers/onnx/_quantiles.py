@@ -1,4 +1,4 @@
-"""From members to one prediction, as a graph: points, split normals, quantiles of their mixture.
+"""Quantiles of mixtures of split normals, as a graph.
 
 At a given coverage a calibrated interval is the pair of quantiles of the mixture at two levels that
 calibration has found, the same two for every row. So the graph holds those levels and solves for
@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from calipers.distributions._fit import CELLS, _table
 from calipers.onnx._graph import Graph
 
 HALVINGS = 44  # of a bracket some ten scales wide, which leaves 1e-12 of a scale
@@ -44,37 +43,6 @@ def density_mean(graph: Graph, loc: str, left: str, right: str) -> str:
     """Means of split normals."""
     factor = graph.constant((2 / np.pi) ** 0.5)
     return graph("Add", loc, graph("Mul", graph("Sub", right, left), factor))
-
-
-def fitted(
-    graph: Graph, lower: str, point: str, upper: str, coverage: float
-) -> tuple[str, str, str]:
-    """Split normals with these modes and intervals: ``SplitNormal.from_interval`` as a graph."""
-    least, most = graph("Min", lower, upper), graph("Max", lower, upper)
-    middle = graph("Min", graph("Max", point, least), most)
-    left = graph("Sub", middle, graph("Min", least, point))
-    right = graph("Sub", graph("Max", most, point), middle)
-    longer = graph("Max", left, right)
-    ratio = graph("Div", graph("Min", left, right), graph("Max", longer, graph.constant(_TINY)))
-    tail = (1.0 - coverage) / 2.0
-    grown = graph("Add", graph("Div", ratio, graph.constant(tail)), graph.constant(1.0))
-    place = graph("Mul", graph("Log", grown), graph.constant(CELLS / np.log1p(1.0 / tail)))
-    cell = graph("Min", graph("Floor", place), graph.constant(CELLS - 1))
-    within, index = graph("Sub", place, cell), graph("Cast", cell, to=7)  # 7 is int64
-    per_length, per_scale = (
-        graph.polynomial(
-            within, [graph("Gather", graph.constant(powers), index) for powers in table]
-        )
-        for table in _table(coverage)
-    )
-    of_longer = graph("Mul", per_length, longer)
-    of_shorter = graph("Mul", per_scale, of_longer)
-    swap = graph("Less", left, right)
-    return (
-        middle,
-        graph("Where", swap, of_shorter, of_longer),
-        graph("Where", swap, of_longer, of_shorter),
-    )
 
 
 def lower_quantile(graph: Graph, score: Any, loc: str, left: str, right: str) -> str:

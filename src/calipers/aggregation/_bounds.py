@@ -1,0 +1,104 @@
+"""Mean bounds, widened by how much the members disagree, or left as they are."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from calipers.aggregation._aggregation import Aggregation, Interval, checked, quantile
+from calipers.distributions._checks import FloatArray
+
+
+def sem(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float) -> Interval:
+    r"""Mean bounds, widened by the normal quantile times their standard error (SEM).
+
+    .. math:: \bar L - z \, s_L / \sqrt m, \quad \bar U + z \, s_U / \sqrt m, \quad
+              z = \Phi^{-1}\left(\tfrac{1 + coverage}{2}\right)
+
+    with the standard deviations over the members (m - 1 in the denominator, 0 for one member).
+
+    Examples
+    --------
+    >>> bounds = sem([[-1.0], [-3.0]], [[0.0], [0.0]], [[1.0], [1.0]], coverage=0.95)
+    >>> bounds.lower.round(2), bounds.upper
+    (array([-3.96]), array([1.]))
+    """
+    members = checked(lower, point, upper)
+    return _widened(members, quantile(coverage) / np.sqrt(len(members.lower)))
+
+
+def std(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float) -> Interval:
+    """Mean bounds, widened by the normal quantile times their standard deviation (STD).
+
+    Examples
+    --------
+    >>> std([[-1.0], [-3.0]], [[0.0], [0.0]], [[1.0], [1.0]], coverage=0.95).lower.round(2)
+    array([-4.77])
+    """
+    return _widened(checked(lower, point, upper), quantile(coverage))
+
+
+def mean(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float) -> Interval:
+    """Mean bounds.
+
+    Examples
+    --------
+    >>> mean([[-1.0], [-3.0]], [[0.0], [0.0]], [[1.0], [1.0]], coverage=0.95).lower
+    array([-2.])
+    """
+    quantile(coverage)
+    return _widened(checked(lower, point, upper), 0.0)
+
+
+def none(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float) -> Interval:
+    """Each member's own interval as it is, shape (members, rows).
+
+    Examples
+    --------
+    >>> none([[-1.0], [-3.0]], [[0.0], [0.0]], [[1.0], [1.0]], coverage=0.95).lower.shape
+    (2, 1)
+    """
+    quantile(coverage)
+    return checked(lower, point, upper)
+
+
+def _widened(members: Interval, factor: float) -> Interval:
+    """Mean bounds, moved outwards by `factor` standard deviations over the members."""
+    lower, point, upper = (array.mean(axis=0) for array in members)
+    return Interval(
+        lower - factor * _spread(members.lower), point, upper + factor * _spread(members.upper)
+    )
+
+
+def _spread(values: FloatArray) -> FloatArray:
+    """Standard deviation over members, 0 for a single one."""
+    return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:])
+
+
+def _onnx(widening: Callable[[float, int], float]) -> Callable[..., tuple[str, str]]:
+    """Mean bounds in a graph, moved outwards by so many standard deviations of the members."""
+
+    def combined(
+        graph: Any, lower: str, point: str, upper: str, *, coverage: float, members: int
+    ) -> tuple[str, str]:
+        factor = graph.constant(widening(coverage, members))
+
+        def spread(side: str) -> str:
+            off = graph("Sub", side, graph.mean(side))
+            total = graph("ReduceSum", graph("Mul", off, off), graph.integers(0), keepdims=0)
+            mean = graph("Div", total, graph.constant(float(max(members - 1, 1))))
+            return str(graph("Mul", graph("Sqrt", mean), factor))
+
+        return (
+            graph("Sub", graph.mean(lower), spread(lower)),
+            graph("Add", graph.mean(upper), spread(upper)),
+        )
+
+    return combined
+
+
+SEM = Aggregation(sem, False, _onnx(lambda coverage, m: quantile(coverage) / m**0.5))
+STD = Aggregation(std, False, _onnx(lambda coverage, _: quantile(coverage)))
+MEAN = Aggregation(mean, False, _onnx(lambda *_: 0.0))
+NONE = Aggregation(none, False, _onnx(lambda *_: 0.0))

@@ -1,0 +1,26 @@
+"""Heads: what the raw outputs of a network mean.
+
+A network maps a row to a few raw numbers. A head turns those into the parameters of a prediction:
+bounds and a point, a point alone, or the location and scales of a density. To add one, write a
+subclass of ``Head`` and put it into ``HEADS``.
+"""
+
+from calipers.heads._bounds import Free, Midpoint, Ordered, Point
+from calipers.heads._densities import Normal, SplitNormalByMean, SplitNormalByMode
+from calipers.heads._head import Head, Values
+
+__all__ = ["HEADS", "Head", "Values"]
+
+HEADS: dict[str, Head] = {
+    head.name: head
+    for head in (
+        Free(),
+        Midpoint(),
+        Ordered(),
+        Point(),
+        Normal(),
+        SplitNormalByMode(),
+        SplitNormalByMean(),
+    )
+}
+"""The heads by name."""

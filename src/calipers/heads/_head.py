@@ -1,0 +1,95 @@
+"""What every head says about itself."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.distributions import SplitNormal
+
+Array = Any
+Values = dict[str, NDArray[np.float64]]
+"""What networks predict, by field, each of shape (networks, rows)."""
+
+SMALLEST_SCALE = 1e-6
+"""Added to lengths, in standardised units, so that none is zero."""
+
+
+class Head(ABC):
+    """The meaning of a network's raw outputs.
+
+    A head of one's own is a subclass, put into ``HEADS`` under its name. Whatever else needs to
+    know about it asks here: the trainer, the ensemble, upgrades and the ONNX export.
+
+    Attributes
+    ----------
+    name : str
+        Key in ``HEADS``.
+    size : int
+        How many raw outputs the network has.
+    fields : tuple of str
+        The parameters that the head makes of them. Those whose name ends in ``scale`` are lengths,
+        the others are places on the target's axis.
+    can_cross : bool
+        Whether the lower bound can lie above the upper one.
+    point_at : int or None
+        Which raw output is the point, where the others are distances from it.
+    split_normal : tuple of str
+        The fields that are location, left and right scale of a split normal; empty where the head
+        gives no density.
+    around_point : str or None
+        Name of the head that means the same but has a ``point_at``; None where there is none.
+    """
+
+    name: ClassVar[str]
+    size: ClassVar[int]
+    fields: ClassVar[tuple[str, ...]]
+    can_cross: ClassVar[bool] = False
+    point_at: ClassVar[int | None] = None
+    split_normal: ClassVar[tuple[str, ...]] = ()
+    around_point: ClassVar[str | None] = None
+
+    @abstractmethod
+    def parameters(self, raw: Array) -> tuple[Array, ...]:
+        """Raw outputs of shape ``(..., size)`` as one array ``(...)`` per field; traced by JAX."""
+
+    @abstractmethod
+    def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
+        """Parameters as ``(lower, point, upper)`` of a coverage; traced by JAX."""
+
+    @abstractmethod
+    def onnx(self, graph: Any, *raw: str) -> list[str]:
+        """The same as ``parameters`` in a ``calipers.onnx`` graph, from and to names of values."""
+
+    def density(self, values: Values) -> SplitNormal | None:
+        """Predicted densities of shape (networks, rows), where the head gives any."""
+        if not self.split_normal:
+            return None
+        return SplitNormal(*(values[name] for name in self.split_normal))
+
+    @property
+    def has_bounds(self) -> bool:
+        """Whether the parameters are bounds of the trained coverage and a point."""
+        return "lower" in self.fields
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether networks predict more than a point."""
+        return self.fields != ("point",)
+
+
+def length(raw: Array) -> Array:
+    """A positive number from any."""
+    return jax.nn.softplus(raw) + SMALLEST_SCALE
+
+
+def columns(raw: Array) -> tuple[Array, ...]:
+    """Raw outputs one by one."""
+    return tuple(raw[..., i] for i in range(raw.shape[-1]))
+
+
+def onnx_length(graph: Any, raw: str) -> str:
+    """``length`` in a graph."""
+    return str(graph("Add", graph("Softplus", raw), graph.single(SMALLEST_SCALE)))

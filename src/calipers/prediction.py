@@ -1,0 +1,176 @@
+"""Query and Prediction: what is asked about some rows, and the arrays that answer it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+FloatArray = NDArray[np.float64]
+
+_FROM_DISTRIBUTION = ("quantiles", "members", "density", "variance", "variance_parts")
+POINT = "prediction"
+"""Name of the column of points."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """What to say about each row beside its point.
+
+    Attributes
+    ----------
+    coverages : tuple of float, optional
+        Coverages of the intervals; None for the ensemble's own, if its networks have any.
+    quantiles : tuple of float
+        Levels of quantiles.
+    members : bool
+        Whether to give the members' own split normals.
+    density : int
+        Number of places at which to give the density; 0 for none.
+    variance : bool
+        Whether to give the variance.
+    variance_parts : bool
+        Whether to give the aleatoric and the epistemic variance, within and between networks.
+    at : array-like of shape (rows,), optional
+        Values at which to give the distribution function, such as observed targets.
+
+    Examples
+    --------
+    >>> Query(coverages=(0.5, 0.9), quantiles=(0.1,)).size(members=10)
+    6
+    """
+
+    coverages: tuple[float, ...] | None = None
+    quantiles: tuple[float, ...] = ()
+    members: bool = False
+    density: int = 0
+    variance: bool = False
+    variance_parts: bool = False
+    at: ArrayLike | None = field(default=None, compare=False)
+
+    @property
+    def needs_distribution(self) -> bool:
+        """Whether bounds of one coverage are not enough."""
+        return any(getattr(self, name) for name in _FROM_DISTRIBUTION) or self.at is not None
+
+    def size(self, members: int) -> int:
+        """Numbers that answer it for one row, given the number of networks."""
+        intervals = 1 if self.coverages is None else len(self.coverages)
+        single = self.variance + 2 * self.variance_parts + (self.at is not None)
+        several = 2 * intervals + len(self.quantiles) + 2 * self.density
+        return 1 + single + several + (3 * members if self.members else 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What an ensemble says about some rows; every array has the rows along its first axis.
+
+    What was not asked for is None.
+
+    Attributes
+    ----------
+    point : array of shape (rows,)
+        Mean of the networks' points.
+    coverages, quantile_levels : array of shape (k,)
+        Coverages of ``intervals`` and levels of ``quantiles``.
+    intervals : array of shape (rows, 2, k)
+        Lower and upper bounds for each coverage.
+    quantiles : array of shape (rows, k)
+        Quantiles.
+    variance, aleatoric_variance, epistemic_variance : array of shape (rows,)
+        Variance of the distribution, and the two parts of the networks' own.
+    members : array of shape (rows, 3, networks)
+        ``loc``, ``left_scale`` and ``right_scale`` of every network's split normal.
+    density : array of shape (rows, 2, places)
+        Places and the density around them.
+    cdf : array of shape (rows,)
+        Distribution function at the values asked about.
+    """
+
+    point: FloatArray
+    coverages: FloatArray
+    quantile_levels: FloatArray
+    intervals: FloatArray | None = None
+    quantiles: FloatArray | None = None
+    variance: FloatArray | None = None
+    aleatoric_variance: FloatArray | None = None
+    epistemic_variance: FloatArray | None = None
+    members: FloatArray | None = None
+    density: FloatArray | None = None
+    cdf: FloatArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.point)
+
+    def bounds(self, coverage: float) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bounds of one of the coverages."""
+        assert self.intervals is not None  # noqa: S101 - asked for
+        place = int(np.flatnonzero(self.coverages == coverage)[0])
+        return self.intervals[:, 0, place], self.intervals[:, 1, place]
+
+    def __getitem__(self, rows: slice) -> "Prediction":
+        return replace(self, **{name: array[rows] for name, array in self._by_row().items()})
+
+    def _by_row(self) -> dict[str, Any]:
+        """Arrays that have rows."""
+        common = ("coverages", "quantile_levels")
+        found = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {k: v for k, v in found.items() if v is not None and k not in common}
+
+    def columns(self) -> dict[str, FloatArray]:
+        """Points, bounds, quantiles, variances and members by name, each of shape (rows,)."""
+        found = {POINT: self.point}
+        if self.intervals is not None:
+            sides = np.moveaxis(self.intervals, 0, -1).swapaxes(0, 1)  # coverage by coverage
+            found |= dict(
+                zip(interval_names(self.coverages), sides.reshape(-1, len(self)), strict=True)
+            )
+        if self.quantiles is not None:
+            found |= dict(zip(quantile_names(self.quantile_levels), self.quantiles.T, strict=True))
+        for name in ("variance", "aleatoric_variance", "epistemic_variance", "cdf"):
+            if (values := getattr(self, name)) is not None:
+                found[name] = values
+        if self.members is not None:
+            for number, parts in enumerate(np.moveaxis(self.members, 0, -1).swapaxes(0, 1)):
+                names = (f"{name}_{number}" for name in ("loc", "left_scale", "right_scale"))
+                found |= dict(zip(names, parts, strict=True))
+        return found
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["Prediction"]) -> "Prediction":
+        """One prediction from those of consecutive rows, which answer the same query."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        joined = {
+            name: np.concatenate([getattr(part, name) for part in parts])
+            for name in first._by_row()
+        }
+        return replace(first, **joined)
+
+
+def interval_names(coverages: ArrayLike) -> list[str]:
+    """Names of the columns of bounds.
+
+    Examples
+    --------
+    >>> interval_names([0.9, 0.9500001])
+    ['lower_0.9', 'upper_0.9', 'lower_0.9500001', 'upper_0.9500001']
+    """
+    return [f"{side}_{_text(level)}" for level in _levels(coverages) for side in ("lower", "upper")]
+
+
+def quantile_names(levels: ArrayLike) -> list[str]:
+    """Names of the columns of quantiles."""
+    return [f"quantile_{_text(level)}" for level in _levels(levels)]
+
+
+def _levels(levels: ArrayLike) -> list[float]:
+    found: list[float] = np.atleast_1d(np.asarray(levels, np.float64)).tolist()
+    return found
+
+
+def _text(level: float) -> str:
+    """The shortest text that gives the number back, so that no two levels share a name."""
+    return repr(level)

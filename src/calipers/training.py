@@ -1,0 +1,165 @@
+"""From the parameters of a model and its rows to what a bank trains: programs and plans.
+
+The estimator, the search and the study all come here. Functions take the parameters as anything
+that has them as attributes, such as an ``IntervalRegressor``.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.bank import Bank, Plan, Program, Settings, spawn_seeds
+from calipers.crossfit import Fold, set_aside
+from calipers.networks import MLP, NETWORKS, Network
+from calipers.objectives import LOSSES, Objective
+from calipers.optimizers import OPTIMIZERS, Adam
+
+FloatArray = NDArray[np.float64]
+
+SHORTHANDS: dict[str, dict[str, Any]] = {
+    "loss": LOSSES,
+    "network": NETWORKS,
+    "optimizer": OPTIMIZERS,
+}
+"""For each nested parameter, what its names stand for."""
+
+
+class Parameters(Protocol):
+    """What says how networks are trained; ``IntervalRegressor`` describes each."""
+
+    coverage: float
+    loss: str | Objective
+    network: str | MLP | Callable[..., Any]
+    optimizer: str | Adam
+    epochs: int | None
+    batch_size: int | None
+    patience: int | str | None
+    validation_fraction: float
+
+
+def expanded(name: str, value: Any) -> Any:
+    """The object that a nested parameter stands for; a name stands for the defaults under it."""
+    return SHORTHANDS[name][value]() if isinstance(value, str) else value
+
+
+def objective_of(parameters: Parameters) -> Objective:
+    """What networks are trained for."""
+    found: Objective = expanded("loss", parameters.loss)
+    return found
+
+
+def batch_size_of(parameters: Parameters, rows: int) -> int:
+    """Rows of a step, where ``rows`` are trained on."""
+    return parameters.batch_size or int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
+
+
+def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int) -> Program:
+    """What all networks have in common, for inputs of which ``rows`` rows are trained on."""
+    network = expanded("network", parameters.network)
+    factory: Network = network.factory(X, rows) if isinstance(network, MLP) else network
+    optimizer: Adam = expanded("optimizer", parameters.optimizer)
+    return Program(
+        factory,
+        type(objective_of(parameters)),
+        X.shape[1],
+        batch_size_of(parameters, rows),
+        optimizer.schedule,
+        clipping=optimizer.clip_norm is not None,
+        averaging=optimizer.averaging > 0,
+        adversarial=optimizer.adversarial_step > 0,
+    )
+
+
+def make_settings(parameters: Parameters, rows: int, batch_size: int, *, stops: bool) -> Settings:
+    """Numbers of the training of a network.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        The model's.
+    rows : int
+        Rows that the network trains on.
+    batch_size : int
+        Rows of a step.
+    stops : bool
+        Whether there are validation rows that tell when to stop.
+    """
+    steps = 10_000 * max(1.0, rows / 10_000) ** 0.5
+    epochs = parameters.epochs or int(np.clip(steps * batch_size / rows, 20, 1000))
+    patience = max(10, epochs // 5) if parameters.patience == "auto" else parameters.patience
+    optimizer: Adam = expanded("optimizer", parameters.optimizer)
+    return Settings(
+        learning_rate=optimizer.learning_rate,
+        decay_rate=optimizer.decay_rate,
+        decay_steps=optimizer.decay_steps,
+        weight_decay=optimizer.weight_decay,
+        averaging=optimizer.averaging,
+        clip_norm=optimizer.clip_norm or np.inf,
+        adversarial_step=optimizer.adversarial_step,
+        epochs=epochs,
+        patience=patience if stops else 0,
+        check_every=max(1, epochs // 200),
+        coverage=parameters.coverage,
+        loss=objective_of(parameters).get_params(deep=False),
+    )
+
+
+def make_plans(
+    parameters: Parameters,
+    folds: Sequence[Fold],
+    weights: FloatArray | None,
+    groups: Any,
+    seed: int,
+    *,
+    batch_size: int,
+    previous: Bank | None = None,
+) -> list[Plan]:
+    """One plan for each fold given, which may be given several times.
+
+    Parameters
+    ----------
+    parameters : Parameters
+        The model's.
+    folds : sequence of Fold
+        Rows for each network.
+    weights : array, optional
+        Weights of all rows.
+    groups : array, optional
+        Group of each row; groups are not parted.
+    seed : int
+        Seeds the networks and what they set aside.
+    batch_size : int
+        Rows of a step.
+    previous : Bank, optional
+        Networks to go on from.
+
+    Raises
+    ------
+    ValueError
+        If ``previous`` has another number of networks.
+    """
+    if previous is not None and len(previous) != len(folds):
+        raise ValueError(
+            f"warm_start goes on with the {len(previous)} networks of the last fit, "
+            f"got n_networks={len(folds)}"
+        )
+    plans = []
+    for member, own in enumerate(spawn_seeds(seed, len(folds))):
+        kept, aside = folds[member].train, folds[member].train[:0]
+        if parameters.patience is not None:
+            kept, aside = set_aside(kept, parameters.validation_fraction, groups, own)
+        plans.append(
+            Plan(
+                own,
+                kept,
+                None if weights is None else weights[kept],
+                aside,
+                None if weights is None else weights[aside],
+                make_settings(parameters, len(kept), batch_size, stops=aside.size > 0),
+                None if previous is None else previous.scaling_of(member),
+                None if previous is None else previous.weights_of(member),
+            )
+        )
+    return plans
