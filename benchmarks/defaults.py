@@ -237,7 +237,7 @@ def measure(bank, X, y, cuts, members):
         mixture = SplitNormalMixture(SplitNormal(*fields[:, :, own]))
         lower[own], upper[own] = mixture.ppf(ndtr(low)), mixture.isf(ndtr(-high))
     point = SplitNormalMixture(SplitNormal(*fields)).mean
-    score = np.mean(interval_score(lower, upper, y))
+    score = interval_score(y, lower, upper, coverage=0.95)
     return score / y.std(), np.mean((point - y) ** 2) / y.var()
 
 

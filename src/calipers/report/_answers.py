@@ -120,7 +120,7 @@ def _ask_block(
         return found.point, bounds, outside, None, None, None
     bounds = np.stack([side.T for side in dist.interval(levels[:, None])], axis=1)
     noise, doubt = np.sqrt(dist.aleatoric_var), np.sqrt(dist.epistemic_var)
-    return found.point, bounds, outside, metrics.pit_values(dist, target), noise, doubt
+    return found.point, bounds, outside, metrics.pit_values(target, dist), noise, doubt
 
 
 def _checked_target(X: Any, y: Any) -> FloatArray:
