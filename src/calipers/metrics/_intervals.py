@@ -110,7 +110,7 @@ def normalized_mean_width(
         sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper
     )
     if target_range is None:
-        unit = np.ptp(target)
+        unit = np.asarray(np.ptp(target))
         if unit == 0:
             raise ValueError(
                 "y_true must vary, since its range is the unit of width, "

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,7 +64,7 @@ def weighted(sample_weight: ArrayLike | None, named: Mapping[str, FloatArray]) -
     return [array[kept] for array in (weights, *named.values())]
 
 
-def average(values: NDArray[np.generic], weights: FloatArray) -> float:
+def average(values: NDArray[Any], weights: FloatArray) -> float:
     """Weighted mean."""
     return float(np.average(values, weights=weights))
 
