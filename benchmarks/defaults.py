@@ -37,6 +37,7 @@ from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.metrics import interval_score
 from calipers.networks import Linear, Periodic
 from calipers.preprocessing import TableEncoder
+from calipers.training import make_program, make_settings
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "scores.csv"
 FIELDS = ("table", "rows", "inputs", "members", "candidate", "interval_score", "mse")
@@ -74,19 +75,19 @@ R_TABLES = {  # package, table, target, columns that give it away or name the ro
 }
 CANDIDATES = {  # differences from the default
     "default": {},
-    "point_weight 0.65": {"point_weight": 0.65},
-    "point_weight 0.8": {"point_weight": 0.8},
-    "point_weight 0.9": {"point_weight": 0.9},
-    "point_weight 1": {"point_weight": 1.0},
+    "crps_weight 0.65": {"loss__crps_weight": 0.65},
+    "crps_weight 0.8": {"loss__crps_weight": 0.8},
+    "crps_weight 0.9": {"loss__crps_weight": 0.9},
+    "crps_weight 1": {"loss__crps_weight": 1.0},
     "two layers": {"shallow": True},
     "relu": {"relu": True},
     "linear besides": {"skip": True},
     "amplitude 1": {"amplitude": 1.0},
     "amplitude 0.1": {"amplitude": 0.1},
     "frequencies 0.15": {"spread": 0.15},
-    "gradients unbounded": {"clip_norm": np.inf},
-    "learning_rate 0.001": {"learning_rate": 0.001},
-    "weight_decay 0.1": {"weight_decay": 0.1},
+    "gradients unbounded": {"optimizer__clip_norm": np.inf},
+    "learning_rate 0.001": {"optimizer__learning_rate": 0.001},
+    "weight_decay 0.1": {"optimizer__weight_decay": 0.1},
     "validation_fraction 0.2": {"validation_fraction": 0.2},
 }
 FLAGS = ("relu", "shallow", "skip")
@@ -119,7 +120,7 @@ class Variants:
     """Factory of networks of the default."""
 
     columns: tuple[int, ...]
-    waves: int
+    frequencies: int
     spread: float
     amplitude: float
     clip: float
@@ -129,7 +130,7 @@ class Variants:
         keys = jax.random.split(key, 5)
         embedding = Periodic(
             self.columns,
-            self.waves,
+            self.frequencies,
             spread=self.spread,
             amplitude=self.amplitude,
             clip=self.clip,
@@ -165,9 +166,9 @@ def read(name):
 def plan(program, candidate, initial, seed, rows):
     """Training of one network of a candidate."""
     known = IntervalRegressor().get_params()
-    model = IntervalRegressor(**{k: v for k, v in candidate.items() if k in known})
+    model = IntervalRegressor().set_params(**{k: v for k, v in candidate.items() if k in known})
     kept, aside = set_aside(rows, model.validation_fraction, None, seed)
-    settings = model._settings(len(kept), program.batch_size, stops=True)
+    settings = make_settings(model, len(kept), program.batch_size, stops=True)
     flags = np.array([1.0 if candidate.get(flag) else -1.0 for flag in FLAGS], np.float32)
     embedding, usual = initial.embedding, program.network
     frequency = embedding.frequency * np.float32(
@@ -186,10 +187,10 @@ def judge(name, candidates, members):
     """Rows of the results for one table."""
     X, y = read(name)
     rows, inputs = X.shape
-    program = IntervalRegressor()._program(X, rows)
+    program = make_program(IntervalRegressor(), X, rows)
     usual = program.network
     network = Variants(
-        usual.columns, max(1, usual.waves), usual.spread, usual.amplitude, usual.clip
+        usual.columns, max(1, usual.frequencies), usual.spread, usual.amplitude, usual.clip
     )
     program = replace(program, network=network)
     cuts = np.array_split(np.random.default_rng(0).permutation(rows), FOLDS)
@@ -237,7 +238,7 @@ def measure(bank, X, y, cuts, members):
         mixture = SplitNormalMixture(SplitNormal(*fields[:, :, own]))
         lower[own], upper[own] = mixture.ppf(ndtr(low)), mixture.isf(ndtr(-high))
     point = SplitNormalMixture(SplitNormal(*fields)).mean
-    score = np.mean(interval_score(lower, upper, y))
+    score = interval_score(y, lower, upper, coverage=0.95)
     return score / y.std(), np.mean((point - y) ** 2) / y.var()
 
 

@@ -132,16 +132,17 @@ def bank(networks=NETWORKS, epochs=EPOCHS, rows=ROWS):
 
     from calipers import IntervalRegressor
     from calipers.bank import Plan, Table
+    from calipers.training import batch_size_of, make_program, make_settings
 
     rng = np.random.default_rng(0)
     X = rng.normal(size=(rows, INPUTS))
     table = Table.from_arrays(X, X[:, 0] + rng.normal(0, 0.3, rows))
     model = IntervalRegressor()
-    size = model._batch_size(ROWS)
-    settings = model._settings(rows, size, stops=False)._replace(epochs=epochs)
+    size = batch_size_of(model, ROWS)
+    settings = make_settings(model, rows, size, stops=False)._replace(epochs=epochs)
     every = np.arange(rows)
     plans = [Plan(seed, every, settings=settings) for seed in range(networks)]
-    return model._program(X, size), table, plans
+    return make_program(model, X, size), table, plans
 
 
 def measure_start(folder, rounds):

@@ -24,6 +24,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from sklearn.metrics import root_mean_squared_error
 
 import calipers.torch
 from calipers import IntervalRegressor, metrics
@@ -93,10 +94,10 @@ def measures(model, X, y):
     """Error, coverage, width and interval score on test rows."""
     lower, upper = model.predict_interval(X).T
     found = {
-        "rmse": metrics.root_mean_squared_error(model.predict(X), y),
-        "coverage": metrics.coverage_rate(lower, upper, y),
+        "rmse": root_mean_squared_error(y, model.predict(X)),
+        "coverage": metrics.coverage_rate(y, lower, upper),
         "width": metrics.mean_width(lower, upper),
-        "score": metrics.interval_score(lower, upper, y, coverage=COVERAGE),
+        "score": metrics.interval_score(y, lower, upper, coverage=COVERAGE),
     }
     return {name: float(value) for name, value in found.items()}
 
@@ -113,7 +114,7 @@ def run(X, y, X_test, y_test, seed, steps):
         found[name] = measures(model, X_test, y_test) | {"seconds": seconds}
 
     def given(name, point):
-        found[name] = {"rmse": float(metrics.root_mean_squared_error(point, y_test))}
+        found[name] = {"rmse": root_mean_squared_error(y_test, point)}
 
     timed("at once", IntervalRegressor(**common).fit, X, y)
     points = IntervalRegressor(loss="mse", **common).fit(X, y)

@@ -12,14 +12,18 @@ for other problems and sizes is kept.
 
 import argparse
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from calipers import IntervalRegressor
 from calipers.bank import Table, train
-from calipers.crossfit import make_folds
+from calipers.crossfit import calibrate, make_folds
 from calipers.datasets import PROBLEMS
+from calipers.ensemble import Ensemble
+from calipers.prediction import Query
+from calipers.training import batch_size_of, make_plans, make_program
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "validity"
@@ -30,23 +34,25 @@ COLUMNS += ("narrow_third", "wide_third", "unbounded")
 def refits(model, problem, rows, count, seed=1):
     """Ensembles of many fits, each on rows of its own, trained as one bank.
 
-    Rows of seed 0 took part in the choice of how a pool's scores follow from its judges'.
+    Rows of seed 0 took part in the choice of how a pool's scores follow from out-of-fold scores.
     """
     X, y = problem.sample(rows * count, np.random.default_rng([rows, seed]))
     table = Table.from_arrays(X, y)
-    batch_size = model._batch_size(rows)
+    batch_size = batch_size_of(model, rows)
     plans, folds = [], []
     for number in range(count):
         own = np.arange(number * rows, (number + 1) * rows)
         folds.append(make_folds(model.cv, own, X, y, None, model.n_networks, number))
         fold_of = np.arange(model.n_networks) % len(folds[-1])
         chosen = [folds[-1][i] for i in fold_of]
-        plans += model._plans(chosen, batch_size, None, None, (seed, number))
-    bank = train(model._program(X, rows), table, plans, n_jobs=-1)
+        plans += make_plans(model, chosen, None, None, (seed, number), batch_size=batch_size)
+    bank = train(make_program(model, X, rows), table, plans, n_jobs=-1)
     size = model.n_networks
     for number, part in enumerate(folds):
         members = bank[number * size : (number + 1) * size]
-        yield model._calibrated(members, part, np.arange(size) % len(part), X, y, None)
+        ensemble = Ensemble(members, model.coverage, model.aggregation, n_jobs=-1)
+        found = calibrate(ensemble, part, np.arange(size) % len(part), X, y, None)
+        yield replace(ensemble, calibrations=() if found is None else (found,))
 
 
 def true_coverage(problem, inputs, bounds):
@@ -58,7 +64,8 @@ def true_coverage(problem, inputs, bounds):
 def judge(problem, model, rows, count):
     """Rows of the table for one problem and size."""
     inputs, _ = problem.sample(300, random_state=12345)
-    bounds = [e.interval(inputs, np.array(LEVELS)) for e in refits(model, problem, rows, count)]
+    ensembles = refits(model, problem, rows, count)
+    bounds = [e.predict(inputs, Query(LEVELS)).intervals for e in ensembles]
     covered = np.array([true_coverage(problem, inputs, b) for b in bounds])
     for i, level in enumerate(LEVELS):
         held = covered[:, i]

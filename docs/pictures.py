@@ -164,8 +164,8 @@ def draw_calibration():
     second.set(xlabel="normal quantile", ylabel="quantile of the scores")
     dist = model.predict_dist(X[parts[2]])
     curves = {
-        "before": metrics.calibration_curve(dist, y[parts[2]]),
-        "after": metrics.calibration_curve(CalibratedMixture(dist, calibration), y[parts[2]]),
+        "before": metrics.calibration_curve(y[parts[2]], dist),
+        "after": metrics.calibration_curve(y[parts[2]], CalibratedMixture(dist, calibration)),
     }
     colors = {"before": COLORS["orange"], "after": COLORS["blue"]}
     plot_calibration(third, curves, colors=colors)

@@ -26,7 +26,7 @@ settings |= {"random_state": 0}
 
 def show(name, model, X=X_new, y=y_new):
     lower, upper = model.predict_interval(X).T
-    rate, width = metrics.coverage_rate(lower, upper, y), metrics.mean_width(lower, upper)
+    rate, width = metrics.coverage_rate(y, lower, upper), metrics.mean_width(lower, upper)
     print(f"{name:48} {rate:6.1%} inside, mean width {width:.2f}")
 
 
@@ -36,7 +36,7 @@ show("calibrated on folds of patients", naive)
 
 # %% What the networks say before any calibration.
 lower, upper = naive.predict_dist(X_new).mixture.interval(0.9)
-print(f"{'not calibrated':48} {metrics.coverage_rate(lower, upper, y_new):6.1%} inside")
+print(f"{'not calibrated':48} {metrics.coverage_rate(y_new, lower, upper):6.1%} inside")
 
 # %% Folds of clinics: judged by clinics that training has not seen, as new ones are.
 grouped = IntervalRegressor(**settings).fit(X, y, groups=clinic)
@@ -50,9 +50,9 @@ show("conformalized on one patient of 100 clinics", naive)
 
 # %% Coverage is an average. Look at parts: every clinic has its own.
 lower, upper = grouped.predict_interval(X_new).T
-by_age = metrics.coverage_by_value(lower, upper, y_new, X_new[:, 0])
+by_age = metrics.coverage_by_value(y_new, lower, upper, X_new[:, 0])
 print("coverage from young to old:", np.round(by_age.coverage_rate, 2))
-by_clinic = metrics.coverage_by_group(lower, upper, y_new, clinic_new)
+by_clinic = metrics.coverage_by_group(y_new, lower, upper, clinic_new)
 worst = by_clinic.coverage_rate.argmin()
 print(f"the worst clinic: {by_clinic.coverage_rate[worst]:.0%} inside")
 

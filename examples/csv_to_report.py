@@ -54,8 +54,8 @@ model.fit(X, y)
 # %% New rows, whose truth happens to be known.
 new = pd.read_csv("new.csv")
 lower, upper = model.predict_interval(new).T
-print(f"{metrics.coverage_rate(lower, upper, new['price']):.1%} of new rows inside")
-by_town = metrics.coverage_by_group(lower, upper, new["price"], new["town"])
+print(f"{metrics.coverage_rate(new['price'], lower, upper):.1%} of new rows inside")
+by_town = metrics.coverage_by_group(new["price"], lower, upper, new["town"])
 for town, rate, width in zip(by_town.group, by_town.coverage_rate, by_town.mean_width, strict=True):
     print(f"  {town:8} {rate:.1%} inside, mean width {width:,.0f}")
 

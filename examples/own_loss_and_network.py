@@ -75,7 +75,7 @@ assert (np.diff(model.predict(grid)) <= 0).all()
 
 # %% Does it hold what it should? The decision is the networks' own, the interval is calibrated.
 lower, upper = model.predict_interval(X_new).T
-print(f"90% intervals hold {metrics.coverage_rate(lower, upper, y_new):.1%} of new rows")
+print(f"90% intervals hold {metrics.coverage_rate(y_new, lower, upper):.1%} of new rows")
 print(f"demand stays below the stock in {(y_new <= model.predict(X_new)).mean():.1%}, wanted 80%")
 quantile = model.predict_quantiles(X_new, 0.8)
 print(f"and below the calibrated 80% quantile in {(y_new <= quantile).mean():.1%}")

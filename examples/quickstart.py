@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.datasets import load_diabetes
+from sklearn.metrics import root_mean_squared_error
 from sklearn.model_selection import train_test_split
 
 import calipers
@@ -35,12 +36,12 @@ print(model.predict_interval(X_test.iloc[:3], coverage=[0.5, 0.9], as_frame=True
 print(model.predict_quantiles(X_test.iloc[:3], [0.1, 0.5, 0.9], as_frame=True).round(1))
 
 # %% Are they honest? With few test rows chance moves the share inside; the band says how far.
-rate = metrics.coverage_rate(lower, upper, y_test)
+rate = metrics.coverage_rate(y_test, lower, upper)
 low, high = metrics.coverage_band(len(y_test), 0.9)
 print(f"90% intervals hold {rate:.1%} of the test rows; chance allows {low:.1%} to {high:.1%}")
 print(f"mean width {metrics.mean_width(lower, upper):.0f}", end=", ")
-print(f"interval score {metrics.interval_score(lower, upper, y_test, coverage=0.9):.0f}", end=", ")
-print(f"root mean squared error {metrics.root_mean_squared_error(point, y_test):.1f}")
+print(f"interval score {metrics.interval_score(y_test, lower, upper, coverage=0.9):.0f}", end=", ")
+print(f"root mean squared error {root_mean_squared_error(y_test, point):.1f}")
 
 # %% The whole distribution of each row: a probability, and where the doubt comes from.
 dist = model.predict_dist(X_test)
@@ -54,7 +55,7 @@ with style():
     first, second, third = figure.subplots(1, 3)
     plot_rows(first, lower, point, upper, y_test)
     first.set_ylabel("disease progression")
-    curve = metrics.calibration_curve(dist, y_test)
+    curve = metrics.calibration_curve(y_test, dist)
     plot_calibration(second, {"model": curve}, rows=len(y_test))
     second.set(xlabel="nominal coverage", ylabel="observed")
     inside = (lower <= y_test) & (y_test <= upper)

@@ -10,6 +10,7 @@ goes to ``calipers.aggregation`` as NumPy arrays.
 import argparse
 
 import torch
+from sklearn.metrics import root_mean_squared_error
 
 from calipers import losses, metrics
 from calipers.aggregation import snm
@@ -75,9 +76,9 @@ def main(arguments=None):
     mixture = snm(lower, point, upper, coverage=COVERAGE)
     low, high = mixture.interval(COVERAGE)
     measures = {
-        "coverage": metrics.coverage_rate(low, high, y_test),
+        "coverage": metrics.coverage_rate(y_test, low, high),
         "mean width": metrics.mean_width(low, high),
-        "RMSE": metrics.root_mean_squared_error(point.mean(axis=0), y_test),
+        "RMSE": root_mean_squared_error(y_test, point.mean(axis=0)),
     }
     print(", ".join(f"{name} {value:.3f}" for name, value in measures.items()))
     return measures

@@ -5,7 +5,7 @@ import pytest
 from calipers import plots
 from calipers.aggregation import snm
 from calipers.bank import HISTORY_TYPE
-from calipers.metrics import CalibrationCurve, GroupedCoverage
+from calipers.metrics import CalibrationCurve, GroupedCoverage, pit_band
 from calipers.study._panels import plot_counts, plot_heat_map
 
 
@@ -58,6 +58,8 @@ def test_pit_of_uniform_values_is_flat(ax):
     plots.plot_pit(ax, (np.arange(100) + 0.5) / 100, bins=10)
     bars = [patch.get_height() for patch in drawn(ax).patches[:10]]
     np.testing.assert_allclose(bars, 1.0)
+    band = ax.patches[10]
+    np.testing.assert_allclose([band.get_y(), band.get_y() + band.get_height()], pit_band(100, 10))
 
 
 def test_width_error_markers_are_quantiles_of_groups(ax):

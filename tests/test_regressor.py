@@ -119,7 +119,7 @@ class TestAnswers:
         model = small(epochs=300, n_networks=5, network__hidden_layers=(30,)).fit(X[:300], y[:300])
         bounds = model.predict_interval(X[300:])
         # 100 rows at 0.95: outside of [0.87, 1] less than once in a thousand draws if honest.
-        assert metrics.coverage_rate(bounds[:, 0], bounds[:, 1], y[300:]) > 0.87
+        assert metrics.coverage_rate(y[300:], bounds[:, 0], bounds[:, 1]) > 0.87
         assert metrics.mean_width(bounds[:, 0], bounds[:, 1]) < 2 * y.std()
         assert model.score(X[300:], y[300:]) > 0.9
 
@@ -146,7 +146,7 @@ class TestCalibration:
         model = calibrated(epochs=100).fit(X[:400], y[:400])
         levels = [0.5, 0.8, 0.95]
         curve = metrics.calibration_curve(
-            model.predict_interval(X[400:], coverage=levels), y[400:], coverages=levels
+            y[400:], model.predict_interval(X[400:], coverage=levels), coverages=levels
         )
         # Five standard errors, of the 1,000 rows tested and the 400 calibrated on.
         error = np.sqrt(curve.nominal * (1 - curve.nominal) * (1 / 1000 + 1 / 400))

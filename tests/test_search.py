@@ -18,6 +18,7 @@ from sklearn.model_selection import TimeSeriesSplit
 
 from calipers import IntervalRegressor
 from calipers.bank import TrainingFailedError
+from calipers.ensemble import Ensemble
 from calipers.networks import MLP
 from calipers.search import PAPER_SPACE, Candidate, Outcome, SearchResult, paper_score, search
 
@@ -215,6 +216,20 @@ def test_failing_candidates_are_never_chosen(failing):
     assert fine.outcome.failures == 0
     assert failing.best is fine
     assert failing.chosen_by("paper").best is fine
+
+
+def test_bounds_that_cross_on_most_held_out_rows_count_as_failed(model, data, monkeypatch):
+    members = Ensemble.members
+
+    def crossed(self, X):
+        found = members(self, X)
+        return found._replace(lower=found.upper, upper=found.lower)
+
+    monkeypatch.setattr(Ensemble, "members", crossed)
+    result = search(model, *data, {"learning_rate": [0.01]}, **{**QUICK, "max_epochs": 3})
+    [candidate] = result.candidates
+    assert candidate.outcome.failures == 2
+    assert result.score(candidate) == math.inf
 
 
 def test_when_all_fail(failing):

@@ -25,6 +25,7 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
         Coverage of the intervals that are measured.
     """
     import numpy as np
+    from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
     from calipers import metrics
     from calipers.prediction import Query
@@ -40,7 +41,7 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
     table = [
         {
             "coverage": level,
-            "observed": metrics.coverage_rate(low_side, high_side, y),
+            "observed": metrics.coverage_rate(y, low_side, high_side),
             "mean_width": metrics.mean_width(low_side, high_side),
         }
         for level, (low_side, high_side) in zip(levels, bounds.transpose(2, 1, 0), strict=True)
@@ -48,12 +49,12 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
     measures = {
         "rows": len(y),
         "coverage": coverage,
-        "coverage_rate": metrics.coverage_rate(lower, upper, y),
+        "coverage_rate": metrics.coverage_rate(y, lower, upper),
         "by_chance": [float(low), float(high)],
         "mean_width": metrics.mean_width(lower, upper),
-        "interval_score": metrics.interval_score(lower, upper, y, coverage=coverage),
-        "rmse": metrics.root_mean_squared_error(point, y),
-        "mae": metrics.mean_absolute_error(point, y),
+        "interval_score": metrics.interval_score(y, lower, upper, coverage=coverage),
+        "rmse": root_mean_squared_error(y, point),
+        "mae": mean_absolute_error(y, point),
         "calibration": table,
     }
     return measures, (lower, upper)
@@ -71,13 +72,13 @@ def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
     if pd.api.types.is_numeric_dtype(column.dtype) and column.nunique() > _MOST_GROUPS:
         there = column.notna().to_numpy()
         values = column[there].to_numpy(np.float64)
-        found = metrics.coverage_by_value(lower[there], upper[there], y[there], values)
+        found = metrics.coverage_by_value(y[there], lower[there], upper[there], values)
         labels = [f"about {show(float(group))}" for group in found.group]
     else:
         texts = column.astype(object).where(column.notna(), "(missing)").map(str)
         common = texts.value_counts().index[:_MOST_GROUPS]
         texts = texts.where(texts.isin(common), "(others)")
-        found = metrics.coverage_by_group(lower, upper, y, texts.to_numpy(dtype=str))
+        found = metrics.coverage_by_group(y, lower, upper, texts.to_numpy(dtype=str))
         labels = [str(group) for group in found.group]
     rows = zip(labels, found.n_samples, found.coverage_rate, found.mean_width, strict=True)
     return [

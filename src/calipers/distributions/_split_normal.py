@@ -221,7 +221,7 @@ class SplitNormal:
     def crps(self, y: ArrayLike) -> FloatArray:
         r"""Continuous ranked probability score of `y`, the smaller the better.
 
-        .. math:: \int (F(x) - 1[x \ge y])^2 dx = E|X - y| - 	frac12 E|X - X'|
+        .. math:: \int (F(x) - 1[x \ge y])^2 dx = E|X - y| - \tfrac12 E|X - X'|
 
         Examples
         --------

@@ -5,7 +5,7 @@ it, JAX differentiates it under ``jit`` and ``vmap``, PyTorch differentiates it 
 The rules they share:
 
 - Data are positional, arrays of one shape from one library; options follow as keywords. Nothing
-  broadcasts, so a column met by a row is an error and not a matrix.
+  broadcasts: unequal shapes, such as a column met by a row, are a ``ValueError`` and not a matrix.
 - A loss is the mean over the rows, or is made of such means, and comes back as a scalar of the
   data's floating type.
 - ``weight`` turns every mean into a weighted mean and every count into a sum of weights. Scaling

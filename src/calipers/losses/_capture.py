@@ -34,11 +34,6 @@ def soft_capture(lower: Array, upper: Array, target: Array, *, softness: Scalar 
     array of shape (n_samples,)
         Between 0 and 1.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ.
-
     Examples
     --------
     >>> import numpy as np
@@ -63,11 +58,6 @@ def hard_capture(lower: Array, upper: Array, target: Array) -> Array:
     -------
     array of shape (n_samples,)
         Zeros and ones of the data's floating type. No gradient passes through them.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ.
 
     Examples
     --------
@@ -103,11 +93,6 @@ def captured_width(
     scalar array
         The width.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ.
-
     Examples
     --------
     >>> import numpy as np
@@ -141,11 +126,6 @@ def coverage_shortfall(
     -------
     scalar array
         The shortfall.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ.
 
     Examples
     --------

@@ -30,11 +30,6 @@ def normal_nll(mean: Array, scale: Array, target: Array, *, weight: Array | None
     scalar array
         The loss; add :math:`\log \sqrt{2 \pi}` for the negative log-likelihood itself.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ.
-
     Examples
     --------
     >>> import numpy as np
@@ -66,11 +61,6 @@ def split_normal_nll(
     -------
     scalar array
         The loss; add :math:`\log \sqrt{2 \pi}` for the negative log-likelihood itself.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ.
 
     Examples
     --------
@@ -106,20 +96,13 @@ def split_normal_crps(
 
     Parameters
     ----------
-    loc, left_scale, right_scale, target : arrays of shape (n_samples,)
-        Mode, scale of either side (positive) and observation of each row.
-    weight : array of shape (n_samples,), optional
-        Row weights.
+    loc, left_scale, right_scale, target, weight
+        As for ``split_normal_nll``.
 
     Returns
     -------
     scalar array
         The loss, in the unit of the target.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ.
 
     Examples
     --------

@@ -31,11 +31,6 @@ def crossing_penalty(
     scalar array
         The penalty.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ.
-
     Examples
     --------
     >>> import numpy as np
@@ -94,11 +89,6 @@ def qd_plus(
     -------
     scalar array
         The loss.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ.
 
     Examples
     --------
@@ -160,11 +150,6 @@ def qd(
     scalar array
         The loss.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ.
-
     Examples
     --------
     One of four targets missed, 2 * 3 / 3.001 + 15 * 2 * (0.95 - 0.75)**2:
@@ -202,28 +187,15 @@ def qd_paper(
 
     Parameters
     ----------
-    lower, upper, target : arrays of shape (n_samples,)
-        Bounds and observations, standardised for the defaults to make sense.
-    coverage : scalar, default 0.95
-        Nominal probability :math:`1 - \alpha` of the interval.
+    lower, upper, target, coverage, softness, target_range, weight
+        As for ``qd``.
     coverage_weight : scalar, default 0.07
         Coverage against width, :math:`\lambda`.
-    softness : scalar, default 160
-        Steepness s of the soft capture.
-    target_range : scalar, default 1
-        The width is divided by it: the range of the target gives NMPIW in place of MPIW.
-    weight : array of shape (n_samples,), optional
-        Row weights; n is their sum.
 
     Returns
     -------
     scalar array
         The loss.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ.
 
     Examples
     --------

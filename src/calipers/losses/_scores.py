@@ -20,11 +20,6 @@ def squared_error(point: Array, target: Array, *, weight: Array | None = None) -
     scalar array
         The loss.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ.
-
     Examples
     --------
     >>> import numpy as np
@@ -55,11 +50,6 @@ def pinball(
     -------
     scalar array
         The loss.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ.
 
     Examples
     --------
@@ -103,11 +93,6 @@ def interval_score(
     -------
     scalar array
         The loss.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ.
 
     Examples
     --------

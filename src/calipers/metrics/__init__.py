@@ -1,13 +1,18 @@
-"""Measures of points, intervals and predictive distributions against what was observed.
+"""Measures of intervals and predictive distributions against what was observed.
 
-All take lists or arrays, prediction first and ``target`` last, and average over the rows, of any
-shape as long as it is one. ``weight`` gives rows unequal importance; a row of weight zero is as
-good as absent. Unequal shapes, NaN and infinities are refused, except that an interval may be open:
-``lower`` may be -inf and ``upper`` inf.
+They read as scikit-learn's: ``y_true`` first, then the prediction, then options by keyword. All
+take lists or arrays of any one shape and average over the rows. ``sample_weight`` gives rows
+unequal importance: a row of weight 2 counts as two rows, a row of weight zero as none. Unequal
+shapes, NaN and infinities are refused by a ``ValueError`` that says where they are, except that an
+interval may be open: ``y_lower`` may be -inf and ``y_upper`` inf. Bounds that cross on most rows
+are refused too, since they come of arguments in the wrong order.
+
+Errors of points and single quantiles are scikit-learn's own: ``root_mean_squared_error``,
+``mean_absolute_error``, ``mean_pinball_loss`` and their like in ``sklearn.metrics``.
 """
 
 from calipers.metrics._calibration import CalibrationCurve, calibration_curve, calibration_error
-from calipers.metrics._chance import coverage_band, coverage_p_value
+from calipers.metrics._chance import coverage_band, coverage_p_value, pit_band
 from calipers.metrics._conditional import (
     GroupedCoverage,
     coverage_by_group,
@@ -15,20 +20,15 @@ from calipers.metrics._conditional import (
     coverage_by_width,
 )
 from calipers.metrics._distributions import crps, log_score, pit_values
-from calipers.metrics._integrity import crossing_rate, point_inside_rate
 from calipers.metrics._intervals import (
     coverage_rate,
     coverage_width_criterion,
+    crossing_rate,
     interval_score,
     mean_width,
     normalized_mean_width,
 )
-from calipers.metrics._points import (
-    mean_absolute_error,
-    mean_squared_error,
-    pinball_loss,
-    root_mean_squared_error,
-)
+from calipers.metrics._scorers import neg_crps, neg_interval_score
 
 __all__ = [
     "CalibrationCurve",
@@ -46,12 +46,10 @@ __all__ = [
     "crps",
     "interval_score",
     "log_score",
-    "mean_absolute_error",
-    "mean_squared_error",
     "mean_width",
+    "neg_crps",
+    "neg_interval_score",
     "normalized_mean_width",
-    "pinball_loss",
+    "pit_band",
     "pit_values",
-    "point_inside_rate",
-    "root_mean_squared_error",
 ]

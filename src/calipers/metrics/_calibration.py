@@ -33,23 +33,23 @@ class CalibrationCurve(NamedTuple):
 
 
 def calibration_curve(
-    prediction: HasInterval | ArrayLike,
-    target: ArrayLike,
+    y_true: ArrayLike,
+    y_pred: HasInterval | ArrayLike,
     *,
     coverages: ArrayLike | None = None,
-    weight: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> CalibrationCurve:
     """Coverage rate of the intervals of several nominal coverages.
 
     Parameters
     ----------
-    prediction : object with ``interval(coverage)``, or array-like of shape (n_samples, 2, k)
+    y_true : array-like of shape (n_samples,)
+        Targets.
+    y_pred : object with ``interval(coverage)``, or array-like of shape (n_samples, 2, k)
         A distribution for each row, or the lower and upper bounds themselves for each coverage.
-    target : array-like of shape (n_samples,)
-        Observations.
     coverages : array-like of shape (k,), optional
         Nominal coverages, by default 0.05, 0.1, ..., 0.95.
-    weight : array-like of shape (n_samples,), optional
+    sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
     Returns
@@ -57,15 +57,10 @@ def calibration_curve(
     CalibrationCurve
         ``nominal`` and ``observed``, each of shape (k,).
 
-    Raises
-    ------
-    ValueError
-        If shapes differ, values are not finite, or coverages are no fractions.
-
     Examples
     --------
     >>> from scipy.stats import norm
-    >>> curve = calibration_curve(norm([0, 0], [1, 2]), [0.1, 2.1], coverages=[0.5, 0.9])
+    >>> curve = calibration_curve([0.1, 2.1], norm([0, 0], [1, 2]), coverages=[0.5, 0.9])
     >>> curve.observed
     array([0.5, 1. ])
     """
@@ -73,64 +68,53 @@ def calibration_curve(
     if nominal.ndim != 1 or nominal.size == 0:
         raise ValueError(f"coverages must be a list of at least one, got shape {nominal.shape}")
     observed = [
-        coverage_rate(lower, upper, target, weight=weight)
-        for lower, upper in _intervals(prediction, nominal)
+        coverage_rate(y_true, lower, upper, sample_weight=sample_weight)
+        for lower, upper in _intervals(y_pred, nominal)
     ]
     return CalibrationCurve(nominal, np.array(observed))
 
 
 def calibration_error(
-    prediction: HasInterval | ArrayLike,
-    target: ArrayLike,
+    y_true: ArrayLike,
+    y_pred: HasInterval | ArrayLike,
     *,
     coverages: ArrayLike | None = None,
-    weight: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Mean distance between observed and nominal coverage along the calibration curve.
+    """Mean distance between observed and nominal coverage, along ``calibration_curve``.
 
     Parameters
     ----------
-    prediction : object with ``interval(coverage)``, or array-like of shape (n_samples, 2, k)
-        A distribution for each row, or the lower and upper bounds themselves for each coverage.
-    target : array-like of shape (n_samples,)
-        Observations.
-    coverages : array-like of shape (k,), optional
-        Nominal coverages, by default 0.05, 0.1, ..., 0.95.
-    weight : array-like of shape (n_samples,), optional
-        Sample weights.
+    y_true, y_pred, coverages, sample_weight
+        As for ``calibration_curve``.
 
     Returns
     -------
     float
         Between 0 and 1; 0 is perfect.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ, values are not finite, or coverages are no fractions.
-
     Examples
     --------
     >>> from scipy.stats import norm
-    >>> error = calibration_error(norm([0, 0], [1, 2]), [0.1, 2.1], coverages=[0.5, 0.9])
+    >>> error = calibration_error([0.1, 2.1], norm([0, 0], [1, 2]), coverages=[0.5, 0.9])
     >>> round(error, 4)
     0.05
     """
-    curve = calibration_curve(prediction, target, coverages=coverages, weight=weight)
+    curve = calibration_curve(y_true, y_pred, coverages=coverages, sample_weight=sample_weight)
     return float(np.mean(abs(curve.observed - curve.nominal)))
 
 
 def _intervals(
-    prediction: HasInterval | ArrayLike, coverages: FloatArray
+    y_pred: HasInterval | ArrayLike, coverages: FloatArray
 ) -> Iterator[tuple[ArrayLike, ArrayLike]]:
     """Bounds for each coverage in turn."""
-    if hasattr(prediction, "interval"):
-        yield from (prediction.interval(float(coverage)) for coverage in coverages)
+    if hasattr(y_pred, "interval"):
+        yield from (y_pred.interval(float(coverage)) for coverage in coverages)
         return
-    bounds = numbers("prediction", prediction)
+    bounds = numbers("y_pred", y_pred)
     if bounds.ndim != 3 or bounds.shape[1:] != (2, coverages.size):
         raise ValueError(
-            "prediction must be a distribution or have shape (n_samples, 2, n_coverages), "
+            "y_pred must be a distribution or have shape (n_samples, 2, n_coverages), "
             f"got shape {bounds.shape} for {coverages.size} coverages"
         )
     yield from ((bounds[:, 0, k], bounds[:, 1, k]) for k in range(coverages.size))

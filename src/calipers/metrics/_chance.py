@@ -28,24 +28,42 @@ def coverage_band(
     low, high : ndarray
         Shares between 0 and 1, of the shape that the arguments broadcast to.
 
-    Raises
-    ------
-    ValueError
-        If there is no row, or a probability is no fraction.
-
     Examples
     --------
     >>> low, high = coverage_band([100, 10_000], 0.95)
     >>> low.round(3), high.round(3)
     (array([0.9  , 0.946]), array([0.99 , 0.954]))
     """
-    rows = _counts(n_samples)
-    tail = (1 - float(fraction("confidence", confidence))) / 2
-    nominal = fraction("coverage", coverage)
-    return (
-        np.asarray(binom.ppf(tail, rows, nominal) / rows),
-        np.asarray(binom.ppf(1 - tail, rows, nominal) / rows),
-    )
+    return _band(n_samples, fraction("coverage", coverage), confidence)
+
+
+def pit_band(n_samples: int, n_bins: int, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Range in which a bar of a histogram of uniform values ends by chance.
+
+    The yardstick for a histogram of ``pit_values`` whose bars would all be 1 high if rows were
+    shared out evenly; rows are taken to be independent.
+
+    Parameters
+    ----------
+    n_samples : int
+        Rows of the histogram.
+    n_bins : int
+        Its bars, of equal width.
+    confidence : float, default 0.95
+        Probability, at least, of a bar within the range.
+
+    Returns
+    -------
+    low, high : float
+        Heights.
+
+    Examples
+    --------
+    >>> pit_band(100, 10)
+    (0.5, 1.6)
+    """
+    low, high = _band(n_samples, 1 / _counts("n_bins", n_bins), confidence)
+    return float(low) * n_bins, float(high) * n_bins
 
 
 def coverage_p_value(
@@ -70,25 +88,30 @@ def coverage_p_value(
     ndarray
         Between 0 and 1, of the shape that the arguments broadcast to.
 
-    Raises
-    ------
-    ValueError
-        If there is no row, or a rate or probability is no fraction.
-
     Examples
     --------
     >>> coverage_p_value([0.95, 0.9], 100, 0.95).round(3)
     array([1.   , 0.056])
     """
-    rows, rate = _counts(n_samples), numbers("coverage_rate", coverage_rate)
+    rows, rate = _counts("n_samples", n_samples), numbers("coverage_rate", coverage_rate)
     refuse("coverage_rate", rate, ~((rate >= 0) & (rate <= 1)), "must be between 0 and 1")
     nominal, inside = fraction("coverage", coverage), np.rint(rate * rows)
     tails = binom.cdf(inside, rows, nominal), binom.sf(inside - 1, rows, nominal)
     return np.asarray(np.minimum(1.0, 2 * np.minimum(*tails)))
 
 
-def _counts(n_samples: ArrayLike) -> FloatArray:
-    rows = numbers("n_samples", n_samples)
-    bad = ~((rows >= 1) & (rows == np.rint(rows)))
-    refuse("n_samples", rows, bad, "must be a whole number of rows, at least 1")
-    return rows
+def _band(
+    n_samples: ArrayLike, share: FloatArray, confidence: float
+) -> tuple[FloatArray, FloatArray]:
+    """Central range of a binomial share."""
+    rows = _counts("n_samples", n_samples)
+    tail = (1 - float(fraction("confidence", confidence))) / 2
+    low, high = (np.asarray(binom.ppf(p, rows, share) / rows) for p in (tail, 1 - tail))
+    return low, high
+
+
+def _counts(name: str, values: ArrayLike) -> FloatArray:
+    array = numbers(name, values)
+    bad = ~((array >= 1) & (array == np.rint(array)))
+    refuse(name, array, bad, "must be a whole number, at least 1")
+    return array

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers.metrics._checks import FloatArray, rows
+from calipers.metrics._checks import FloatArray
+from calipers.metrics._rows import interval_rows
 
 
 class GroupedCoverage(NamedTuple):
@@ -18,7 +19,7 @@ class GroupedCoverage(NamedTuple):
     coverage_rate, mean_width : ndarray of shape (n_groups,)
         Fraction of targets inside their interval (PICP), and mean width (MPIW).
     n_samples : ndarray of shape (n_groups,)
-        Rows in each group, to judge how sure its rate is.
+        Rows in each group, which say how far chance may take its rate.
     """
 
     group: NDArray[Any]
@@ -28,22 +29,22 @@ class GroupedCoverage(NamedTuple):
 
 
 def coverage_by_group(
-    lower: ArrayLike,
-    upper: ArrayLike,
-    target: ArrayLike,
+    y_true: ArrayLike,
+    y_lower: ArrayLike,
+    y_upper: ArrayLike,
     group: ArrayLike,
     *,
-    weight: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> GroupedCoverage:
     """Coverage rate within groups of rows.
 
     Parameters
     ----------
-    lower, upper, target : array-like of shape (n_samples,)
-        Bounds and observations, in the same unit.
+    y_true, y_lower, y_upper : array-like of shape (n_samples,)
+        Targets and bounds, in the same unit.
     group : array-like of shape (n_samples,)
         Label of each row's group: numbers or strings.
-    weight : array-like of shape (n_samples,), optional
+    sample_weight : array-like of shape (n_samples,), optional
         Sample weights; they weigh rates and widths, not ``n_samples``.
 
     Returns
@@ -54,11 +55,11 @@ def coverage_by_group(
     Raises
     ------
     ValueError
-        If shapes differ, values are not finite, or labels cannot be sorted.
+        Also if labels cannot be sorted.
 
     Examples
     --------
-    >>> result = coverage_by_group([0, 0, 0], [1, 1, 1], [0.5, 2, 0.1], ["a", "a", "b"])
+    >>> result = coverage_by_group([0.5, 2, 0.1], [0, 0, 0], [1, 1, 1], ["a", "a", "b"])
     >>> dict(zip(result.group.tolist(), result.coverage_rate.tolist()))
     {'a': 0.5, 'b': 1.0}
     """
@@ -66,17 +67,19 @@ def coverage_by_group(
         labels, codes = np.unique(np.asarray(group), return_inverse=True)
     except TypeError as error:
         raise ValueError(f"group must hold labels of one kind: {error}") from None
-    checked = rows(weight, lower=lower, upper=upper, target=target, group=codes)
-    return _grouped(labels, *checked)
+    return _grouped(
+        labels,
+        *interval_rows(sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper, group=codes),
+    )
 
 
 def coverage_by_width(
-    lower: ArrayLike,
-    upper: ArrayLike,
-    target: ArrayLike,
+    y_true: ArrayLike,
+    y_lower: ArrayLike,
+    y_upper: ArrayLike,
     *,
     n_bins: int = 10,
-    weight: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> GroupedCoverage:
     """Coverage rate among narrow intervals, wide ones, and those between.
 
@@ -85,11 +88,11 @@ def coverage_by_width(
 
     Parameters
     ----------
-    lower, upper, target : array-like of shape (n_samples,)
-        Bounds and observations, in the same unit.
+    y_true, y_lower, y_upper : array-like of shape (n_samples,)
+        Targets and bounds, in the same unit.
     n_bins : int, default 10
         Bins of about equal weight.
-    weight : array-like of shape (n_samples,), optional
+    sample_weight : array-like of shape (n_samples,), optional
         Sample weights; they weigh quantiles, rates and widths, not ``n_samples``.
 
     Returns
@@ -98,30 +101,27 @@ def coverage_by_width(
         One entry for each bin that is not empty, from narrow to wide; ``group`` numbers them
         from 0.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ, values are not finite, or n_bins is no positive integer.
-
     Examples
     --------
-    >>> result = coverage_by_width([0, 0, 0, 0], [1, 2, 8, 9], [2, 1, 3, 3], n_bins=2)
+    >>> result = coverage_by_width([2, 1, 3, 3], [0, 0, 0, 0], [1, 2, 8, 9], n_bins=2)
     >>> result.mean_width, result.coverage_rate
     (array([1.5, 8.5]), array([0.5, 1. ]))
     """
-    weights, low, high, observed = rows(weight, lower=lower, upper=upper, target=target)
-    bins = _bins(high - low, n_bins, weights)
-    return _grouped(np.arange(n_bins), weights, low, high, observed, bins)
+    weights, target, lower, upper = interval_rows(
+        sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper
+    )
+    bins = _bins(upper - lower, n_bins, weights)
+    return _grouped(np.arange(n_bins), weights, target, lower, upper, bins)
 
 
 def coverage_by_value(
-    lower: ArrayLike,
-    upper: ArrayLike,
-    target: ArrayLike,
+    y_true: ArrayLike,
+    y_lower: ArrayLike,
+    y_upper: ArrayLike,
     value: ArrayLike,
     *,
     n_bins: int = 5,
-    weight: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> GroupedCoverage:
     """Coverage rate where an input, or a prediction, is small, large and between.
 
@@ -130,13 +130,13 @@ def coverage_by_value(
 
     Parameters
     ----------
-    lower, upper, target : array-like of shape (n_samples,)
-        Bounds and observations, in the same unit.
+    y_true, y_lower, y_upper : array-like of shape (n_samples,)
+        Targets and bounds, in the same unit.
     value : array-like of shape (n_samples,)
         What to bin by: an input, the point estimate, time.
     n_bins : int, default 5
         Bins of about equal weight.
-    weight : array-like of shape (n_samples,), optional
+    sample_weight : array-like of shape (n_samples,), optional
         Sample weights; they weigh quantiles, rates and widths, not ``n_samples``.
 
     Returns
@@ -144,22 +144,18 @@ def coverage_by_value(
     GroupedCoverage
         One entry for each bin that is not empty; ``group`` is the median of its values.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ, values are not finite, or n_bins is no positive integer.
-
     Examples
     --------
-    >>> result = coverage_by_value([0] * 4, [1] * 4, [0.5, 0.2, 2, 0.1], [10, 20, 30, 40], n_bins=2)
+    >>> result = coverage_by_value([0.5, 0.2, 2, 0.1], [0] * 4, [1] * 4, [10, 20, 30, 40], n_bins=2)
     >>> dict(zip(result.group.tolist(), result.coverage_rate.tolist()))
     {15.0: 1.0, 35.0: 0.5}
     """
-    checked = rows(weight, lower=lower, upper=upper, target=target, value=value)
-    weights, low, high, observed, values = checked
+    weights, target, lower, upper, values = interval_rows(
+        sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper, value=value
+    )
     bins = _bins(values, n_bins, weights)
     middle = np.array([np.median(values[bins == i]) if i in bins else 0 for i in range(n_bins)])
-    return _grouped(middle, weights, low, high, observed, bins)
+    return _grouped(middle, weights, target, lower, upper, bins)
 
 
 def _bins(values: FloatArray, n_bins: int, weights: FloatArray) -> NDArray[np.intp]:
@@ -174,9 +170,9 @@ def _bins(values: FloatArray, n_bins: int, weights: FloatArray) -> NDArray[np.in
 def _grouped(
     labels: NDArray[Any],
     weight: FloatArray,
+    target: FloatArray,
     lower: FloatArray,
     upper: FloatArray,
-    target: FloatArray,
     code: NDArray[Any],
 ) -> GroupedCoverage:
     """Average over the rows of each label that has any; a code is the place of a label."""

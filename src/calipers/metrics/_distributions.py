@@ -1,18 +1,12 @@
 """Scores of whole predictive distributions, of any class that has the method asked for."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers.metrics._checks import (
-    FloatArray,
-    finite,
-    numbers,
-    refuse,
-    require_same_shape,
-    weighed,
-)
+from calipers.metrics._checks import FloatArray, finite, numbers, refuse, require_same_shape
+from calipers.metrics._rows import average, weighted
 
 
 class HasCrps(Protocol):
@@ -36,29 +30,24 @@ class HasCdf(Protocol):
         """Probability of each row up to x."""
 
 
-def crps(dist: HasCrps, target: ArrayLike, *, weight: ArrayLike | None = None) -> float:
+def crps(y_true: ArrayLike, dist: HasCrps, *, sample_weight: ArrayLike | None = None) -> float:
     r"""Mean continuous ranked probability score, less is better.
 
     .. math:: \frac{1}{n} \sum_i \int (F_i(x) - 1\{x \ge y_i\})^2 dx
 
     Parameters
     ----------
+    y_true : array-like of shape (n_samples,)
+        Targets.
     dist : object with ``crps(y)``
         A distribution for each row.
-    target : array-like of shape (n_samples,)
-        Observations.
-    weight : array-like of shape (n_samples,), optional
+    sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
     Returns
     -------
     float
         In the target's unit.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ or values are not finite.
 
     Examples
     --------
@@ -67,26 +56,28 @@ def crps(dist: HasCrps, target: ArrayLike, *, weight: ArrayLike | None = None) -
     >>> class Sure:
     ...     def crps(self, y):
     ...         return abs(y - 1)
-    >>> crps(Sure(), [1, 4])
+    >>> crps([1, 4], Sure())
     1.5
     """
-    observed = finite("target", target)
-    scores = _per_row("dist.crps(target)", dist.crps(observed), observed)
-    return _mean(scores, weight)
+    scores = _per_row("crps", dist, y_true)
+    weights, kept = weighted(sample_weight, {"y_true": scores})
+    return average(kept, weights)
 
 
-def log_score(dist: HasLogpdf, target: ArrayLike, *, weight: ArrayLike | None = None) -> float:
+def log_score(
+    y_true: ArrayLike, dist: HasLogpdf, *, sample_weight: ArrayLike | None = None
+) -> float:
     r"""Mean negative log-density of the targets, less is better.
 
     .. math:: -\frac{1}{n} \sum_i \log f_i(y_i)
 
     Parameters
     ----------
+    y_true : array-like of shape (n_samples,)
+        Targets.
     dist : object with ``logpdf(x)``
         A distribution for each row.
-    target : array-like of shape (n_samples,)
-        Observations.
-    weight : array-like of shape (n_samples,), optional
+    sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
     Returns
@@ -97,61 +88,56 @@ def log_score(dist: HasLogpdf, target: ArrayLike, *, weight: ArrayLike | None = 
     Raises
     ------
     ValueError
-        If shapes differ, targets are not finite, or a density is infinite, as that of a point mass.
+        Also if a density is infinite, as that of a point mass.
 
     Examples
     --------
     >>> from scipy.stats import norm
-    >>> round(log_score(norm([0, 0], [1, 2]), [0, 2]), 4)
+    >>> round(log_score([0, 2], norm([0, 0], [1, 2])), 4)
     1.5155
     """
-    observed = finite("target", target)
-    name = "dist.logpdf(target)"
-    densities = _per_row(name, dist.logpdf(observed), observed)
-    refuse(name, densities, np.isposinf(densities), "must not be infinite")
-    return -_mean(densities, weight)
+    densities = _per_row("logpdf", dist, y_true)
+    refuse("dist.logpdf(y_true)", densities, np.isposinf(densities), "must not be infinite")
+    weights, kept = weighted(sample_weight, {"y_true": densities})
+    return -average(kept, weights)
 
 
-def pit_values(dist: HasCdf, target: ArrayLike) -> FloatArray:
+def pit_values(y_true: ArrayLike, dist: HasCdf) -> FloatArray:
     """Probability integral transform: each distribution function at its target.
 
-    For calibrated predictions the values are uniform between 0 and 1.
+    For calibrated predictions the values are uniform between 0 and 1; ``pit_band`` says how far
+    chance takes the bars of their histogram from that.
 
     Parameters
     ----------
+    y_true : array-like of shape (n_samples,)
+        Targets.
     dist : object with ``cdf(x)``
         A distribution for each row.
-    target : array-like of shape (n_samples,)
-        Observations.
 
     Returns
     -------
     ndarray of shape (n_samples,)
         Between 0 and 1.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ or targets are not finite.
-
     Examples
     --------
     >>> from scipy.stats import norm
-    >>> pit_values(norm([0, 0], [1, 2]), [0, 2]).round(4)
+    >>> pit_values([0, 2], norm([0, 0], [1, 2])).round(4)
     array([0.5   , 0.8413])
     """
-    observed = finite("target", target)
-    return _per_row("dist.cdf(target)", dist.cdf(observed), observed)
+    return _per_row("cdf", dist, y_true)
 
 
-def _per_row(name: str, values: ArrayLike, target: FloatArray) -> FloatArray:
-    """Read what a distribution answered, one number for each target."""
-    array = numbers(name, values)
-    require_same_shape({"target": target, name: array})
+def _per_row(method: str, dist: Any, y_true: ArrayLike) -> FloatArray:
+    """Call a method of the distributions with the targets; it gives one number for each."""
+    if not hasattr(dist, method):
+        raise TypeError(
+            f"dist must be a distribution with the method {method}, got {type(dist).__name__}; "
+            "the order of arguments is y_true, dist"
+        )
+    target, name = finite("y_true", y_true), f"dist.{method}(y_true)"
+    array = numbers(name, getattr(dist, method)(target))
+    require_same_shape({"y_true": target, name: array})
     refuse(name, array, np.isnan(array), "must not be NaN")
     return array
-
-
-def _mean(values: FloatArray, weight: ArrayLike | None) -> float:
-    weights, kept = weighed(weight, {"target": values})
-    return float(np.average(kept, weights=weights))

@@ -1,4 +1,4 @@
-"""Measures of prediction intervals: how often they hold, and how wide they are."""
+"""Measures of prediction intervals: how often they hold, how wide they are, whether they cross."""
 
 import math
 
@@ -6,19 +6,25 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers import losses
-from calipers.metrics._checks import finite, fraction, refuse, rows
+from calipers.metrics._checks import finite, fraction, refuse
+from calipers.metrics._rows import average, interval_rows, rows
 
 
 def coverage_rate(
-    lower: ArrayLike, upper: ArrayLike, target: ArrayLike, *, weight: ArrayLike | None = None
+    y_true: ArrayLike,
+    y_lower: ArrayLike,
+    y_upper: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Fraction of targets inside their interval, bounds included (PICP).
 
     Parameters
     ----------
-    lower, upper, target : array-like of shape (n_samples,)
-        Bounds and observations, in the same unit. Crossed bounds hold no target.
-    weight : array-like of shape (n_samples,), optional
+    y_true, y_lower, y_upper : array-like of shape (n_samples,)
+        Targets and bounds, in the same unit. Crossed bounds hold no target. With point predictions
+        in place of targets it is the fraction of them that lie inside their own interval.
+    sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
     Returns
@@ -26,30 +32,29 @@ def coverage_rate(
     float
         Between 0 and 1.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ or values are not finite.
-
     Examples
     --------
-    >>> coverage_rate([0, 0], [1, 1], [0.5, 2])
+    >>> coverage_rate([0.5, 2], [0, 0], [1, 1])
     0.5
     """
-    weights, low, high, observed = rows(weight, lower=lower, upper=upper, target=target)
-    return float(np.average((low <= observed) & (observed <= high), weights=weights))
+    weights, target, lower, upper = interval_rows(
+        sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper
+    )
+    return average((lower <= target) & (target <= upper), weights)
 
 
-def mean_width(lower: ArrayLike, upper: ArrayLike, *, weight: ArrayLike | None = None) -> float:
-    """Mean of upper minus lower (MPIW).
+def mean_width(
+    y_lower: ArrayLike, y_upper: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Mean of upper minus lower bound (MPIW).
 
     Crossed bounds count as negative widths; see ``crossing_rate``.
 
     Parameters
     ----------
-    lower, upper : array-like of shape (n_samples,)
+    y_lower, y_upper : array-like of shape (n_samples,)
         Bounds.
-    weight : array-like of shape (n_samples,), optional
+    sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
     Returns
@@ -57,38 +62,33 @@ def mean_width(lower: ArrayLike, upper: ArrayLike, *, weight: ArrayLike | None =
     float
         In the target's unit.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ or values are not finite.
-
     Examples
     --------
     >>> mean_width([0, 0], [1, 3])
     2.0
     """
-    weights, low, high = rows(weight, lower=lower, upper=upper)
-    return float(np.average(high - low, weights=weights))
+    weights, lower, upper = interval_rows(sample_weight, y_lower=y_lower, y_upper=y_upper)
+    return average(upper - lower, weights)
 
 
 def normalized_mean_width(
-    lower: ArrayLike,
-    upper: ArrayLike,
-    target: ArrayLike,
+    y_true: ArrayLike,
+    y_lower: ArrayLike,
+    y_upper: ArrayLike,
     *,
     target_range: float | None = None,
-    weight: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     """Mean width in units of the target's range (NMPIW), equation (nmpiw).
 
     Parameters
     ----------
-    lower, upper, target : array-like of shape (n_samples,)
-        Bounds and observations, in the same unit.
+    y_true, y_lower, y_upper : array-like of shape (n_samples,)
+        Targets and bounds, in the same unit.
     target_range : float, optional
         Range to divide by, such as that of a whole dataset; by default the largest target minus
         the smallest.
-    weight : array-like of shape (n_samples,), optional
+    sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
     Returns
@@ -99,37 +99,38 @@ def normalized_mean_width(
     Raises
     ------
     ValueError
-        If shapes differ, values are not finite, or the range is not positive.
+        Also if the range is not positive.
 
     Examples
     --------
-    >>> normalized_mean_width([0, 0], [1, 3], [0, 4])
+    >>> normalized_mean_width([0, 4], [0, 0], [1, 3])
     0.5
     """
-    _, _, _, observed = rows(weight, lower=lower, upper=upper, target=target)
+    weights, target, lower, upper = interval_rows(
+        sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper
+    )
     if target_range is None:
-        width_unit = float(np.ptp(observed))
-        if width_unit == 0:
+        unit = np.asarray(np.ptp(target))
+        if unit == 0:
             raise ValueError(
-                "target must vary, since its range is the unit of width, "
-                f"got {float(observed[0])!r} only; pass target_range"
+                "y_true must vary, since its range is the unit of width, "
+                f"got {float(target[0])!r} only; pass target_range"
             )
     else:
-        given = finite("target_range", target_range)
-        refuse("target_range", given, given <= 0, "must be positive")
-        width_unit = float(given)
-    return mean_width(lower, upper, weight=weight) / width_unit
+        unit = finite("target_range", target_range)
+        refuse("target_range", unit, unit <= 0, "must be positive")
+    return average(upper - lower, weights) / float(unit)
 
 
 def coverage_width_criterion(
-    lower: ArrayLike,
-    upper: ArrayLike,
-    target: ArrayLike,
+    y_true: ArrayLike,
+    y_lower: ArrayLike,
+    y_upper: ArrayLike,
     *,
-    coverage: float = 0.95,
+    coverage: float,
     penalty: float = 50.0,
     target_range: float | None = None,
-    weight: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     r"""Coverage width-based criterion (CWC) of Khosravi et al. (2011), less is better.
 
@@ -139,15 +140,15 @@ def coverage_width_criterion(
 
     Parameters
     ----------
-    lower, upper, target : array-like of shape (n_samples,)
-        Bounds and observations, in the same unit.
-    coverage : float, default 0.95
-        Nominal probability :math:`\gamma`.
+    y_true, y_lower, y_upper : array-like of shape (n_samples,)
+        Targets and bounds, in the same unit.
+    coverage : float
+        Nominal probability :math:`\gamma` of the intervals.
     penalty : float, default 50
         Severity :math:`\eta` towards missing coverage.
     target_range : float, optional
         Range to divide widths by; by default the largest target minus the smallest.
-    weight : array-like of shape (n_samples,), optional
+    sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
     Returns
@@ -158,8 +159,7 @@ def coverage_width_criterion(
     Raises
     ------
     ValueError
-        If shapes differ, values are not finite, coverage is no fraction, penalty is negative, or
-        the range is not positive.
+        Also if coverage is no fraction, penalty is negative, or the range is not positive.
 
     References
     ----------
@@ -171,25 +171,27 @@ def coverage_width_criterion(
     --------
     A normalised width of 0.5 with half the targets inside, 0.5 * (1 + exp(10 * 0.4)):
 
-    >>> cwc = coverage_width_criterion([0, 0], [1, 3], [0, 4], coverage=0.9, penalty=10)
+    >>> cwc = coverage_width_criterion([0, 4], [0, 0], [1, 3], coverage=0.9, penalty=10)
     >>> round(cwc, 4)
     27.7991
     """
     nominal = float(fraction("coverage", coverage))
     severity = finite("penalty", penalty)
     refuse("penalty", severity, severity < 0, "must not be negative")
-    width = normalized_mean_width(lower, upper, target, target_range=target_range, weight=weight)
-    missing = nominal - coverage_rate(lower, upper, target, weight=weight)
+    width = normalized_mean_width(
+        y_true, y_lower, y_upper, target_range=target_range, sample_weight=sample_weight
+    )
+    missing = nominal - coverage_rate(y_true, y_lower, y_upper, sample_weight=sample_weight)
     return width * (1 + math.exp(float(severity) * missing)) if missing > 0 else width
 
 
 def interval_score(
-    lower: ArrayLike,
-    upper: ArrayLike,
-    target: ArrayLike,
+    y_true: ArrayLike,
+    y_lower: ArrayLike,
+    y_upper: ArrayLike,
     *,
-    coverage: float = 0.95,
-    weight: ArrayLike | None = None,
+    coverage: float,
+    sample_weight: ArrayLike | None = None,
 ) -> float:
     r"""Mean interval score of Winkler (1972), less is better.
 
@@ -200,11 +202,11 @@ def interval_score(
 
     Parameters
     ----------
-    lower, upper, target : array-like of shape (n_samples,)
-        Bounds and observations, in the same unit.
-    coverage : float, default 0.95
-        Nominal probability of the interval.
-    weight : array-like of shape (n_samples,), optional
+    y_true, y_lower, y_upper : array-like of shape (n_samples,)
+        Targets and bounds, in the same unit.
+    coverage : float
+        Nominal probability of the intervals.
+    sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
     Returns
@@ -212,16 +214,39 @@ def interval_score(
     float
         In the target's unit.
 
-    Raises
-    ------
-    ValueError
-        If shapes differ, values are not finite, or coverage is no fraction.
-
     Examples
     --------
-    >>> interval_score([0, 0], [2, 2], [1, 2.5], coverage=0.5)
+    >>> interval_score([1, 2.5], [0, 0], [2, 2], coverage=0.5)
     3.0
     """
     nominal = float(fraction("coverage", coverage))
-    weights, low, high, observed = rows(weight, lower=lower, upper=upper, target=target)
-    return float(losses.interval_score(low, high, observed, coverage=nominal, weight=weights))
+    weights, target, lower, upper = interval_rows(
+        sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper
+    )
+    return float(losses.interval_score(lower, upper, target, coverage=nominal, weight=weights))
+
+
+def crossing_rate(
+    y_lower: ArrayLike, y_upper: ArrayLike, *, sample_weight: ArrayLike | None = None
+) -> float:
+    """Fraction of intervals whose lower bound is above the upper one, 0 as it should be.
+
+    Parameters
+    ----------
+    y_lower, y_upper : array-like of shape (n_samples,)
+        Bounds.
+    sample_weight : array-like of shape (n_samples,), optional
+        Sample weights.
+
+    Returns
+    -------
+    float
+        Between 0 and 1.
+
+    Examples
+    --------
+    >>> crossing_rate([0, 2], [1, 1])
+    0.5
+    """
+    weights, lower, upper = rows(sample_weight, y_lower=y_lower, y_upper=y_upper)
+    return average(lower > upper, weights)

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from calipers.metrics import CalibrationCurve, coverage_band
+from calipers.metrics import CalibrationCurve, coverage_band, pit_band
 from calipers.plots._style import COLORS, few_ticks
 
 
@@ -60,7 +60,7 @@ def plot_pit(ax: Axes, values: ArrayLike, *, bins: int = 20, color: str = COLORS
     """Draw a histogram of PIT values, flat where predictions are calibrated.
 
     The shaded strip is where 95% of the bars of uniform values would end, were the rows
-    independent.
+    independent; see ``calipers.metrics.pit_band``.
 
     Parameters
     ----------
@@ -77,8 +77,7 @@ def plot_pit(ax: Axes, values: ArrayLike, *, bins: int = 20, color: str = COLORS
     counts, edges = np.histogram(values, bins=bins, range=(0, 1))
     height = counts / len(values) * bins
     ax.bar(edges[:-1], height, width=1 / bins, align="edge", color=color, alpha=0.75, linewidth=0)
-    spread = 1.96 * np.sqrt((bins - 1) / len(values))
-    ax.axhspan(max(1 - spread, 0), 1 + spread, color=COLORS["grey"], alpha=0.3, linewidth=0)
+    ax.axhspan(*pit_band(len(values), bins), color=COLORS["grey"], alpha=0.3, linewidth=0)
     ax.axhline(1, color=COLORS["black"], linewidth=0.7)
     ax.set(xlim=(0, 1), ylim=(0, max(2.0, 1.05 * height.max())))
     ax.set_xticks([0, 0.5, 1])

@@ -35,7 +35,7 @@ def plot_coverage_by(
     >>> from calipers.metrics import coverage_by_group
     >>> from calipers.plots import new_figure
     >>> ax = new_figure(2.0).subplots()
-    >>> groups = coverage_by_group([0, 0, 0], [1, 1, 1], [0.5, 2, 0.1], ["a", "a", "b"])
+    >>> groups = coverage_by_group([0.5, 2, 0.1], [0, 0, 0], [1, 1, 1], ["a", "a", "b"])
     >>> plot_coverage_by(ax, groups)
     >>> [text.get_text() for text in ax.get_yticklabels()]
     ['a (2)', 'b (1)']
@@ -77,7 +77,7 @@ def plot_width_by(
     >>> from calipers.metrics import coverage_by_value
     >>> from calipers.plots import new_figure
     >>> ax = new_figure(2.0).subplots()
-    >>> groups = coverage_by_value([0] * 4, [1, 1, 5, 5], [1] * 4, [1, 2, 8, 9], n_bins=2)
+    >>> groups = coverage_by_value([1] * 4, [0] * 4, [1, 1, 5, 5], [1, 2, 8, 9], n_bins=2)
     >>> plot_width_by(ax, groups)
     >>> [float(bar.get_width()) for bar in ax.patches]
     [1.0, 5.0]

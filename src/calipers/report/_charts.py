@@ -73,7 +73,7 @@ def _level(answers: Answers, rows: NDArray[np.intp], place: int, level: float) -
         "coverage": float(level),
         "lower": rounded(lower[rows]),
         "upper": rounded(upper[rows]),
-        "rate": metrics.coverage_rate(lower, upper, answers.target),
+        "rate": metrics.coverage_rate(answers.target, lower, upper),
         "band": [float(low), float(high)],
         "width": rounded(np.array([np.median(upper - lower)]))[0],
     }
@@ -102,12 +102,11 @@ def _pit(answers: Answers) -> dict[str, Any] | None:
         return None
     bins = pit_bins(len(answers))
     counts, _ = np.histogram(answers.pit, bins=bins, range=(0, 1))
-    low, high = metrics.coverage_band(len(answers), 1 / bins)
     heights = counts / len(answers) * bins
     return {
         "heights": rounded(heights),
         "counts": counts.tolist(),
-        "band": [float(low) * bins, float(high) * bins],
+        "band": list(metrics.pit_band(len(answers), bins)),
     }
 
 

@@ -145,7 +145,7 @@ def _by_label(answers: Answers, labels: list[str], order: list[str]) -> tuple[Gr
 
 
 def _groups(answers: Answers, codes: Codes, labels: Sequence[str]) -> tuple[Group, ...]:
-    found = coverage_by_group(answers.lower, answers.upper, answers.target, codes)
+    found = coverage_by_group(answers.target, answers.lower, answers.upper, codes)
     low, high = coverage_band(found.n_samples, answers.coverage)
     p_value = _p_values(found.coverage_rate, found.n_samples, answers)
     names = [labels[code] for code in found.group]

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 from scipy.stats import binomtest
+from sklearn.metrics import root_mean_squared_error
 
 from calipers import metrics
 from calipers.report._answers import Answers, FloatArray
@@ -127,10 +128,10 @@ def _rival(
     return Rival(
         name,
         note,
-        metrics.coverage_rate(lower, upper, target),
+        metrics.coverage_rate(target, lower, upper),
         metrics.mean_width(lower, upper),
-        metrics.interval_score(lower, upper, target, coverage=coverage),
-        metrics.root_mean_squared_error(point, target),
+        metrics.interval_score(target, lower, upper, coverage=coverage),
+        root_mean_squared_error(target, point),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import mean_squared_error
 
 from calipers import metrics
 from calipers.aggregation import Interval
@@ -155,13 +156,14 @@ def _intervals(
 
 def _measures(interval: Interval, target: FloatArray, coverage: float) -> tuple[float, ...]:
     lower, point, upper = interval
-    if not np.isfinite(interval).all():
+    crossed = np.mean(lower > upper) > 0.5  # the trainer rejects such bounds, too
+    if crossed or not np.isfinite(interval).all():
         return _LOST
     return (
-        metrics.coverage_rate(lower, upper, target),
+        metrics.coverage_rate(target, lower, upper),
         metrics.mean_width(lower, upper),
-        metrics.interval_score(lower, upper, target, coverage=coverage),
-        metrics.mean_squared_error(point, target),
+        metrics.interval_score(target, lower, upper, coverage=coverage),
+        mean_squared_error(target, point),
     )
 
 

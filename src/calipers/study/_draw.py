@@ -224,5 +224,5 @@ def _sound(store: Store, method: str, dataset: str) -> list[Entry]:
 
 def _pit(store: Store, method: str, dataset: str) -> np.ndarray:
     trials = _sound(store, method, dataset)
-    values = [pit_values(mixture_of(trial), trial.arrays["target"]) for trial in trials]
+    values = [pit_values(trial.arrays["target"], mixture_of(trial)) for trial in trials]
     return np.concatenate(values) if values else np.empty(0)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import mean_squared_error
 
 from calipers import metrics
 from calipers.aggregation import AGGREGATORS, snm
@@ -77,13 +78,13 @@ def measure(prediction: Prediction, trial: Entry) -> dict[str, float]:
         "MSE", and for intervals "PICP", "MPIW" and "interval score".
     """
     target = trial.arrays["target"]
-    measures = {"MSE": metrics.mean_squared_error(prediction.point, target)}
+    measures = {"MSE": mean_squared_error(target, prediction.point)}
     if prediction.lower is not None and prediction.upper is not None:
         lower, upper = prediction.lower, prediction.upper
         coverage = trial.record["settings"]["coverage"]
-        measures["PICP"] = metrics.coverage_rate(lower, upper, target)
+        measures["PICP"] = metrics.coverage_rate(target, lower, upper)
         measures["MPIW"] = metrics.mean_width(lower, upper)
-        measures["interval score"] = metrics.interval_score(lower, upper, target, coverage=coverage)
+        measures["interval score"] = metrics.interval_score(target, lower, upper, coverage=coverage)
     return measures
 
 

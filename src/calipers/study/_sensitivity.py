@@ -10,6 +10,7 @@ import os
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import mean_squared_error
 
 from calipers import metrics
 from calipers.bank import Bank, Plan, Settings, Table, spawn_seeds, train
@@ -124,8 +125,8 @@ def _measures(bank: Bank, data: Dataset, rows: NDArray[np.int64]) -> NDArray[np.
     for i in range(len(bank)):
         lower, point, upper = (fields[name][i] for name in ("lower", "point", "upper"))
         found[:, i] = (
-            metrics.coverage_rate(lower, upper, target),
-            metrics.normalized_mean_width(lower, upper, target, target_range=extent),
-            metrics.mean_squared_error(point, target),
+            metrics.coverage_rate(target, lower, upper),
+            metrics.normalized_mean_width(target, lower, upper, target_range=extent),
+            mean_squared_error(target, point),
         )
     return found

@@ -1,0 +1,77 @@
+"""What all measures share: rows of one shape with their weights, and averages over them."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calipers.metrics._checks import FloatArray, finite, numbers, refuse, require_same_shape
+
+# The one infinity that makes sense in an argument: the end of an open interval.
+_OPEN_END = {"y_lower": -math.inf, "y_upper": math.inf}
+
+
+def rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list[FloatArray]:
+    """Weights and data of the rows that have weight, as flat float arrays.
+
+    Returns
+    -------
+    list of arrays
+        The weights, ones where none were given, then the data in order.
+
+    Raises
+    ------
+    ValueError
+        If shapes differ, if there is no row, if a value is not a finite number (``y_lower`` may be
+        -inf and ``y_upper`` inf), or if weights are negative or all zero.
+    """
+    return weighted(sample_weight, {name: _read(name, values) for name, values in data.items()})
+
+
+def interval_rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list[FloatArray]:
+    """Do what ``rows`` does, and refuse bounds that cross on most rows.
+
+    A model's bounds may cross here and there. On most rows they cross where arguments are passed in
+    the wrong order, such as ``y_lower, y_upper, y_true``.
+    """
+    weights, *columns = rows(sample_weight, **data)
+    named = dict(zip(data, columns, strict=True))
+    crossed = np.count_nonzero(named["y_lower"] > named["y_upper"])
+    if 2 * crossed > weights.size:
+        raise ValueError(
+            f"y_lower is above y_upper in {crossed} of {weights.size} rows; "
+            f"the order of arguments is {', '.join(data)}"
+        )
+    return [weights, *columns]
+
+
+def weighted(sample_weight: ArrayLike | None, named: Mapping[str, FloatArray]) -> list[FloatArray]:
+    """Do what ``rows`` does, for arrays whose values have been checked."""
+    name, first = next(iter(named.items()))
+    if first.size == 0:
+        raise ValueError(f"{name} must hold at least one row, got shape {first.shape}")
+    if sample_weight is None:
+        require_same_shape(dict(named))
+        return [np.ones(first.size), *(array.ravel() for array in named.values())]
+    weights = finite("sample_weight", sample_weight)
+    require_same_shape({**named, "sample_weight": weights})
+    refuse("sample_weight", weights, weights < 0, "must not be negative")
+    kept = weights > 0
+    if not kept.any():
+        raise ValueError("sample_weight must be positive somewhere, got zeros only")
+    return [array[kept] for array in (weights, *named.values())]
+
+
+def average(values: NDArray[Any], weights: FloatArray) -> float:
+    """Weighted mean."""
+    return float(np.average(values, weights=weights))
+
+
+def _read(name: str, values: ArrayLike) -> FloatArray:
+    if name not in _OPEN_END:
+        return finite(name, values)
+    array = numbers(name, values)
+    refuse(name, array, ~np.isfinite(array) & (array != _OPEN_END[name]), "must be finite")
+    return array
