@@ -27,8 +27,9 @@ import torch
 
 import calipers.torch
 from calipers import IntervalRegressor, metrics
-from calipers.datasets import hernandez_lobato_splits, load
+from calipers.datasets import load
 from calipers.storage import replace_file
+from calipers_study.splits import hernandez_lobato_splits
 
 COVERAGE = 0.95
 FOLDS = 5

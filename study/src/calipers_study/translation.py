@@ -1,0 +1,67 @@
+"""Settings of the study in the terms of calipers: for the bank, and for the estimator.
+
+Whatever calipers calls its parameters, this is the only module of the study that knows.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from calipers import IntervalRegressor
+from calipers.bank import Program, Settings
+from calipers.networks import MLP
+from calipers.objectives import LOSSES, LossSettings
+from calipers_study.settings import StudySettings
+
+PARAMETERS = {
+    "coverage": "coverage",
+    "members": "n_networks",
+    "hidden_layers": "hidden_layers",
+    "batch_size": "batch_size",
+    "epochs": "epochs",
+    "learning_rate": "learning_rate",
+    "decay_rate": "decay_rate",
+    "decay_steps": "decay_steps",
+    "coverage_weight": "coverage_weight",
+    "point_weight": "point_weight",
+    "crossing_weight": "crossing_weight",
+    "softness": "softness",
+}
+"""Parameter of ``IntervalRegressor`` for each setting of QD+."""
+
+
+def program_of(settings: StudySettings, in_size: int) -> Program:
+    """Return what the networks of a training have in common."""
+    return Program(
+        MLP(settings.hidden_layers),
+        LOSSES[settings.loss],
+        in_size,
+        settings.batch_size,
+        adversarial=settings.adversarial_step > 0,
+    )
+
+
+def training_of(settings: StudySettings, *, patience: int = 0) -> Settings:
+    """Return the numbers of a training; without patience it runs for all its epochs."""
+    return Settings(
+        learning_rate=settings.learning_rate,
+        decay_rate=settings.decay_rate,
+        decay_steps=settings.decay_steps,
+        adversarial_step=settings.adversarial_step,
+        epochs=settings.epochs,
+        patience=patience,
+        loss=LossSettings(**{name: getattr(settings, name) for name in LossSettings._fields}),
+    )
+
+
+def estimator_of(settings: StudySettings) -> IntervalRegressor:
+    """Return an estimator that trains QD+ with those of the settings that a search leaves alone."""
+    kept = ("coverage", "members", "hidden_layers", "batch_size", "softness")
+    values = {PARAMETERS[name]: getattr(settings, name) for name in kept}
+    return IntervalRegressor.paper().set_params(**values)
+
+
+def with_parameters(settings: StudySettings, params: Mapping[str, Any]) -> StudySettings:
+    """Replace the settings that parameters of the estimator stand for; others stay."""
+    chosen = {name: params[own] for name, own in PARAMETERS.items() if own in params}
+    return dataclasses.replace(settings, **chosen)
