@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 import calipers.cli
 from calipers_study.cli import app
+from calipers_study.comparison import Comparison
 from calipers_study.methods import METHODS
-from calipers_study.search import Comparison
 from calipers_study.store import StoreError
 from calipers_study.training import RunReport
 

@@ -1,12 +1,15 @@
 """The search of the study, in miniature: a made-up yacht, few candidates, two trials."""
 
 import csv
+import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from calipers_study.search import Protocol, search_settings
+from calipers_study.search import Protocol, keep_settings, search_settings
 from calipers_study.settings import load_settings
+from calipers_study.translation import PARAMETERS
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +63,18 @@ def test_end_to_end_and_again(folder, tmp_path):
     assert sum("trials are in the store" in line for line in lines) == 2
     go("paper")
     assert (tmp_path / "search" / "candidates" / "yacht.jsonl").read_bytes() == candidates
+
+
+def test_chosen_settings_of_all_datasets_are_in_one_file(tmp_path):
+    for dataset, rate in (("wine", 0.5), ("boston", 0.25), ("wine", 0.125)):
+        best = {PARAMETERS["learning_rate"]: rate, PARAMETERS["epochs"]: 7, "schedule": "constant"}
+        keep_settings(SimpleNamespace(best_params=best, select="covered"), dataset, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["qd-plus.toml"]
+    for dataset, rate in (("boston", 0.25), ("wine", 0.125)):
+        found = load_settings("qd+", dataset, folder=tmp_path)
+        published = load_settings("qd+", dataset)
+        assert found == dataclasses.replace(published, learning_rate=rate, epochs=7)
+    assert load_settings("qd+", "yacht", folder=tmp_path) == load_settings("qd+", "yacht")
 
 
 def test_limits_of_large_datasets():

@@ -39,7 +39,7 @@ def _no_folder(monkeypatch):
 def data_folder():
     """The folder with the real data, for tests that need it."""
     if not DATA_FOLDER:
-        pytest.skip("CALIPERS_DATA is not set, so the real data is not at hand")
+        pytest.skip("CALIPERS_DATA is not set, so the real data is missing")
     return Path(DATA_FOLDER)
 
 

@@ -122,7 +122,7 @@ def test_unreadable_entry_points_stop_no_other_command(install):
 
 
 def test_known_command_that_is_not_installed(monkeypatch):
-    monkeypatch.setattr(_plugins, "entry_points", lambda group: ())
+    monkeypatch.setattr("importlib.metadata.entry_points", lambda group: ())
     answer = runner.invoke(app, ["study", "run"])
     assert answer.exit_code == 1
     [line] = lines(answer.stderr)

@@ -12,11 +12,13 @@ shows the summary of the distribution, stays fast, and a command that cannot be 
 other. Commands of calipers itself go before those of others.
 """
 
-from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "calipers.commands"
 
@@ -34,7 +36,7 @@ class PluginError(RuntimeError):
 class PluginCommand(TyperCommand):
     """Stands for a command of another distribution until it is used."""
 
-    def __init__(self, entry: EntryPoint) -> None:
+    def __init__(self, entry: "EntryPoint") -> None:
         summary = entry.dist.metadata["Summary"] if entry.dist else None
         super().__init__(entry.name, help=summary)
         self.entry = entry
@@ -46,14 +48,16 @@ class PluginCommand(TyperCommand):
 
 def find() -> dict[str, PluginCommand]:
     """Commands of other distributions by name; none where an entry point cannot be read."""
+    from importlib.metadata import entry_points  # which takes time, and few commands need
+
     try:
         return {entry.name: PluginCommand(entry) for entry in entry_points(group=GROUP)}
-    except Exception as error:  # of a distribution that has nothing to do with calipers, even
+    except Exception as error:  # of any distribution, even one that adds no command
         typer.echo(f"commands of other packages cannot be read: {error}", err=True)
         return {}
 
 
-def load(entry: EntryPoint) -> Any:
+def load(entry: "EntryPoint") -> Any:
     """Import the command of an entry point.
 
     Raises
@@ -61,12 +65,12 @@ def load(entry: EntryPoint) -> Any:
     PluginError
         If that fails, or if it is not a command.
     """
-    whence = entry.dist.name if entry.dist else "another package"
+    source = entry.dist.name if entry.dist else "another package"
     try:
         found = entry.load()
     except Exception as error:
         raise PluginError(
-            f"the command {entry.name!r} of {whence} cannot be loaded: "
+            f"the command {entry.name!r} of {source} cannot be loaded: "
             f"{type(error).__name__}: {error}"
         ) from error
     holder = typer.Typer(rich_markup_mode=None)
@@ -76,7 +80,7 @@ def load(entry: EntryPoint) -> Any:
         holder.command(entry.name)(found)
     else:
         raise PluginError(
-            f"the command {entry.name!r} of {whence} must be a typer.Typer or a function, "
+            f"the command {entry.name!r} of {source} must be a typer.Typer or a function, "
             f"got {found!r}"
         )
     return typer.main.get_group(holder).commands[entry.name]

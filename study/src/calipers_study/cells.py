@@ -107,10 +107,10 @@ def paper_cells(results: dict[tuple[str, str], Results]) -> list[Cell]:
     for published in published_cells():
         ours = _ours(published, results)
         place = (published.table, published.dataset, published.method)
-        said = verdict(published, *ours, coverage_verdict=coverage.get(place, "agrees"))
+        found = verdict(published, *ours, coverage_verdict=coverage.get(place, "agrees"))
         if published.metric == "PICP":  # stands before MPIW in every table
-            coverage[place] = said
-        cells.append(Cell(published, ours, said))
+            coverage[place] = found
+        cells.append(Cell(published, ours, found))
     return cells
 
 
@@ -134,9 +134,9 @@ def share_reproduced(cells: Iterable[Cell], tables: Iterable[str] = ("table1", "
     'table1, table2: 1 of 1 cells agree or are better (100.0%): 1 agree, 0 better, 0 worse'
     """
     names = list(tables)
-    said = [cell.verdict for cell in cells if cell.published.table in names]
+    verdicts = [cell.verdict for cell in cells if cell.published.table in names]
     agree, better, worse, missing = (
-        said.count(word) for word in ("agrees", "better", "worse", "missing")
+        verdicts.count(word) for word in ("agrees", "better", "worse", "missing")
     )
     count = agree + better + worse
     share = f" ({100 * (agree + better) / count:.1f}%)" if count else ""

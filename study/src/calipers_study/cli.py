@@ -110,7 +110,9 @@ def figures_command(
 def search_command(
     dataset: Annotated[
         list[str] | None,
-        typer.Option(help="A dataset of the paper; may be repeated. Those at hand by default."),
+        typer.Option(
+            help="A dataset of the paper; may be repeated. Those on this machine by default."
+        ),
     ] = None,
     names: Annotated[list[str] | None, typer.Argument(help="Further datasets by name.")] = None,
     candidates: Annotated[int, typer.Option(min=1, help="Settings to try.")] = 300,

@@ -9,6 +9,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from calipers.aggregation import snm
 from calipers.datasets import TOY
 from calipers.metrics import CalibrationCurve
 from calipers.plots import (
@@ -22,7 +23,7 @@ from calipers.plots import (
     plot_width_error,
 )
 from calipers_study.cells import Results
-from calipers_study.measures import combine, split_normal_mixture, stored_trials
+from calipers_study.measures import combine, stored_trials
 from calipers_study.measures import pit as pit_of
 from calipers_study.methods import DATASETS, METHODS
 from calipers_study.panels import FAILED, plot_counts, plot_heat_map
@@ -49,7 +50,7 @@ def toy(entry: StoreEntry) -> Figure:
     """Draw the toy problem: data, members, the ensemble's interval and the true one."""
     a = entry.arrays
     x = a["x"]
-    ensemble = split_normal_mixture(a["lower"], a["point"], a["upper"], coverage=_COVERAGE)
+    ensemble = snm(a["lower"], a["point"], a["upper"], coverage=_COVERAGE)
     lower, upper = ensemble.interval(_COVERAGE)
     truth = TOY.interval(x[:, None], _COVERAGE)
     figure = new_figure(3.4, width=5.4)
@@ -80,7 +81,7 @@ def mixture() -> Figure:
     """Draw five members' split normals and the mixture they make."""
     figure = new_figure(2.6, width=4.6)
     ax = figure.subplots()
-    plot_mixture(ax, split_normal_mixture(*_EXAMPLE, coverage=_COVERAGE), coverage=_COVERAGE)
+    plot_mixture(ax, snm(*_EXAMPLE, coverage=_COVERAGE), coverage=_COVERAGE)
     ax.legend(loc="upper right")
     return figure
 

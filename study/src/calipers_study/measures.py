@@ -1,16 +1,16 @@
 """What the paper measures, from what the members of a trial predicted.
 
-All metrics and aggregations of calipers that the study uses are called here.
+All metrics of calipers that the study uses are called here.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.metrics import mean_squared_error
 
 from calipers import metrics
-from calipers.aggregation import AGGREGATORS, snm
+from calipers.aggregation import sem, snm, std
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers_study.jobs import entry_name
 from calipers_study.methods import METHODS
@@ -37,21 +37,13 @@ def stored_trials(store: Store, method: str, dataset: str) -> list[StoreEntry]:
     return [store.read(name) for name in store.names(folder)]
 
 
-def split_normal_mixture(
-    lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float
-) -> SplitNormalMixture:
-    """Mixture of the split normals of members, each array of shape (members, rows)."""
-    return snm(lower, point, upper, coverage=coverage)
-
-
 def mixture(trial: StoreEntry) -> SplitNormalMixture:
     """Predictive distribution of each test row, for members with bounds or normal densities."""
     fields = {name: values.astype(np.float64) for name, values in trial.arrays.items()}
     if "mean" in fields:
         return SplitNormalMixture(SplitNormal(fields["mean"], fields["scale"], fields["scale"]))
     coverage = trial.record["settings"]["coverage"]
-    bounds = (fields[name] for name in ("lower", "point", "upper"))
-    return split_normal_mixture(*bounds, coverage=coverage)
+    return snm(fields["lower"], fields["point"], fields["upper"], coverage=coverage)
 
 
 def pit(trial: StoreEntry) -> FloatArray:
@@ -73,7 +65,7 @@ def combine(trial: StoreEntry, aggregation: str) -> Prediction:
         point = fields["mean" if aggregation == "normal" else "point"].mean(axis=0)
         return Prediction(point, *mixture(trial).interval(coverage))
     bounds = (fields[name] for name in ("lower", "point", "upper"))
-    lower, point, upper = AGGREGATORS[aggregation](*bounds, coverage=coverage)
+    lower, point, upper = {"sem": sem, "std": std}[aggregation](*bounds, coverage=coverage)
     if trial.record["settings"]["loss"] == "qd":
         point = (lower + upper) / 2
     return Prediction(point, lower, upper)

@@ -111,7 +111,7 @@ def _load_all(
     data, left_out = {}, {}
     for name in DATASETS:
         if name in _HUGE and not available(name, folder=folder):
-            left_out[name] = "its full file is not at hand"
+            left_out[name] = "its full file is not on this machine"
             continue
         try:
             data[name] = load(name, folder=folder, verify=verify)
@@ -119,7 +119,7 @@ def _load_all(
             left_out[name] = str(error).splitlines()[0]
     if not data:
         raise DatasetUnavailableError(
-            "None of the datasets is at hand: set CALIPERS_DATA to a folder that holds them"
+            "none of the datasets is available: set CALIPERS_DATA to a folder that holds them"
         )
     return data, left_out
 

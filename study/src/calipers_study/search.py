@@ -10,7 +10,6 @@ that decided ``settings/`` in the layout that ``study run --settings`` takes, a 
 and ``search.csv``.
 """
 
-import csv
 import dataclasses
 import os
 from collections.abc import Callable, Iterable
@@ -21,45 +20,18 @@ from numpy.typing import NDArray
 
 from calipers.datasets import Dataset, available, load
 from calipers.search import PAPER_SPACE, SearchResult, search
-from calipers_study.files import replace_file, write_csv
-from calipers_study.measures import measure_combined, stored_trials
+from calipers_study.comparison import METHOD, Comparison, compare, write_comparisons
+from calipers_study.files import replace_file
 from calipers_study.methods import DATASETS, choose, folder_of
 from calipers_study.run import run
-from calipers_study.settings import load_settings, read_tables, write_tables
+from calipers_study.settings import load_settings, read_tables, write_settings
 from calipers_study.splits import paper_splits, shuffled_splits
 from calipers_study.store import Store
 from calipers_study.translation import estimator_of, with_parameters
 
 Rows = NDArray[np.int64]
 
-_METHOD = "qd+"
 _SPLITS = 5
-_MEASURES = ("PICP", "MPIW", "interval score", "MSE")
-
-
-@dataclasses.dataclass(frozen=True)
-class Comparison:
-    """Measures of one choice of settings on a dataset.
-
-    Attributes
-    ----------
-    dataset : str
-        Name of the dataset.
-    settings : str
-        "published" or "searched".
-    trials : str
-        "trial 0", whose test rows the search has not seen, or "mean of 20 trials", the paper's
-        protocol.
-    mean, sem : dict
-        PICP, MPIW, interval score and MSE on targets standardised by the whole dataset, and their
-        standard errors over trials; no standard error for a single trial.
-    """
-
-    dataset: str
-    settings: str
-    trials: str
-    mean: dict[str, float]
-    sem: dict[str, float]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,11 +127,11 @@ def search_settings(
     for name in names:
         data = load(name, folder=folder, verify=verify)
         result = _searched(data, protocol, seed, n_jobs, Path(out, "candidates"), visible)
-        _keep_settings(result, name, place / "settings")
+        keep_settings(result, name, place / "settings")
         notify(f"{name}: {_line(result)}")
         for label, (store, settings) in stores.items():
             run(
-                [_METHOD],
+                [METHOD],
                 [name],
                 trials=trials,
                 store=store,
@@ -171,8 +143,8 @@ def search_settings(
                 visible=visible,
                 notify=notify,
             )
-            found += _comparisons(name, label, Store(store), trials)
-        _keep_comparisons(found, place / "search.csv")
+            found += compare(name, label, Store(store), trials)
+        write_comparisons(found, place / "search.csv")
     return found
 
 
@@ -185,7 +157,7 @@ def _searched(
     visible: bool,
 ) -> SearchResult:
     """Search inside the training rows of trial 0, and keep the candidates as a table."""
-    settings = load_settings(_METHOD, data.name)
+    settings = load_settings(METHOD, data.name)
     rows = paper_splits(data.name, random_state=seed, trials=1)[0].train
     max_epochs, patience = protocol.limits(len(rows), settings.batch_size)
     result = search(
@@ -230,16 +202,16 @@ def _splits(rows: int, batch_size: int, count: int, seed: int) -> list[tuple[Row
     return [(split.train[:cut], np.append(split.train[cut:], split.test)) for split in splits]
 
 
-def _keep_settings(result: SearchResult, name: str, folder: Path) -> None:
+def keep_settings(result: SearchResult, name: str, folder: Path) -> None:
     """Write the chosen settings of a dataset into a file that the study can read."""
-    settings = with_parameters(load_settings(_METHOD, name), result.best_params)
+    settings = with_parameters(load_settings(METHOD, name), result.best_params)
     values = dataclasses.asdict(settings)
     del values["adversarial_step"]  # not a setting of this loss
-    path = folder / f"{folder_of(_METHOD)}.toml"
+    path = folder / f"{folder_of(METHOD)}.toml"
     tables = read_tables(path.read_text("utf-8"), origin=str(path)) if path.exists() else {}
     tables[name] = values
     ordered = {key: tables[key] for key in DATASETS if key in tables}
-    write_tables(path, ordered, f"QD+: the best candidate of each dataset by {result.select}.")
+    write_settings(path, ordered, f"QD+: the best candidate of each dataset by {result.select}.")
 
 
 def _line(result: SearchResult) -> str:
@@ -250,42 +222,3 @@ def _line(result: SearchResult) -> str:
         f"PICP {best.outcome.coverage_rate:.3f}, {result.select} {result.score(best):.4g} on its "
         f"validation rows after {best.outcome.epochs:.0f} epochs"
     )
-
-
-def _comparisons(name: str, label: str, store: Store, count: int | None) -> list[Comparison]:
-    """Measures on trial 0 alone, and their mean over trials."""
-    trials = stored_trials(store, _METHOD, name)[:count]
-    rows = [measure_combined(trial, "snm") for trial in trials]
-    values = {key: np.array([row[key] for row in rows]) for key in _MEASURES}
-    mean = {key: float(column.mean()) for key, column in values.items()}
-    sem = {}
-    if len(rows) > 1:
-        sem = {key: float(v.std(ddof=1) / len(v) ** 0.5) for key, v in values.items()}
-    first = {key: rows[0][key] for key in _MEASURES}
-    return [
-        Comparison(name, label, "trial 0", first, {}),
-        Comparison(name, label, f"mean of {len(rows)} trials", mean, sem),
-    ]
-
-
-def _keep_comparisons(found: list[Comparison], path: Path) -> None:
-    """Write comparisons as a table; rows of other datasets stay in it."""
-    columns = ["dataset", "settings", "trials"]
-    columns += [part for key in _MEASURES for part in (key, f"{key} sem")]
-    rows = [_row(comparison) for comparison in found]
-    if path.exists():
-        new = {row["dataset"] for row in rows}
-        with path.open(newline="") as file:
-            rows += [row for row in csv.DictReader(file) if row["dataset"] not in new]
-    rows.sort(key=lambda row: DATASETS.index(row["dataset"]))
-    write_csv(path, [columns, *([row.get(name, "") for name in columns] for row in rows)])
-
-
-def _row(found: Comparison) -> dict[str, str]:
-    return {
-        "dataset": found.dataset,
-        "settings": found.settings,
-        "trials": found.trials,
-        **{key: f"{value:.6g}" for key, value in found.mean.items()},
-        **{f"{key} sem": f"{value:.3g}" for key, value in found.sem.items()},
-    }

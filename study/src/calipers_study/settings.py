@@ -96,7 +96,7 @@ def load_settings(
     0.9974
     """
     file = f"{folder_of(method)}.toml"
-    sources: list[Traversable] = [resources.files("calipers_study") / "settings" / file]
+    sources: list[Traversable] = [resources.files("calipers_study") / "published" / file]
     if folder is not None:
         if not Path(folder).is_dir():
             raise SettingsError(f"the settings folder {str(folder)!r} is not a folder")
@@ -164,7 +164,7 @@ def settings_of(table: dict[str, Any], *, origin: str = "settings") -> StudySett
     return StudySettings(**values)
 
 
-def write_tables(path: Path, tables: dict[str, dict[str, Any]], heading: str) -> None:
+def write_settings(path: Path, tables: dict[str, dict[str, Any]], heading: str) -> None:
     """Write a settings file with one table for each dataset, complete in itself."""
     lines = [f"# {heading}", "[datasets]"]
     for name, table in tables.items():

@@ -29,13 +29,6 @@ class Progress:
     wanted: int
     seconds: float
 
-    @property
-    def remaining(self) -> float | None:
-        """Time that the rest will take at the same pace; None where nothing is known."""
-        if self.done >= self.wanted:
-            return 0.0
-        return self.seconds / self.done * (self.wanted - self.done) if self.done else None
-
 
 def status(
     store: str | os.PathLike[str] = "results/study",

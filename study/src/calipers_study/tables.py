@@ -110,9 +110,9 @@ def _incomplete(results: dict[tuple[str, str], Results]) -> Iterable[str]:
 
 def trial_rows(results: dict[tuple[str, str], Results]) -> list[list[object]]:
     """Every measure of every trial, with settings, seed, versions, device and time."""
-    said = ("seed", "device", "finished")
+    origin = ("seed", "device", "finished")
     place = ("method", "dataset", "trial", "aggregation", "networks", "retries")
-    rows: list[list[object]] = [[*place, *_MEASURES, *said, "seconds", "versions", "settings"]]
+    rows: list[list[object]] = [[*place, *_MEASURES, *origin, "seconds", "versions", "settings"]]
     for (method, dataset), found in results.items():
         for trial, measures in zip(found.trials, found.measures, strict=True):
             record, arrays = trial.record, trial.arrays
@@ -122,7 +122,7 @@ def trial_rows(results: dict[tuple[str, str], Results]) -> list[list[object]]:
                 row = [method, dataset, record["trial"], aggregation]
                 row += [len(arrays["members"]), int(arrays["retries"].sum())]
                 row += [sets[0].get(name) for name in _MEASURES]
-                row += [*(record[name] for name in said), round(record["seconds"], 3)]
+                row += [*(record[name] for name in origin), round(record["seconds"], 3)]
                 rows.append([*row, _compact(record["versions"]), _compact(record["settings"])])
     return rows
 

@@ -20,7 +20,7 @@ from calipers_study.jobs import Job, member_seeds
 from calipers_study.settings import settings_record
 from calipers_study.splits import Split, paper_splits
 from calipers_study.store import Store, circumstances
-from calipers_study.translation import program_of, training_of
+from calipers_study.translation import fields_of, program_of, training_of
 
 TRIES = 10
 """How often a network is trained before it is given up."""
@@ -133,8 +133,7 @@ def _arrays(job: Job, bank: Bank, data: Dataset, split: Split) -> dict[str, NDAr
         "seeds": bank.seeds,
         "retries": retries,
     }
-    fields = bank.program.objective.output.fields
-    none = {name: np.empty((0, len(split.test))) for name in fields}
+    none = {name: np.empty((0, len(split.test))) for name in fields_of(job.settings)}
     for name, values in (bank.predict(data.X[split.test]) if len(bank) else none).items():
         place = 0.0 if name.endswith("scale") else center
         arrays[name] = ((values - place) / scale).astype(np.float32)

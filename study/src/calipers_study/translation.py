@@ -41,6 +41,11 @@ def program_of(settings: StudySettings, in_size: int) -> Program:
     )
 
 
+def fields_of(settings: StudySettings) -> tuple[str, ...]:
+    """Return the names of what a network predicts."""
+    return LOSSES[settings.loss].output.fields
+
+
 def training_of(settings: StudySettings, *, patience: int = 0) -> Settings:
     """Return the numbers of a training; without patience it runs for all its epochs."""
     return Settings(

@@ -55,7 +55,7 @@ class Published:
 
 def published_cells() -> list[Published]:
     """Every cell of the paper's six tables, in the order of its columns and rows."""
-    text = resources.files("calipers_study").joinpath("published.csv").read_text("utf-8")
+    text = resources.files("calipers_study").joinpath("published", "tables.csv").read_text("utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     return [
         Published(
