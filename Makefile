@@ -17,10 +17,10 @@ demo: $(READY) ## fit, print the measures, write a model, a report and a figure
 
 test: lint types unit ## what continuous integration runs
 
-$(READY): pyproject.toml
+$(READY): pyproject.toml study/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable '.[plots,serve]' --group dev
+	$(BIN)/python -m pip install --quiet --editable '.[plots,serve]' --editable ./study --group dev
 	touch $@
 
 lint: $(READY) ## ruff, and the direction of imports
@@ -45,12 +45,12 @@ test-browser: $(READY) ## pages in a real browser
 	$(BIN)/pytest -m browser
 
 # Only an exact version: anything looser brings gigabytes of CUDA along.
-$(TORCH)/.ready: pyproject.toml
+$(TORCH)/.ready: pyproject.toml study/pyproject.toml
 	test -x $(TORCH)/bin/python || $(PYTHON) -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet 'torch==$(TORCH_VERSION)'
 	echo 'torch==$(TORCH_VERSION)' > $(TORCH)/constraints.txt
 	$(TORCH)/bin/python -m pip install --quiet --constraint $(TORCH)/constraints.txt \
-		--editable . pytest hypothesis threadpoolctl
+		--editable . --editable ./study pytest hypothesis threadpoolctl
 	touch $@
 
 test-torch: $(TORCH)/.ready ## losses, a training loop and upgrades on PyTorch

@@ -32,12 +32,13 @@ from calipers import IntervalRegressor
 from calipers.bank import Plan, Table, spawn_seeds, train
 from calipers.calibration import normal_scores
 from calipers.crossfit import set_aside
-from calipers.datasets import hernandez_lobato_splits, load
+from calipers.datasets import load
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.metrics import interval_score
 from calipers.networks import Linear, Periodic
 from calipers.preprocessing import TableEncoder
 from calipers.training import make_program, make_settings
+from calipers_study.splits import hernandez_lobato_splits
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "scores.csv"
 FIELDS = ("table", "rows", "inputs", "members", "candidate", "interval_score", "mse")

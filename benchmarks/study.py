@@ -8,6 +8,7 @@ another, as the paper's authors did. Rows are made up, in the number and width o
 """
 
 import argparse
+import dataclasses
 import itertools
 import time
 
@@ -16,7 +17,8 @@ import numpy as np
 from calipers.bank import Plan, Table, train
 from calipers.datasets import CATALOGUE
 from calipers.losses import qd_plus
-from calipers.study import load_settings
+from calipers_study.settings import load_settings
+from calipers_study.translation import program_of, training_of
 
 DATASETS = (
     "boston", "concrete", "energy", "kin8nm", "naval", "power", "protein", "wine", "yacht"
@@ -34,11 +36,11 @@ def made_up(name):
 def bank_seconds(settings, X, y, rows, threads, steps):
     """Seconds per network-step in a bank of ten."""
     table = Table.from_arrays(X, y)
-    program = settings.program(X.shape[1])
+    program = program_of(settings, X.shape[1])
     batches = -(-rows // settings.batch_size)
 
     def run(epochs):
-        one = settings.training()._replace(epochs=epochs)
+        one = training_of(dataclasses.replace(settings, epochs=epochs))
         plans = [Plan(seed, np.arange(rows), settings=one) for seed in range(10)]
         began = time.perf_counter()
         train(program, table, plans, n_jobs=threads, retries=0, needed=0)

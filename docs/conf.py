@@ -94,12 +94,19 @@ def _whole(text):
     return re.sub(r"(?m)^\* `([a-z]+)`: .*$", lambda m: f"* `{m[1]}`: {first[m[1]]}", text)
 
 
+def _commands(module, name):
+    """Reference of the commands in a module."""
+    command = [sys.executable, "-m", "typer", module, "utils", "docs", "--name", name]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def _write_pages(app):
     """The command line's reference, from the commands themselves, and the tables of the study."""
     folder = Path(app.srcdir) / "generated"
-    command = [sys.executable, "-m", "typer", "calipers.cli", "utils", "docs", "--name", "calipers"]
-    made = subprocess.run(command, check=True, capture_output=True, text=True)
-    _write(folder / "command-line.md", _whole(made.stdout).replace("`calipers`", "Command line", 1))
+    own = _commands("calipers.cli", "calipers").partition("## `calipers study`")[0]
+    study = re.sub("(?m)^#", "##", _commands("calipers_study.cli", "calipers study"))
+    text = _whole(own + study).replace("`calipers`", "Command line", 1)
+    _write(folder / "command-line.md", text)
     for table in (Path(app.srcdir).parent / "results" / "tables").glob("*.md"):
         text = re.sub("^##", "#", table.read_text("utf-8"), flags=re.MULTILINE)
         _write(folder / table.name, f"---\norphan: true\n---\n{text}")

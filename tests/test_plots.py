@@ -6,7 +6,6 @@ from calipers import plots
 from calipers.aggregation import snm
 from calipers.bank import HISTORY_TYPE
 from calipers.metrics import CalibrationCurve, GroupedCoverage, pit_band
-from calipers.study._panels import plot_counts, plot_heat_map
 
 
 @pytest.fixture
@@ -70,22 +69,6 @@ def test_width_error_markers_are_quantiles_of_groups(ax):
     assert list(x) == [1.0, 10.0]
     np.testing.assert_allclose(y, [0.95, 19.0])
     assert all("times" not in label.get_text() for label in ax.get_xticklabels())
-
-
-def test_heat_map_leaves_gaps_grey(ax):
-    mesh = plot_heat_map(ax, [[0.0, np.nan], [0.5, 1.0]], extent=(0, 1))
-    drawn(ax)
-    assert mesh.get_array().mask.tolist() == [[False, True], [False, False]]
-    assert ax.get_xlim() == (-0.5, 1.5)
-
-
-def test_counts(ax):
-    colors = {"QD+": "C0", "QD": "C1"}
-    groups = {"QD+": [0.0, 0.0], "QD": [3.0, 7.0]}
-    plot_counts(ax, ["a", "b"], groups, colors=colors, reference={"QD+": [0, 0], "QD": [2, 9]})
-    assert [text.get_text() for text in drawn(ax).texts] == ["0", "0", "3", "7"]
-    assert [text.xy[1] for text in ax.texts] == [0, 0, 3, 9]
-    assert [patch.get_height() for patch in ax.patches] == [0, 0, 3, 7]
 
 
 def test_rows_stand_in_the_order_of_their_prediction(ax):

@@ -3,7 +3,7 @@
 ``LOSSES`` holds the trainings by name. One's own is a subclass of ``Objective``.
 """
 
-from abc import abstractmethod
+from collections.abc import Callable
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -32,6 +32,11 @@ class Objective(BaseEstimator):
     ----------
     head : str
         A key of ``calipers.heads.HEADS``.
+    loss : static method
+        ``loss(*parameters, target, weight=..., coverage=..., **numbers)`` gives one number for a
+        batch and is traced by JAX: the head's parameters and the targets, standardised and of
+        shape (rows,); the weights of the rows, of which those of weight 0 may hold anything; the
+        nominal coverage; and the objective's own parameters.
 
     Examples
     --------
@@ -60,22 +65,7 @@ class Objective(BaseEstimator):
         if cls.head not in HEADS:
             raise ValueError(f"head must be one of {sorted(HEADS)}, got {cls.head!r}")
 
-    @staticmethod
-    @abstractmethod
-    def loss(*parameters: Array, weight: Array, coverage: Array, **numbers: Array) -> Array:
-        """Loss of a batch, one number; traced by JAX.
-
-        Parameters
-        ----------
-        *parameters : arrays of shape (rows,)
-            The head's parameters, then the targets, all standardised.
-        weight : array of shape (rows,)
-            Weights of the rows; rows of weight 0 may hold anything.
-        coverage : float
-            Nominal probability of the interval.
-        **numbers : float
-            The objective's own parameters.
-        """
+    loss: ClassVar[Callable[..., Array]]
 
 
 class QDPlus(Objective):

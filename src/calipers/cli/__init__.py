@@ -1,13 +1,16 @@
 """The command line: ``calipers`` and its commands.
 
 Each file here adds one command or group of commands to ``app``. Heavy libraries are imported inside
-the commands that need them, so that ``calipers --help`` answers at once.
+the commands that need them, so that ``calipers --help`` answers at once. Other distributions add
+commands through entry points, see ``calipers.cli._plugins``; ``OnCluster`` and ``spread`` give such
+a command the option ``--cluster``.
 
 Exit codes: 0 for success, 1 for an error, 2 for wrong usage, 3 for a table that cannot be used, 4
 for a model folder that cannot be used, 130 for an interrupt.
 """
 
 from calipers.cli._app import app
+from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._datasets import datasets_command
 from calipers.cli._demo import demo_command
 from calipers.cli._evaluate import evaluate_command
@@ -17,7 +20,6 @@ from calipers.cli._inspect import inspect_command
 from calipers.cli._predict import predict_command
 from calipers.cli._report import report_command
 from calipers.cli._serve import serve_command
-from calipers.cli._study import study
 from calipers.cli._tune import tune_command
 
 app.command("fit")(fit_command)
@@ -30,9 +32,8 @@ app.command("datasets")(datasets_command)
 app.command("demo")(demo_command)
 app.command("serve")(serve_command)
 app.command("export")(export_command)
-app.add_typer(study, name="study")
 
-__all__ = ["app", "main"]
+__all__ = ["OnCluster", "app", "main", "spread"]
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import typer
 from typer.core import TyperGroup
 
 import calipers
+from calipers.cli import _plugins
 
 ERROR, INTERRUPTED, BROKEN_PIPE = 1, 130, 141
 CODES = {"TableError": 3, "DataError": 3, "ModelFileError": 4}
@@ -15,7 +16,19 @@ CODES = {"TableError": 3, "DataError": 3, "ModelFileError": 4}
 
 
 class _Root(TyperGroup):
-    """Turns what a command raises into one line and an exit code."""
+    """Turns what a command raises into one line and an exit code; knows commands of others."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names of our own commands, then of those that other distributions add."""
+        own = super().list_commands(ctx)
+        return [*own, *sorted(set(_plugins.find()).difference(own))]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Command of a name; None if there is none."""
+        command = super().get_command(ctx, cmd_name) or _plugins.find().get(cmd_name)
+        if command is None and cmd_name in _plugins.KNOWN:
+            raise _plugins.PluginError(_plugins.KNOWN[cmd_name])
+        return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Let ``--debug`` stand anywhere."""

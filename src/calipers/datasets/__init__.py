@@ -1,4 +1,4 @@
-"""Datasets of the paper, their splits, and problems whose truth is known.
+"""Datasets of the paper, and problems whose truth is known.
 
 ``load("yacht")`` finds a dataset in a folder of yours, in the cache or at its public address, and
 lets nothing through that differs from the catalogue. Three environment variables steer it:
@@ -14,7 +14,6 @@ from calipers.datasets._errors import (
     UnknownDatasetError,
 )
 from calipers.datasets._load import Dataset, available, cache_folder, load
-from calipers.datasets._splits import Split, hernandez_lobato_splits, paper_splits, shuffled_splits
 from calipers.datasets._synthetic import (
     FRIEDMAN,
     GAP,
@@ -41,12 +40,8 @@ __all__ = [
     "Entry",
     "Noise",
     "Problem",
-    "Split",
     "UnknownDatasetError",
     "available",
     "cache_folder",
-    "hernandez_lobato_splits",
     "load",
-    "paper_splits",
-    "shuffled_splits",
 ]

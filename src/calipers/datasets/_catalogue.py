@@ -38,8 +38,6 @@ class Entry:
         Where the inputs begin and where the target stands in the source text.
     delimiter : str or None
         Between columns; None means white space.
-    trials : int
-        Repetitions in the paper.
     train_rows : int or None
         Set where the source fixes one split: that many rows from the top train, the rest test.
     target_range : tuple of float, or None
@@ -61,7 +59,6 @@ class Entry:
     sha256: str
     first_input: int
     target_column: int
-    trials: int
     values_sha256: str | None = None
     delimiter: str | None = None
     train_rows: int | None = None

@@ -2,7 +2,7 @@
 
 from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,7 +112,7 @@ def ask(model: IntervalRegressor, X: Any, y: Any, *, visible: bool) -> Answers:
         levels,
         target,
         found.point,
-        found.intervals,
+        cast(FloatArray, found.intervals),
         np.concatenate(outside),
         found.cdf,
         *(None if part is None else np.sqrt(part) for part in _variances(found)),

@@ -1,0 +1,86 @@
+"""Commands of other distributions, found through entry points.
+
+A distribution adds a command to ``calipers`` with an entry point in the group
+``calipers.commands``, here ``calipers study``::
+
+    [project.entry-points."calipers.commands"]
+    study = "calipers_study.cli:app"
+
+The object is a ``typer.Typer`` with commands of its own, or a function such as ``app.command()``
+takes. It is imported when its command is used and not before, so that ``calipers --help``, which
+shows the summary of the distribution, stays fast, and a command that cannot be imported stops no
+other. Commands of calipers itself go before those of others.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+GROUP = "calipers.commands"
+
+KNOWN = {
+    "study": "calipers study is a package of its own: "
+    "run `pip install ./study` in a clone of the repository of calipers"
+}
+"""What to say of commands that are not installed."""
+
+
+class PluginError(RuntimeError):
+    """A command of another distribution that is not installed or cannot be loaded."""
+
+
+class PluginCommand(TyperCommand):
+    """Stands for a command of another distribution until it is used."""
+
+    def __init__(self, entry: "EntryPoint") -> None:
+        summary = entry.dist.metadata["Summary"] if entry.dist else None
+        super().__init__(entry.name, help=summary)
+        self.entry = entry
+
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
+        """Load the command and let it take over."""
+        return load(self.entry).make_context(info_name, args, *rest, **extra)
+
+
+def find() -> dict[str, PluginCommand]:
+    """Commands of other distributions by name; none where an entry point cannot be read."""
+    from importlib.metadata import entry_points  # which takes time, and few commands need
+
+    try:
+        return {entry.name: PluginCommand(entry) for entry in entry_points(group=GROUP)}
+    except Exception as error:  # of any distribution, even one that adds no command
+        typer.echo(f"commands of other packages cannot be read: {error}", err=True)
+        return {}
+
+
+def load(entry: "EntryPoint") -> Any:
+    """Import the command of an entry point.
+
+    Raises
+    ------
+    PluginError
+        If that fails, or if it is not a command.
+    """
+    source = entry.dist.name if entry.dist else "another package"
+    try:
+        found = entry.load()
+    except Exception as error:
+        raise PluginError(
+            f"the command {entry.name!r} of {source} cannot be loaded: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    holder = typer.Typer(rich_markup_mode=None)
+    if isinstance(found, typer.Typer):
+        holder.add_typer(found, name=entry.name)
+    elif callable(found):
+        holder.command(entry.name)(found)
+    else:
+        raise PluginError(
+            f"the command {entry.name!r} of {source} must be a typer.Typer or a function, "
+            f"got {found!r}"
+        )
+    return typer.main.get_group(holder).commands[entry.name]

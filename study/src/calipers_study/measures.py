@@ -1,0 +1,124 @@
+"""What the paper measures, from what the members of a trial predicted.
+
+All metrics of calipers that the study uses are called here.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import mean_squared_error
+
+from calipers import metrics
+from calipers.aggregation import sem, snm, std
+from calipers.distributions import SplitNormal, SplitNormalMixture
+from calipers_study.jobs import entry_name
+from calipers_study.methods import METHODS
+from calipers_study.store import Store, StoreEntry
+
+FloatArray = NDArray[np.float64]
+
+MEMBERS = "members"
+"""Name of the measures of each member by itself, beside the names of aggregations."""
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """Points for the test rows of a trial, and bounds where the method has any."""
+
+    point: FloatArray
+    lower: FloatArray | None = None
+    upper: FloatArray | None = None
+
+
+def stored_trials(store: Store, method: str, dataset: str) -> list[StoreEntry]:
+    """Trials of a method on a dataset that the store holds, in order."""
+    folder = entry_name(method, dataset, 0).rpartition("/")[0]
+    return [store.read(name) for name in store.names(folder)]
+
+
+def mixture(trial: StoreEntry) -> SplitNormalMixture:
+    """Predictive distribution of each test row, for members with bounds or normal densities."""
+    fields = {name: values.astype(np.float64) for name, values in trial.arrays.items()}
+    if "mean" in fields:
+        return SplitNormalMixture(SplitNormal(fields["mean"], fields["scale"], fields["scale"]))
+    coverage = trial.record["settings"]["coverage"]
+    return snm(fields["lower"], fields["point"], fields["upper"], coverage=coverage)
+
+
+def pit(trial: StoreEntry) -> FloatArray:
+    """Probability integral transform of each test row's target."""
+    return metrics.pit_values(trial.arrays["target"], mixture(trial))
+
+
+def combine(trial: StoreEntry, aggregation: str) -> Prediction:
+    """One prediction from all members of a trial.
+
+    The point of networks that were trained for bounds alone is the middle of the final interval,
+    which the paper marks with a star.
+    """
+    coverage = trial.record["settings"]["coverage"]
+    fields = {name: values.astype(np.float64) for name, values in trial.arrays.items()}
+    if aggregation == "mean":
+        return Prediction(fields["point"].mean(axis=0))
+    if aggregation in ("snm", "normal"):
+        point = fields["mean" if aggregation == "normal" else "point"].mean(axis=0)
+        return Prediction(point, *mixture(trial).interval(coverage))
+    bounds = (fields[name] for name in ("lower", "point", "upper"))
+    lower, point, upper = {"sem": sem, "std": std}[aggregation](*bounds, coverage=coverage)
+    if trial.record["settings"]["loss"] == "qd":
+        point = (lower + upper) / 2
+    return Prediction(point, lower, upper)
+
+
+def members(trial: StoreEntry) -> list[Prediction]:
+    """Predictions of each member by itself, for members with bounds."""
+    fields = (trial.arrays[name].astype(np.float64) for name in ("point", "lower", "upper"))
+    return [Prediction(*rows) for rows in zip(*fields, strict=True)]
+
+
+def measure(prediction: Prediction, target: FloatArray, *, coverage: float) -> dict[str, float]:
+    """Measures of a prediction on targets standardised by the whole dataset.
+
+    Parameters
+    ----------
+    prediction : Prediction
+        Points and bounds for some rows.
+    target : ndarray of shape (rows,)
+        Targets of the rows.
+    coverage : float
+        Nominal probability of the bounds.
+
+    Returns
+    -------
+    dict
+        "MSE", and for intervals "PICP", "MPIW" and "interval score".
+    """
+    measures = {"MSE": float(mean_squared_error(target, prediction.point))}
+    if prediction.lower is not None and prediction.upper is not None:
+        lower, upper = prediction.lower, prediction.upper
+        measures["PICP"] = metrics.coverage_rate(target, lower, upper)
+        measures["MPIW"] = metrics.mean_width(lower, upper)
+        measures["interval score"] = metrics.interval_score(target, lower, upper, coverage=coverage)
+    return measures
+
+
+def measure_trial(trial: StoreEntry) -> dict[str, list[dict[str, float]]]:
+    """All measures of a trial: one set by aggregation, and one set for each member.
+
+    A trial whose networks all failed has none.
+    """
+    if not len(trial.arrays["members"]):
+        return {}
+    names = METHODS[trial.record["method"]].aggregations
+    found = {name: [measure_combined(trial, name)] for name in names}
+    if "lower" in trial.arrays:
+        target, coverage = trial.arrays["target"], trial.record["settings"]["coverage"]
+        found[MEMBERS] = [measure(one, target, coverage=coverage) for one in members(trial)]
+    return found
+
+
+def measure_combined(trial: StoreEntry, aggregation: str) -> dict[str, float]:
+    """Measures of one prediction from all members of a trial."""
+    coverage = trial.record["settings"]["coverage"]
+    return measure(combine(trial, aggregation), trial.arrays["target"], coverage=coverage)

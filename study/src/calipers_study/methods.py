@@ -1,0 +1,91 @@
+"""The trainings and datasets of the paper, by name."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from calipers.datasets import CATALOGUE
+
+
+@dataclass(frozen=True)
+class Method:
+    """A training of the paper.
+
+    Attributes
+    ----------
+    title : str
+        What the paper calls it.
+    folder : str
+        Its name in file systems.
+    loss : str
+        The loss its networks are trained for, as calipers names it.
+    aggregations : tuple of str
+        The ways its members become one prediction, as calipers names them. Each member by itself
+        is measured too where members have bounds.
+    """
+
+    title: str
+    folder: str
+    loss: str
+    aggregations: tuple[str, ...]
+
+
+METHODS: dict[str, Method] = {
+    "qd+": Method("QD+", "qd-plus", "qd+", ("snm", "sem", "std")),
+    "qd": Method("QD", "qd", "qd", ("sem", "std")),
+    "qd-1-layer": Method("QD 1-layer", "qd-1-layer", "qd", ("sem", "std")),
+    "mve": Method("MVE", "mve", "normal", ("normal",)),
+    "mse": Method("MSE", "mse", "mse", ("mean",)),
+}
+"""The trainings by name."""
+
+DATASETS: tuple[str, ...] = tuple(CATALOGUE)
+"""Names of the paper's datasets, in its order."""
+
+
+def paper_trials(dataset: str) -> int:
+    """Trials of a dataset in the paper: one for each shuffle."""
+    return {"protein": 5, "year": 1}.get(dataset, 20)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a hint at the known name that a mistyped one resembles, or nothing.
+
+    Examples
+    --------
+    >>> nearest("yatch", ["yacht", "year"])
+    "; did you mean 'yacht'?"
+    """
+    near = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def folder_of(method: str) -> str:
+    """Name of a method in file systems."""
+    choose([method], METHODS, "method")
+    return METHODS[method].folder
+
+
+def choose(names: Iterable[str] | None, known: Iterable[str], kind: str) -> list[str]:
+    """Return the names asked for, all by default, in the order in which they are known.
+
+    Raises
+    ------
+    ValueError
+        If a name is not known, with the nearest that is.
+
+    Examples
+    --------
+    >>> choose(["mse", "qd+"], METHODS, "method")
+    ['qd+', 'mse']
+    """
+    every = list(known)
+    if names is None:
+        return every
+    asked = list(names)
+    for name in asked:
+        if name not in every:
+            raise ValueError(
+                f"there is no {kind} {name!r}{nearest(name, every)} (known: {', '.join(every)})"
+            )
+    return [name for name in every if name in asked]

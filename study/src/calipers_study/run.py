@@ -1,0 +1,141 @@
+"""The runner: trains the trials that the store lacks.
+
+A trial is one shuffle of a dataset and an ensemble trained on its training rows. Trials of a method
+on a dataset train together as one bank: all of them on an accelerator, a few at a time on a CPU, so
+that a kill costs little.
+"""
+
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterable
+
+from calipers.bank import Table
+from calipers.datasets import Dataset, DatasetUnavailableError, available, load
+from calipers_study.jobs import Job, plan_job
+from calipers_study.methods import DATASETS, METHODS, choose
+from calipers_study.progress import progress
+from calipers_study.store import Store
+from calipers_study.training import TRIES, RunReport, train_job
+
+_HUGE = {"year"}  # used if its file is on this machine, never downloaded unless asked for
+
+
+def run(
+    methods: Iterable[str] | None = None,
+    datasets: Iterable[str] | None = None,
+    *,
+    trials: int | None = None,
+    store: str | os.PathLike[str] = "results/study",
+    settings: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    n_jobs: int | None = -1,
+    trials_per_bank: int | None = None,
+    folder: str | os.PathLike[str] | None = None,
+    verify: bool = True,
+    visible: bool = True,
+    notify: Callable[[str], None] = lambda _: None,
+) -> RunReport:
+    """Train the paper's ensembles and keep what they predict for their test rows.
+
+    Trials that are in the store are kept as they are.
+
+    Parameters
+    ----------
+    methods, datasets : iterable of str, optional
+        Keys of ``METHODS`` and names of ``DATASETS``; all by default. By default a dataset that
+        is not available is left out and reported; one that was asked for is an error.
+    trials : int, optional
+        The first so many trials of each dataset; by default as many as the settings say.
+    store : path-like
+        Folder of the store.
+    settings : path-like, optional
+        Folder with settings that go before the published ones, see ``load_settings``.
+    seed : int
+        Seeds the shuffles and the networks.
+    n_jobs : int, optional
+        Threads, as in joblib.
+    trials_per_bank : int, optional
+        Trials trained and stored together; by default all on an accelerator and a few on a CPU.
+    folder, verify
+        Where datasets are and whether they must be the published ones, see
+        ``calipers.datasets.load``.
+    visible : bool
+        Whether to show a progress bar on a terminal.
+    notify : callable
+        Called with a line of text when a method is done with a dataset.
+
+    Returns
+    -------
+    RunReport
+
+    Raises
+    ------
+    StoreError
+        If the store holds trials of other settings or another seed, or is in use.
+    """
+    began = time.perf_counter()
+    chosen = choose(methods, METHODS, "method")
+    data, left_out = _load_all(datasets, folder=folder, verify=verify)
+    for name, reason in left_out.items():
+        notify(f"{name} is left out: {reason}")
+    target = Store(store)
+    with target.writing():
+        plan = [
+            plan_job(target, method, name, trials=trials, seed=seed, settings=settings)
+            for name in data
+            for method in chosen
+        ]
+        done = RunReport(left_out=left_out)
+        with progress("study", sum(job.cost for job in plan), visible=visible) as report:
+            tables: dict[str, Table] = {}
+            for job in plan:
+                own = data[job.dataset]
+                if job.dataset not in tables:
+                    tables = {job.dataset: Table.from_arrays(own.X, own.y)}
+                part = train_job(
+                    job, own, tables[job.dataset], target, n_jobs, trials_per_bank, report
+                )
+                notify(_line(job, part))
+                done = _sum(done, part)
+    return dataclasses.replace(done, seconds=time.perf_counter() - began)
+
+
+def _load_all(
+    names: Iterable[str] | None, *, folder: str | os.PathLike[str] | None, verify: bool
+) -> tuple[dict[str, Dataset], dict[str, str]]:
+    """Datasets asked for, and why others, which were not asked for by name, are left out."""
+    if names is not None:
+        asked = choose(names, DATASETS, "dataset")
+        return {name: load(name, folder=folder, verify=verify) for name in asked}, {}
+    data, left_out = {}, {}
+    for name in DATASETS:
+        if name in _HUGE and not available(name, folder=folder):
+            left_out[name] = "its full file is not on this machine"
+            continue
+        try:
+            data[name] = load(name, folder=folder, verify=verify)
+        except DatasetUnavailableError as error:
+            left_out[name] = str(error).splitlines()[0]
+    if not data:
+        raise DatasetUnavailableError(
+            "none of the datasets is available: set CALIPERS_DATA to a folder that holds them"
+        )
+    return data, left_out
+
+
+def _line(job: Job, part: RunReport) -> str:
+    title = f"{METHODS[job.method].title} on {job.dataset}"
+    if not part.trained:
+        return f"{title}: all {part.kept} trials are in the store"
+    kept = f", {part.kept} were in the store" if part.kept else ""
+    lost = f", {part.lost} networks given up after {TRIES} tries" if part.lost else ""
+    return (
+        f"{title}: {part.trained} trials in {part.seconds:.1f} s, {part.retries} retries"
+        f"{kept}{lost}"
+    )
+
+
+def _sum(a: RunReport, b: RunReport) -> RunReport:
+    counts = ("trained", "kept", "retries", "lost")
+    return dataclasses.replace(a, **{n: getattr(a, n) + getattr(b, n) for n in counts})

@@ -1,0 +1,224 @@
+"""Settings of our own for QD+: searched, trained and compared with the published ones.
+
+The search uses the training rows of trial 0 alone. The settings it chooses are then trained on all
+trials and measured twice: on the test rows of trial 0, which the search has not seen, and as the
+mean over trials. The mean is the paper's protocol, but the search has trained on test rows of the
+other trials.
+
+The folder of a search holds every candidate of each dataset in ``candidates/``, and for each score
+that decided ``settings/`` in the layout that ``study run --settings`` takes, a store in ``trials/``
+and ``search.csv``.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.datasets import Dataset, available, load
+from calipers.search import PAPER_SPACE, SearchResult, search
+from calipers_study.comparison import METHOD, Comparison, compare, write_comparisons
+from calipers_study.files import replace_file
+from calipers_study.methods import DATASETS, choose, folder_of
+from calipers_study.run import run
+from calipers_study.settings import load_settings, read_tables, write_settings
+from calipers_study.splits import paper_splits, shuffled_splits
+from calipers_study.store import Store
+from calipers_study.translation import estimator_of, with_parameters
+
+Rows = NDArray[np.int64]
+
+_SPLITS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Protocol:
+    """How to search; the paper has no finalists, its own score and no limit on steps.
+
+    Attributes
+    ----------
+    candidates, select, halving, finalists, max_epochs, patience
+        As in ``calipers.search.search``.
+    max_steps : int, optional
+        Shortens ``max_epochs`` on large datasets to so many steps of a network, and ``patience`` in
+        proportion; None for the paper's epochs whatever the cost.
+    """
+
+    candidates: int = 300
+    select: str = "covered"
+    halving: int | None = None
+    finalists: int = 20
+    max_epochs: int = 5000
+    patience: int = 500
+    max_steps: int | None = 40_000
+
+    def limits(self, rows: int, batch_size: int) -> tuple[int, int]:
+        """Most epochs and patience for a dataset.
+
+        Examples
+        --------
+        >>> Protocol().limits(277, 100), Protocol().limits(41157, 100)
+        ((5000, 500), (107, 10))
+        """
+        if self.max_steps is None:
+            return self.max_epochs, self.patience
+        steps = -(-round(0.9 * rows) // batch_size)
+        epochs = min(self.max_epochs, max(1, self.max_steps // steps))
+        return epochs, max(1, self.patience * epochs // self.max_epochs)
+
+
+def search_settings(
+    datasets: Iterable[str] | None = None,
+    protocol: Protocol | None = None,
+    *,
+    trials: int | None = None,
+    out: str | os.PathLike[str] = "results/search",
+    published: str | os.PathLike[str] = "results/study",
+    seed: int = 0,
+    n_jobs: int | None = -1,
+    folder: str | os.PathLike[str] | None = None,
+    verify: bool = True,
+    visible: bool = True,
+    notify: Callable[[str], None] = lambda _: None,
+) -> list[Comparison]:
+    """Search settings of QD+, train them, and compare them with the published ones.
+
+    May be stopped at any moment and called again: what is finished is kept.
+
+    Parameters
+    ----------
+    datasets : iterable of str, optional
+        Names of ``DATASETS``; by default those that are on this machine.
+    protocol : Protocol, optional
+        How to search.
+    trials : int, optional
+        The first so many trials; by default as many as the settings say.
+    out : path-like
+        Folder of the search.
+    published : path-like
+        Store of the study; trials of the published settings that it lacks are trained.
+    seed : int
+        Seed of shuffles, candidates and networks.
+    n_jobs : int, optional
+        Threads, as in joblib.
+    folder, verify
+        As in ``calipers.datasets.load``.
+    visible : bool
+        Whether to show progress bars on a terminal.
+    notify : callable
+        Called with a line of text when something is done.
+
+    Returns
+    -------
+    list of Comparison
+        Four for each dataset; also written to ``search.csv``.
+    """
+    protocol = protocol or Protocol()
+    if datasets is None:
+        names = [name for name in DATASETS if available(name, folder=folder)]
+    else:
+        names = choose(datasets, DATASETS, "dataset")
+    place = Path(out, protocol.select.replace(" ", "-"))
+    stores = {"published": (published, None), "searched": (place / "trials", place / "settings")}
+    found = []
+    for name in names:
+        data = load(name, folder=folder, verify=verify)
+        result = _searched(data, protocol, seed, n_jobs, Path(out, "candidates"), visible)
+        keep_settings(result, name, place / "settings")
+        notify(f"{name}: {_line(result)}")
+        for label, (store, settings) in stores.items():
+            run(
+                [METHOD],
+                [name],
+                trials=trials,
+                store=store,
+                settings=settings,
+                seed=seed,
+                n_jobs=n_jobs,
+                folder=folder,
+                verify=verify,
+                visible=visible,
+                notify=notify,
+            )
+            found += compare(name, label, Store(store), trials)
+        write_comparisons(found, place / "search.csv")
+    return found
+
+
+def _searched(
+    data: Dataset,
+    protocol: Protocol,
+    seed: int,
+    n_jobs: int | None,
+    folder: Path,
+    visible: bool,
+) -> SearchResult:
+    """Search inside the training rows of trial 0, and keep the candidates as a table."""
+    settings = load_settings(METHOD, data.name)
+    rows = paper_splits(data.name, random_state=seed, trials=1)[0].train
+    max_epochs, patience = protocol.limits(len(rows), settings.batch_size)
+    result = search(
+        estimator_of(settings),
+        data.X[rows],
+        data.y[rows],
+        PAPER_SPACE,
+        n_candidates=protocol.candidates,
+        splits=_splits(len(rows), settings.batch_size, _SPLITS, seed),
+        final_splits=_splits(len(rows), settings.batch_size, 2 * _SPLITS, seed + 1),
+        finalists=protocol.finalists,
+        max_epochs=max_epochs,
+        patience=patience,
+        halving=protocol.halving,
+        select=protocol.select,
+        random_state=seed,
+        n_jobs=n_jobs,
+        store=folder / f"{data.name}.jsonl",
+        verbose=int(visible),
+    )
+    table: str = result.to_frame().to_csv(index=False, float_format="%.6g")
+    replace_file(folder / f"{data.name}.csv", table.encode())
+    return result
+
+
+def _splits(rows: int, batch_size: int, count: int, seed: int) -> list[tuple[Rows, Rows]]:
+    """Shuffled splits of 90 to 10 that leave no last batch of a few rows.
+
+    QD+ is a loss of a whole batch. On boston 409 rows end in a batch of nine, which makes intervals
+    wider than 400 rows do; those nine become validation rows instead.
+
+    Examples
+    --------
+    >>> [(train.size, valid.size) for train, valid in _splits(455, 100, 2, 0)]
+    [(400, 55), (400, 55)]
+    """
+    splits = shuffled_splits(rows, trials=count, random_state=seed)
+    left = len(splits[0].train) % batch_size
+    cut = len(splits[0].train) - (left if left < batch_size / 4 else 0)
+    if not cut:
+        return [(split.train, split.test) for split in splits]
+    return [(split.train[:cut], np.append(split.train[cut:], split.test)) for split in splits]
+
+
+def keep_settings(result: SearchResult, name: str, folder: Path) -> None:
+    """Write the chosen settings of a dataset into a file that the study can read."""
+    settings = with_parameters(load_settings(METHOD, name), result.best_params)
+    values = dataclasses.asdict(settings)
+    del values["adversarial_step"]  # not a setting of this loss
+    path = folder / f"{folder_of(METHOD)}.toml"
+    tables = read_tables(path.read_text("utf-8"), origin=str(path)) if path.exists() else {}
+    tables[name] = values
+    ordered = {key: tables[key] for key in DATASETS if key in tables}
+    write_settings(path, ordered, f"QD+: the best candidate of each dataset by {result.select}.")
+
+
+def _line(result: SearchResult) -> str:
+    failed = sum(candidate.outcome.failures > 0 for candidate in result.candidates)
+    best = result.best
+    return (
+        f"best of {len(result.candidates)} candidates ({failed} failed) is number {best.number}: "
+        f"PICP {best.outcome.coverage_rate:.3f}, {result.select} {result.score(best):.4g} on its "
+        f"validation rows after {best.outcome.epochs:.0f} epochs"
+    )

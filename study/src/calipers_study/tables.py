@@ -1,0 +1,164 @@
+"""Tables from the store, without training anything."""
+
+import json
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from calipers.datasets import CATALOGUE
+from calipers_study.cells import (
+    SOURCES,
+    Cell,
+    Results,
+    collect,
+    paper_cells,
+    share_reproduced,
+)
+from calipers_study.files import replace_file, write_csv
+from calipers_study.layout import LAYOUTS, csv_rows, markdown, ours, values
+from calipers_study.measures import MEMBERS
+from calipers_study.methods import METHODS, paper_trials
+from calipers_study.store import Store, StoreError
+
+CELL_COLUMNS = (
+    "table", "dataset", "method", "metric",
+    "mean", "sem", "published_mean", "published_sem", "verdict",
+)  # fmt: skip
+"""Columns of ``cells.csv``."""
+
+_SCORED = ("SNM-QD+", "SEM-QD+", "STD-QD+", "SEM-QD", "STD-QD", "SEM-QD 1-layer", "MVE")
+_MEASURES = ("PICP", "MPIW", "MSE", "interval score")
+
+
+def write_tables(
+    store: str | os.PathLike[str] = "results/study", out: str | os.PathLike[str] = "results"
+) -> str:
+    """Write the paper's tables with our numbers beside the published ones.
+
+    Writes ``cells.csv`` (every cell of the six tables), ``trials.csv`` (every measure of every
+    trial and how it came about) and, in ``tables/``, each table as Markdown and CSV, the interval
+    scores, and a summary.
+
+    Parameters
+    ----------
+    store : path-like
+        Folder of the store.
+    out : path-like
+        Folder to write to.
+
+    Returns
+    -------
+    str
+        How many cells of tables 1 and 2 agree with the paper or are better, on one line.
+
+    Raises
+    ------
+    StoreError
+        If the store holds no trial.
+    """
+    results = collect(Store(store))
+    if not any(found.trials for found in results.values()):
+        raise StoreError(f"{store} holds no trials: start with `calipers study run`")
+    cells = paper_cells(results)
+    folder = Path(out, "tables")
+    write_csv(Path(out, "cells.csv"), [CELL_COLUMNS, *map(_cell_row, cells)])
+    write_csv(Path(out, "trials.csv"), trial_rows(results))
+    for layout in LAYOUTS:
+        write_csv(folder / f"{layout.name}.csv", csv_rows(layout, cells))
+        replace_file(folder / f"{layout.name}.md", markdown(layout, cells).encode())
+    write_csv(folder / "interval_score.csv", _score_rows(results))
+    replace_file(folder / "interval_score.md", _score_markdown(results).encode())
+    replace_file(folder / "summary.md", summary(cells, results).encode())
+    return share_reproduced(cells)
+
+
+def summary(cells: list[Cell], results: dict[tuple[str, str], Results]) -> str:
+    """Counts of verdicts by table, the cells that are worse, and what is incomplete."""
+    lines = ["# Agreement with the paper", "", share_reproduced(cells), ""]
+    lines += [f"- {share_reproduced(cells, [layout.name])}" for layout in LAYOUTS]
+    worse = [cell for cell in cells if cell.verdict == "worse"]
+    if worse:
+        lines += ["", "## Worse than published", ""]
+        lines += [
+            "| table | dataset | method | metric | here | paper |",
+            "|---|---|---|---|---|---|",
+        ]
+    for cell in worse:
+        paper = cell.published
+        error = "" if paper.sem is None else f" ± {paper.sem:g}"
+        lines.append(
+            f"| {paper.table} | {paper.dataset} | {paper.method} | {paper.metric} | "
+            f"{ours(paper, cell.ours)} | {paper.printed}{error} |"
+        )
+    if short := list(_incomplete(results)):
+        lines += ["", "## Incomplete", "", *short]
+    return "\n".join([*lines, ""])
+
+
+def _incomplete(results: dict[tuple[str, str], Results]) -> Iterable[str]:
+    absent = [name for name in CATALOGUE if not any(results[m, name].trials for m in METHODS)]
+    for name in absent:
+        yield f"- {name}: left out, no results"
+    for (method, name), found in results.items():
+        wanted = paper_trials(name)
+        if name not in absent and len(found.trials) < wanted:
+            yield f"- {METHODS[method].title} on {name}: {len(found.trials)} of {wanted} trials"
+        lost = sum(len(t.arrays["retries"]) - len(t.arrays["members"]) for t in found.trials)
+        if lost:
+            yield f"- {METHODS[method].title} on {name}: {lost} networks given up"
+
+
+def trial_rows(results: dict[tuple[str, str], Results]) -> list[list[object]]:
+    """Every measure of every trial, with settings, seed, versions, device and time."""
+    origin = ("seed", "device", "finished")
+    place = ("method", "dataset", "trial", "aggregation", "networks", "retries")
+    rows: list[list[object]] = [[*place, *_MEASURES, *origin, "seconds", "versions", "settings"]]
+    for (method, dataset), found in results.items():
+        for trial, measures in zip(found.trials, found.measures, strict=True):
+            record, arrays = trial.record, trial.arrays
+            for aggregation, sets in measures.items():
+                if aggregation == MEMBERS:
+                    continue
+                row = [method, dataset, record["trial"], aggregation]
+                row += [len(arrays["members"]), int(arrays["retries"].sum())]
+                row += [sets[0].get(name) for name in _MEASURES]
+                row += [*(record[name] for name in origin), round(record["seconds"], 3)]
+                rows.append([*row, _compact(record["versions"]), _compact(record["settings"])])
+    return rows
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _cell_row(cell: Cell) -> list[object]:
+    paper = cell.published
+    return [paper.table, paper.dataset, paper.method, paper.metric, *values(cell)]
+
+
+def _score_rows(results: dict[tuple[str, str], Results]) -> list[list[object]]:
+    names = [f"{method} {part}" for method in _SCORED for part in ("mean", "sem")]
+    rows: list[list[object]] = [["dataset", *names]]
+    for dataset in CATALOGUE:
+        row: list[object] = [dataset]
+        for label in _SCORED:
+            method, source = SOURCES[label]
+            row += results[method, dataset].estimate(source, "interval score")
+        rows.append(row)
+    return rows
+
+
+def _score_markdown(results: dict[tuple[str, str], Results]) -> str:
+    lines = ["## Interval score", "", "| dataset | " + " | ".join(_SCORED) + " |"]
+    lines.append("|" + "---|" * (1 + len(_SCORED)))
+    for dataset in CATALOGUE:
+        sources = (SOURCES[label] for label in _SCORED)
+        found = [results[m, dataset].estimate(source, "interval score") for m, source in sources]
+        best = min((e.mean for e in found if e.mean is not None), default=None)
+        texts = []
+        for mean, sem in found:
+            text = "" if mean is None else f"{mean:.3f}" + ("" if sem is None else f" ± {sem:.3f}")
+            texts.append(f"**{text}**" if mean is not None and mean == best else text)
+        lines.append(f"| {dataset} | " + " | ".join(texts) + " |")
+    note = "The lower the better, the lowest in bold; the paper does not report it."
+    return "\n".join([*lines, "", note, ""])
