@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 IntArray = NDArray[np.intp]
 
 
-class RowBlock(NamedTuple):
+class MixtureRows(NamedTuple):
     """Rows of one block.
 
     Attributes
@@ -41,7 +41,7 @@ class RowBlock(NamedTuple):
     calibrations: tuple["Calibration", ...]
     row_weights: tuple[FloatArray, ...]
 
-    def take(self, rows: IntArray) -> "RowBlock":
+    def take(self, rows: IntArray) -> "MixtureRows":
         """Some of the rows."""
         return self._replace(
             loc=self.loc[:, rows],
