@@ -8,10 +8,8 @@ compiled from.
 import contextlib
 import hashlib
 import logging
-import os
 import pickle
 import platform
-import tempfile
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,6 +18,8 @@ from typing import Any
 
 import jax
 from jax.experimental import serialize_executable
+
+from calipers._files import cache_folder, replacing
 
 logger = logging.getLogger(__name__)
 
@@ -82,17 +82,8 @@ def _compile(
     return call
 
 
-def cache_folder() -> Path:
-    """Folder of compiled programs: ``CALIPERS_CACHE`` or the user's cache folder."""
-    root = os.environ.get("CALIPERS_CACHE")
-    if root:
-        return Path(root) / "programs"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "calipers" / "programs"
-
-
 def _from_disk(lowered: Any, signature: Any) -> Callable[..., Any]:
-    path = cache_folder() / (_fingerprint(lowered, signature) + _SUFFIX)
+    path = cache_folder() / "programs" / (_fingerprint(lowered, signature) + _SUFFIX)
     try:
         program = serialize_executable.deserialize_and_load(*pickle.loads(path.read_bytes()))  # noqa: S301 - the user's own cache, as trusted as __pycache__
         path.touch()
@@ -135,9 +126,8 @@ def _processor_features() -> str:
 
 def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+    with replacing(path, mode=0o600) as file:
         file.write(content)
-    Path(file.name).replace(path)
     kept = sorted(path.parent.glob(f"*{_SUFFIX}"), key=lambda p: p.stat().st_mtime, reverse=True)
     size = 0
     for old in kept:

@@ -54,7 +54,7 @@ class Settings(NamedTuple):
     loss: LossSettings = LossSettings()
 
 
-class Rows(NamedTuple):
+class RowIndex(NamedTuple):
     """Rows of the table by number, with weights; only the first ``count`` are real."""
 
     index: Array
@@ -76,8 +76,8 @@ class Lanes(NamedTuple):
 
     seed: Array
     settings: Settings
-    train: Rows
-    valid: Rows
+    train: RowIndex
+    valid: RowIndex
     scaling: Scaling
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import ndtr
 
-from calipers.calibration._rows import IntArray, Rows
-from calipers.distributions._checks import FloatArray
+from calipers._checks import FloatArray
+from calipers.calibration._rows import IntArray, MixtureRows
 
 # Rows worked on at a time: some 50 pieces of 7 points each are then a few megabytes.
 CHUNK = 64
@@ -29,27 +29,27 @@ NODES = np.concatenate([-_NODES, _NODES[-2::-1]])
 KRONROD, GAUSS = (np.concatenate([half, half[-2::-1]]) for half in (_KRONROD, _GAUSS))
 
 
-def crps(rows: Rows, y: FloatArray) -> FloatArray:
+def crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
     """Score of `y`: the integral of (F(x) - 1[x >= y])^2."""
     scores: FloatArray = _chunked(_crps, rows, y)[0]
     return scores
 
 
-def mean_and_variance(rows: Rows) -> tuple[FloatArray, FloatArray]:
+def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
     """First two moments, from integrals of both tails about the median."""
     mean, variance = _chunked(_moments, rows, np.zeros(rows.loc.shape[1]))
     return mean, variance
 
 
 def _chunked(
-    function: Callable[[Rows, FloatArray], FloatArray], rows: Rows, y: FloatArray
+    function: Callable[[MixtureRows, FloatArray], FloatArray], rows: MixtureRows, y: FloatArray
 ) -> FloatArray:
     """Work on a few rows at a time, since each of them needs many points."""
     parts = [np.arange(i, min(i + CHUNK, y.size)) for i in range(0, y.size, CHUNK)]
     return np.concatenate([function(rows.take(part), y[part]) for part in parts], axis=-1)
 
 
-def _crps(rows: Rows, y: FloatArray) -> FloatArray:
+def _crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
     breaks, scale = _breaks(rows, y)
 
     def integrand(x: FloatArray, row: IntArray) -> FloatArray:
@@ -63,7 +63,7 @@ def _crps(rows: Rows, y: FloatArray) -> FloatArray:
     return np.asarray(outside + inside)
 
 
-def _moments(rows: Rows, _: FloatArray) -> FloatArray:
+def _moments(rows: MixtureRows, _: FloatArray) -> FloatArray:
     middle = rows.values(np.zeros(rows.loc.shape[1]))
     breaks, scale = _breaks(rows, middle)
 
@@ -76,7 +76,7 @@ def _moments(rows: Rows, _: FloatArray) -> FloatArray:
     return np.stack([middle + first, np.maximum(second - first**2, 0.0)])
 
 
-def _breaks(rows: Rows, y: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _breaks(rows: MixtureRows, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Ends of the pieces to begin with, of shape (pieces + 1, n), and the rows' scales."""
     n = y.size
     ends = [rows.values(np.full(n, v)) for v in (-END, -1.0, 1.0, END)]

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from calipers import _checks as checks
+from calipers._blocks import blockwise
+from calipers._checks import FloatArray
 from calipers.calibration._calibration import Calibration
 from calipers.calibration._integrals import crps, mean_and_variance
-from calipers.calibration._rows import Rows
+from calipers.calibration._rows import MixtureRows
 from calipers.distributions import SplitNormalMixture
-from calipers.distributions import _checks as checks
-from calipers.distributions._blocks import blockwise
-from calipers.distributions._checks import FloatArray
 
 Unsupported: TypeAlias = Literal["inf", "raise"]
 
@@ -137,7 +137,7 @@ class CalibratedMixture:
 
         def of_block(*blocks: FloatArray) -> FloatArray | tuple[FloatArray, ...]:
             own, given, (loc, left, right) = blocks[:depth], blocks[depth:-3], blocks[-3:]
-            return function(Rows(loc, left, right, weights, calibrations, own), *given)
+            return function(MixtureRows(loc, left, right, weights, calibrations, own), *given)
 
         rows = [*(step.row_weights for step in steps), *arrays]
         members = (components.loc, components.left_scale, components.right_scale)
@@ -145,7 +145,7 @@ class CalibratedMixture:
 
     def normal_scores(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """`cdf` on the normal scale, which keeps its digits arbitrarily far out."""
-        return self._apply(Rows.levels, checks.not_nan("x", x), n_jobs=n_jobs)
+        return self._apply(MixtureRows.levels, checks.not_nan("x", x), n_jobs=n_jobs)
 
     def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Density at `x`; infinite at a point mass."""
@@ -154,7 +154,7 @@ class CalibratedMixture:
 
     def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Logarithm of the density at `x`."""
-        return self._apply(Rows.logpdf, checks.not_nan("x", x), n_jobs=n_jobs)
+        return self._apply(MixtureRows.logpdf, checks.not_nan("x", x), n_jobs=n_jobs)
 
     def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """P(X <= x)."""
@@ -166,11 +166,11 @@ class CalibratedMixture:
 
     def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Quantile: the inverse of `cdf`."""
-        return self._apply(Rows.values, ndtri(checks.probability("p", p)), n_jobs=n_jobs)
+        return self._apply(MixtureRows.values, ndtri(checks.probability("p", p)), n_jobs=n_jobs)
 
     def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Upper quantile: the inverse of `sf`."""
-        return self._apply(Rows.values, -ndtri(checks.probability("q", q)), n_jobs=n_jobs)
+        return self._apply(MixtureRows.values, -ndtri(checks.probability("q", q)), n_jobs=n_jobs)
 
     def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the central interval, with equal tails outside.
@@ -214,7 +214,7 @@ class CalibratedMixture:
     ) -> FloatArray:
         """Independent draws of shape ``(*size, *shape)``: quantiles at random levels."""
         wanted = (*((size,) if isinstance(size, int) else size), *self.shape)
-        return self._apply(Rows.values, rng.standard_normal(wanted), n_jobs=n_jobs)
+        return self._apply(MixtureRows.values, rng.standard_normal(wanted), n_jobs=n_jobs)
 
     def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         r"""Continuous ranked probability score of `y`, to about 1e-8 of the row's scale.

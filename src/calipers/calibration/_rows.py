@@ -9,15 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers.calibration._calibration import Calibration
-from calipers.calibration._scale import scores_at, values_at
-from calipers.distributions import _mixture_formulas as formulas
-from calipers.distributions._checks import FloatArray
+from calipers.distributions import mixture_logpdf, mixture_scores, mixture_values
 
 IntArray = NDArray[np.intp]
 
 
-class Rows(NamedTuple):
+class MixtureRows(NamedTuple):
     """Rows of one block.
 
     Attributes
@@ -39,7 +38,7 @@ class Rows(NamedTuple):
     calibrations: tuple[Calibration, ...]
     row_weights: tuple[FloatArray, ...]
 
-    def take(self, rows: IntArray) -> "Rows":
+    def take(self, rows: IntArray) -> "MixtureRows":
         """Some of the rows."""
         return self._replace(
             loc=self.loc[:, rows],
@@ -50,7 +49,7 @@ class Rows(NamedTuple):
 
     def levels(self, x: FloatArray) -> FloatArray:
         """Levels of `x` on the normal scale: the corrected distribution function is their Phi."""
-        v = scores_at(x, self.loc, self.left, self.right, self.weights)
+        v = mixture_scores(x, self.loc, self.left, self.right, self.weights)
         for calibration, weight in zip(self.calibrations, self.row_weights, strict=True):
             v = calibration.from_score(v, weight)
         return v
@@ -60,12 +59,12 @@ class Rows(NamedTuple):
         pairs = zip(reversed(self.calibrations), reversed(self.row_weights), strict=True)
         for calibration, weight in pairs:
             v = calibration.to_score(v, weight)
-        return values_at(v, self.loc, self.left, self.right, self.weights)
+        return mixture_values(v, self.loc, self.left, self.right, self.weights)
 
     def logpdf(self, x: FloatArray) -> FloatArray:
         """Logarithm of the density: the mixture's, and that of each map's derivative."""
         members = (self.loc, self.left, self.right, self.weights)
-        density, z = formulas.logpdf(x, *members), scores_at(x, *members)
+        density, z = mixture_logpdf(x, *members), mixture_scores(x, *members)
         for calibration, weight in zip(self.calibrations, self.row_weights, strict=True):
             pieces = calibration.pieces_of_score(z, weight)
             v = pieces.v + (z - pieces.z) / pieces.rate

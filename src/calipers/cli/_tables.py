@@ -81,11 +81,12 @@ def take_target(frame: Any, name: str, files: Any) -> Any:
     import numpy as np
     import pandas as pd
 
-    from calipers.preprocessing import DataError, near, read_number
+    from calipers._text import did_you_mean
+    from calipers.preprocessing import DataError, read_number
 
     if name not in frame:
         raise files.placed(
-            DataError(f"there is no column {name!r}{near(name, frame)}{_seen(frame)}")
+            DataError(f"there is no column {name!r}{did_you_mean(name, frame)}{_seen(frame)}")
         )
     column = frame[name]
     try:

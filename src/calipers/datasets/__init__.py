@@ -6,14 +6,15 @@ lets nothing through that differs from the catalogue. Three environment variable
 ``CALIPERS_MIRROR`` (the address of a mirror).
 """
 
-from calipers.datasets._catalogue import CATALOGUE, Entry
+from calipers._files import cache_folder
+from calipers.datasets._catalogue import CATALOGUE, Entry, lookup
 from calipers.datasets._errors import (
     DatasetCorruptError,
     DatasetError,
     DatasetUnavailableError,
     UnknownDatasetError,
 )
-from calipers.datasets._load import Dataset, available, cache_folder, load
+from calipers.datasets._load import Dataset, available, load
 from calipers.datasets._splits import Split, hernandez_lobato_splits, paper_splits, shuffled_splits
 from calipers.datasets._synthetic import (
     FRIEDMAN,
@@ -47,6 +48,7 @@ __all__ = [
     "cache_folder",
     "hernandez_lobato_splits",
     "load",
+    "lookup",
     "paper_splits",
     "shuffled_splits",
 ]

@@ -33,13 +33,14 @@ import onnx
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from calipers._files import replace_file
 from calipers.ensemble import DISTRIBUTIONS, Ensemble
 from calipers.onnx._aggregation import density_mean, fitted, lower_quantile, upper_quantile
 from calipers.onnx._graph import TYPES, Graph, array_info
 from calipers.onnx._inputs import OUTPUTS, columns, matrix
 from calipers.onnx._networks import parameters
 from calipers.preprocessing import TableEncoder
-from calipers.storage import replace_file, versions
+from calipers.storage import versions
 
 __all__ = ["export"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from calipers.distributions._fit import CELLS, _table
+from calipers.distributions import scale_table
 from calipers.onnx._graph import Graph
 
 HALVINGS = 44  # of a bracket some ten scales wide, which leaves 1e-12 of a scale
@@ -58,14 +58,16 @@ def fitted(
     ratio = graph("Div", graph("Min", left, right), graph("Max", longer, graph.constant(_TINY)))
     tail = (1.0 - coverage) / 2.0
     grown = graph("Add", graph("Div", ratio, graph.constant(tail)), graph.constant(1.0))
-    place = graph("Mul", graph("Log", grown), graph.constant(CELLS / np.log1p(1.0 / tail)))
-    cell = graph("Min", graph("Floor", place), graph.constant(CELLS - 1))
+    tables = scale_table(coverage)
+    cells = tables[0].shape[1]
+    place = graph("Mul", graph("Log", grown), graph.constant(cells / np.log1p(1.0 / tail)))
+    cell = graph("Min", graph("Floor", place), graph.constant(cells - 1))
     within, index = graph("Sub", place, cell), graph("Cast", cell, to=7)  # 7 is int64
     per_length, per_scale = (
         graph.polynomial(
             within, [graph("Gather", graph.constant(powers), index) for powers in table]
         )
-        for table in _table(coverage)
+        for table in tables
     )
     of_longer = graph("Mul", per_length, longer)
     of_shorter = graph("Mul", per_scale, of_longer)
