@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.bank._cache import compiled
+from calipers.bank._cache import compiled, single_precision
 from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State
 from calipers.bank._program import SEGMENT, Program
 from calipers.bank._table import Plan, Table
@@ -105,7 +105,8 @@ class _Filling:
         idle = _entry(nobody, unit, shape)
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
         self.scalings: dict[int, Scaling] = {}
-        abstract = jax.eval_shape(program.start, None, self.lanes, None, None)
+        with single_precision():
+            abstract = jax.eval_shape(program.start, None, self.lanes, None, None)
         self.state: State = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), abstract)
         self.on_device: Any = None
 
