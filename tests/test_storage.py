@@ -103,6 +103,11 @@ def test_mappings_and_tuples_come_back_as_dicts_and_lists(tmp_path):
     assert_same(read_model(tmp_path), {"layers": [50, {"a": 1}]}, {})
 
 
+def test_numbers_of_numpy_come_back_as_numbers(tmp_path):
+    write_model(tmp_path, {"epochs": np.int64(3), "rates": np.array([0.5, 2.0])}, {})
+    assert_same(read_model(tmp_path), {"epochs": 3, "rates": [0.5, 2.0]}, {})
+
+
 def test_the_folder_says_what_it_is(model):
     def refuse(constant):
         raise AssertionError(constant)
@@ -147,7 +152,7 @@ def test_leftovers_of_a_killed_first_save_do_not_block_the_next(tmp_path):
         ({"a": {"b": [0.0, float("nan")]}}, {}, ValueError, r"document\['a'\]\['b'\]\[1\] is nan"),
         ({"a": float("-inf")}, {}, ValueError, r"document\['a'\] is -inf.*use None"),
         ({"a": {1: 2}}, {}, TypeError, r"document\['a'\] has the key 1.*strings"),
-        ({"a": np.int64(1)}, {}, TypeError, r"document\['a'\] is of type int64"),
+        ({"a": np.array([b"x"])}, {}, TypeError, r"document\['a'\]\[0\] is of type bytes"),
         ({"a": {1, 2}}, {}, TypeError, r"document\['a'\] is of type set"),
         ({"a": "\ud800"}, {}, ValueError, "surrogates not allowed"),
         ({}, {"a": np.array([None])}, TypeError, r"arrays\['a'\] is of type object"),

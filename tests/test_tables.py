@@ -7,8 +7,8 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
+from calipers._files import replacing
 from calipers.preprocessing import DataError
-from calipers.storage import replacing
 from calipers.tables import (
     Form,
     TableError,

@@ -16,6 +16,21 @@ from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
+from calipers._fitting import (
+    folds_of_points,
+    head_around_points,
+    networks_to_continue,
+    read_rows,
+    take_points,
+    train_ensemble,
+)
+from calipers._inputs import Inputs
+from calipers._serialization import (
+    ensemble_from_dict,
+    ensemble_to_dict,
+    parameters_from_dict,
+    parameters_to_dict,
+)
 from calipers.aggregation import AGGREGATIONS, Interval
 from calipers.bank import (
     Points,
@@ -26,27 +41,12 @@ from calipers.calibration import Calibration, normal_scores
 from calipers.cluster import is_lazy, lazily
 from calipers.crossfit import out_of_fold_points
 from calipers.ensemble import Distribution, Ensemble
-from calipers.fitting import (
-    folds_of_points,
-    head_around_points,
-    networks_to_continue,
-    read_rows,
-    take_points,
-    train_ensemble,
-)
 from calipers.heads import HEADS
-from calipers.inputs import Inputs
 from calipers.networks import MLP, NETWORKS, Around
 from calipers.objectives import LOSSES, Objective
 from calipers.optimizers import OPTIMIZERS, Adam
 from calipers.prediction import Prediction, Query, interval_names, quantile_names
 from calipers.preprocessing import Column, TableEncoder
-from calipers.serialization import (
-    ensemble_from_dict,
-    ensemble_to_dict,
-    parameters_from_dict,
-    parameters_to_dict,
-)
 from calipers.training import (
     SHORTHANDS,
     expanded,
@@ -143,7 +143,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     ensemble_ : calipers.ensemble.Ensemble
         The trained networks (``ensemble_.bank``, with their seeds, histories and failed attempts)
         and the calibration.
-    reader_ : calipers.inputs.Inputs
+    reader_ : calipers._inputs.Inputs
         How inputs are read.
     preprocessor_ : TableEncoder
         The fitted preprocessor, where there is one.

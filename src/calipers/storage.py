@@ -17,28 +17,24 @@ can; readers need no lock.
 
 import hashlib
 import json
-import math
 import os
 import platform
 import re
-import secrets
 import stat
-import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-if sys.platform != "win32":
-    import fcntl
-
-JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
+from calipers._files import locked, replacing
+from calipers._files import replace_file as replace_file  # for the study, until it moves
+from calipers._text import JSON, plain
 
 FORMAT = "calipers-model"
 FORMAT_VERSION = 1
@@ -48,7 +44,10 @@ _RECORD = "model.json"
 _RECORD_KEYS = {"format", "format_version", "created", "versions", "weights", "document", "sha256"}
 _WEIGHTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors")
 _WEIGHTS_KEYS = {"file", "sha256", "bytes"}
-_TEMPORARY = re.compile(r"\.calipers-[0-9a-f]{16}\.tmp")
+_TEMPORARY = re.compile(
+    r"\.calipers-[0-9a-f]{16}\.tmp"  # of version 0.1
+    r"|\.(model\.json|weights-[0-9a-f]{16}\.safetensors)(\.[0-9a-f]{16})?\.part"
+)
 
 
 class ModelFileError(ValueError):
@@ -100,18 +99,21 @@ def write_model(
             "created": datetime.now(UTC).isoformat(timespec="microseconds"),
             "versions": versions(),
             "weights": {"file": name, "sha256": digest, "bytes": len(weights)},
-            "document": _plain(document, "document"),
+            "document": plain(document, "document"),
         }
     )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         _refuse(folder, "cannot be made a folder, a file is in the way; save somewhere else")
-    with _locked(folder) as directory:
+    with locked(folder):
         _refuse_foreign(folder)
         try:
-            _replace(folder / name, weights, directory)
-            _replace(folder / _RECORD, record, directory)
+            for path, content in ((folder / name, weights), (folder / _RECORD, record)):
+                if path.is_symlink():  # which could lead out of the folder
+                    path.unlink()
+                with replacing(path, wait=True) as file:
+                    file.write(content)
         finally:
             _sweep(folder)
 
@@ -156,59 +158,6 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
                 _refuse(path, "is missing; copy the whole folder again, or save the model anew")
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Put a file in place in one step and see it to the disk."""
-    with replacing(path) as file:
-        file.write(content)
-
-
-@contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """Write a file that appears under its name, whole and on the disk, when the block ends.
-
-    If the block fails, nothing of it stays. The temporary name follows from the final one, so what
-    a kill leaves behind is overwritten by the next attempt; two writers at once are refused.
-
-    Raises
-    ------
-    BlockingIOError
-        If another process is writing the same file.
-    """
-    path = Path(path).resolve()
-    temporary = path.with_name(f".{path.name}.part")
-    with open(os.open(temporary, os.O_RDWR | os.O_CREAT, 0o666), "wb") as file:  # noqa: PTH123
-        _lock(file.fileno(), path)
-        file.truncate()
-        try:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-            if sys.platform != "win32":  # which moves no open file
-                temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
-    if sys.platform == "win32":
-        temporary.replace(path)
-    with suppress(OSError):  # Windows cannot open a folder
-        handle = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _lock(descriptor: int, path: Path) -> None:
-    if sys.platform == "win32":
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise BlockingIOError(f"another process is writing {path}") from None
-    except OSError:
-        return  # some network file systems have no locks
-
-
 def _refuse(path: Path, problem: str) -> NoReturn:
     raise ModelFileError(f"{path} {problem}") from None
 
@@ -222,25 +171,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _plain(value: object, place: str) -> JSON:
-    """Copy of a value in JSON's own types, or an error that says where it has none."""
-    if isinstance(value, Mapping):
-        for key in value:
-            if not isinstance(key, str):
-                raise TypeError(f"{place} has the key {key!r}, but keys in JSON are strings")
-        return {key: _plain(item, f"{place}[{key!r}]") for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item, f"{place}[{index}]") for index, item in enumerate(value)]
-    if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{place} is {value}, which JSON lacks: use None, or put it in arrays")
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TypeError(f"{place} is of type {type(value).__name__}, which JSON lacks: {value!r}")
-
-
 def _encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
     """Arrays as safetensors, which ignores strides and keeps one name for itself."""
-    _plain(dict.fromkeys(arrays), "arrays")
+    plain(dict.fromkeys(arrays), "arrays")
     dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     for name, array in dense.items():
         if name == "__metadata__":
@@ -261,23 +194,6 @@ def _seal(body: Mapping[str, Any]) -> bytes:
     return (json.dumps(sealed, ensure_ascii=False, allow_nan=False, indent=2) + "\n").encode()
 
 
-@contextmanager
-def _locked(folder: Path) -> Iterator[int | None]:
-    """Keep other writers out of a folder; gives its descriptor, which Windows does not have."""
-    if sys.platform == "win32":
-        yield None
-        return
-    directory = os.open(folder, os.O_RDONLY)
-    try:
-        with suppress(OSError):  # some network file systems have no locks
-            fcntl.flock(directory, fcntl.LOCK_EX)
-        yield directory
-    finally:
-        with suppress(OSError):  # closing is not enough while a forked child has a copy
-            fcntl.flock(directory, fcntl.LOCK_UN)
-        os.close(directory)
-
-
 def _refuse_foreign(folder: Path) -> None:
     """Refuse to save among files of another purpose; leftovers of a killed save are our own."""
     names = sorted(entry.name for entry in folder.iterdir())
@@ -290,19 +206,6 @@ def _refuse_foreign(folder: Path) -> None:
     for name in names:
         if not (_WEIGHTS.fullmatch(name) or _TEMPORARY.fullmatch(name)):
             _refuse(folder, f"holds {name!r} but no calipers model; save in a new or empty folder")
-
-
-def _replace(path: Path, content: bytes, directory: int | None) -> None:
-    """Write a file so that its name stands for the old bytes or the new ones, never a part."""
-    temporary = path.with_name(f".calipers-{secrets.token_hex(8)}.tmp")
-    with temporary.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    if directory is not None:
-        with suppress(OSError):  # some file systems cannot sync a folder
-            os.fsync(directory)
 
 
 def _sweep(folder: Path) -> None:

@@ -132,7 +132,7 @@ def test_dataset_is_written(ending, tmp_path):
 
 
 def test_datasets_say_what_is_wrong(tmp_path):
-    assert "Did you mean 'yacht'" in run("datasets", "yatch", code=1).stderr
+    assert "did you mean 'yacht'" in run("datasets", "yatch", code=1).stderr
     assert "needs the name" in run("datasets", "--out", "a.csv", code=2).stderr
     missing = run("datasets", "year", "--no-download", "--out", tmp_path / "y.csv", code=1)
     assert "is not at hand" in missing.stderr

@@ -46,7 +46,7 @@ def test_no_two_datasets_share_a_file(key):
 
 @pytest.mark.parametrize(("name", "near"), [("yatch", "yacht"), ("Boston", "boston")])
 def test_unknown_name_is_answered_with_the_nearest_and_the_list(name, near):
-    with pytest.raises(UnknownDatasetError, match=f"Did you mean '{near}'.*boston, concrete"):
+    with pytest.raises(UnknownDatasetError, match=f"did you mean '{near}'.*boston, concrete"):
         load(name)
 
 

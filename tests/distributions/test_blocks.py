@@ -5,7 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from calipers.distributions import SplitNormal, SplitNormalMixture, _blocks
+from calipers import _blocks
+from calipers.distributions import SplitNormal, SplitNormalMixture
 
 HEAVY = {
     "ppf": [[0.1], [0.9]],

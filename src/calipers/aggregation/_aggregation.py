@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
+from calipers import _checks as checks
+from calipers._checks import FloatArray
 from calipers.distributions import SplitNormalMixture
-from calipers.distributions import _checks as checks
-from calipers.distributions._checks import FloatArray
 
 
 class Interval(NamedTuple):

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calipers._checks import FloatArray
 from calipers.aggregation._aggregation import Aggregation, Interval, checked, quantile
-from calipers.distributions._checks import FloatArray
 
 
 def sem(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float) -> Interval:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers.aggregation._aggregation import Aggregation, checked
-from calipers.distributions import SplitNormal, SplitNormalMixture, fit_table
+from calipers.distributions import SplitNormal, SplitNormalMixture, scale_table
 
 _TINY = 1e-300
 
@@ -37,7 +37,7 @@ def _onnx(
     right = graph("Sub", graph("Max", most, point), middle)
     longer = graph("Max", left, right)
     ratio = graph("Div", graph("Min", left, right), graph("Max", longer, graph.constant(_TINY)))
-    tables = fit_table(coverage)
+    tables = scale_table(coverage)
     cells, tail = tables[0].shape[1], (1.0 - coverage) / 2.0
     grown = graph("Add", graph("Div", ratio, graph.constant(tail)), graph.constant(1.0))
     place = graph("Mul", graph("Log", grown), graph.constant(cells / np.log1p(1.0 / tail)))

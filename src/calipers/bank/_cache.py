@@ -3,23 +3,31 @@
 Compilation takes seconds, training a small bank often less. JAX has a cache of its own, but turning
 it on is a global setting that belongs to the user, so programs are kept here by the text they were
 compiled from.
+
+A program on disk is code: it is loaded only from a folder and a file that belong to the user and
+that no one else may write. One that cannot be loaded, or fails when it first runs, is compiled
+again.
 """
 
-import contextlib
 import hashlib
 import logging
 import os
 import pickle
 import platform
-import tempfile
+import stat
+import sys
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 import jax
 from jax.experimental import serialize_executable
+
+from calipers._files import cache_folder, replacing
+from calipers._process import processor
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +38,15 @@ _compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
 _lock = threading.Lock()
 
 
+def single_precision() -> AbstractContextManager[Any]:
+    """Context in which JAX has single precision, whatever ``JAX_ENABLE_X64`` says."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(False)
+    from jax.experimental import disable_x64  # before JAX 0.8
+
+    return disable_x64()
+
+
 def compiled(
     function: Callable[..., Any], arguments: tuple[Any, ...], *, donate: tuple[int, ...] = ()
 ) -> Callable[..., Any]:
@@ -38,25 +55,45 @@ def compiled(
     Parameters
     ----------
     function : callable
-        A bound method of a hashable object, so that equal programs are found again.
+        A bound method; those of equal objects, if they can be hashed, are one program.
     arguments : tuple
         Trees of arrays as the function will get them.
     donate : tuple of int
         Arguments whose memory the results may take over.
     """
     leaves, structure = jax.tree.flatten(arguments)
-    key = (function, structure, tuple((leaf.shape, leaf.dtype) for leaf in leaves))
+    device = _default_device()
+    shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
+    key = (*_identity(function), structure, shapes, device)
     with _lock:
         if key not in _compiled:
-            _compiled[key] = _compile(function, arguments, donate)
+            with single_precision():
+                _compiled[key] = _compile(function, arguments, donate, device)
         _compiled.move_to_end(key)
         if len(_compiled) > _MOST_IN_MEMORY:
             _compiled.popitem(last=False)
         return _compiled[key]
 
 
+def _identity(function: Any) -> tuple[Any, ...]:
+    """What makes a bound method the same: Python compares the objects they belong to by ``is``."""
+    try:
+        hash(function.__self__)
+    except TypeError:
+        return (function,)
+    return (function.__func__, function.__self__)
+
+
+def _default_device() -> Any:
+    """The device that programs run on, which ``jax.default_device`` may say."""
+    chosen = jax.config.jax_default_device
+    if chosen is None or isinstance(chosen, str):
+        return jax.devices(chosen)[0]
+    return chosen
+
+
 def _compile(
-    function: Callable[..., Any], arguments: tuple[Any, ...], donate: tuple[int, ...]
+    function: Callable[..., Any], arguments: tuple[Any, ...], donate: tuple[int, ...], device: Any
 ) -> Callable[..., Any]:
     """Compile over flat lists of arrays, which can be stored where the trees could not."""
     leaves, structure = jax.tree.flatten(arguments)
@@ -70,77 +107,124 @@ def _compile(
 
     donated = [i for i, argument in enumerate(position) if argument in donate]
     # One thread is enough: chunks of a bank are what runs side by side.
-    options = {"xla_cpu_multi_thread_eigen": False} if jax.default_backend() == "cpu" else None
+    options = {"xla_cpu_multi_thread_eigen": False} if device.platform == "cpu" else None
     jitted = jax.jit(flat, donate_argnums=donated, compiler_options=options)
     with jax.default_matmul_precision("float32"):  # an accelerator would round to fewer digits
         lowered = jitted.lower(*leaves)
-    program = _from_disk(lowered, [(leaf.shape, leaf.dtype) for leaf in leaves])
+    signature = [(leaf.shape, leaf.dtype) for leaf in leaves]
+    path = cache_folder() / "programs" / (_fingerprint(lowered, signature, device) + _SUFFIX)
+    program = _Kept(path, lowered, device)
 
     def call(*arguments: Any) -> Any:
-        return jax.tree.unflatten(results, program(*jax.tree.leaves(arguments)))
+        return jax.tree.unflatten(results, program(jax.tree.leaves(arguments)))
 
     return call
 
 
-def cache_folder() -> Path:
-    """Folder of compiled programs: ``CALIPERS_CACHE`` or the user's cache folder."""
-    root = os.environ.get("CALIPERS_CACHE")
-    if root:
-        return Path(root) / "programs"
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "calipers" / "programs"
+class _Kept:
+    """A program from disk or the compiler; one from disk is on trial until it has run."""
+
+    def __init__(self, path: Path, lowered: Any, device: Any) -> None:
+        self.path = path
+        self.lowered = lowered
+        self.program = _load(path, device)
+        if self.program is None:
+            self._compile(lowered)
+
+    def _compile(self, lowered: Any) -> None:
+        self.program = lowered.compile()
+        self.lowered = None  # its text is large
+        _store(self.path, self.program)
+
+    def __call__(self, leaves: list[Any]) -> Any:
+        lowered = self.lowered
+        if lowered is None:
+            return self.program(*leaves)
+        try:
+            results = jax.block_until_ready(self.program(*leaves))
+        except Exception as error:
+            if any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves):
+                raise  # the arguments are gone, there is nothing to try again with
+            logger.info("compiled program %s fails and is compiled again: %s", self.path, error)
+            with single_precision():
+                self._compile(lowered)
+            return self.program(*leaves)
+        self.lowered = None
+        return results
 
 
-def _from_disk(lowered: Any, signature: Any) -> Callable[..., Any]:
-    path = cache_folder() / (_fingerprint(lowered, signature) + _SUFFIX)
+def _load(path: Path, device: Any) -> Any:
+    """A program from disk, or None if there is none that can be used and trusted."""
+    # Without the device, JAX would load the program for all that there are.
+    several = device.client.device_count() > 1
+    place: dict[str, Any] = {"execution_devices": [device]} if several else {}
     try:
-        program = serialize_executable.deserialize_and_load(*pickle.loads(path.read_bytes()))  # noqa: S301 - the user's own cache, as trusted as __pycache__
-        path.touch()
+        payload = pickle.loads(_read_own(path))  # noqa: S301 - only what the user alone can write
+        return serialize_executable.deserialize_and_load(*payload, device.client, **place)
     except FileNotFoundError:
-        pass
+        return None
     except Exception as error:  # a cache must never be the reason that training fails
         logger.info("compiled program %s cannot be used: %s", path, error)
-    else:
-        return program
-    program = lowered.compile()
+        return None
+
+
+def _store(path: Path, program: Any) -> None:
     try:
-        _write(path, pickle.dumps(serialize_executable.serialize(program)))
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _check_owner(path.parent, path.parent.stat())
+        content = pickle.dumps(serialize_executable.serialize(program))
+        with replacing(path, mode=0o600) as file:
+            file.write(content)
+        _evict(path.parent)
     except Exception as error:
         logger.info("compiled program is not kept in %s: %s", path, error)
-    return program
 
 
-def _fingerprint(lowered: Any, signature: Any) -> str:
+def _read_own(path: Path) -> bytes:
+    """Bytes of a file that only the user can have written; marks it as used."""
+    _check_owner(path.parent, path.parent.stat())
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    with open(os.open(path, flags), "rb") as file:  # noqa: PTH123
+        _check_owner(path, os.fstat(file.fileno()))
+        content = file.read()
+        with suppress(OSError, TypeError):  # Windows cannot mark an open file
+            os.utime(file.fileno())
+        return content
+
+
+def _check_owner(path: Path, found: os.stat_result) -> None:
+    if sys.platform == "win32":  # has other rights
+        return
+    if found.st_uid != os.geteuid():
+        raise PermissionError(f"{path} belongs to another user and could hold code of theirs")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(f"{path} may be written by other users: chmod go-w {path}")
+
+
+def _evict(folder: Path) -> None:
+    """Remove the files used longest ago until the rest is small enough."""
+    found = []
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):  # another process may be at it too
+            status = path.stat()
+            found.append((status.st_mtime, status.st_size, path))
+    size = 0
+    for _, bytes_, path in sorted(found, reverse=True):
+        size += bytes_
+        if size > _LARGEST_CACHE:
+            path.unlink(missing_ok=True)
+
+
+def _fingerprint(lowered: Any, signature: Any, device: Any) -> str:
     """Digest of the program's text and of everything that could change its machine code."""
-    device = jax.devices()[0]
     parts = (
         lowered.as_text(),
         signature,  # the text leaves out arguments that are not used
         jax.__version__,
         device.client.platform_version,
-        device.device_kind,
+        [(other.device_kind, other.id) for other in device.client.devices()],
+        device.id,
         platform.machine(),
-        _processor_features(),
+        processor(),
     )
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
-
-
-def _processor_features() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith(("flags", "Features")):
-                return line
-    return platform.processor()
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-        file.write(content)
-    Path(file.name).replace(path)
-    kept = sorted(path.parent.glob(f"*{_SUFFIX}"), key=lambda p: p.stat().st_mtime, reverse=True)
-    size = 0
-    for old in kept:
-        size += old.stat().st_size
-        if size > _LARGEST_CACHE:
-            old.unlink(missing_ok=True)

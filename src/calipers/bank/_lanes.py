@@ -56,7 +56,7 @@ class Settings(NamedTuple):
     loss: Mapping[str, Any] = MappingProxyType({})
 
 
-class Rows(NamedTuple):
+class RowIndex(NamedTuple):
     """Rows of the table by number, with weights; only the first ``count`` are real."""
 
     index: Array
@@ -78,8 +78,8 @@ class Lanes(NamedTuple):
 
     seed: Array
     settings: Settings
-    train: Rows
-    valid: Rows
+    train: RowIndex
+    valid: RowIndex
     scaling: Scaling
 
 

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from calipers.bank._cache import single_precision
 from calipers.bank._lanes import MEASURES, SCHEDULES, Lanes, Scaling, Settings, State
 from calipers.bank._shuffle import round_keys, shuffled
 from calipers.heads import HEADS, Head
@@ -80,7 +81,8 @@ class Program:
 
     @cached_property
     def _outline(self) -> Any:
-        return eqx.filter_eval_shape(self._module, jnp.uint32(0))
+        with single_precision():
+            return eqx.filter_eval_shape(self._module, jnp.uint32(0))
 
     @cached_property
     def weights(self) -> Any:

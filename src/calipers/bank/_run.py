@@ -15,8 +15,8 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.bank._cache import compiled
-from calipers.bank._lanes import MEASURES, Lanes, Rows, Scaling, Settings, State
+from calipers.bank._cache import compiled, single_precision
+from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State
 from calipers.bank._program import SEGMENT, Program
 from calipers.bank._table import Plan, Table
 
@@ -54,7 +54,7 @@ class StoppedError(Exception):
     """Training was asked to stop."""
 
 
-class Watch(NamedTuple):
+class Observer(NamedTuple):
     """How a run is seen and stopped from outside."""
 
     report: Callable[[int], None]
@@ -66,7 +66,7 @@ def run(
     table: Table,
     plans: list[Plan],
     shape: Shape,
-    watch: Watch | None = None,
+    watch: Observer | None = None,
     until: float = math.inf,
 ) -> list[Trained]:
     """Train all plans, as many at a time as there are lanes.
@@ -106,7 +106,8 @@ class _Filling:
         idle = _entry(idle_plan, unit, shape, self.defaults)
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
         self.scalings: dict[int, Scaling] = {}
-        abstract = jax.eval_shape(program.start, None, self.lanes, None, None)
+        with single_precision():
+            abstract = jax.eval_shape(program.start, None, self.lanes, None, None)
         self.state: State = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), abstract)
         self.on_device: Any = None
 
@@ -200,10 +201,10 @@ class _Filling:
 def _entry(plan: Plan, scaling: Scaling, shape: Shape, defaults: dict[str, Any]) -> Lanes:
     """A plan as the arrays of one lane; ``defaults`` are the numbers of its loss."""
 
-    def rows(index: Any, weights: Any, size: int) -> Rows:
+    def rows(index: Any, weights: Any, size: int) -> RowIndex:
         extra = size - len(index)
         weights = np.ones(len(index)) if weights is None else weights
-        return Rows(np.pad(index, (0, extra)), np.pad(weights, (0, extra)), len(index))
+        return RowIndex(np.pad(index, (0, extra)), np.pad(weights, (0, extra)), len(index))
 
     lane = Lanes(
         seed=np.uint32(plan.seed),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from calipers.bank._bank import BLOCK, Bank, lane_count
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program
-from calipers.bank._run import Shape, Trained, Watch, run
+from calipers.bank._run import Observer, Shape, Trained, run
 from calipers.bank._table import IntArray, Plan, Table, padded
 from calipers.cluster import received, sender
 
@@ -136,7 +136,7 @@ def _run_all(
     stop = threading.Event()
     backend = joblib.parallel.get_active_backend(prefer="threads")[0]
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
-    watch = Watch(report, stop) if threads else None
+    watch = Observer(report, stop) if threads else None
     dues = [(deadline, 1 / -(-(len(groups) - number) // jobs)) for number in range(len(groups))]
     send = sender(backend if jobs > 1 else None, table)  # joblib works here if there is one job
     packed = _packed(program, table, [[plans[i] for i in group] for group in groups], send)
@@ -247,7 +247,7 @@ def _chunk(
     arrays: list[Any],
     shape: Shape,
     largest_loss: float,
-    watch: Watch | None,
+    watch: Observer | None,
     due: tuple[float, float],
 ) -> tuple[list[Trained], BoolArray]:
     """Train some plans, here or on another machine, and find out which have failed.

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
+from calipers import _checks as checks
+from calipers._checks import FloatArray
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.distributions import SplitNormalMixture
-from calipers.distributions import _checks as checks
-from calipers.distributions._checks import FloatArray
 
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from calipers.distributions._checks import FloatArray
+from calipers._checks import FloatArray
 
 # Rows that share a knot: at most this part of those further out (ordinary, strict) ...
 ORDINARY_PART, STRICT_PART = 1.0 / 3.0, 1.0 / 100.0

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from calipers import _checks as checks
+from calipers._blocks import blockwise
+from calipers._checks import FloatArray
 from calipers.calibration._integrals import crps, mean_and_variance
 from calipers.calibration._rows import MixtureRows
 from calipers.distributions import SplitNormal, SplitNormalMixture
-from calipers.distributions import _checks as checks
-from calipers.distributions._blocks import blockwise
-from calipers.distributions._checks import FloatArray
 
 if TYPE_CHECKING:
     from calipers.calibration._calibration import Calibration

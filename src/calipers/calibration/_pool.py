@@ -38,10 +38,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 
+from calipers import _checks as checks
+from calipers._checks import FloatArray
 from calipers.calibration._scores import normal_scores
 from calipers.distributions import SplitNormal, SplitNormalMixture
-from calipers.distributions import _checks as checks
-from calipers.distributions._checks import FloatArray
 
 # Variances below this part of the mean count as none.
 NEGLIGIBLE = 1e-12

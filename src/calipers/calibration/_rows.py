@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.calibration._scale import scores_at, values_at
-from calipers.distributions import _mixture_formulas as formulas
-from calipers.distributions._checks import FloatArray
+from calipers._checks import FloatArray
+from calipers.distributions import mixture_logpdf, mixture_scores, mixture_values
 
 if TYPE_CHECKING:
     from calipers.calibration._calibration import Calibration
@@ -52,7 +51,7 @@ class MixtureRows(NamedTuple):
 
     def levels(self, x: FloatArray) -> FloatArray:
         """Levels of `x` on the normal scale: the corrected distribution function is their Phi."""
-        v = scores_at(x, self.loc, self.left, self.right, self.weights)
+        v = mixture_scores(x, self.loc, self.left, self.right, self.weights)
         for calibration, weight in zip(self.calibrations, self.row_weights, strict=True):
             v = calibration.from_score(v, weight)
         return v
@@ -62,12 +61,12 @@ class MixtureRows(NamedTuple):
         pairs = zip(reversed(self.calibrations), reversed(self.row_weights), strict=True)
         for calibration, weight in pairs:
             v = calibration.to_score(v, weight)
-        return values_at(v, self.loc, self.left, self.right, self.weights)
+        return mixture_values(v, self.loc, self.left, self.right, self.weights)
 
     def logpdf(self, x: FloatArray) -> FloatArray:
         """Logarithm of the density: the mixture's, and that of each map's derivative."""
         members = (self.loc, self.left, self.right, self.weights)
-        density, z = formulas.logpdf(x, *members), scores_at(x, *members)
+        density, z = mixture_logpdf(x, *members), mixture_scores(x, *members)
         for calibration, weight in zip(self.calibrations, self.row_weights, strict=True):
             pieces = calibration.pieces_of_score(z, weight)
             v = pieces.v + (z - pieces.z) / pieces.rate

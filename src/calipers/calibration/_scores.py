@@ -4,12 +4,11 @@ from functools import partial
 
 from numpy.typing import ArrayLike
 
+from calipers import _checks as checks
+from calipers._blocks import blockwise
+from calipers._checks import FloatArray
 from calipers.calibration._mixture import CalibratedMixture
-from calipers.calibration._scale import scores_at
-from calipers.distributions import SplitNormalMixture
-from calipers.distributions import _checks as checks
-from calipers.distributions._blocks import blockwise
-from calipers.distributions._checks import FloatArray
+from calipers.distributions import SplitNormalMixture, mixture_scores
 
 
 def normal_scores(
@@ -42,5 +41,5 @@ def normal_scores(
     if isinstance(dist, CalibratedMixture):
         return dist.normal_scores(target, n_jobs=n_jobs)
     members = (dist.components.loc, dist.components.left_scale, dist.components.right_scale)
-    of_block = partial(scores_at, weights=dist.weights[:, None])
+    of_block = partial(mixture_scores, weights=dist.weights[:, None])
     return blockwise(of_block, (target,), members, n_jobs=n_jobs)

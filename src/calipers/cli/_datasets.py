@@ -65,8 +65,7 @@ def _entry(name: str, folder: Path | None) -> dict[str, Any]:
             "citation": "Efron et al. (2004), Least Angle Regression, Annals of Statistics 32.",
             "url": "",
         }
-    from calipers.datasets import available
-    from calipers.datasets._catalogue import lookup
+    from calipers.datasets import available, lookup
 
     entry = lookup(name)
     return {

@@ -45,7 +45,8 @@ def evaluate_command(
         raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
     form = make_form(delimiter, encoding)
     from calipers import load
-    from calipers.preprocessing import DataError, near
+    from calipers._text import did_you_mean
+    from calipers.preprocessing import DataError
     from calipers.tables import find_files, read_table
 
     files = find_files(data)
@@ -55,7 +56,7 @@ def evaluate_command(
         table = read_table(files, form=form, as_text=texts, report=report)
     values = take_target(table.frame, target or fitted.target_.name, table)
     if by is not None and by not in table.frame:
-        raise table.placed(DataError(f"there is no column {by!r}{near(by, table.frame)}"))
+        raise table.placed(DataError(f"there is no column {by!r}{did_you_mean(by, table.frame)}"))
     try:
         inputs = fitted.pick(table.frame)
         found, bounds = measure(fitted, inputs, values, coverage or fitted.coverage)

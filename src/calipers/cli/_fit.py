@@ -143,7 +143,7 @@ def _check_folder(out: Path, overwrite: bool) -> None:
 def _model(config: Path | None, given: dict[str, Any]) -> Any:
     """The estimator with the parameters of a file, and those of options on top."""
     from calipers import IntervalRegressor
-    from calipers.fitting import check_parameters
+    from calipers._fitting import check_parameters
     from calipers.heads import HEADS
     from calipers.preprocessing import TableEncoder
     from calipers.training import objective_of
@@ -166,7 +166,7 @@ def _model(config: Path | None, given: dict[str, Any]) -> Any:
 
 def _settings(config: Path | None, estimator: Any, encoder: Any) -> dict[str, Any]:
     """Parameters in a TOML file, every name of which is known."""
-    from calipers.preprocessing import near
+    from calipers._text import did_you_mean
 
     if config is None:
         return {}
@@ -188,20 +188,22 @@ def _settings(config: Path | None, estimator: Any, encoder: Any) -> dict[str, An
         for name in part:
             if name not in known and (part, name) != (settings, "method"):
                 raise typer.BadParameter(
-                    f"{config}: {owner.__name__} has no parameter {name!r}{near(name, known)}"
+                    f"{config}: {owner.__name__} has no parameter {name!r}"
+                    f"{did_you_mean(name, known)}"
                 )
     return settings
 
 
 def _parts(table: Any, target: str, groups: str | None, ignore: list[str]) -> Any:
     """Inputs, targets and labels of groups."""
-    from calipers.preprocessing import DataError, near
+    from calipers._text import did_you_mean
+    from calipers.preprocessing import DataError
 
     frame = table.frame
     values = take_target(frame, target, table)
     for name in [*ignore, *([groups] if groups else [])]:
         if name not in frame:
-            raise table.placed(DataError(f"there is no column {name!r}{near(name, frame)}"))
+            raise table.placed(DataError(f"there is no column {name!r}{did_you_mean(name, frame)}"))
     if len(frame) < _FEWEST:
         rows = f"{len(frame)} row" + ("" if len(frame) == 1 else "s")
         raise table.placed(DataError(f"{rows} cannot teach a model: at least {_FEWEST} are needed"))

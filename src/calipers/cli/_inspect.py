@@ -116,7 +116,7 @@ def _calibration(calibrations: list[dict[str, Any]]) -> str:
 def _changed(settings: dict[str, Any]) -> str:
     """Settings that are not the defaults."""
     from calipers import IntervalRegressor
-    from calipers.serialization import parameters_from_dict
+    from calipers._serialization import parameters_from_dict
     from calipers.training import SHORTHANDS
 
     usual = IntervalRegressor().get_params()

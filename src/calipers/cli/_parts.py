@@ -76,7 +76,7 @@ def _score_all(
     """Score all parts that are not there, and count."""
     import distributed
 
-    from calipers.progress import progress
+    from calipers._progress import progress
 
     rows = kept = rows_outside = 0
     columns: Counter[str] = Counter()
@@ -98,8 +98,8 @@ def _score_all(
 
 def _score(part: "Part", *, model: Any, folder: str, asked: dict[str, Any]) -> dict[str, Any]:
     """Score one part, on a worker; gives what is counted of it."""
+    from calipers._files import replacing
     from calipers.cli._predict import _Asked
-    from calipers.storage import replacing
 
     path = Path(folder, part.name)
     there = _summary(path)
@@ -158,7 +158,7 @@ def _summary(path: Path) -> dict[str, Any] | None:
 
 def _claim(folder: Path, plan: dict[str, Any], parts: "list[Part]") -> dict[str, Any] | None:
     """Make the folder, or find it again; gives what a finished run has counted."""
-    from calipers.storage import replace_file
+    from calipers._files import replace_file
 
     if folder.exists() and not folder.is_dir():
         raise typer.BadParameter(f"--out {folder} is a file: with --cluster it is a folder")
@@ -189,7 +189,7 @@ def _claim(folder: Path, plan: dict[str, Any], parts: "list[Part]") -> dict[str,
 
 def _finish(folder: Path, done: dict[str, Any]) -> None:
     """Mark the folder as whole, and remove what kills have left."""
-    from calipers.storage import replace_file
+    from calipers._files import replace_file
 
     for leftover in folder.glob(".*part-*.parquet.*"):
         leftover.unlink(missing_ok=True)

@@ -144,7 +144,8 @@ class _Asked:
 
     def _kept(self, block: Any, answers: Any) -> dict[str, Any]:
         """Columns of the input that are to be kept, as they came."""
-        from calipers.preprocessing import DataError, near
+        from calipers._text import did_you_mean
+        from calipers.preprocessing import DataError
 
         if self.keep is None:
             return {}
@@ -152,7 +153,7 @@ class _Asked:
         for name in names:
             if name not in block.table.column_names:
                 raise DataError(
-                    f"there is no column {name!r}{near(name, block.table.column_names)}"
+                    f"there is no column {name!r}{did_you_mean(name, block.table.column_names)}"
                 )
             if name in answers:
                 raise DataError(f"the column {name!r} cannot be kept: an answer has that name")

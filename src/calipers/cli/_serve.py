@@ -57,16 +57,15 @@ def serve_command(
     """
     secret = _token(token, token_file)
     from calipers import serve as library
-    from calipers.serve._settings import hosts_for, is_loopback
 
-    if not is_loopback(host) and secret is None and not no_token:
+    if not library.is_loopback(host) and secret is None and not no_token:
         raise typer.BadParameter(
             f"{host} can be reached from other machines: give a token, or --no-token if a proxy "
             "asks for one"
         )
     settings = library.Settings(
         token=secret,
-        allowed_hosts=hosts_for(host, tuple(name.lower() for name in allow_host or ())),
+        allowed_hosts=library.hosts_for(host, tuple(name.lower() for name in allow_host or ())),
         max_body=max_body * 2**20,
         max_rows=max_rows,
         max_columns=max_columns,

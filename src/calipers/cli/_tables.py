@@ -59,7 +59,7 @@ def shares(text: str | None, option: str) -> list[float] | None:
 @contextmanager
 def reading(files: Sequence[str], what: str = "reading") -> Iterator[Any]:
     """A bar over the bytes of some files; nothing for standard input."""
-    from calipers.progress import progress
+    from calipers._progress import progress
 
     size = sum(os.path.getsize(name) for name in files if os.path.isfile(name))  # noqa: PTH113, PTH202
     with progress(what, size, visible=size > 2**20) as report:
@@ -81,11 +81,12 @@ def take_target(frame: Any, name: str, files: Any) -> Any:
     import numpy as np
     import pandas as pd
 
-    from calipers.preprocessing import DataError, near, read_number
+    from calipers._text import did_you_mean
+    from calipers.preprocessing import DataError, read_number
 
     if name not in frame:
         raise files.placed(
-            DataError(f"there is no column {name!r}{near(name, frame)}{_seen(frame)}")
+            DataError(f"there is no column {name!r}{did_you_mean(name, frame)}{_seen(frame)}")
         )
     column = frame[name]
     try:

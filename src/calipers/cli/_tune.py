@@ -68,7 +68,7 @@ def tune_command(
     with spread(cluster):
         result, usual = _search(model, X, y, paper, candidates, counts, kept)
     settings, gain = _chosen(result, usual, paper)
-    from calipers.storage import replace_file
+    from calipers._files import replace_file
 
     replace_file(out, _toml(settings, _heading(data, target, result, gain)).encode())
     if as_json:
@@ -81,7 +81,8 @@ def tune_command(
 
 def _numbers(data: list[str], target: str, ignore: list[str], form: Any) -> tuple[Any, Any]:
     """Inputs as numbers, and targets."""
-    from calipers.preprocessing import DataError, TableEncoder, near
+    from calipers._text import did_you_mean
+    from calipers.preprocessing import DataError, TableEncoder
     from calipers.tables import find_files, read_table
 
     files = find_files(data)
@@ -90,7 +91,8 @@ def _numbers(data: list[str], target: str, ignore: list[str], form: Any) -> tupl
     values = take_target(table.frame, target, table)
     for name in ignore:
         if name not in table.frame:
-            raise table.placed(DataError(f"there is no column {name!r}{near(name, table.frame)}"))
+            hint = did_you_mean(name, table.frame)
+            raise table.placed(DataError(f"there is no column {name!r}{hint}"))
     inputs = table.frame.drop(columns=[target, *ignore])
     try:
         return TableEncoder().fit_transform(inputs), values.to_numpy()

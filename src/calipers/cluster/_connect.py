@@ -6,11 +6,11 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import joblib
 
+from calipers._process import processor
 from calipers.cluster._send import to_dask
 
 _SAME = ("calipers", "jax", "jaxlib", "numpy", "scikit-learn", "scipy")
@@ -168,12 +168,4 @@ def _describe() -> dict[str, str]:
             found[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             found[name] = "none"
-    return found | {"processor": _processor()}
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+    return found | {"processor": processor()}

@@ -6,14 +6,15 @@ lets nothing through that differs from the catalogue. Three environment variable
 ``CALIPERS_MIRROR`` (the address of a mirror).
 """
 
-from calipers.datasets._catalogue import CATALOGUE, Entry
+from calipers._files import cache_folder
+from calipers.datasets._catalogue import CATALOGUE, Entry, lookup
 from calipers.datasets._errors import (
     DatasetCorruptError,
     DatasetError,
     DatasetUnavailableError,
     UnknownDatasetError,
 )
-from calipers.datasets._load import Dataset, available, cache_folder, load
+from calipers.datasets._load import Dataset, available, load
 from calipers.datasets._synthetic import (
     FRIEDMAN,
     GAP,
@@ -44,4 +45,5 @@ __all__ = [
     "available",
     "cache_folder",
     "load",
+    "lookup",
 ]

@@ -1,11 +1,11 @@
 """The catalogue: what is known about each dataset before any file is opened."""
 
-import difflib
 import tomllib
 from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from calipers._text import did_you_mean
 from calipers.datasets._errors import UnknownDatasetError
 
 
@@ -99,8 +99,5 @@ def lookup(name: str) -> Entry:
     """
     if name in CATALOGUE:
         return CATALOGUE[name]
-    near = difflib.get_close_matches(name, CATALOGUE, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise UnknownDatasetError(
-        f"There is no dataset {name!r}.{hint} Known: {', '.join(sorted(CATALOGUE))}."
-    )
+    hint, known = did_you_mean(name, CATALOGUE), ", ".join(sorted(CATALOGUE))
+    raise UnknownDatasetError(f"There is no dataset {name!r}{hint}. Known: {known}.")

@@ -5,18 +5,18 @@ checked and on disk. Whatever goes wrong, an interrupt included, the temporary f
 """
 
 import contextlib
-import os
-import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+
+from calipers._files import replacing
 
 ATTEMPTS = 3
 FIRST_PAUSE = 1.0
@@ -49,8 +49,8 @@ def download(
     url : str
         An http or https address.
     target : Path
-        Where to keep the file; its folder is made if missing. Keeps the suffix while it is
-        temporary, so that `check` can tell a zip file.
+        Where to keep the file; its folder is made if missing. While it is temporary ``.part``
+        follows the suffix.
     check : callable
         Called with the complete temporary file; what it raises ends the download.
     timeout : float
@@ -69,40 +69,14 @@ def download(
     target.parent.mkdir(parents=True, exist_ok=True)
     for attempt in range(1, ATTEMPTS + 1):
         try:
-            with _appearing(target) as (file, path):
+            with replacing(target, wait=True) as file:
                 _transfer(url, file, timeout=timeout, label=target.name, verbose=verbose)
-                check(path)
+                check(Path(file.name))
             return
         except TransferError as error:
             if attempt == ATTEMPTS or not error.transient:
                 raise
         time.sleep(FIRST_PAUSE * 2 ** (attempt - 1))
-
-
-@contextlib.contextmanager
-def _appearing(target: Path) -> Iterator[tuple[IO[bytes], Path]]:
-    """Yield a temporary file that becomes `target` in one step, or vanishes on any exception."""
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=".partial-", suffix=target.suffix)
-    path = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file, path
-            os.fsync(file.fileno())
-        path.chmod(0o644)  # temporary files are private, but a cache may be shared
-        path.replace(target)
-        _sync_folder(target.parent)
-    finally:
-        path.unlink(missing_ok=True)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Put the new name itself on disk, where the system can open a folder (Windows cannot)."""
-    with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _transfer(url: str, file: IO[bytes], *, timeout: float, label: str, verbose: int) -> None:

@@ -27,7 +27,7 @@ Table = tuple[NDArray[np.float64], NDArray[np.float64]]
 @contextmanager
 def _open_text(path: Path) -> Iterator[IO[bytes]]:
     """Bytes of a source text, taken out of its zip file where it comes in one."""
-    if path.suffix == ".zip":
+    if ".zip" in path.suffixes:  # also of a download that is not complete yet
         with zipfile.ZipFile(path) as archive:
             members = [name for name in archive.namelist() if name.endswith(".txt")]
             if len(members) != 1:

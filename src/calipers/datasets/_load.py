@@ -1,13 +1,13 @@
 """Finding a dataset: first the user's own folder, then the cache, then the public copy."""
 
 import os
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._files import cache_folder
 from calipers.datasets._catalogue import Entry, lookup
 from calipers.datasets._download import TransferError, download
 from calipers.datasets._errors import DatasetCorruptError, DatasetUnavailableError
@@ -109,8 +109,8 @@ def load(
     >>> load("yatch")
     Traceback (most recent call last):
         ...
-    calipers.datasets._errors.UnknownDatasetError: There is no dataset 'yatch'. Did you mean \
-'yacht'? Known: boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, year.
+    calipers.datasets._errors.UnknownDatasetError: There is no dataset 'yatch' (did you \
+mean 'yacht'?). Known: boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, year.
     """
     entry = lookup(name)
     own = own_folder(folder)
@@ -158,24 +158,6 @@ def available(name: str, *, folder: str | os.PathLike[str] | None = None) -> boo
     """
     entry = lookup(name)
     return _find(entry, own_folder(folder)) is not None or _cached(entry).is_file()
-
-
-def cache_folder() -> Path:
-    """Folder that keeps downloads.
-
-    ``CALIPERS_CACHE`` if that environment variable is set, otherwise the folder ``calipers`` where
-    the system wants caches: ``$XDG_CACHE_HOME`` or ``~/.cache``, ``~/Library/Caches`` on macOS,
-    ``%LOCALAPPDATA%`` on Windows.
-    """
-    if own := os.environ.get("CALIPERS_CACHE"):
-        return Path(own)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local"
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base, "calipers")
 
 
 def own_folder(folder: str | os.PathLike[str] | None) -> Path | None:

@@ -1,7 +1,21 @@
-"""Split normal distributions and their mixtures: closed forms, exact fits, safe quantiles."""
+"""Split normal distributions and their mixtures: closed forms, exact fits, safe quantiles.
 
-from calipers.distributions._fit import fit_table
+The functions are for code that builds on mixtures, such as calibration and exports: they work on
+one block of rows, values of shape (n,), parameters of shape (members, n) and weights of shape
+(members, 1), and check nothing.
+"""
+
+from calipers.distributions._fit import scale_table
 from calipers.distributions._mixture import SplitNormalMixture
+from calipers.distributions._mixture_formulas import logpdf as mixture_logpdf
+from calipers.distributions._scores import mixture_scores, mixture_values
 from calipers.distributions._split_normal import SplitNormal
 
-__all__ = ["SplitNormal", "SplitNormalMixture", "fit_table"]
+__all__ = [
+    "SplitNormal",
+    "SplitNormalMixture",
+    "mixture_logpdf",
+    "mixture_scores",
+    "mixture_values",
+    "scale_table",
+]

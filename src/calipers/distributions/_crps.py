@@ -13,8 +13,8 @@ error functions.
 import numpy as np
 from scipy.special import erf, erfc, owens_t
 
+from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._checks import FloatArray
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
 
 

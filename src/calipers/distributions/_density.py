@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._checks import FloatArray
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
 from calipers.distributions._roots import IntArray
 

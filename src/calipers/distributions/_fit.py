@@ -20,7 +20,7 @@ import numpy as np
 from scipy.interpolate import make_interp_spline
 from scipy.special import erfcinv, erfinv
 
-from calipers.distributions._checks import FloatArray
+from calipers._checks import FloatArray
 from calipers.distributions._formulas import SQRT2
 
 # Measured for alpha from 1e-12 to 1 - 1e-9: both quantile conditions hold to 2e-15.
@@ -67,7 +67,7 @@ def _lookup(ratio: FloatArray, coverage: float) -> tuple[FloatArray, FloatArray]
     cell = np.minimum(place.astype(np.intp), CELLS - 1)
     within = place - cell
     results = []
-    for powers in fit_table(coverage):
+    for powers in scale_table(coverage):
         value = powers[0].take(cell)
         for coefficients in powers[1:]:
             value *= within
@@ -84,8 +84,18 @@ def _coordinate(ratio: FloatArray, coverage: float) -> FloatArray:
 
 
 @lru_cache(maxsize=32)
-def fit_table(coverage: float) -> tuple[FloatArray, FloatArray]:
-    """Coefficients of the polynomials, highest power first: two arrays (DEGREE + 1, CELLS)."""
+def scale_table(coverage: float) -> tuple[FloatArray, FloatArray]:
+    """Polynomials that `SplitNormal.from_interval` evaluates, for a graph that does the same.
+
+    Both are functions of log1p(r / tail), scaled to [0, cells], where r is the ratio of the shorter
+    to the longer distance from the mode and tail is (1 - coverage) / 2.
+
+    Returns
+    -------
+    per_length, per_scale : array of shape (powers, cells)
+        Coefficients within each cell, highest power first: of the longer side's scale per its
+        length, and of the shorter side's scale per that scale.
+    """
     tail = (1.0 - coverage) / 2.0
     s = tail * np.expm1(np.linspace(0.0, np.log1p(0.5 / tail), 2 * CELLS + 1))
     s[-1] = 0.5

@@ -15,7 +15,7 @@ import math
 import numpy as np
 from scipy.special import erf, erfc, erfcinv, erfinv
 
-from calipers.distributions._checks import FloatArray
+from calipers._checks import FloatArray
 
 SQRT2 = math.sqrt(2.0)
 SQRT_PI = math.sqrt(math.pi)

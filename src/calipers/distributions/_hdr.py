@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._checks import FloatArray
 from calipers.distributions._density import (
     LogTerms,
     ends_of_level,

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers.distributions import _checks as checks
+from calipers import _checks as checks
+from calipers._blocks import blockwise, blockwise_ragged
+from calipers._checks import FloatArray
 from calipers.distributions import _mixture_formulas as formulas
-from calipers.distributions._blocks import blockwise, blockwise_ragged
-from calipers.distributions._checks import FloatArray
 from calipers.distributions._crps import mixture_crps
 from calipers.distributions._hdi import shortest_interval
 from calipers.distributions._hdr import density_region

@@ -5,8 +5,8 @@ Everywhere `x` has the shape (n,), the parameters (members, n) and the weights (
 
 import numpy as np
 
+from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._checks import FloatArray
 
 
 def average(values: FloatArray, weights: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ of sign is then solved for.
 
 import numpy as np
 
-from calipers.distributions._checks import FloatArray
+from calipers._checks import FloatArray
 from calipers.distributions._density import (
     LogTerms,
     log_density,

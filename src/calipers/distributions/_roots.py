@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.distributions._checks import FloatArray
+from calipers._checks import FloatArray
 
 IntArray = NDArray[np.intp]
 

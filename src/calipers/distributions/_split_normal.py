@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers.distributions import _checks as checks
+from calipers import _checks as checks
+from calipers._blocks import blockwise
+from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._blocks import blockwise
-from calipers.distributions._checks import FloatArray
 from calipers.distributions._fit import fit_scales
 
 BoolArray = NDArray[np.bool_]

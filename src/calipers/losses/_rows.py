@@ -11,6 +11,8 @@ from array_api_compat import (
     is_torch_namespace,
 )
 
+from calipers._checks import require_same_shape
+
 Array: TypeAlias = Any
 """An array of NumPy, JAX or PyTorch; the three have no type in common."""
 
@@ -56,10 +58,7 @@ def rows(weight: Array | None, /, **data: Array) -> list[Array]:
     """
     named = data if weight is None else {**data, "weight": weight}
     xp = array_namespace(*named.values())
-    shapes = {name: tuple(getattr(array, "shape", ())) for name, array in named.items()}
-    if len(set(shapes.values())) > 1:
-        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"arrays must have the same shape, got {found}")
+    require_same_shape(named)
     dtypes = [array.dtype for array in data.values() if xp.isdtype(array.dtype, "real floating")]
     dtype = xp.result_type(*dtypes) if dtypes else xp.asarray(1.0).dtype
     arrays = [xp.astype(array, dtype, copy=False) for array in data.values()]

@@ -33,6 +33,7 @@ import onnx
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from calipers._files import replace_file
 from calipers.aggregation import AGGREGATIONS
 from calipers.ensemble import Ensemble
 from calipers.onnx._graph import TYPES, Graph, array_info
@@ -41,7 +42,7 @@ from calipers.onnx._networks import parameters
 from calipers.onnx._quantiles import density_mean, lower_quantile, upper_quantile
 from calipers.prediction import Query
 from calipers.preprocessing import TableEncoder
-from calipers.storage import replace_file, versions
+from calipers.storage import versions
 
 __all__ = ["export"]
 

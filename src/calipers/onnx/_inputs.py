@@ -11,13 +11,12 @@ import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper
 
 from calipers.onnx._graph import Graph, array_info
-from calipers.preprocessing import TableEncoder
-from calipers.preprocessing._encoders import (
+from calipers.preprocessing import (
     CYCLES,
-    DAY,
     CategoryEncoder,
     DateEncoder,
     NumberEncoder,
+    TableEncoder,
 )
 
 OUTPUTS = ("point", "lower", "upper")
@@ -66,7 +65,7 @@ def _number(graph: Graph, encoder: NumberEncoder, value: str) -> list[str]:
 def _date(graph: Graph, encoder: DateEncoder, value: str) -> list[str]:
     gone, filled = _filled(graph, encoder, value)
     since = graph("Sub", filled, graph.constant(encoder.low))
-    found = [graph("Div", since, graph.constant(DAY))]
+    found = [graph("Div", since, graph.constant(CYCLES["day"]))]
     for cycle in encoder.cycles:
         turns = graph("Div", filled, graph.constant(CYCLES[cycle]))
         part = graph("Sub", turns, graph("Floor", turns))

@@ -1,7 +1,6 @@
 """TableEncoder: the scikit-learn transformer over the columns of a table."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -11,6 +10,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
+from calipers._text import did_you_mean
 from calipers.preprocessing._column import KINDS, Column, DataError
 from calipers.preprocessing._encoders import ENCODERS, Encoder
 from calipers.preprocessing._learn import kind_of, learn, read_number
@@ -126,12 +126,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         for name, kind in kinds.items():
             if name not in frame:
                 raise DataError(
-                    f"kinds names the column {name!r}, which is not there{near(name, frame)}"
+                    f"kinds names the column {name!r}, which is not there"
+                    f"{did_you_mean(name, frame)}"
                 )
             if kind.partition(" ")[0] not in KINDS:
                 raise ValueError(
                     f"kinds[{name!r}] must be one of {', '.join(KINDS)}; got {kind!r}"
-                    f"{near(kind, KINDS)}"
+                    f"{did_you_mean(kind, KINDS)}"
                 )
         return kinds
 
@@ -251,23 +252,10 @@ def pick_numbers(frame: Any, names: Sequence[str]) -> Any:
 def _check_names(frame: Any, names: Sequence[str]) -> None:
     lacking = [name for name in names if name not in frame]
     if lacking:
-        shown = ", ".join(f"{name!r}{near(name, frame)}" for name in lacking[:5])
+        shown = ", ".join(f"{name!r}{did_you_mean(name, frame)}" for name in lacking[:5])
         more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
         columns = "column" if len(lacking) == 1 else "columns"
         raise DataError(f"the table lacks the {columns} {shown}{more}")
-
-
-def near(name: str, known: Any) -> str:
-    """A question for the name that was meant, or nothing.
-
-    Examples
-    --------
-    >>> near("prise", ["size", "price"])
-    " (did you mean 'price'?)"
-    """
-    folded = {str(other).casefold(): str(other) for other in known}
-    found = [folded[text] for text in get_close_matches(str(name).casefold(), folded, n=1)]
-    return f" (did you mean {found[0]!r}?)" if found else ""
 
 
 def _as_frame(X: Any, columns: tuple[Column, ...] = ()) -> Any:

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from calipers._files import replace_file
 from calipers.regressor import IntervalRegressor
 from calipers.report._answers import ask
 from calipers.report._content import Content
@@ -17,7 +18,6 @@ from calipers.report._inputs import read_inputs
 from calipers.report._misses import worst_misses
 from calipers.report._numbers import count
 from calipers.report._page import render
-from calipers.storage import replace_file
 
 __all__ = ["write"]
 

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d
 
+from calipers._progress import progress
 from calipers.prediction import Prediction, Query
-from calipers.progress import progress
 from calipers.regressor import IntervalRegressor
 
 FloatArray = NDArray[np.float64]

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import ShuffleSplit
 
+from calipers._text import plain
 from calipers.regressor import IntervalRegressor
 from calipers.search._evaluate import Rows, Trial
 
@@ -90,8 +91,8 @@ def identity(
         "data": _digest(trial.X, trial.y),
         "splits": _digest(*(rows for split in trial.splits for rows in split)),
         "final_splits": _digest(*(rows for split in final.splits for rows in split)),
-        "estimator": {name: _plain(value) for name, value in fixed.items()},
-        "candidates": _digest(np.frombuffer(repr(_plain(drawn)).encode(), np.uint8)),
+        "estimator": plain(fixed, other=_name),
+        "candidates": _digest(np.frombuffer(repr(plain(drawn, other=_name)).encode(), np.uint8)),
         "max_epochs": trial.max_epochs,
         "patience": trial.patience,
         "seed": trial.seed,
@@ -105,14 +106,6 @@ def _digest(*arrays: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def _plain(value: Any) -> Any:
-    """A value as JSON has it; objects by their name, since their text may hold an address."""
-    if isinstance(value, np.generic):
-        value = value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_plain(part) for part in value]
-    return getattr(value, "__qualname__", type(value).__qualname__)
+def _name(value: Any) -> str:
+    """Name of an object, since its text may hold an address."""
+    return str(getattr(value, "__qualname__", type(value).__qualname__))

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -10,7 +9,8 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
-from calipers.fitting import check_parameters
+from calipers._fitting import check_parameters
+from calipers._text import did_you_mean
 from calipers.heads import HEADS
 from calipers.regressor import IntervalRegressor
 from calipers.training import objective_of
@@ -123,10 +123,8 @@ def _draw(parts: list[dict[str, Any]], count: int, seed: int) -> list[Params]:
 def _check(name: str, values: Any, estimator: IntervalRegressor) -> None:
     known = estimator.get_params()
     if name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(
-            f"{type(estimator).__name__} has no parameter {name!r}.{hint} "
+            f"{type(estimator).__name__} has no parameter {name!r}{did_you_mean(name, known)}. "
             f"Known: {', '.join(sorted(known))}"
         )
     if name in _NOT_SEARCHED:

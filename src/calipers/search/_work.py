@@ -9,8 +9,8 @@ import jax
 import joblib
 from sklearn.base import clone
 
+from calipers._progress import progress
 from calipers.bank import Program, Table
-from calipers.progress import progress
 from calipers.regressor import IntervalRegressor
 from calipers.search._evaluate import Trial, evaluate
 from calipers.search._result import Candidate, Outcome

@@ -16,8 +16,7 @@ from calipers.serve._asking import Columns
 from calipers.serve._models import Served
 from calipers.serve._problems import Problem
 from calipers.serve._schemas import PredictRequest
-from calipers.tables import Form, TableError, typed
-from calipers.tables._text import text_tables
+from calipers.tables import Form, TableError, text_tables, typed
 
 JSON, CSV = "application/json", "text/csv"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"

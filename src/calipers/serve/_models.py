@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._text import did_you_mean
 from calipers.ensemble import Ensemble
 from calipers.prediction import Query
-from calipers.preprocessing import Column, DataError, near, read_number
+from calipers.preprocessing import Column, DataError, read_number
 from calipers.regressor import IntervalRegressor
 from calipers.serve._asking import Answer, Columns, Piece, answer_of
 
@@ -88,7 +89,7 @@ class Served:
         """
         lacking = [column.name for column in self.inputs if column.name not in table]
         if lacking:
-            shown = ", ".join(f"{name!r}{near(name, table)}" for name in lacking[:5])
+            shown = ", ".join(f"{name!r}{did_you_mean(name, table)}" for name in lacking[:5])
             more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
             raise DataError(f"the table lacks the column {shown}{more}")
         seen = {column.name for column in self.model.inputs_ if column.kind != "identifier"}

@@ -9,7 +9,7 @@ ones. Memory is bounded by the block, not by the file. Errors name file, row and
 from calipers.tables._open import TableError
 from calipers.tables._parts import Part, find_parts, read_part
 from calipers.tables._read import Block, Table, find_files, read_blocks, read_table
-from calipers.tables._text import Form, typed
+from calipers.tables._text import Form, text_tables, typed
 from calipers.tables._write import FORMATS, format_of, write_blocks
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "read_blocks",
     "read_part",
     "read_table",
+    "text_tables",
     "typed",
     "write_blocks",
 ]

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from calipers.storage import replacing
+from calipers._files import replacing
 from calipers.tables._open import STANDARD, TableError
 
 FORMATS = {

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
+from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._checks import FloatArray
 from calipers.distributions._density import widen
 from calipers.distributions._quantile import mixture_ppf
 
@@ -28,7 +28,7 @@ PRECISION = 1e-14
 STEPS = 180
 
 
-def scores_at(
+def mixture_scores(
     y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
 ) -> FloatArray:
     """Normal score of `y` in each row's mixture."""
@@ -47,10 +47,10 @@ def scores_at(
     return np.where(flip, -z, z)
 
 
-def values_at(
+def mixture_values(
     z: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
 ) -> FloatArray:
-    """Quantile of each row's mixture at the normal score `z`: the inverse of `scores_at`."""
+    """Quantile of each row's mixture at the normal score `z`: the inverse of `mixture_scores`."""
     flip = z > 0
     depth = -np.abs(z)
     near, first, second = _mirrored(flip, loc, left, right)

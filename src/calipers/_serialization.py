@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import fields, replace
+from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -9,6 +10,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._text import plain
 from calipers.bank import HISTORY_TYPE, Bank, BankPoints, Program, Scaling, Upgraded
 from calipers.calibration import CALIBRATIONS
 from calipers.ensemble import Ensemble
@@ -233,7 +235,10 @@ def _check_shapes(bank: Bank) -> None:
 
 def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters of an estimator as JSON; objects of the user's own become a mark."""
-    return {name: _plain(name, value) for name, value in parameters.items()}
+    return {
+        name: plain(value, name, partial(_nested, SHORTHANDS.get(name, {}).values()))
+        for name, value in parameters.items()
+    }
 
 
 def parameters_from_dict(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -251,17 +256,11 @@ def parameters_from_dict(document: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _plain(name: str, value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(name, item) for item in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if type(value) in SHORTHANDS.get(name, {}).values():
-        own = parameters_to_dict(value.get_params(deep=False))
-        return {"kind": type(value).__name__} | own
-    return CUSTOM
+def _nested(kinds: Any, value: Any) -> Any:
+    """A nested object of a known kind as JSON, a mark for another."""
+    if type(value) not in kinds:
+        return CUSTOM
+    return {"kind": type(value).__name__} | parameters_to_dict(value.get_params(deep=False))
 
 
 def _as_tuple(value: Any) -> Any:

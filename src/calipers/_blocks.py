@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from calipers.distributions._checks import FloatArray
+from calipers._checks import FloatArray
 
 Result = TypeVar("Result")
 Index = tuple[slice, ...]

@@ -5,12 +5,32 @@ temporary mask is made unless there is something to report.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
+
+
+def numbers(name: str, values: ArrayLike) -> FloatArray:
+    """Read values as float64, NaN included, but not text, dates or complex numbers.
+
+    Examples
+    --------
+    >>> numbers("target", ["1", "2"])
+    Traceback (most recent call last):
+    ...
+    ValueError: target must hold real numbers: got an array of <U1
+    """
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"got an array of {array.dtype}")
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold real numbers: {error}") from None
 
 
 def checked(
@@ -47,16 +67,23 @@ def checked(
     ...
     ValueError: coverage must be between 0 and 1, got 1.5 at index (1,)
     """
-    array = np.asarray(value, dtype=np.float64)
+    array = numbers(name, value)
     if array.size == 0:
         return array
     least, most = array.min(), array.max()
     if (low < least and most < high) if strict else (low <= least and most <= high):
         return array
     good = ((array > low) & (array < high)) if strict else ((array >= low) & (array <= high))
-    where = tuple(int(i) for i in np.unravel_index(int(np.argmin(good)), array.shape))
-    place = f" at index {where}" if where else ""
-    raise ValueError(f"{name} {rule}, got {float(array[where])!r}{place}")
+    refuse(name, array, ~good, rule)
+    return array
+
+
+def refuse(name: str, array: FloatArray, bad: NDArray[np.bool_], rule: str) -> None:
+    """Raise an error for the first bad value, if there is one."""
+    if bad.any():
+        where = tuple(int(i) for i in np.unravel_index(int(np.argmax(bad)), bad.shape))
+        place = f" at index {where}" if where else ""
+        raise ValueError(f"{name} {rule}, got {float(array[where])!r}{place}")
 
 
 def finite(name: str, value: ArrayLike) -> FloatArray:
@@ -85,10 +112,30 @@ def probability(name: str, value: ArrayLike) -> FloatArray:
     return checked(name, value, "must be between 0 and 1", low=0.0, high=1.0)
 
 
+def fraction(name: str, value: ArrayLike) -> FloatArray:
+    """Return `value` as float64 if all of it lies strictly between 0 and 1."""
+    return checked(name, value, "must be above 0 and below 1", low=0.0, high=1.0, strict=True)
+
+
 def coverage(value: ArrayLike) -> FloatArray:
     """Return nominal coverages as float64 if all of them lie strictly between 0 and 1."""
-    rule = "must be above 0 and below 1"
-    return checked("coverage", value, rule, low=0.0, high=1.0, strict=True)
+    return fraction("coverage", value)
+
+
+def require_same_shape(named: Mapping[str, Any]) -> None:
+    """Refuse arrays, of any library, that would have to broadcast.
+
+    Examples
+    --------
+    >>> require_same_shape({"lower": np.zeros(3), "upper": np.zeros((1, 3))})
+    Traceback (most recent call last):
+    ...
+    ValueError: arrays must have the same shape, got lower (3,), upper (1, 3)
+    """
+    shapes = {name: tuple(getattr(array, "shape", ())) for name, array in named.items()}
+    if len(set(shapes.values())) > 1:
+        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"arrays must have the same shape, got {found}")
 
 
 def common_shape(names: Sequence[str], arrays: Sequence[FloatArray]) -> tuple[int, ...]:

@@ -18,15 +18,15 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from calipers import storage
+from calipers._inputs import learn_inputs
+from calipers._progress import progress
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import Bank, BankPoints, Points, Program, Table, Upgraded, around_zero, train
 from calipers.crossfit import Fold, calibrate, make_folds
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
-from calipers.inputs import learn_inputs
 from calipers.objectives import LOSSES
 from calipers.preprocessing import describe_numbers
-from calipers.progress import progress
 from calipers.training import SHORTHANDS, batch_size_of, expanded, make_plans, objective_of
 
 FloatArray = NDArray[np.float64]

@@ -1,0 +1,71 @@
+"""What is said and written alike everywhere: questions for a mistyped name, values as JSON."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeAlias
+
+import numpy as np
+
+JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
+
+
+def did_you_mean(name: object, known: Iterable[object]) -> str:
+    """A question for the name that was meant, or nothing if none is near.
+
+    Examples
+    --------
+    >>> did_you_mean("Prise", ["size", "price"])
+    " (did you mean 'price'?)"
+    >>> did_you_mean("prise", ["colour"])
+    ''
+    """
+    folded = {str(other).casefold(): str(other) for other in known}
+    found = get_close_matches(str(name).casefold(), folded, n=1)
+    return f" (did you mean {folded[found[0]]!r}?)" if found else ""
+
+
+def plain(value: object, place: str = "value", other: Callable[[Any], JSON] | None = None) -> JSON:
+    """Copy of a value in JSON's own types; scalars and arrays of NumPy are numbers and lists.
+
+    Parameters
+    ----------
+    value : object
+        Mappings, lists, tuples, arrays, strings, numbers, booleans and None, nested.
+    place : str
+        What errors call it.
+    other : callable, optional
+        Gives the stand-in for a value that JSON lacks, which is an error otherwise.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Saying where in the value the type or the number stands that JSON lacks.
+
+    Examples
+    --------
+    >>> plain({"layers": (np.int64(64), 64), "network": print}, other=lambda f: f.__name__)
+    {'layers': [64, 64], 'network': 'print'}
+    >>> plain({"rates": [0.1, float("nan")]}, "settings")
+    Traceback (most recent call last):
+    ...
+    ValueError: settings['rates'][1] is nan, which JSON lacks: use None, or put it in arrays
+    """
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        for key in value:
+            if not isinstance(key, str):
+                raise TypeError(f"{place} has the key {key!r}, but keys in JSON are strings")
+        return {key: plain(item, f"{place}[{key!r}]", other) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item, f"{place}[{index}]", other) for index, item in enumerate(value)]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if other is not None:
+        return other(value)
+    if isinstance(value, float):
+        raise ValueError(f"{place} is {value}, which JSON lacks: use None, or put it in arrays")
+    raise TypeError(f"{place} is of type {type(value).__name__}, which JSON lacks: {value!r}")

@@ -1,0 +1,298 @@
+"""Compiled programs on disk: found again, never trusted blindly, never in the way."""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+import pytest
+
+from calipers.bank import _cache
+
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """A program that multiplies; equal ones are one program."""
+
+    factor: float
+
+    def run(self, x):
+        return self.factor * x
+
+
+X = np.arange(3, dtype=np.float32)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("CALIPERS_CACHE", str(tmp_path))
+    return tmp_path / "programs"
+
+
+@pytest.fixture
+def compilations(monkeypatch):
+    """Counts what the compiler is asked to do."""
+    done = []
+    compile_ = jax.stages.Lowered.compile
+
+    def counted(lowered, *arguments, **options):
+        done.append(lowered)
+        return compile_(lowered, *arguments, **options)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", counted)
+    return done
+
+
+@pytest.fixture
+def run(folder, monkeypatch):
+    """Runs a program as a fresh process would, which has none in memory."""
+
+    def fresh(factor=2.0):
+        monkeypatch.setattr(_cache, "_compiled", OrderedDict())
+        result = _cache.compiled(Scale(factor).run, (X,))(X)
+        np.testing.assert_array_equal(result, factor * X)
+
+    return fresh
+
+
+def entry(folder):
+    (path,) = folder.iterdir()
+    return path
+
+
+def test_a_program_is_compiled_once_for_all_processes(run, folder, compilations):
+    run()
+    run()
+    assert len(compilations) == 1
+    assert entry(folder).suffix == ".program"
+
+
+def test_equal_programs_are_one_in_memory(run, folder, compilations):
+    run()
+    entry(folder).unlink()
+    _cache.compiled(Scale(2.0).run, (X,))(X)
+    assert len(compilations) == 1
+    assert len(_cache._compiled) == 1
+
+
+def test_a_program_that_cannot_be_hashed_is_known_by_itself(folder, compilations, monkeypatch):
+    class Unhashable(Scale):
+        __hash__ = None
+
+    monkeypatch.setattr(_cache, "_compiled", OrderedDict())
+    program = Unhashable(2.0)
+    for _ in range(2):
+        _cache.compiled(program.run, (X,))(X)
+    assert len(compilations) == len(_cache._compiled) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: b"no pickle at all",
+        lambda content: content[: len(content) // 2],
+        lambda content: pickle.dumps("not a program"),
+        lambda content: pickle.dumps((b"no executable", *pickle.loads(content)[1:])),
+    ],
+    ids=["empty", "garbage", "cut short", "another pickle", "no executable"],
+)
+def test_a_corrupt_entry_is_compiled_again_and_replaced(run, folder, compilations, damage):
+    run()
+    path = entry(folder)
+    path.write_bytes(damage(path.read_bytes()))
+    run()
+    run()
+    assert len(compilations) == 2
+    assert entry(folder) == path
+
+
+def test_a_program_that_fails_when_it_runs_is_compiled_again(
+    run, folder, compilations, monkeypatch
+):
+    def broken(*_):
+        raise jax.errors.JaxRuntimeError("INVALID_ARGUMENT: another number of devices")
+
+    run()
+    with monkeypatch.context() as patch:
+        patch.setattr(_cache, "_load", lambda *_: broken)
+        run()
+    assert len(compilations) == 2
+    run()
+    assert len(compilations) == 2
+
+
+def test_a_failure_that_took_the_arguments_along_is_an_error(folder, monkeypatch):
+    def broken(x):
+        x.delete()
+        raise jax.errors.JaxRuntimeError("INTERNAL")
+
+    monkeypatch.setattr(_cache, "_compiled", OrderedDict())
+    monkeypatch.setattr(_cache, "_load", lambda *_: broken)
+    argument = jax.device_put(X)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="INTERNAL"):
+        _cache.compiled(Scale(2.0).run, (argument,))(argument)
+
+
+def test_programs_used_longest_ago_are_removed_first(run, folder, compilations, monkeypatch):
+    run(2.0)
+    size = entry(folder).stat().st_size
+    monkeypatch.setattr(_cache, "_LARGEST_CACHE", 3.5 * size)
+    run(3.0)
+    run(4.0)
+    for age, path in enumerate(sorted(folder.iterdir(), key=lambda p: -p.stat().st_mtime_ns)):
+        os.utime(path, (1e9 - age, 1e9 - age))
+    run(2.0)  # was the oldest, and now is the one used last
+    run(5.0)
+    assert len(list(folder.iterdir())) == 3
+    assert len(compilations) == 4
+    run(2.0)
+    assert len(compilations) == 4
+    run(3.0)
+    assert len(compilations) == 5
+
+
+def test_a_file_that_another_process_evicted_first_is_no_error(run, folder, caplog, monkeypatch):
+    stat = _cache.Path.stat
+
+    def gone(path, **options):
+        if path.suffix == ".program":
+            raise FileNotFoundError(path)
+        return stat(path, **options)
+
+    monkeypatch.setattr(_cache.Path, "stat", gone)
+    with caplog.at_level("INFO"):
+        run()
+    assert "not kept" not in caplog.text
+
+
+@POSIX
+class TestOwner:
+    """What others could have written is code of theirs."""
+
+    class Bomb:
+        def __init__(self, mark):
+            self.mark = mark
+
+        def __reduce__(self):
+            return (self.mark.touch, ())
+
+    @pytest.fixture
+    def bomb(self, run, folder, tmp_path):
+        run()
+        mark = tmp_path / "exploded"
+        entry(folder).write_bytes(pickle.dumps(self.Bomb(mark)))
+        return mark
+
+    def test_the_bomb_would_work(self, bomb, run):
+        run()
+        assert bomb.exists()
+
+    @pytest.mark.parametrize("mode", [0o620, 0o602])
+    def test_a_file_that_others_may_write(self, bomb, run, folder, caplog, compilations, mode):
+        entry(folder).chmod(mode)
+        with caplog.at_level("INFO"):
+            run()
+        assert not bomb.exists()
+        assert "may be written by other users: chmod go-w" in caplog.text
+        run()  # it was replaced by a file of one's own
+        assert len(compilations) == 1
+
+    def test_a_folder_that_others_may_write(self, bomb, run, folder, caplog, compilations):
+        folder.chmod(0o777)
+        before = entry(folder).read_bytes()
+        with caplog.at_level("INFO"):
+            run()
+            run()
+        assert not bomb.exists()
+        assert entry(folder).read_bytes() == before
+        assert len(compilations) == 2
+
+    def test_an_owner_who_is_someone_else(self, bomb, run, folder, caplog, monkeypatch):
+        monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+        with caplog.at_level("INFO"):
+            run()
+        assert not bomb.exists()
+        assert "belongs to another user" in caplog.text
+
+    def test_a_link(self, bomb, run, folder, tmp_path):
+        path = entry(folder)
+        path.rename(tmp_path / "elsewhere")
+        path.symlink_to(tmp_path / "elsewhere")
+        run()
+        assert not bomb.exists()
+
+    def test_what_is_kept_is_private(self, run, folder):
+        before = os.umask(0)
+        try:
+            run()
+        finally:
+            os.umask(before)
+        assert entry(folder).stat().st_mode & 0o777 == 0o600
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+PROGRAM = """
+import sys
+from dataclasses import dataclass
+import jax, numpy as np
+from calipers.bank._cache import compiled
+
+@dataclass(frozen=True)
+class Sine:
+    def run(self, x):
+        return jax.numpy.sin(x) @ x
+
+done = []
+compile_ = jax.stages.Lowered.compile
+jax.stages.Lowered.compile = lambda *a, **k: done.append(a) or compile_(*a, **k)
+x = np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
+sys.stdin.readline()
+with jax.default_device(jax.devices()[int(sys.argv[1])]):
+    y = compiled(Sine().run, (x,))(x)
+print(len(jax.devices()), y.devices().pop().id, len(done), float(y.sum()))
+"""
+
+
+def start(folder, devices=1, chosen=0):
+    """A process that runs a program once it is told to."""
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(chosen)],
+        env=os.environ | {"CALIPERS_CACHE": str(folder.parent), "XLA_FLAGS": flags},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process):
+    out, _ = process.communicate("go\n", timeout=120)
+    assert process.returncode == 0
+    devices, chosen, compilations, total = out.split()
+    return int(devices), int(chosen), int(compilations), total
+
+
+def test_processes_at_once(folder):
+    processes = [start(folder) for _ in range(2)]
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    first, second = (finish(process) for process in processes)
+    assert first[3] == second[3]
+    entry(folder)  # the only file: nothing half written stays
+    assert finish(start(folder))[2] == 0
+
+
+def test_the_devices_of_a_process_belong_to_a_program(folder):
+    runs = [(2, 0), (2, 0), (2, 1), (2, 1), (1, 0), (1, 0)]
+    found = [finish(start(folder, *run)) for run in runs]
+    assert [run[:2] for run in found] == runs
+    assert [run[2] for run in found] == [1, 0, 1, 0, 1, 0]
+    assert len({run[3] for run in found}) == 1

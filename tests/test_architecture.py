@@ -1,0 +1,69 @@
+"""Who may import whom, and that a name means one thing; the layers are held by import-linter."""
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src"
+FILES = sorted((SOURCE / "calipers").rglob("*.py"))
+SHARED_NAMES = {
+    "Interval": "bounds of an aggregation; the schema that shows them over HTTP",
+    "Problem": "a synthetic dataset; an error over HTTP, which RFC 9457 calls so",
+    "Settings": "of a training; of a server",
+    "State": "of the lanes in a program; the schema of a server's state",
+    "Table": "rows that a bank shares; a file that was read",
+}
+
+
+def imported(tree):
+    """Dotted names that a module imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+
+
+def foreign(room, name):
+    """Whether a name is private to another room; private modules of the top are everyone's."""
+    package, *parts = name.split(".")
+    if package != "calipers" or parts[:1] == [room]:
+        return False
+    return any(part.startswith("_") and not part.startswith("__") for part in parts[1:])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("calipers.bank._run.run", True),
+        ("calipers.distributions._checks", True),
+        ("calipers.storage._seal", True),
+        ("calipers.cli._tables.print_rows", False),
+        ("calipers._files.replacing", False),
+        ("calipers.bank.train", False),
+        ("calipers", False),
+        ("numpy._core", False),
+    ],
+)
+def test_what_counts_as_foreign(name, expected):
+    assert foreign("cli", name) is expected
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_nothing_private_to_another_package_is_imported(path):
+    room = path.relative_to(SOURCE).parts[1].removesuffix(".py")
+    found = [name for name in imported(ast.parse(path.read_text())) if foreign(room, name)]
+    assert not found
+
+
+def test_no_two_classes_share_a_name():
+    places = defaultdict(set)
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places[node.name].add(str(path.relative_to(SOURCE)))
+    shared = {name: where for name, where in places.items() if len(where) > 1}
+    assert shared.keys() <= SHARED_NAMES.keys(), shared
