@@ -52,15 +52,19 @@ class FallingFactory:
 
 # %% The loss: three quantiles, of which the middle one is the decision. The head "ordered" keeps
 # the bounds on their sides of it, at distances that are outputs of their own.
-def stock(lower, point, upper, target, *, weight, settings):
-    tail = (1 - settings.coverage) / 2
-    levels = ((lower, tail), (point, 0.8), (upper, 1 - tail))
-    return sum(losses.pinball(side, target, quantile=q, weight=weight) for side, q in levels)
+class Stock(Objective):
+    head = "ordered"
+
+    @staticmethod
+    def loss(lower, point, upper, target, *, weight, coverage):
+        tail = (1 - coverage) / 2
+        levels = ((lower, tail), (point, 0.8), (upper, 1 - tail))
+        return sum(losses.pinball(side, target, quantile=q, weight=weight) for side, q in levels)
 
 
 # %% Both together; everything else, calibration too, stays as it is.
 model = IntervalRegressor(
-    loss=Objective(stock, head="ordered"),
+    loss=Stock(),
     network=FallingFactory(),
     coverage=0.9,
     n_networks=10,

@@ -9,7 +9,9 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src"
 FILES = sorted((SOURCE / "calipers").rglob("*.py"))
 SHARED_NAMES = {
+    "Density": "a loss; the schema that shows densities over HTTP",
     "Interval": "bounds of an aggregation; the schema that shows them over HTTP",
+    "Prediction": "what an ensemble answers; the schema that shows it over HTTP",
     "Problem": "a synthetic dataset; an error over HTTP, which RFC 9457 calls so",
     "Settings": "of a training; of a server",
     "State": "of the lanes in a program; the schema of a server's state",

@@ -12,6 +12,7 @@ from sklearn.model_selection import GridSearchCV
 import calipers
 from calipers import IntervalRegressor
 from calipers.networks import MLP
+from calipers.optimizers import Adam
 from calipers.preprocessing import Column, DataError, TableEncoder
 from calipers.storage import ModelFileError
 
@@ -23,7 +24,7 @@ def tiny(**parameters):
         "cv": 2,
         "network": MLP(hidden_layers=(8,), frequencies=0),
         "epochs": 20,
-        "averaging": 0.0,
+        "optimizer": Adam(averaging=0.0),
         "patience": None,
         "random_state": 0,
     }

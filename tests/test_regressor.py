@@ -195,7 +195,7 @@ class TestCalibration:
         X, y = data
         groups = np.arange(400) // 4
         plans = []
-        monkeypatch.setattr("calipers.regressor.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0)
+        monkeypatch.setattr("calipers._fitting.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0)
         with pytest.raises(ZeroDivisionError):
             calibrated().fit(X, y, groups=groups)
         assert len(plans) == 6
@@ -467,9 +467,11 @@ class TestHabits:
             (StandardScaler(), ["bmi", "bp"]), (OneHotEncoder(), ["sex"])
         )
         pipeline = make_pipeline(columns, small())
-        search = GridSearchCV(pipeline, {"intervalregressor__learning_rate": [0.001, 0.02]}, cv=2)
+        search = GridSearchCV(
+            pipeline, {"intervalregressor__optimizer__learning_rate": [0.001, 0.02]}, cv=2
+        )
         search.fit(X, y)
-        assert search.best_params_["intervalregressor__learning_rate"] == 0.02
+        assert search.best_params_["intervalregressor__optimizer__learning_rate"] == 0.02
         assert cross_val_predict(pipeline, X, y, cv=2, method="predict").shape == (442,)
 
     def test_copies(self, model, data, tmp_path):
@@ -512,7 +514,7 @@ class TestHabits:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("calipers.regressor.train", interrupted)
+            patch.setattr("calipers._fitting.train", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 model.fit(data[0][:, :2], data[1])
         with pytest.raises(NotFittedError):

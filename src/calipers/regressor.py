@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
 from pathlib import Path
-from typing import Any, ClassVar, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -178,27 +178,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     target_: Column
     about_: dict[str, Any]
 
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "coverage": [Within(Real, 0, 1, closed="neither")],
-        "loss": [StrOptions(set(LOSSES)), Objective],
-        "network": [StrOptions(set(NETWORKS)), MLP, callable],
-        "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
-        "aggregation": [StrOptions(set(AGGREGATIONS))],
-        "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
-        "n_networks": [_COUNT],
-        "epochs": [_COUNT, None],
-        "batch_size": [_COUNT, None],
-        "time_budget": [Within(Real, 0, None, closed="neither"), None],
-        "patience": [_COUNT, StrOptions({"auto"}), None],
-        "validation_fraction": [Within(Real, 0, 1, closed="neither")],
-        "preprocessor": [TableEncoder, None],
-        "unsupported": [StrOptions({"inf", "raise"})],
-        "warm_start": ["boolean"],
-        "n_jobs": [Integral, None],
-        "random_state": ["random_state"],
-        "verbose": ["verbose"],
-    }
-
     def __init__(
         self,
         *,
@@ -255,7 +234,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         >>> model.loss, model.optimizer.learning_rate
         ('qd+', 0.009)
         """
-        return cls().set_params(**(_PAPER | parameters))
+        usual = {
+            k: v for k, v in _PAPER.items() if "__" not in k or k.split("__")[0] not in parameters
+        }
+        return cls().set_params(**(usual | parameters))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name; ``deep`` adds those of nested objects, also where a name stands."""
@@ -403,6 +385,30 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self
 
     @property
+    def _parameter_constraints(self) -> dict[str, list[Any]]:
+        # Made when it is asked for: registries may have grown.
+        return {
+            "coverage": [Within(Real, 0, 1, closed="neither")],
+            "loss": [StrOptions(set(LOSSES)), Objective],
+            "network": [StrOptions(set(NETWORKS)), MLP, callable],
+            "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
+            "aggregation": [StrOptions(set(AGGREGATIONS))],
+            "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
+            "n_networks": [_COUNT],
+            "epochs": [_COUNT, None],
+            "batch_size": [_COUNT, None],
+            "time_budget": [Within(Real, 0, None, closed="neither"), None],
+            "patience": [_COUNT, StrOptions({"auto"}), None],
+            "validation_fraction": [Within(Real, 0, 1, closed="neither")],
+            "preprocessor": [TableEncoder, None],
+            "unsupported": [StrOptions({"inf", "raise"})],
+            "warm_start": ["boolean"],
+            "n_jobs": [Integral, None],
+            "random_state": ["random_state"],
+            "verbose": ["verbose"],
+        }
+
+    @property
     def inputs_(self) -> tuple[Column, ...]:
         """What training saw in each column of ``X``."""
         return self.reader_.columns
@@ -524,7 +530,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             options = {"coverage": coverage, "as_frame": as_frame}
             columns = names if as_frame else None
             return lazily(self, "predict_interval", X, options, shape, columns)
-        bounds = cast(FloatArray, self.query(X, Query(tuple(levels))).intervals)
+        bounds = cast(FloatArray, self.query(X, Query(tuple(levels.tolist()))).intervals)
         if as_frame:
             return _frame(bounds.swapaxes(1, 2).reshape(len(bounds), -1), names, X)
         return bounds[:, :, 0] if coverage is None or np.isscalar(coverage) else bounds
@@ -554,7 +560,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             options = {"quantiles": quantiles, "as_frame": as_frame}
             columns = names if as_frame else None
             return lazily(self, "predict_quantiles", X, options, shape, columns)
-        values = cast(FloatArray, self.query(X, Query((), tuple(levels))).quantiles)
+        values = cast(FloatArray, self.query(X, Query((), tuple(levels.tolist()))).quantiles)
         if as_frame:
             return _frame(values, names, X)
         return values if np.ndim(quantiles) else values[:, 0]

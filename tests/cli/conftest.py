@@ -8,6 +8,7 @@ from typer.testing import CliRunner
 from calipers import IntervalRegressor
 from calipers.cli import app
 from calipers.networks import MLP
+from calipers.optimizers import Adam
 from calipers.preprocessing import TableEncoder
 
 TINY = {
@@ -16,7 +17,7 @@ TINY = {
     "cv": 2,
     "network": MLP(hidden_layers=(8,), frequencies=0),
     "epochs": 20,
-    "averaging": 0.0,
+    "optimizer": Adam(averaging=0.0),
     "patience": None,
 }
 

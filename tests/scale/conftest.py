@@ -13,13 +13,14 @@ import pytest
 
 from calipers import IntervalRegressor
 from calipers.networks import MLP
+from calipers.optimizers import Adam
 
 TINY = {
     "cv": 2,
     "loss": "normal",
     "network": MLP(hidden_layers=(8,), frequencies=0),
     "activation": "relu",
-    "averaging": 0.0,
+    "optimizer": Adam(averaging=0.0),
     "patience": None,
     "epochs": 20,
     "random_state": 0,

@@ -21,8 +21,7 @@ TINY = {
     "network": MLP(hidden_layers=(16,)),
     "epochs": 200,
     "batch_size": 32,
-    "optimizer": Adam(learning_rate=0.02),
-    "averaging": 0.0,
+    "optimizer": Adam(learning_rate=0.02, averaging=0.0),
     "random_state": 0,
     "verbose": 0,
 }

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -154,7 +154,7 @@ class Calibration:
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Give all there is to it, as plain arrays."""
-        names = [name for name in self.__dataclass_fields__ if name != "row_weight"]
+        names = [field.name for field in fields(self) if field.name != "row_weight"]
         return {name: np.asarray(getattr(self, name)) for name in names}
 
     @classmethod

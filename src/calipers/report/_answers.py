@@ -101,7 +101,7 @@ def ask(model: IntervalRegressor, X: Any, y: Any, *, visible: bool) -> Answers:
         for start in range(0, len(target), _BLOCK):
             rows = np.arange(start, min(start + _BLOCK, len(target)))
             at = target[rows] if has_dist else None
-            query = Query(tuple(levels), variance_parts=has_dist, at=at)
+            query = Query(tuple(levels.tolist()), variance_parts=has_dist, at=at)
             found, strange = model.query_and_check(_safe_indexing(X, rows), query)
             parts.append(found)
             outside.append(strange)

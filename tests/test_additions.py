@@ -1,0 +1,136 @@
+"""What docs/architecture.md says: one file and one line add a loss, a head, an aggregation..."""
+
+from dataclasses import dataclass, replace
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from calipers import IntervalRegressor, losses
+from calipers.aggregation import AGGREGATIONS, Aggregation
+from calipers.calibration import CALIBRATIONS, CalibratedMixture, Calibration
+from calipers.distributions import SplitNormal, SplitNormalMixture
+from calipers.heads import HEADS, Head
+from calipers.networks import MLP
+from calipers.objectives import LOSSES, Objective
+
+SMALL = {"network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 30, "random_state": 0}
+
+
+class Laplace(Head):
+    """A median and a scale."""
+
+    name = "laplace"
+    size = 2
+    fields = ("median", "scale")
+    split_normal = ("median", "scale", "scale")
+
+    def parameters(self, raw):
+        return raw[..., 0], jnp.exp(raw[..., 1])
+
+    def interval(self, *parameters, coverage):
+        median, scale = parameters
+        reach = -scale * jnp.log(1 - coverage)
+        return median - reach, median, median + reach
+
+    def onnx(self, graph, *raw):
+        return [raw[0], graph("Exp", raw[1])]
+
+
+@pytest.fixture
+def data():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2, 2, (200, 2))
+    return X, X[:, 0] + rng.laplace(0, 0.2, 200)
+
+
+@pytest.fixture
+def laplace(monkeypatch):
+    monkeypatch.setitem(HEADS, "laplace", Laplace())
+
+    class LaplaceLikelihood(Objective):
+        head = "laplace"
+
+        def __init__(self, *, strength=1.0):
+            self.strength = strength
+
+        @staticmethod
+        def loss(median, scale, target, *, weight, coverage, strength):
+            error = jnp.abs(target - median) / scale + jnp.log(scale)
+            return strength * jnp.sum(jnp.where(weight > 0, error, 0) * weight) / jnp.sum(weight)
+
+    monkeypatch.setitem(LOSSES, "laplace", LaplaceLikelihood)
+    return LaplaceLikelihood
+
+
+def test_a_loss_and_a_head(laplace, data, tmp_path):
+    model = IntervalRegressor(loss=laplace(strength=2.0), n_networks=4, cv=2, **SMALL).fit(*data)
+    assert model.score(*data) > 0.5
+    lower, upper = model.predict_interval(data[0]).T
+    assert 0.9 < np.mean((lower <= data[1]) & (data[1] <= upper)) <= 1
+    model.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    assert again.loss.strength == 2.0
+    assert np.array_equal(again.predict_interval(data[0]), model.predict_interval(data[0]))
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(model.to_onnx(tmp_path / "model.onnx"))
+    (found,) = session.run(["lower"], {"X": data[0]})
+    np.testing.assert_allclose(found, lower, rtol=1e-5, atol=1e-5)
+
+
+def test_an_aggregation(data, tmp_path, monkeypatch):
+    def widest(lower, point, upper, *, coverage):
+        """One split normal, between the outermost bounds."""
+        sides = (np.min(lower, axis=0), np.mean(point, axis=0), np.max(upper, axis=0))
+        return SplitNormalMixture(SplitNormal.from_interval(*(s[None] for s in sides), coverage))
+
+    monkeypatch.setitem(AGGREGATIONS, "widest", Aggregation(widest, gives_distribution=True))
+    settings = {"loss": "interval score", "cv": None, "n_networks": 4}
+    # Parameters are checked against the registry as it is now.
+    model = IntervalRegressor(aggregation="widest", **settings, **SMALL).fit(*data)
+    plain = IntervalRegressor(aggregation="mean", **settings, **SMALL).fit(*data)
+    assert (np.ptp(model.predict_interval(data[0]), axis=1) > 0).all()
+    widths = [np.ptp(m.predict_interval(data[0]), axis=1).mean() for m in (model, plain)]
+    assert widths[0] > widths[1]
+    model.save(tmp_path / "model")
+    assert IntervalRegressor.load(tmp_path / "model").aggregation == "widest"
+    pytest.importorskip("onnx")
+    with pytest.raises(ValueError, match="aggregation='widest' has no ONNX form"):
+        model.to_onnx(tmp_path / "model.onnx")
+
+
+def test_a_calibration(data, tmp_path, monkeypatch):
+    @dataclass(frozen=True, eq=False)
+    class Cautious(Calibration):
+        """The usual map with scores half as far out again."""
+
+        kind = "cautious"
+
+        def calibrated(self, dist, X, unsupported="inf"):
+            wider = replace(self, scores=1.5 * self.scores, tail_slope=1.5 * self.tail_slope)
+            return CalibratedMixture(dist, wider, None, unsupported)
+
+    monkeypatch.setitem(CALIBRATIONS, "cautious", Cautious)
+    model = IntervalRegressor(n_networks=4, cv=2, **SMALL).fit(*data)
+    usual = np.ptp(model.predict_interval(data[0]), axis=1)
+    own = Cautious(**vars(model.ensemble_.calibrations[0]))
+    model.ensemble_ = replace(model.ensemble_, calibrations=(own,))
+    assert (np.ptp(model.predict_interval(data[0]), axis=1) > 1.2 * usual).all()
+    model.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    assert isinstance(again.ensemble_.calibrations[0], Cautious)
+    assert np.array_equal(again.predict_interval(data[0]), model.predict_interval(data[0]))
+
+
+def test_a_loss_of_known_parts_needs_no_registration(data):
+    class Pinballs(Objective):
+        head = "ordered"
+
+        @staticmethod
+        def loss(lower, point, upper, target, *, weight, coverage):
+            tail = (1 - coverage) / 2
+            levels = ((lower, tail), (point, 0.5), (upper, 1 - tail))
+            return sum(losses.pinball(s, target, quantile=q, weight=weight) for s, q in levels)
+
+    model = IntervalRegressor(loss=Pinballs(), n_networks=4, cv=2, **SMALL).fit(*data)
+    assert model.score(*data) > 0.5
