@@ -14,7 +14,7 @@ from calipers.heads import HEADS, Head
 from calipers.networks import MLP
 from calipers.objectives import LOSSES, Objective
 
-SMALL = {"network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 30, "random_state": 0}
+SMALL = {"network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 150, "random_state": 0}
 
 
 class Laplace(Head):

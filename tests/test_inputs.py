@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV
 
 import calipers
 from calipers import IntervalRegressor
+from calipers._fitting import read_rows
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 from calipers.preprocessing import Column, DataError, TableEncoder
@@ -98,7 +99,7 @@ class TestTables:
         X, y = table
         weight = np.where(X["kind"] == "b", 0.0, 1.0)
         model = tiny(preprocessor=TableEncoder())
-        assert len(model._learn_inputs(X, y, weight, reset=True)[0]) == 80
+        assert len(read_rows(model, X, y, weight, None, reset=True).X) == 80
         assert model.inputs_[1].categories == ("a",)
         assert model.target_.low == y[weight > 0].min()
 

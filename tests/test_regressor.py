@@ -338,7 +338,7 @@ class Skip:
 
     def __call__(self, in_size, out_size, *, key):
         one, two = jax.random.split(key)
-        inner = MLP((self.width,))(in_size, out_size, key=one)
+        inner = DenseFactory((self.width,))(in_size, out_size, key=one)
         return SkipModule(inner, eqx.nn.Linear(in_size, out_size, key=two))
 
 
