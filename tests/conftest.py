@@ -1,6 +1,7 @@
 """Fixtures for all tests."""
 
 import os
+import shutil
 
 import pytest
 from hypothesis import settings
@@ -17,3 +18,21 @@ def _cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CALIPERS_CACHE", str(shared / "cache"))
         yield
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Chromium of the system, driven by Playwright; it is kept from asking anything of a network."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.fail("there is no Chromium; `make test-browser` installs it")
+    flags = [
+        "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+        "--disable-background-networking", "--disable-component-update",
+    ]  # fmt: skip
+    with playwright.sync_playwright() as tool:
+        browser = tool.chromium.launch(executable_path=path, args=flags)
+        yield browser
+        browser.close()

@@ -1,30 +1,12 @@
 """Reports in a real browser: nothing goes wrong, nothing is fetched, charts answer."""
 
 import re
-import shutil
 
 import pytest
 
 pytestmark = pytest.mark.browser
 
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    playwright = pytest.importorskip("playwright.sync_api")
-    paths = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
-    path = next(filter(None, paths), None)
-    if path is None:
-        pytest.fail("there is no Chromium; `make test-browser` installs it")
-    with playwright.sync_playwright() as tool:
-        browser = tool.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture

@@ -161,7 +161,9 @@ def test_unbounded_intervals(model, tmp_path):
     text = strict.report(frame, target, tmp_path / "r.html").read_text("utf-8")
     found = Page(text)
     assert "The 90% intervals are unbounded. ∞ no finite interval" in found.text
-    assert "too few rows to calibrate with: 5, where a coverage of 90% takes at least 19" in found.text
+    assert (
+        "too few rows to calibrate with: 5, where a coverage of 90% takes at least 19" in found.text
+    )
     assert "or ask for a coverage of 66% or less" in found.text
     assert "as promised" not in found.text.split("Calibration")[1]
     assert "groups of rows say nothing" in found.text
@@ -275,7 +277,8 @@ def test_dates_are_binned_by_time():
 
 
 @pytest.mark.parametrize(
-    ("hours", "label"), [(3, "2020-01-01\N{EN DASH}2020-01-"), (0.1, "2020-01-01 00:00\N{EN DASH}2020")]
+    ("hours", "label"),
+    [(3, "2020-01-01\N{EN DASH}2020-01-"), (0.1, "2020-01-01 00:00\N{EN DASH}2020")],
 )
 def test_bins_of_times_show_the_clock_only_where_days_do_not_tell_them_apart(hours, label):
     times = np.arange(200) * hours * 3600 + 1577836800.0

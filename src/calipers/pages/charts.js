@@ -83,8 +83,10 @@ export function frame(host, { width, height, label, x, y, ...options }) {
     add(svg, "text", { x: left - 8, y: toY(value) + 4, "text-anchor": "end" }, yText(value));
   }
   for (const value of xTicks) {
-    const at = { x: toX(value), y: bottom + 17, "text-anchor": "middle" };
-    add(add(svg, "text", at, xText(value)), "title", {}, options.xTitle?.(value) ?? "");
+    const kind = value === options.strong ? "strong" : "";
+    const at = { x: toX(value), y: bottom + 17, "text-anchor": "middle", class: kind };
+    const node = add(svg, "text", at, xText(value));
+    if (options.xTitle) add(node, "title", {}, options.xTitle(value));
   }
   add(svg, "line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom });
   const middle = { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" };
