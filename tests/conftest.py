@@ -22,7 +22,7 @@ def _cache(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def chromium():
-    """Chromium of the system, driven by Playwright; it is kept from asking anything of a network."""
+    """Chromium of the system, driven by Playwright and kept from calling home."""
     playwright = pytest.importorskip("playwright.sync_api")
     names = ("chromium", "chromium-browser", "google-chrome")
     path = next(filter(None, map(shutil.which, names)), None)

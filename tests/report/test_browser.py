@@ -73,6 +73,16 @@ def test_text_has_contrast(tab):
     assert [entry for entry in found if entry[0] < 4.5] == []
 
 
+@every_screen
+def test_tables_that_are_too_wide_say_that_they_scroll(tab):
+    table = tab.locator("#misses .scroll")
+    tab.wait_for_selector('[data-chart="history"] svg')
+    wide = table.evaluate("node => node.scrollWidth > node.clientWidth + 1")
+    assert wide == (tab.viewport_size["width"] == 390)
+    hint = table.evaluate("node => getComputedStyle(node, '::before').content")
+    assert ("scroll sideways" in hint) == wide
+
+
 def test_coverage_can_be_chosen(tab):
     status = tab.locator(".status")
     assert status.inner_text().startswith("At 90%: ")

@@ -28,11 +28,17 @@ async function start() {
   get("chooser").hidden = models.length < 2;
   get("model-name").textContent = models.length < 2 ? models[0].name : "";
   choice.addEventListener("change", () => choose(choice.value));
-  const asked = decodeURIComponent(location.hash.slice(1));
-  const first = models.find(({ name }) => name === asked) ?? models[0];
-  choice.value = first.name;
+  window.addEventListener("hashchange", chooseAsked);
   get("main").hidden = false;
-  choose(first.name);
+  chooseAsked();
+}
+
+// The model that the address names, the first one by default.
+function chooseAsked() {
+  const asked = decodeURIComponent(location.hash.slice(1));
+  const { name } = state.models.find((one) => one.name === asked) ?? state.models[0];
+  get("model").value = name;
+  choose(name);
 }
 
 function choose(name) {
