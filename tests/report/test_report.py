@@ -109,6 +109,26 @@ def test_names_from_data_are_harmless(page):
     assert EVIL in [group["label"] for part in data_of(text)["groups"] for group in part]
 
 
+def test_every_text_that_is_given_is_harmless(model, tmp_path):
+    """Titles, sources, cautions, row names and what the model remembers, in text and attributes."""
+    villain = EVIL + "\"' onload='alert(1)"
+    frame, target = make_table(100, 3)
+    frame.index = [f"{villain}{i}" for i in range(100)]
+    odd = copy(model)
+    odd.about_ = model.about_ | {"source": {"files": [villain]}}
+    path = report.write(
+        odd, frame, target + 500, tmp_path / "r.html", title=villain, source=villain,
+        cautions=[villain], verbose=0,
+    )  # fmt: skip
+    text = path.read_text("utf-8")
+    found = Page(text)
+    assert EVIL not in text
+    assert len(re.findall(r"<script", text)) == 2
+    assert not any("onload" in attributes for _, attributes in found.elements)
+    assert found.text.count(villain) > 15  # headline, window title, source, caution, file, misses
+    assert data_of(text)["intervals"]["names"][0].startswith(villain)
+
+
 def test_same_rows_give_the_same_page(model, tmp_path):
     frame, target = make_table(100, 3)
     texts = []

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 import calipers
 from calipers.pages import asset
@@ -72,7 +71,7 @@ class Content:
 
 
 def render(content: Content) -> str:
-    """The whole page as text. The template escapes everything that is not ``Markup``."""
+    """The whole page as text; the template escapes everything but our own script and style."""
     answers, bank = content.answers, content.model.ensemble_.bank
     script = f"\n{asset('charts.js')}{re.sub(r'(?ms)^import .*?;$', '', _file('report.js'))}\n"
     drawn = content.parts[:_CARDS]
@@ -92,8 +91,8 @@ def render(content: Content) -> str:
         version=calipers.__version__,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         policy=_policy(script),
-        script=Markup(script),  # noqa: S704 - our own files
-        style=Markup(asset("charts.css") + _file("style.css")),  # noqa: S704
+        script=script,
+        style=asset("charts.css") + _file("style.css"),
     )  # fmt: skip
 
 
