@@ -38,11 +38,13 @@ slow: $(READY) ## tests that take minutes
 	$(BIN)/pytest -m slow
 
 # Playwright's own browsers are large downloads; a Chromium of the system does as well.
-test-browser: $(READY) ## pages in a real browser
+SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
+
+test-browser: $(READY) ## the report and the server's page in a real browser
 	$(BIN)/python -m pip install --quiet --group browser
-	command -v chromium chromium-browser google-chrome >/dev/null \
-		|| (apt-get update -q && apt-get install -y -q chromium)
-	$(BIN)/pytest -m browser
+	command -v chromium || command -v chromium-browser || command -v google-chrome \
+		|| ($(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q chromium)
+	$(BIN)/pytest -n 2 --dist loadscope -m browser tests/report tests/serve
 
 # Only an exact version: anything looser brings gigabytes of CUDA along.
 $(TORCH)/.ready: pyproject.toml study/pyproject.toml

@@ -1,6 +1,7 @@
 """Fixtures of all tests, and what pytest leaves alone: modules whose extra is not installed."""
 
 import os
+import shutil
 from importlib.util import find_spec
 
 import pytest
@@ -20,3 +21,21 @@ def _cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CALIPERS_CACHE", str(shared / "cache"))
         yield
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """Chromium of the system, driven by Playwright and kept from calling home."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    names = ("chromium", "chromium-browser", "google-chrome")
+    path = next(filter(None, map(shutil.which, names)), None)
+    if path is None:
+        pytest.fail("there is no Chromium; `make test-browser` installs it")
+    flags = [
+        "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
+        "--disable-background-networking", "--disable-component-update",
+    ]  # fmt: skip
+    with playwright.sync_playwright() as tool:
+        browser = tool.chromium.launch(executable_path=path, args=flags)
+        yield browser
+        browser.close()

@@ -1,30 +1,12 @@
 """Reports in a real browser: nothing goes wrong, nothing is fetched, charts answer."""
 
 import re
-import shutil
 
 import pytest
 
 pytestmark = pytest.mark.browser
 
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    playwright = pytest.importorskip("playwright.sync_api")
-    paths = map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))
-    path = next(filter(None, paths), None)
-    if path is None:
-        pytest.fail("there is no Chromium; `make test-browser` installs it")
-    with playwright.sync_playwright() as tool:
-        browser = tool.chromium.launch(executable_path=path, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture
@@ -89,6 +71,16 @@ def test_text_has_contrast(tab):
     )
     assert len(found) > 100
     assert [entry for entry in found if entry[0] < 4.5] == []
+
+
+@every_screen
+def test_tables_that_are_too_wide_say_that_they_scroll(tab):
+    table = tab.locator("#misses .scroll")
+    tab.wait_for_selector('[data-chart="history"] svg')
+    wide = table.evaluate("node => node.scrollWidth > node.clientWidth + 1")
+    assert wide == (tab.viewport_size["width"] == 390)
+    hint = table.evaluate("node => getComputedStyle(node, '::before').content")
+    assert ("scroll sideways" in hint) == wide
 
 
 def test_coverage_can_be_chosen(tab):

@@ -12,9 +12,9 @@ from scipy.stats import norm
 from calipers import report
 from calipers.report._answers import Answers, ask
 from calipers.report._groups import breakdowns
-from calipers.report._inputs import Input
-from calipers.report._misses import worst_misses
-from calipers.report._words import pit_words, verdict
+from calipers.report._inputs import Input, worst_misses
+from calipers.report._sentences import pit_sentence, uncertainty_sentences
+from calipers.report._verdict import verdict
 
 from .conftest import EVIL, make_table
 
@@ -87,7 +87,7 @@ def test_page_is_whole(page):
         "strip", "intervals", "calibration", "pit", "group", "uncertainty", "history"
     }  # fmt: skip
     assert re.search(r"The 90% intervals held [\d.]+% of 2,000 rows\.", found.text)
-    assert "Judged by 2,000 rows of flats.csv" in found.text
+    assert "Evaluated on 2,000 rows of flats.csv" in found.text
     assert len(text) < 500_000
 
 
@@ -107,6 +107,26 @@ def test_names_from_data_are_harmless(page):
     assert len(scripts) == 2  # the data and our own
     assert EVIL in Page(text).text  # as text
     assert EVIL in [group["label"] for part in data_of(text)["groups"] for group in part]
+
+
+def test_every_text_that_is_given_is_harmless(model, tmp_path):
+    """Titles, sources, cautions, row names and what the model remembers, in text and attributes."""
+    villain = EVIL + "\"' onload='alert(1)"
+    frame, target = make_table(100, 3)
+    frame.index = [f"{villain}{i}" for i in range(100)]
+    odd = copy(model)
+    odd.about_ = model.about_ | {"source": {"files": [villain]}}
+    path = report.write(
+        odd, frame, target + 500, tmp_path / "r.html", title=villain, source=villain,
+        cautions=[villain], verbose=0,
+    )  # fmt: skip
+    text = path.read_text("utf-8")
+    found = Page(text)
+    assert EVIL not in text
+    assert len(re.findall(r"<script", text)) == 2
+    assert not any("onload" in attributes for _, attributes in found.elements)
+    assert found.text.count(villain) > 15  # headline, window title, source, caution, file, misses
+    assert data_of(text)["intervals"]["names"][0].startswith(villain)
 
 
 def test_same_rows_give_the_same_page(model, tmp_path):
@@ -159,7 +179,15 @@ def test_unbounded_intervals(model, tmp_path):
     strict = copy(model).conformalize(frame[:5], target[:5])
     strict.unsupported = "raise"
     text = strict.report(frame, target, tmp_path / "r.html").read_text("utf-8")
-    assert "The intervals are unbounded" in Page(text).text
+    found = Page(text)
+    assert "The 90% intervals are unbounded. ∞ no finite interval" in found.text
+    assert (
+        "too few rows to calibrate with: 5, where a coverage of 90% takes at least 19" in found.text
+    )
+    assert "or ask for a coverage of 66% or less" in found.text
+    assert "as promised" not in found.text.split("Calibration")[1]
+    assert "groups of rows say nothing" in found.text
+    assert "strip" not in found.named("figure", "data-chart")
     assert strict.unsupported == "raise"
     assert set(data_of(text)["intervals"]["levels"][-1]["lower"]) == {None}
 
@@ -194,9 +222,9 @@ def test_failure_keeps_the_old_page(model, tmp_path, monkeypatch):
      (0.5, 10, "short")],
 )  # fmt: skip
 def test_verdict(rate, rows, kind):
-    judged = verdict(answers(rate, rows))
-    assert judged.kind == kind
-    assert judged.headline.startswith("The 90% intervals held ")
+    found = verdict(answers(rate, rows))
+    assert found.kind == kind
+    assert found.headline.startswith("The 90% intervals held ")
 
 
 @pytest.mark.parametrize(
@@ -211,11 +239,11 @@ def test_verdict(rate, rows, kind):
 def test_shape_of_pit_in_words(scale, shift, words):
     rng = np.random.default_rng(0)
     pit = norm.cdf(rng.normal(shift, scale, 500))
-    assert words in pit_words(answers(0.9, 500, pit=pit))
+    assert words in pit_sentence(answers(0.9, 500, pit=pit))
 
 
-def test_honest_models_are_seldom_flagged():
-    """Holm keeps reports of honest models with any mark at one in twenty; 60 have at most 8.
+def test_calibrated_models_are_seldom_flagged():
+    """Holm keeps reports of calibrated models with any mark at one in twenty; 60 have at most 8.
 
     The binomial probability of more than 8 of 60 at 1/20 is 0.002, and the tests are conservative.
     """
@@ -243,6 +271,16 @@ def test_group_counts_add_up_and_a_bad_group_is_found():
     assert len(breakdowns(good, [])) == 1
 
 
+def test_groups_that_hold_more_are_not_among_those_to_trust_less(model, tmp_path):
+    frame, target = make_table(2000, 1)
+    oslo = (frame[EVIL] == "Oslo").to_numpy()
+    target = target.where(~oslo, model.predict(frame))
+    text = Page(model.report(frame, target, tmp_path / "r.html").read_text("utf-8")).text
+    less, more = text.split("more than promised: safe, but wider than need be")
+    assert f"{EVIL}, Oslo: 100%" not in less.split("Where to trust it less")[-1]
+    assert f"more than promised {EVIL}, Oslo: 100%" in more
+
+
 def test_where_all_rows_fall_short_only_worse_groups_are_marked():
     rows = 1000
     target = np.where(np.arange(rows) % 4 == 0, 3.0, 0.0)  # 75% inside, everywhere
@@ -256,6 +294,29 @@ def test_dates_are_binned_by_time():
     found = breakdowns(answers(0.9, 200), [given("day", "date", days)])
     assert found[-1].groups[0].label.startswith("2020-01-01\N{EN DASH}2020-0")
     assert found[-1].groups[-1].label.endswith("2020-07-18")
+
+
+@pytest.mark.parametrize(
+    ("hours", "label"),
+    [(3, "2020-01-01\N{EN DASH}2020-01-"), (0.1, "2020-01-01 00:00\N{EN DASH}2020")],
+)
+def test_bins_of_times_show_the_clock_only_where_days_do_not_tell_them_apart(hours, label):
+    times = np.arange(200) * hours * 3600 + 1577836800.0
+    found = breakdowns(answers(0.9, 200), [given("time", "date", times)])
+    assert found[-1].groups[0].label.startswith(label)
+    assert (":" in found[-1].groups[0].label) == (hours < 1)
+
+
+def test_sentences_claim_no_floor_of_noise():
+    """Aleatoric variance of a model is not the noise of the world."""
+    within, between = np.full(100, 3.0), np.full(100, 1.0)
+    text = uncertainty_sentences(answers(0.9, 100, aleatoric=within, epistemic=between))
+    assert "The networks agree: 90% of the predicted variance is within networks" in text
+    assert "more rows or better inputs may still reduce both" in text
+    assert "noise" not in text
+    text = uncertainty_sentences(answers(0.9, 100, aleatoric=between, epistemic=within))
+    assert "The networks disagree: 10%" in text
+    assert "Between networks it is larger for 100 of 100 rows" in text
 
 
 def test_worst_misses_come_first_and_say_what_is_unusual():

@@ -1,7 +1,7 @@
 """A report on a model: one HTML file that says how far its intervals can be trusted.
 
-``write(model, X, y, "report.html")``, or ``model.report(X, y, "report.html")``, judges a fitted
-model by labelled rows that it has not seen. The file needs no network and no other file: words,
+``write(model, X, y, "report.html")``, or ``model.report(X, y, "report.html")``, evaluates a fitted
+model on labelled rows that it has not seen. The file needs no network and no other file: words,
 tables, and charts that answer the pointer and the keyboard.
 """
 
@@ -12,12 +12,10 @@ from typing import Any
 from calipers._files import replace_file
 from calipers.regressor import IntervalRegressor
 from calipers.report._answers import ask
-from calipers.report._content import Content
+from calipers.report._format import count
 from calipers.report._groups import breakdowns
-from calipers.report._inputs import read_inputs
-from calipers.report._misses import worst_misses
-from calipers.report._numbers import count
-from calipers.report._page import render
+from calipers.report._inputs import read_inputs, worst_misses
+from calipers.report._page import Content, render
 
 __all__ = ["write"]
 
@@ -33,7 +31,7 @@ def write(
     cautions: list[str] | None = None,
     verbose: int = 1,
 ) -> Path:
-    """Judge a fitted model by labelled rows and write what there is to see as one HTML file.
+    """Evaluate a fitted model on labelled rows and write what there is to see as one HTML file.
 
     Parameters
     ----------
@@ -89,7 +87,7 @@ def write(
         worst_misses(answers, inputs, names),
         names,
         title or f"Prediction intervals for {model.target_.name}",
-        f"Judged by {count(len(answers), 'row')}" + (f" of {source}" if source else ""),
+        f"Evaluated on {count(len(answers), 'row')}" + (f" of {source}" if source else ""),
         list(cautions or []),
     )
     file = Path(path)

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 
 from calipers import metrics
 from calipers.report._answers import Answers
+from calipers.report._format import Unit, rounded
 from calipers.report._groups import Breakdown
-from calipers.report._numbers import Unit, rounded
 
 _ROWS = 1500  # drawn; the measures are of all rows
 _EPOCHS = 150  # points of a training curve

@@ -1,6 +1,6 @@
 """Coverage and width where they may hide: by the value of each input, and by prediction."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from calipers.metrics import coverage_band, coverage_by_group, coverage_p_value
 from calipers.report._answers import Answers
+from calipers.report._format import Unit
 from calipers.report._inputs import Input
-from calipers.report._numbers import Unit
 
 _BINS = 6
 _BIN_ROWS = 20  # fewer rows tell next to nothing about a rate near one
 _FAMILY_ERROR = 0.05
+_DAY = 86_400  # seconds
 
 Codes = NDArray[np.intp]
 
@@ -68,8 +69,9 @@ class Breakdown:
 
     @property
     def weight(self) -> tuple[float, float]:
-        """Sorts the most telling first: groups that are flagged, then widths that differ most."""
-        flagged = min((group.p_value for group in self.groups if group.verdict), default=1.0)
+        """Sorts the most telling first: groups that fall short, then widths that differ most."""
+        short = [group.p_value for group in self.groups if group.verdict == "short"]
+        flagged = min(short, default=1.0)
         widths = [group.width for group in self.groups]
         return flagged, -max(widths) / min(widths) if 0 < min(widths) < np.inf else 0.0
 
@@ -87,7 +89,7 @@ def breakdowns(answers: Answers, inputs: Sequence[Input]) -> list[Breakdown]:
     Returns
     -------
     list of Breakdown
-        Only those with two groups or more. A group is flagged so that, were the model honest
+        Only those with two groups or more. A group is flagged so that, were the model calibrated
         everywhere, at most one report in twenty would flag any (Holm's method).
     """
     lead = [Breakdown("predicted value", _by_number(answers, answers.point))]
@@ -103,7 +105,7 @@ def breakdowns(answers: Answers, inputs: Sequence[Input]) -> list[Breakdown]:
 
 def _by(answers: Answers, one: Input) -> tuple[Group, ...]:
     if one.kind == "date":
-        return _by_number(answers, one.cells, one.write, "\N{EN DASH}")
+        return _by_number(answers, one.cells, _date_writer(one.cells), "\N{EN DASH}")
     labels = [one.write(value) for value in one.cells]
     if one.kind == "category":
         return _by_label(answers, labels, pd.Series(labels).value_counts().index.tolist())
@@ -113,8 +115,22 @@ def _by(answers: Answers, one: Input) -> tuple[Group, ...]:
     return _by_label(answers, labels, [*map(one.write, known), "missing"])
 
 
+def _date_writer(times: Any) -> Callable[[float], str]:
+    """Writes dates, with the time of day only where the bins are shorter than a day."""
+    span = np.nanmax(times, initial=-np.inf) - np.nanmin(times, initial=np.inf)
+    unit = "D" if span >= _BINS * _DAY else "m"
+
+    def write(value: float) -> str:
+        return str(np.datetime64(int(value), "s").astype(f"datetime64[{unit}]")).replace("T", " ")
+
+    return write
+
+
 def _by_number(
-    answers: Answers, values: Any, write: Any = None, between: str = " to "
+    answers: Answers,
+    values: Any,
+    write: Callable[[float], str] | None = None,
+    between: str = " to ",
 ) -> tuple[Group, ...]:
     """Bins of about equal size; missing values are a group of their own."""
     known = ~np.isnan(values)
@@ -172,9 +188,9 @@ def _flagged(found: list[Breakdown], coverage: float) -> list[Breakdown]:
     rejected = p_values[: failing[0] if failing.size else len(p_values)]
     largest = rejected[-1] if rejected.size else -1.0
 
-    def judged(groups: Sequence[Group]) -> Iterator[Group]:
+    def marked(groups: Sequence[Group]) -> Iterator[Group]:
         for group in groups:
             side = "short" if group.rate < coverage else "wide"
             yield replace(group, verdict=side if group.p_value <= largest else "")
 
-    return [replace(one, groups=tuple(judged(one.groups))) for one in found]
+    return [replace(one, groups=tuple(marked(one.groups))) for one in found]

@@ -1,66 +1,116 @@
-"""The page: its sections in order, and the file's other parts around them."""
+"""The page: what its template is given, and how the one file is put together."""
 
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
 from importlib import resources
-from string import Template
 from typing import Any
 
-import calipers
-from calipers.report._charts import chart_data
-from calipers.report._content import Content
-from calipers.report._details import misses, model
-from calipers.report._html import Html, joined, tag
-from calipers.report._sections import CARDS, calibration, rows, training, trust, uncertainty
-from calipers.report._summary import short
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
-_SECTIONS: dict[str, tuple[str, Callable[[Content], Html]]] = {
-    "short": ("In short", short),
-    "rows": ("Rows and their intervals", rows),
-    "calibration": ("Calibration", calibration),
-    "trust": ("Where to trust it less", trust),
-    "uncertainty": ("Noise and doubt", uncertainty),
-    "misses": ("The worst misses", misses),
-    "training": ("Training", training),
-    "model": ("Inputs, settings, versions", model),
+import calipers
+from calipers.pages import asset
+from calipers.report import _sentences as sentences
+from calipers.report._answers import Answers
+from calipers.report._charts import chart_data, sampled
+from calipers.report._format import Unit, brief, count, share
+from calipers.report._groups import Breakdown
+from calipers.report._inputs import Miss
+from calipers.report._verdict import compare, verdict
+
+_CARDS = 60  # breakdowns that are drawn
+_FINDINGS = 12  # listed
+_CATEGORIES = 6  # named
+_SECTIONS = {
+    "short": "In short",
+    "rows": "Rows and their intervals",
+    "calibration": "Calibration",
+    "trust": "Where to trust it less",
+    "uncertainty": "Within and between networks",
+    "misses": "The worst misses",
+    "training": "Training",
+    "model": "Inputs, settings, versions",
 }
 
 
+@dataclass(frozen=True)
+class Content:
+    """What a page is made from.
+
+    Attributes
+    ----------
+    model : IntervalRegressor
+        The fitted model.
+    answers : Answers
+        What it says about the rows.
+    parts : list of Breakdown
+        Groups of the rows.
+    misses : list of Miss
+        Rows farthest outside of their interval.
+    names : sequence of str
+        Labels of all rows.
+    title, where : str
+        Headline, and which rows the model was evaluated on.
+    cautions : sequence of str
+        What the reader must know first.
+    """
+
+    model: Any
+    answers: Answers
+    parts: list[Breakdown]
+    misses: list[Miss]
+    names: Sequence[str]
+    title: str
+    where: str
+    cautions: Sequence[str]
+
+
 def render(content: Content) -> str:
-    """The whole page as text."""
-    links = [tag("a", name, href=f"#{key}") for key, (name, _) in _SECTIONS.items()]
-    sections = [
-        tag("section", joined([tag("h2", name), make(content)]), raw=True, id=key)
-        for key, (name, make) in _SECTIONS.items()
-    ]
-    script = f"\n{_file('report.js')}\n"
-    data = chart_data(
-        content.answers,
-        content.parts[:CARDS],
-        content.model.ensemble_.bank.histories,
-        content.names,
-    )
-    return Template(_file("template.html")).substitute(
+    """The whole page as text; the template escapes everything but our own script and style."""
+    answers, bank = content.answers, content.model.ensemble_.bank
+    script = f"\n{asset('charts.js')}{re.sub(r'(?ms)^import .*?;$', '', _file('report.js'))}\n"
+    drawn = content.parts[:_CARDS]
+    return _environment().get_template("report.html").render(
+        **vars(content) | {"parts": drawn, "left_out": len(content.parts) - len(drawn)},
+        **_sentences(content),
+        sections=_SECTIONS,
+        unit=Unit.of(answers.target),
+        tiles=_tiles(content),
+        contenders=compare(answers),
+        drawn_rows=len(sampled(answers)),
+        groups=sum(len(one.groups) for one in content.parts),
+        inputs=[(c.name, c.kind, seen(c), c.note) for c in content.model.inputs_],
+        settings=_settings(content.model),
+        facts=_facts(content.model),
+        data=chart_data(answers, drawn, bank.histories, content.names),
         version=calipers.__version__,
-        policy=_policy(script),
-        title=escape(content.title),
-        style=_file("style.css"),
-        where=escape(content.where),
-        contents=joined(links, " "),
-        cautions=joined(tag("p", text, "caution") for text in content.cautions),
-        sections=joined(sections),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        data=_json(data),
+        policy=_policy(script),
         script=script,
+        style=asset("charts.css") + _file("style.css"),
+    )  # fmt: skip
+
+
+def _environment() -> Environment:
+    found = Environment(
+        loader=PackageLoader("calipers.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
+    found.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
+    found.filters |= {"share": share, "plural": count}
+    return found
 
 
 def _file(name: str) -> str:
-    return resources.files("calipers.report").joinpath(name).read_text("utf-8").strip()
+    return resources.files("calipers.report").joinpath(name).read_text("utf-8")
 
 
 def _policy(script: str) -> str:
@@ -72,9 +122,89 @@ def _policy(script: str) -> str:
     )
 
 
-def _json(value: Any) -> str:
-    """JSON that cannot end the element it stands in."""
-    text = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    for sign in "<>&":
-        text = text.replace(sign, f"\\u{ord(sign):04x}")
-    return text
+def _sentences(content: Content) -> dict[str, Any]:
+    """Everything that is said in sentences, by its name in the template."""
+    answers, ensemble = content.answers, content.model.ensemble_
+    unit = Unit.of(answers.target)
+    calibration = ensemble.calibrations[-1] if ensemble.calibrations else None
+    given: dict[str, Any] = {
+        "verdict": verdict(answers, calibration),
+        "worth": sentences.worth(answers, unit, content.model.target_.name),
+        "training_text": sentences.training_sentences(ensemble.bank),
+    }
+    for kind in ("short", "wide"):
+        found = sentences.findings(content.parts, kind)
+        texts = [sentences.finding_sentence(*pair, unit) for pair in found[:_FINDINGS]]
+        given[f"{kind}_groups"] = {"texts": texts, "all": len(found)}
+    if answers.pit is not None:
+        given["curve_text"] = sentences.calibration_sentence(answers)
+        given["pit_text"] = sentences.pit_sentence(answers)
+        given["uncertainty_text"] = sentences.uncertainty_sentences(answers)
+    return given
+
+
+def _tiles(content: Content) -> list[tuple[str, str, str]]:
+    """Four numbers: name, value, note."""
+    answers, unit = content.answers, Unit.of(content.answers.target)
+    model, _, naive = compare(answers)
+    bounded = np.isfinite(model.width)
+    inside = f"promised {share(answers.coverage)}" if bounded else "says nothing here"
+    tiles = [
+        ("rows inside", share(model.rate), inside),
+        ("typical width", unit.write(float(np.median(answers.width))), "median over the rows"),
+        ("typical error of a point", unit.write(model.error), "root mean square"),
+    ]
+    if not (bounded and naive.width > 0):
+        return [*tiles, ("one interval for all", unit.write(naive.width), "width, with hindsight")]
+    gain, score = 1 - model.width / naive.width, 1 - model.score / naive.score
+    how, better = "narrower" if gain >= 0 else "wider", "better" if score >= 0 else "worse"
+    note = f"interval score {share(abs(score))} {better}"
+    return [*tiles, (f"{how} than one interval for all", share(abs(gain)), note)]
+
+
+def _settings(model: Any) -> list[tuple[str, str, str]]:
+    """Name, value, and whether it is not the default."""
+    usual = type(model)().get_params(deep=False)
+    texts = {name: _text(value) for name, value in model.get_params(deep=False).items()}
+    return [
+        (name, text, "" if text == _text(usual[name]) else "not the default")
+        for name, text in texts.items()
+    ]
+
+
+def _facts(model: Any) -> dict[str, str]:
+    """When, on what and with which versions the model was fitted."""
+    about = model.about_
+    facts = {k.replace("_", " "): str(v) for k, v in about.items() if isinstance(v, str | int)}
+    if files := about.get("source", {}).get("files"):
+        facts["fitted on"] = ", ".join(files)
+    return facts | {f"{name} when fitted": str(v) for name, v in about["versions"].items()}
+
+
+def seen(column: Any) -> str:
+    """What training saw of an input, in few words.
+
+    Examples
+    --------
+    >>> from calipers.preprocessing import Column
+    >>> seen(Column("size", "number", 1.0, 9.5, 2.0))
+    '1 to 9.5, typically 2'
+    """
+    text = ""
+    if column.kind == "boolean":
+        text = f"yes or no, mostly {'yes' if column.typical else 'no'}"
+    elif column.categories:
+        text = ", ".join(brief(value) for value in column.categories[:_CATEGORIES])
+        rest = len(column.categories) - _CATEGORIES
+        text += f" and {rest} more" if rest > 0 else ""
+    elif column.low is not None:
+        ends = (column.low, column.high, column.typical)
+        if column.kind == "date":
+            ends = tuple(np.datetime64(end) for end in ends)
+        text = "{} to {}, typically {}".format(*map(brief, ends))
+    return f"{text}; also missing" if column.missing and text else text
+
+
+def _text(value: Any) -> str:
+    """A setting as text; objects by the name of their class."""
+    return json.dumps(value, default=lambda other: type(other).__name__)

@@ -14,7 +14,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 import calipers
-from calipers import prediction
+from calipers import pages, prediction
 from calipers.serve import _openapi as openapi
 from calipers.serve import _schemas as schemas
 from calipers.serve._guard import PAGE_FILES, Guard
@@ -175,10 +175,11 @@ def _add_models(app: FastAPI, service: Service) -> None:
 
 def _add_page(app: FastAPI) -> None:
     """The page and its files, read once: no address is ever made into a path."""
-    folder = resources.files(calipers.serve) / "page"
+    own = (resources.files(calipers.serve) / "page").iterdir()
+    shared = (pages.FOLDER / name for name in pages.ASSETS)
     files = {
         file.name: (file.read_bytes(), _KINDS["." + file.name.rpartition(".")[2]])
-        for file in folder.iterdir()
+        for file in (*own, *shared)
     }
 
     def response(name: str) -> Response:

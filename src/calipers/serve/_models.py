@@ -147,6 +147,11 @@ class Served:
         if isinstance(result, Exception):
             raise result
 
+    @property
+    def _calibration_rows(self) -> int | None:
+        calibrations = self.ensemble.calibrations
+        return calibrations[-1].n_rows if calibrations else None
+
     def describe(self) -> dict[str, Any]:
         """What callers may know of the model."""
         return {
@@ -154,6 +159,7 @@ class Served:
             "coverage": self.coverage if self.has_interval else None,
             "any_coverage": self.has_distribution,
             "members": len(self.ensemble.bank),
+            "calibration_rows": self._calibration_rows,
             "target": self.model.target_.to_document(),
             "inputs": [column.to_document() for column in self.model.inputs_],
             "about": {k: v for k, v in self.model.about_.items() if k in _TOLD},

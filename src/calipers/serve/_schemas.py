@@ -142,6 +142,10 @@ class ModelDescription(BaseModel):
     coverage: float | None = Field(description="Its own; null if it gives points alone.")
     any_coverage: bool = Field(description="Whether it gives other coverages and quantiles too.")
     members: int
+    calibration_rows: int | None = Field(
+        description="Rows that calibrated it; n of them support coverages up to 1 - 2 / (n + 1), "
+        "and bounds of larger ones are infinite. null if it is not calibrated."
+    )
     target: ColumnDescription
     inputs: list[ColumnDescription]
     about: dict[str, Any]

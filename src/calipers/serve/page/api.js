@@ -85,6 +85,7 @@ export class Latest {
   cancel() {
     this.#next = null;
     this.#abort?.abort();
+    this.#changed();
   }
 
   async #go() {

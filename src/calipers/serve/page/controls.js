@@ -1,22 +1,41 @@
 // A control for each input: a field that takes any value, and a slider over what training saw.
 
-const DAY = 86_400_000;
+import { clamp } from "./charts.js";
+import { atTimeOf, days, hasHours, isoDay, isoMinute, write } from "./dates.js";
 
-export const days = (iso) => Date.parse(`${iso.slice(0, 10)}T00:00:00Z`) / DAY;
-export const isoDay = (day) => new Date(Math.round(day) * DAY).toISOString().slice(0, 10);
+const PLACES = 200; // of a slider for numbers
+const LISTED = 30; // categories in a list; more are searched by typing
+const DAYS = 60; // from which a slider of times goes by days
+
+const round = (value, unit) => Number((Math.round(value / unit) * unit).toPrecision(12));
+const isWhole = (column) => [column.low, column.high, column.typical].every(Number.isInteger);
+
+export function stepOf(column) {
+  const fine = 10 ** Math.floor(Math.log10((column.high - column.low || 1) / 100));
+  return isWhole(column) ? Math.max(1, fine) : fine;
+}
 
 export function typical(column) {
   if (column.kind === "category") return column.categories[0] ?? null;
   if (column.kind === "boolean") return Boolean(column.typical);
-  if (column.kind === "date") return String(column.typical).slice(0, 10);
-  return column.typical;
+  if (column.kind === "date") return write(column, days(column.typical));
+  const { low, high, typical: median } = column;
+  const near = Math.min(median - low, high - median) || high - low || 1;
+  const unit = isWhole(column) ? 1 : 10 ** Math.floor(Math.log10(near / 1000));
+  return clamp(round(median, unit), low, high);
 }
 
-export function stepOf(column) {
-  const span = column.high - column.low;
-  const whole = [column.low, column.high, column.typical].every(Number.isInteger);
-  const fine = 10 ** Math.floor(Math.log10((span || 1) / 100));
-  return whole ? Math.max(1, fine) : fine;
+// The way between values and places of a slider, 0 to 1. Of an input the model keeps three
+// quantiles: a power curve through smallest, median and largest value spreads what is skewed.
+export function bend({ low, high, typical: median }) {
+  const span = high - low || 1;
+  const middle = clamp((median - low) / span, 0.002, 0.998);
+  const flip = (share) => (middle > 0.5 ? 1 - share : share);
+  const power = Math.log(flip(middle)) / Math.log(0.5);
+  return {
+    value: (place) => low + span * flip(flip(clamp(place, 0, 1)) ** power),
+    place: (value) => flip(flip(clamp((value - low) / span, 0, 1)) ** (1 / power)),
+  };
 }
 
 function element(tag, properties = {}, ...children) {
@@ -26,7 +45,7 @@ function element(tag, properties = {}, ...children) {
 }
 
 // Builds the control of a column. `changed(value)` is called with what a person has chosen, null
-// for a missing value. The result has `set(value)` and `mark(unseen)`.
+// for a missing value and undefined where there is none. The result has `set` and `mark`.
 export function control(column, number, changed) {
   const id = `input-${number}`;
   const box = element("div", { className: "control" });
@@ -34,11 +53,12 @@ export function control(column, number, changed) {
   const label = element("label", { htmlFor: id, textContent: column.name });
   const row = element("div", { className: "row" }, label);
   const note = element("p", { className: "note", id: `${id}-note` });
-  const makers = { number: numberField, date: dateField, boolean: booleanField, category: categoryField };
-  const field = (makers[column.kind] ?? categoryField)(column, id, choose, box);
+  const makers = { number: numberField, date: dateField, boolean: booleanField };
+  const listed = column.categories.length > LISTED ? searchField : categoryField;
+  const field = (makers[column.kind] ?? listed)(column, id, choose, lack);
   field.main.setAttribute("aria-describedby", note.id);
   let gone = null;
-  if (column.missing && (column.kind === "number" || column.kind === "date")) {
+  if (column.missing && field.main.tagName !== "SELECT") {
     gone = element("input", { type: "checkbox" });
     gone.setAttribute("aria-label", `${column.name} is missing`);
     gone.addEventListener("change", () => choose(gone.checked ? null : field.read() ?? typical(column)));
@@ -52,11 +72,22 @@ export function control(column, number, changed) {
     changed(value);
   }
   function set(value) {
-    box.classList.remove("wrong");
+    if (box.classList.contains("wrong")) {
+      box.classList.remove("wrong");
+      mark(false);
+    }
     if (gone) gone.checked = value === null;
     field.show(value);
   }
+  function lack(what) {
+    box.classList.remove("unseen");
+    box.classList.add("wrong");
+    note.textContent = `Enter ${what}${gone ? ", or tick missing" : ""}.`;
+    note.hidden = false;
+    changed(undefined);
+  }
   function mark(unseen) {
+    if (box.classList.contains("wrong")) return;
     box.classList.toggle("unseen", unseen);
     note.textContent = unseen ? `Training saw ${field.range}.` : "";
     note.hidden = !unseen;
@@ -65,73 +96,86 @@ export function control(column, number, changed) {
   return { box, set, mark };
 }
 
-function slider(column, low, high, step, id, choose) {
-  const input = element("input", { type: "range", min: low, max: high, step });
+function slider(column, low, high, choose) {
+  const input = element("input", { type: "range", min: low, max: high, step: 1 });
   input.setAttribute("aria-label", `${column.name}, slider`);
   input.addEventListener("input", () => choose(input.valueAsNumber));
   return input;
 }
 
-function numberField(column, id, choose, box) {
-  const step = stepOf(column);
+function numberField(column, id, choose, lack) {
+  const { low, high } = column;
+  const way = bend(column);
   const input = element("input", { type: "number", id, step: "any", inputMode: "decimal", autocomplete: "off" });
-  // Past its last step a slider stops short of the highest value, so its step divides the range.
-  const steps = Math.max(1, Math.round((column.high - column.low) / step));
-  const range = slider(column, 0, steps, 1, id, (at) => {
-    const value = at === steps ? column.high : column.low + (at / steps) * (column.high - column.low);
-    choose(at === 0 || at === steps ? value : Number((Math.round(value / step) * step).toPrecision(12)));
+  // A round number at a place of the slider, as fine as its neighbours are apart.
+  const unitAt = (place) => {
+    const from = clamp(place, 0, 1 - 1 / PLACES);
+    const fine = 10 ** Math.floor(Math.log10(way.value(from + 1 / PLACES) - way.value(from) || 1));
+    return isWhole(column) ? Math.max(1, fine) : fine;
+  };
+  const valueAt = (place) =>
+    (place <= 0 ? low : place >= 1 ? high : clamp(round(way.value(place), unitAt(place)), low, high));
+  const next = (value, sign) => {
+    const place = way.place(value);
+    const found = valueAt(place + sign / PLACES);
+    return sign * (found - value) > 0 ? found : round(value + sign * unitAt(place), unitAt(place));
+  };
+  const range = slider(column, 0, PLACES, (at) => choose(valueAt(at / PLACES)));
+  range.addEventListener("keydown", (event) => {
+    const sign = { ArrowUp: 1, ArrowRight: 1, ArrowDown: -1, ArrowLeft: -1 }[event.key];
+    if (!sign) return;
+    event.preventDefault();
+    choose(clamp(next(read() ?? column.typical, sign), low, high));
   });
   input.addEventListener("input", () => {
-    if (Number.isFinite(input.valueAsNumber)) {
-      const typed = input.value;
-      choose(input.valueAsNumber);
-      input.value = typed; // "1." on the way to "1.5" stays as it is
-    } else {
-      box.classList.add("wrong");
+    if (read() === null) {
+      lack("a number");
+      return;
     }
+    const typed = input.value;
+    choose(read());
+    input.value = typed; // "1." on the way to "1.5" stays as it is
   });
   input.addEventListener("keydown", (event) => {
     const sign = { ArrowUp: 1, ArrowDown: -1 }[event.key];
     if (!sign) return;
     event.preventDefault();
-    const from = Number.isFinite(input.valueAsNumber) ? input.valueAsNumber : column.typical;
-    choose(Number((from + sign * step).toPrecision(12)));
+    choose(next(read() ?? column.typical, sign));
   });
+  const read = () => (Number.isFinite(input.valueAsNumber) ? input.valueAsNumber : null);
   return {
     main: input,
     beside: [input],
-    below: column.high > column.low ? [range] : [],
-    range: `${column.low.toLocaleString()} to ${column.high.toLocaleString()}`,
-    read: () => (Number.isFinite(input.valueAsNumber) ? input.valueAsNumber : null),
+    below: high > low ? [range] : [],
+    range: `${low.toLocaleString()} to ${high.toLocaleString()}`,
+    read,
     show(value) {
-      if (value === null) {
-        input.value = "";
-        return;
-      }
-      input.value = Number(value.toPrecision(10));
-      range.value = Math.round(((value - column.low) / (column.high - column.low || 1)) * steps);
+      input.value = value === null ? "" : Number(value.toPrecision(10));
+      if (value !== null) range.value = Math.round(way.place(value) * PLACES);
       range.setAttribute("aria-valuetext", input.value);
     },
   };
 }
 
-function dateField(column, id, choose, box) {
-  const low = days(column.low), high = days(column.high);
-  const input = element("input", { type: "date", id });
-  const range = slider(column, low, high, 1, id, (day) => choose(isoDay(day)));
-  input.addEventListener("input", () => {
-    if (input.value) choose(input.value);
-    else box.classList.add("wrong");
-  });
+function dateField(column, id, choose, lack) {
+  const hours = hasHours(column);
+  const [low, high] = [column.low, column.high].map(days);
+  const input = element("input", { type: hours ? "datetime-local" : "date", id });
+  const byDay = !hours || high - low > DAYS;
+  const range = byDay
+    ? slider(column, Math.floor(low), Math.floor(high), (day) =>
+      choose(hours ? atTimeOf(day, input.value || write(column, days(column.typical))) : isoDay(day)))
+    : slider(column, 0, Math.ceil(24 * (high - low)), (hour) => choose(isoMinute(Math.min(high, low + hour / 24))));
+  input.addEventListener("input", () => (input.value ? choose(input.value) : lack(hours ? "a date and a time" : "a date")));
   return {
     main: input,
     beside: [input],
     below: [range],
-    range: `${String(column.low).slice(0, 10)} to ${String(column.high).slice(0, 10)}`,
+    range: [low, high].map((day) => write(column, day).replace("T", " ")).join(" to "),
     read: () => input.value || null,
     show(value) {
-      input.value = value ?? "";
-      if (value !== null) range.value = days(value);
+      if (input.value !== value) input.value = value ?? "";
+      if (value !== null) range.value = byDay ? Math.floor(days(value)) : 24 * (days(value) - low);
       range.setAttribute("aria-valuetext", input.value);
     },
   };
@@ -139,9 +183,8 @@ function dateField(column, id, choose, box) {
 
 function booleanField(column, id, choose) {
   const select = element("select", { id });
-  select.append(element("option", { value: "true", textContent: "yes" }));
-  select.append(element("option", { value: "false", textContent: "no" }));
-  if (column.missing) select.append(element("option", { value: "", textContent: "missing" }));
+  select.append(new Option("yes", "true"), new Option("no", "false"));
+  if (column.missing) select.append(new Option("missing", ""));
   select.addEventListener("change", () => choose({ true: true, false: false }[select.value] ?? null));
   return {
     main: select, beside: [select], below: [], range: "yes and no, and no missing values",
@@ -152,26 +195,27 @@ function booleanField(column, id, choose) {
 
 const OTHER = "\u0000other";
 
-function categoryField(column, id, choose) {
+function categoryField(column, id, choose, lack) {
   const select = element("select", { id });
-  for (const name of column.categories) select.append(element("option", { value: name, textContent: name }));
-  if (column.missing) select.append(element("option", { value: "", textContent: "(missing)" }));
-  select.append(element("option", { value: OTHER, textContent: "another …" }));
+  select.append(...column.categories.map((name) => new Option(name, name)));
+  if (column.missing) select.append(new Option("(missing)", ""));
+  select.append(new Option("another …", OTHER));
   const text = element("input", { type: "text", hidden: true, placeholder: "another value" });
   text.setAttribute("aria-label", `${column.name}, another value`);
+  const chooseText = () => (text.value.trim() ? choose(text.value) : lack("a value"));
   select.addEventListener("change", () => {
-    if (select.value === OTHER) {
-      text.hidden = false;
-      text.focus();
-      if (text.value) choose(text.value);
-    } else {
+    if (select.value !== OTHER) {
       choose(select.value === "" ? null : select.value);
+      return;
     }
+    text.hidden = false;
+    text.focus();
+    chooseText();
   });
-  text.addEventListener("input", () => text.value.trim() && choose(text.value));
-  const known = column.categories.length > 6 ? `${column.categories.length} other values` : column.categories.join(", ");
+  text.addEventListener("input", chooseText);
   return {
-    main: select, beside: [select], below: [text], range: known || "no values",
+    main: select, beside: [select], below: [text],
+    range: column.categories.length > 6 ? `${column.categories.length} other values` : column.categories.join(", ") || "no values",
     read: () => select.value,
     show(value) {
       if (value === null) select.value = column.missing ? "" : OTHER;
@@ -182,5 +226,18 @@ function categoryField(column, id, choose) {
       }
       text.hidden = select.value !== OTHER;
     },
+  };
+}
+
+// Too many categories for a list to scroll: the browser offers those that begin as typed.
+function searchField(column, id, choose, lack) {
+  const input = element("input", { type: "text", id, autocomplete: "off" });
+  const list = element("datalist", { id: `${id}-list` }, ...column.categories.map((name) => new Option(name)));
+  input.setAttribute("list", list.id);
+  input.addEventListener("input", () => (input.value.trim() ? choose(input.value) : lack("a value")));
+  return {
+    main: input, beside: [input], below: [list], range: `${column.categories.length.toLocaleString()} other values`,
+    read: () => input.value || null,
+    show(value) { if (input.value !== value) input.value = value ?? ""; },
   };
 }

@@ -1,17 +1,17 @@
 // The page: one model, one row of inputs, and what the model says about it.
 
 import { Latest, Refusal, call, post } from "./api.js";
-import { drawDensity, drawSweep, formatter, ticks } from "./charts.js";
-import { control, days, isoDay, stepOf, typical } from "./controls.js";
+import { formatter, hintAtScrolling, percent } from "./charts.js";
+import { control, typical } from "./controls.js";
+import { drawDensity, drawSweep } from "./plots.js";
+import { covers, partShown, placed, sweepValues, valueAt } from "./sweep.js";
 import { Scorer, fill } from "./table.js";
 
 const POINTS = 241; // of a density
-const STEPS = 61; // of a sweep
-const BEYOND = 0.12; // part of its range by which a sweep goes beyond what training saw
-const MOST_CATEGORIES = 12;
 
 const get = (id) => document.getElementById(id);
 const state = { models: [], limits: null, model: null, row: {}, coverage: null, answer: null, sweep: null };
+const lacking = new Set(); // inputs that have no value yet
 const controls = new Map();
 const answering = new Latest(showBusy);
 const sweeping = new Latest(showBusy);
@@ -28,11 +28,17 @@ async function start() {
   get("chooser").hidden = models.length < 2;
   get("model-name").textContent = models.length < 2 ? models[0].name : "";
   choice.addEventListener("change", () => choose(choice.value));
-  const asked = decodeURIComponent(location.hash.slice(1));
-  const first = models.find(({ name }) => name === asked) ?? models[0];
-  choice.value = first.name;
+  window.addEventListener("hashchange", chooseAsked);
   get("main").hidden = false;
-  choose(first.name);
+  chooseAsked();
+}
+
+// The model that the address names, the first one by default.
+function chooseAsked() {
+  const asked = decodeURIComponent(location.hash.slice(1));
+  const { name } = state.models.find((one) => one.name === asked) ?? state.models[0];
+  get("model").value = name;
+  choose(name);
 }
 
 function choose(name) {
@@ -60,10 +66,7 @@ function choose(name) {
 function buildControls(inputs) {
   controls.clear();
   const boxes = inputs.map((column, number) => {
-    const made = control(column, number, (value) => {
-      state.row[column.name] = value;
-      update(column.name);
-    });
+    const made = control(column, number, (value) => change(column.name, value));
     controls.set(column.name, made);
     return made.box;
   });
@@ -80,6 +83,7 @@ function buildSweep(inputs) {
 }
 
 function reset() {
+  lacking.clear();
   state.row = Object.fromEntries(state.inputs.map((column) => [column.name, typical(column)]));
   for (const column of state.inputs) controls.get(column.name).set(state.row[column.name]);
   update();
@@ -93,7 +97,9 @@ function showCoverage() {
 }
 
 function setCoverage(value, typed = false) {
-  if (!(value > 0 && value < 1)) return;
+  const valid = value > 0 && value < 1;
+  get("coverage-value").classList.toggle("wrong", !valid);
+  if (!valid) return;
   const shown = get("coverage-value").value;
   state.coverage = value;
   showCoverage();
@@ -101,12 +107,40 @@ function setCoverage(value, typed = false) {
   update();
 }
 
+// Takes what a person has chosen; undefined where a field is empty.
+function change(name, value) {
+  if (value === undefined) lacking.add(name);
+  else {
+    lacking.delete(name);
+    state.row[name] = value;
+  }
+  update(name);
+}
+
+// Where a value is lacking, what is shown belongs to an earlier choice and must not look current.
+function showLacking() {
+  const names = [...lacking].join(", ");
+  const text = `${names} ${lacking.size > 1 ? "have" : "has"} no value.`;
+  get("main").classList.toggle("stale", lacking.size > 0);
+  get("mini").classList.toggle("stale", lacking.size > 0);
+  get("lacking").hidden = lacking.size === 0;
+  get("lacking").textContent = lacking.size ? `${text} The prediction shown is from before.` : "";
+  if (lacking.size) get("mini-interval").textContent = text;
+}
+
 // What has changed decides what is asked again: a sweep along an input depends on it only where it
 // is beyond what the sweep shows.
 function update(changed = null) {
+  showLacking();
+  if (lacking.size) {
+    answering.cancel();
+    sweeping.cancel();
+    state.sweep = null; // a request that was cut short is made again
+    return;
+  }
   answering.run(askAnswer);
   const own = changed !== null && changed === get("sweep-input").value;
-  if (!own || !state.sweep || !state.sweep.covers(state.row[changed])) sweeping.run(askSweep);
+  if (!own || !state.sweep || !covers(state.sweep, state.row[changed])) sweeping.run(askSweep);
   showCurl();
 }
 
@@ -139,41 +173,23 @@ const askAnswer = (signal) =>
 const askSweep = (signal) =>
   guarded(async () => {
     const column = state.inputs.find(({ name }) => name === get("sweep-input").value);
-    const values = sweepValues(column);
+    const values = sweepValues(column, state.row[column.name], get("sweep").clientWidth);
     const rows = values.map((value) => ({ ...state.row, [column.name]: value }));
     const { predictions } = await post(path(), question(rows), signal);
-    const [first, last] = [values[0], values.at(-1)];
-    const listed = column.kind === "category" || column.kind === "boolean";
-    const covers = (value) => value === null || (listed ? values.includes(value) : first <= value && value <= last);
-    state.sweep = { column, values, predictions, covers };
+    state.sweep = { column, values, predictions };
     showSweep();
   });
 
-function sweepValues(column) {
-  if (column.kind === "boolean") return [true, false];
-  if (column.kind === "category") {
-    const chosen = state.row[column.name];
-    const shown = column.categories.slice(0, MOST_CATEGORIES);
-    return chosen === null || shown.includes(chosen) ? shown : [...shown.slice(0, MOST_CATEGORIES - 1), chosen];
-  }
-  const date = column.kind === "date";
-  const [low, high] = date ? [days(column.low), days(column.high)] : [column.low, column.high];
-  const margin = BEYOND * (high - low || 1);
-  const chosen = state.row[column.name];
-  const here = chosen === null ? low : date ? days(chosen) : chosen;
-  const from = Math.min(low - margin, here), to = Math.max(high + margin, here);
-  if (date) return sweepDays(from, to, here);
-  return Array.from({ length: STEPS }, (_, i) => from + ((to - from) * i) / (STEPS - 1));
-}
-
-// Over longer times every day of a sweep is of one weekday, that of the chosen one: a model may know
-// weeks, and days taken here and there would show them as noise.
-function sweepDays(from, to, here) {
-  const rough = Math.ceil((to - from) / (STEPS - 1));
-  const step = rough < 4 ? rough : 7 * Math.ceil(rough / 7);
-  const found = [];
-  for (let day = here - step * Math.ceil((here - from) / step); day < to + step; day += step) found.push(isoDay(day));
-  return found;
+// An infinite bound means that too few rows calibrated the model for this coverage: of equal
+// weight it takes n with 2 / (n + 1) no larger than what is left of the coverage.
+function whyUnbounded(coverage) {
+  const rows = state.model.calibration_rows;
+  if (rows === null) return "The model gives no finite bounds here.";
+  const needed = Math.ceil((2 / (1 - coverage)) * (1 - 1e-9) - 1);
+  const most = Math.floor(100 * (1 - 2 / (rows + 1)));
+  return `Too few rows to calibrate with: ${rows.toLocaleString()}, where a coverage of ` +
+    `${percent(coverage, 2)} takes at least ${needed.toLocaleString()}. ` +
+    (most > 0 ? `Up to ${most}% intervals are finite.` : "");
 }
 
 function showAnswer() {
@@ -183,11 +199,14 @@ function showAnswer() {
   const interval = answer.intervals[0];
   const line = get("interval");
   line.replaceChildren();
+  const bounded = interval && interval.lower !== null && interval.upper !== null;
   if (interval) {
     const bounds = document.createElement("strong");
-    bounds.textContent = `${show(interval.lower === null ? null : interval.lower).replace(/^∞/, "−∞")} to ${show(interval.upper)}`;
-    line.append(bounds, ` with ${Number((100 * interval.coverage).toFixed(2))}% probability`);
+    bounds.textContent = bounded ? `${show(interval.lower)} to ${show(interval.upper)}` : "no finite interval";
+    line.append(bounds, ` with ${percent(interval.coverage, 2)} probability`);
   }
+  get("unbounded").hidden = !interval || bounded;
+  get("unbounded").textContent = !interval || bounded ? "" : whyUnbounded(interval.coverage);
   get("mini-point").textContent = `${model.target.name} ${get("point").textContent}`;
   get("mini-interval").textContent = interval ? line.firstChild.textContent : "";
   const names = answer.outside;
@@ -203,62 +222,34 @@ function showAnswer() {
 }
 
 function showSweep() {
-  const { column, values, predictions } = state.sweep;
+  const { column, predictions } = state.sweep;
   const { answer, model } = state;
   if (!answer || !predictions.length) return;
-  const chosen = state.row[column.name];
-  const sweep = { predictions, point: answer.point };
-  if (column.kind === "category" || column.kind === "boolean") {
-    sweep.places = values.map((_, i) => i);
-    sweep.names = values.map((value) => (column.kind === "boolean" ? (value ? "yes" : "no") : value));
-    sweep.place = values.indexOf(chosen);
-  } else if (column.kind === "date") {
-    Object.assign(sweep, { places: values.map(days), low: days(column.low), high: days(column.high), show: isoDay });
-    sweep.place = chosen === null ? NaN : days(chosen);
-    sweep.marks = (count) => {
-      const wanted = Math.max(2, Math.min(6, Math.floor(count)));
-      const span = sweep.places.at(-1) - sweep.places[0];
-      return Array.from({ length: wanted }, (_, i) => sweep.places[0] + ((i + 0.5) / wanted) * span);
-    };
-  } else {
-    const show = formatter(column.low, column.high);
-    Object.assign(sweep, { places: values, low: column.low, high: column.high, show });
-    sweep.place = chosen === null ? NaN : chosen;
-    sweep.marks = (count) => ticks(values[0], values.at(-1), count);
-  }
+  const sweep = { predictions, point: answer.point, ...placed(state.sweep, state.row[column.name]) };
   const label = `${model.target.name} along ${column.name}, everything else as chosen.`;
-  state.chart = drawSweep(get("sweep"), sweep, model.target, label);
+  get("sweep-part").textContent = partShown(state.sweep);
+  state.placeAt = drawSweep(get("sweep"), sweep, model.target, label);
 }
 
 // Dragging along the chart moves the input.
 function drag(event) {
-  if (!state.sweep || !state.chart || (event.type === "pointermove" && !event.buttons)) return;
-  const { column, values } = state.sweep;
-  const at = state.chart.invert(event.clientX - get("sweep").getBoundingClientRect().left);
-  let value;
-  if (column.kind === "category" || column.kind === "boolean") {
-    value = values[Math.min(values.length - 1, Math.max(0, Math.round(at)))];
-  } else if (column.kind === "date") {
-    value = isoDay(at);
-  } else {
-    const step = stepOf(column);
-    value = Number((Math.round(at / step) * step).toPrecision(12));
-  }
-  state.row[column.name] = value;
-  controls.get(column.name).set(value);
-  update(column.name);
+  if (!state.sweep || lacking.size || (event.type === "pointermove" && !event.buttons)) return;
+  const { name } = state.sweep.column;
+  const value = valueAt(state.sweep, state.placeAt(event));
+  controls.get(name).set(value);
+  change(name, value);
 }
 
 function describe(model) {
   const about = model.about ?? {};
   const entries = [
     ["Predicts", model.target.name],
-    ["In training", `${formatter(model.target.low, model.target.high)(model.target.low)} to ${formatter(model.target.low, model.target.high)(model.target.high)}`],
-    ["Coverage", model.coverage === null ? null : `${Number((100 * model.coverage).toFixed(2))}%`],
+    ["In training", [model.target.low, model.target.high].map(formatter(model.target.low, model.target.high)).join(" to ")],
+    ["Coverage", model.coverage === null ? null : percent(model.coverage, 2)],
     ["Networks", model.members],
     ["Rows", about.rows?.toLocaleString()],
     ["Fitted", about.fitted_at?.slice(0, 16).replace("T", " ")],
-    ["Held-out rows inside", about.evaluation ? `${(100 * about.evaluation.coverage_rate).toFixed(1)}% of ${about.evaluation.rows.toLocaleString()}` : null],
+    ["Held-out rows inside", about.evaluation ? `${percent(about.evaluation.coverage_rate)} of ${about.evaluation.rows.toLocaleString()}` : null],
     ["Error of the point (RMSE)", about.evaluation ? formatter(0, about.evaluation.rmse)(about.evaluation.rmse) : null],
     ["calipers", about.versions?.calipers],
   ];
@@ -285,6 +276,10 @@ function showCurl() {
 function listen() {
   get("coverage").addEventListener("input", (event) => setCoverage(event.target.valueAsNumber));
   get("coverage-value").addEventListener("input", (event) => setCoverage(event.target.valueAsNumber / 100, true));
+  get("coverage-value").addEventListener("blur", () => {
+    get("coverage-value").classList.remove("wrong");
+    showCoverage();
+  });
   get("members").addEventListener("change", () => state.answer && showAnswer());
   get("reset").addEventListener("click", reset);
   get("sweep-input").addEventListener("change", () => sweeping.run(askSweep));
@@ -312,4 +307,5 @@ const scorer = new Scorer(() => ({
   limits: state.limits,
 }));
 listen();
+hintAtScrolling();
 guarded(start);

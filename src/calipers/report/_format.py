@@ -79,16 +79,17 @@ def brief(value: Any) -> str:
     --------
     >>> brief(0.123456), brief(1234.0), brief("red"), brief(True)
     ('0.1235', '1234', 'red', 'True')
-    >>> brief(np.datetime64("2024-02-29T00:00:00"))
-    '2024-02-29'
+    >>> brief(np.datetime64("2024-02-29T00:00:00")), brief(np.datetime64("2024-02-29T08:15:00"))
+    ('2024-02-29', '2024-02-29 08:15')
     """
     if isinstance(value, float | np.floating):
         known = float(value)
         if known.is_integer() and abs(known) < 1e7:
             return str(int(known)).replace("-", "\N{MINUS SIGN}")
         return f"{known:.4g}".replace("-", "\N{MINUS SIGN}")
-    text = str(value.astype("datetime64[s]") if isinstance(value, np.datetime64) else value)
-    text = text.removesuffix("T00:00:00").removesuffix(" 00:00:00")
+    if isinstance(value, np.datetime64):
+        return str(value.astype("datetime64[m]")).replace("T", " ").removesuffix(" 00:00")
+    text = str(value)
     return text if len(text) <= 40 else text[:39] + "\N{HORIZONTAL ELLIPSIS}"
 
 

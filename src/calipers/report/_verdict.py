@@ -1,0 +1,162 @@
+"""Whether the intervals hold what they promise, and what they are worth beside naive ones."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import root_mean_squared_error
+
+from calipers import metrics
+from calipers.report._answers import Answers, FloatArray
+from calipers.report._format import count, share
+
+_FEW = 30  # rows below which a rate near one says little
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the intervals hold what they promise.
+
+    Attributes
+    ----------
+    kind : {"good", "short", "wide", "few", "unbounded"}
+        As promised; falls short; holds more than promised; too few rows to tell; no finite
+        interval to speak of.
+    badge, headline, text : str
+        In two words, in one line, and in full.
+    """
+
+    kind: str
+    badge: str
+    headline: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One line of the comparison with naive intervals.
+
+    Attributes
+    ----------
+    name, note : str
+        What it is, and how it was made.
+    rate, width, score, error : float
+        Coverage rate, mean width, interval score, and root mean squared error of the points.
+    """
+
+    name: str
+    note: str
+    rate: float
+    width: float
+    score: float
+    error: float
+
+
+def verdict(answers: Answers, calibration: Any = None) -> Verdict:
+    """Compare the coverage rate with what chance does to calibrated intervals.
+
+    Parameters
+    ----------
+    answers : Answers
+        The rows.
+    calibration : Calibration, optional
+        The model's last one, which says how many rows a coverage takes.
+    """
+    rows, coverage = len(answers), answers.coverage
+    unbounded = int((~np.isfinite(answers.width)).sum())
+    if unbounded:
+        some = "" if unbounded == rows else f" for {unbounded:,} of {count(rows, 'row')}"
+        headline = f"The {share(coverage)} intervals are unbounded{some}."
+        text = unbounded_reason(coverage, calibration)
+        return Verdict("unbounded", "no finite interval", headline, text)
+    rate = float(answers.inside.mean())
+    low, high = map(float, metrics.coverage_band(rows, coverage))
+    headline = f"The {share(coverage)} intervals held {share(rate)} of {count(rows, 'row')}."
+    band = f"between {share(low)} and {share(high)}"
+    if rate < low:
+        return Verdict(
+            "short",
+            "falls short",
+            headline,
+            f"That is less than promised and more than chance explains: calibrated intervals would "
+            f"hold {band} of so many rows. Expect more surprises than the intervals admit, on rows "
+            "like these.",
+        )
+    if rate > high:
+        return Verdict(
+            "wide",
+            "more than promised",
+            headline,
+            f"That is more than promised and more than chance explains: calibrated intervals would "
+            f"hold {band} of so many rows. They are safe, but wider than they need be.",
+        )
+    if rows < _FEW:
+        return Verdict(
+            "few",
+            "too few rows to tell",
+            headline,
+            f"With so few rows chance alone gives anything {band}, so this says little about the "
+            "promise. Some hundred rows would.",
+        )
+    return Verdict(
+        "good",
+        "as promised",
+        headline,
+        f"That is what they promise: with so many rows, calibrated intervals hold {band} of them.",
+    )
+
+
+def unbounded_reason(coverage: float, calibration: Any) -> str:
+    """Why intervals are infinite, and from how many rows on they will not be."""
+    if calibration is None:
+        return "The model gives no finite bounds for these rows."
+    most = math.floor(100 * (1 - float(calibration.smallest_alpha())))
+    instead = f", or ask for a coverage of {most}% or less" if most > 0 else ""
+    return (
+        f"There were too few rows to calibrate with: {calibration.n_rows:,}, where a coverage of "
+        f"{share(coverage)} takes at least {calibration.rows_needed(coverage):,} of equal weight. "
+        "Until then no finite interval can promise it, and to hold every row says nothing. "
+        f"Calibrate on more rows{instead}."
+    )
+
+
+def compare(answers: Answers) -> list[Contender]:
+    """The model beside two naive intervals, which have the benefit of hindsight."""
+    coverage, target, point = answers.coverage, answers.target, answers.point
+    middle = np.full_like(target, target.mean())
+    tails = [(1 - coverage) / 2, (1 + coverage) / 2]
+    error = target - point
+    return [
+        _contender("this model", "", answers.lower, point, answers.upper, answers),
+        _contender(
+            "one width for all",
+            "the model's points, and around them the quantiles of these rows' errors",
+            point + np.quantile(error, tails[0]),
+            point,
+            point + np.quantile(error, tails[1]),
+            answers,
+        ),
+        _contender(
+            "one interval for all",
+            "the mean of these targets for every row, and their quantiles as bounds",
+            np.full_like(target, np.quantile(target, tails[0])),
+            middle,
+            np.full_like(target, np.quantile(target, tails[1])),
+            answers,
+        ),
+    ]
+
+
+def _contender(
+    name: str, note: str, lower: FloatArray, point: FloatArray, upper: FloatArray, answers: Answers
+) -> Contender:
+    target, coverage = answers.target, answers.coverage
+    return Contender(
+        name,
+        note,
+        metrics.coverage_rate(target, lower, upper),
+        metrics.mean_width(lower, upper),
+        metrics.interval_score(target, lower, upper, coverage=coverage),
+        root_mean_squared_error(target, point),
+    )

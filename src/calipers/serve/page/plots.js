@@ -1,0 +1,138 @@
+// The page's two charts: a predictive density, and a prediction along one input.
+
+import { add, clamp, curve, formatter, frame, line, ticks } from "./charts.js";
+
+const isNumber = Number.isFinite; // infinite bounds come as null
+
+// Density of a split normal; `s` has loc, left_scale and right_scale.
+function splitNormal(s, at) {
+  const width = at < s.loc ? s.left_scale : s.right_scale;
+  const height = Math.sqrt(2 / Math.PI) / (s.left_scale + s.right_scale);
+  return height * Math.exp(-0.5 * ((at - s.loc) / width) ** 2);
+}
+
+// Mean over neighbours with normal weights. Calibration leaves steps in a density that say nothing
+// about the target; they are smoothed over, as the caption says, the interval is not touched.
+function smooth(heights, reach) {
+  const weights = Array.from({ length: 6 * reach + 1 }, (_, i) => Math.exp(-0.5 * ((i - 3 * reach) / reach) ** 2));
+  const total = weights.reduce((a, b) => a + b);
+  return heights.map((_, i) =>
+    weights.reduce((sum, weight, j) => sum + weight * (heights[i + j - 3 * reach] ?? 0), 0) / total);
+}
+
+// What a chart shows stays put while the density moves within it, and follows when it leaves or
+// has become small.
+function steady(before, low, high) {
+  const inside = before && low >= before[0] && high <= before[1];
+  if (inside && high - low > 0.3 * (before[1] - before[0])) return before;
+  const room = 0.2 * (high - low || 1);
+  return [low - room, high + room];
+}
+
+// Places and heights of the density without tails that could not be seen.
+function visible({ x, y }) {
+  const heights = smooth(y.map((value) => value ?? 0), Math.ceil(x.length / 45));
+  const least = 0.005 * Math.max(...heights);
+  const first = heights.findIndex((value) => value > least);
+  const last = heights.findLastIndex((value) => value > least) + 1;
+  return { at: x.slice(first, last), heights: heights.slice(first, last) };
+}
+
+export function drawDensity(host, answer, target, withMembers, before) {
+  const show = formatter(target.low, target.high);
+  const { lower, upper } = answer.intervals[0] ?? { lower: null, upper: null };
+  const bounds = [lower, upper].filter(isNumber);
+  const shape = answer.density && visible(answer.density);
+  const reach = [answer.point, ...bounds, ...(shape ? [shape.at[0], shape.at.at(-1)] : [])];
+  const x = steady(before, Math.min(...reach), Math.max(...reach));
+  const curves = shape && withMembers ? answer.members.map((m) => shape.at.map((at) => splitNormal(m, at))) : [];
+  const tallest = shape ? Math.max(...shape.heights) || 1 : 1;
+  const width = host.clientWidth || 600, height = host.clientHeight || 260;
+  const interval = bounds.length ? `the interval ${bounds.map(show).join(" to ")}` : "there is no finite interval";
+  const area = frame(host, {
+    width, height, x, yTicks: [], xTicks: ticks(x, width / 85), xText: show,
+    y: [0, 1.04 * clamp(Math.max(tallest, ...curves.flat()), tallest, 2.5 * tallest)],
+    label: `The point is ${show(answer.point)}, ${interval}.`,
+  });
+  const { plot, toX, toY, top, bottom } = area;
+  const upright = (kind, at) => add(plot, "line", { class: kind, x1: toX(at), x2: toX(at), y1: top, y2: bottom });
+  if (shape) drawShape(area, shape, lower ?? -Infinity, upper ?? Infinity);
+  else if (bounds.length) {
+    const [start, end] = bounds.map(toX);
+    add(plot, "rect", { class: "area inner", x: start, width: Math.max(1, end - start), y: bottom - 60, height: 60 });
+  }
+  for (const one of curves) add(plot, "path", { class: "member", d: curve(shape.at, one, { toX, toY }) });
+  if (shape) add(plot, "path", { class: "line", d: curve(shape.at, shape.heights, { toX, toY }) });
+  for (const bound of bounds) upright("bound", bound);
+  upright("here", answer.point);
+  add(area.svg, "circle", { class: "ring", cx: toX(answer.point), cy: bottom, r: 5 });
+  return x;
+}
+
+// The area under a density, darker within the interval.
+function drawShape({ plot, toX, toY, bottom }, { at, heights }, lower, upper) {
+  const heightAt = (place) => {
+    const i = at.findIndex((value) => value >= place);
+    if (i <= 0) return heights.at(i); // before the first, or after the last
+    const share = (place - at[i - 1]) / (at[i] - at[i - 1]);
+    return heights[i - 1] + share * (heights[i] - heights[i - 1]);
+  };
+  const fill = (kind, places) => {
+    const points = places.map((place) => [toX(place), toY(heightAt(place))]);
+    const ends = [[points.at(-1)[0], bottom], [points[0][0], bottom]];
+    add(plot, "path", { class: kind, d: `${line([...points, ...ends])}Z` });
+  };
+  fill("area", at);
+  if (Number.isFinite(lower)) fill("area inner", [lower, ...at.filter((place) => place > lower && place < upper), upper]);
+}
+
+// `sweep` has places (numbers, or positions of categories), names (for categories), predictions,
+// low and high of training, the present place and point, marks and how to write them.
+export function drawSweep(host, sweep, target, label) {
+  const width = host.clientWidth || 600, height = host.clientHeight || 260;
+  const show = formatter(target.low, target.high);
+  const all = sweep.predictions.flatMap((p) => [p.point, p.intervals[0]?.lower, p.intervals[0]?.upper]).filter(isNumber);
+  const [low, high] = [Math.min(...all), Math.max(...all)];
+  const room = 0.04 * (high - low || 1);
+  const count = sweep.places.length;
+  const inset = sweep.names ? (width - 60) / count / 2 : 0;
+  const most = Math.max(2, Math.floor((width - 60) / count / 7.5));
+  const short = (name) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+  const area = frame(host, {
+    width, height, label, inset, x: [sweep.places[0], sweep.places.at(-1)], y: [low - room, high + room],
+    yTicks: ticks([low, high], height / 55), yText: show,
+    xTicks: sweep.names ? sweep.places : sweep.marks(width / 120),
+    xText: sweep.names ? (i) => short(sweep.names[i]) : sweep.show,
+    ...(sweep.names ? { strong: sweep.place, xTitle: (i) => sweep.names[i] } : {}),
+  });
+  (sweep.names ? drawCategories : drawBand)(area, sweep);
+  return (event) => area.toX.invert(event.clientX - area.svg.getBoundingClientRect().left);
+}
+
+function drawBand({ plot, toX, toY, left, right, top, bottom }, sweep) {
+  for (const [start, end] of [[left, toX(sweep.low)], [toX(sweep.high), right]]) {
+    if (end - start > 0.5) add(plot, "rect", { class: "unseen", x: start, width: end - start, y: top, height: bottom - top });
+  }
+  const known = sweep.predictions.map((p, i) => [toX(sweep.places[i]), p.intervals[0] ?? {}, toY(p.point)]);
+  const band = known.filter(([, interval]) => isNumber(interval.lower));
+  const upper = band.map(([x, interval]) => [x, toY(interval.upper)]);
+  const lower = band.map(([x, interval]) => [x, toY(interval.lower)]).reverse();
+  if (band.length) add(plot, "path", { class: "area inner", d: `${line([...upper, ...lower])}Z` });
+  add(plot, "path", { class: "line", d: line(known.map(([x, , y]) => [x, y])) });
+  if (!isNumber(sweep.place)) return;
+  const here = clamp(toX(sweep.place), left, right);
+  add(plot, "line", { class: "here", x1: here, x2: here, y1: top, y2: bottom });
+  add(plot, "circle", { class: "ring", cx: here, cy: toY(sweep.point), r: 5 });
+}
+
+function drawCategories({ plot, toX, toY }, sweep) {
+  sweep.predictions.forEach((p, i) => {
+    const x = toX(sweep.places[i]);
+    const { lower, upper } = p.intervals[0] ?? {};
+    if (isNumber(lower)) {
+      add(plot, "rect", { class: "area inner", rx: 5, x: x - 9, width: 18, y: toY(upper), height: toY(lower) - toY(upper) });
+    }
+    const present = sweep.places[i] === sweep.place;
+    add(plot, "circle", { class: "ring", cx: x, cy: toY(p.point), r: present ? 6.5 : 4.5 });
+  });
+}
