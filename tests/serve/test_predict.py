@@ -10,7 +10,7 @@ import pyarrow.feather
 import pytest
 from numpy.testing import assert_allclose
 
-from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV
+from calipers.serve._reading import ARROW_FILE, ARROW_STREAM, CSV
 
 ROWS = [{"speed": 0.5, "load": -1.0}, {"speed": -1.5, "load": 1.0}, {"speed": 9.0, "load": 0.0}]
 FRAME = pd.DataFrame(ROWS)

@@ -3,13 +3,15 @@
 import gzip
 import json
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from calipers.serve import Settings, create_app
-from calipers.serve._bodies import ARROW_STREAM, CSV, JSON
+from calipers.serve._guard import Guard
+from calipers.serve._reading import ARROW_STREAM, CSV, JSON
 
 PREDICT = "/v1/models/plain/predict"
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -84,7 +86,7 @@ def test_tables(client, content, kind, status, words):
 def test_arrow(client, arrow):
     problem(client.table(arrow(FRAME)[:-200], ARROW_STREAM), 422, "not Arrow")
     nested = FRAME.assign(load=[[1], [2], [3]])
-    problem(client.table(arrow(nested), ARROW_STREAM), 422, "lacks", "'load'")
+    problem(client.table(arrow(nested), ARROW_STREAM), 422, "nested", "'load'")
     words = FRAME.assign(load=pd.Categorical(["a", "b", "a"]))
     problem(client.table(arrow(words), ARROW_STREAM), 422, "'a' is not a number")
     for frame, packing in ((FRAME, "zstd"), (words, "lz4"), (words[["load"]], "zstd")):
@@ -187,14 +189,40 @@ def _service(client):
     return cells["service"].cell_contents
 
 
+@contextmanager
+def _held(client, hold):
+    """What another request holds in the meantime."""
+    guard = client.app.middleware_stack
+    while not isinstance(guard, Guard):
+        guard = guard.app
+    account = guard._budget.account()
+    hold(account)
+    yield
+    account.close()
+
+
 def test_too_many_requests(make_client):
     client = make_client(max_requests=1)
-    with _service(client)._gate.admitted():
+    with _held(client, lambda account: account.admit()):
         answer = client.predict(rows=ROWS)
         problem(answer, 429, "try again")
         assert answer.headers["retry-after"] == "1"
         assert client.get("/health").status_code == 200
     assert client.predict(rows=ROWS).status_code == 200
+
+
+def test_too_much_at_a_time(make_client):
+    client = make_client(max_memory=10_000)
+    with _held(client, lambda account: account.reserve(9_000)):
+        answer = client.predict(rows=ROWS)
+        problem(answer, 503, "10,000 bytes", "try again")
+        assert answer.headers["retry-after"] == "1"
+        for path in ("/health", "/v1/models"):
+            assert client.get(path).status_code == 200
+        assert "calipers_memory_reserved_bytes 9000.0" in client.get("/metrics").text
+    assert client.predict(rows=ROWS).status_code == 200
+    problem(client.predict(rows=ROWS * 100), 413, "10,000 bytes", "fewer rows")
+    assert "calipers_memory_reserved_bytes 0.0" in client.get("/metrics").text
 
 
 def test_errors_of_our_own_tell_nothing(make_client, monkeypatch, caplog):

@@ -7,11 +7,22 @@ import numpy as np
 from pydantic_core import to_json
 
 from calipers.serve._asking import Answer, Ask
-from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV, JSON
 from calipers.serve._models import Served
 from calipers.serve._problems import Problem
+from calipers.serve._reading import ARROW_STREAM, CSV, FORMATS
 
-FORMATS = (JSON, CSV, ARROW_STREAM, ARROW_FILE)
+_BYTES_A_NUMBER = 80  # in an array, and in the longest form: a quantile with its level in JSON
+_BYTES_A_ROW = 64
+_NUMBERS_A_BLOCK = 100_000
+_NULLS: dict[str, Any] = {"inf_nan_mode": "null"}
+
+
+def answer_bytes(served: Served, answer: Answer, numbers: int, kept: Any = None) -> int:
+    """Bytes that an answer takes, at most, in whatever format."""
+    lengths = np.array([4 * len(column.name) + 4 for column in served.model.inputs_])
+    outside = int(answer["outside"].sum(axis=0) @ lengths)
+    size = _BYTES_A_NUMBER * numbers + _BYTES_A_ROW * len(answer["point"]) + 2 * outside
+    return size if kept is None else size + 2 * int(kept.memory_usage(deep=True).sum())
 
 
 def negotiate(accept: str | None, sent: str) -> str:
@@ -36,7 +47,21 @@ def negotiate(accept: str | None, sent: str) -> str:
 
 
 def as_json(served: Served, answer: Answer, ask: Ask, key: str | None) -> bytes:
-    """The answer in JSON, row by row; null where a bound is infinite."""
+    """The answer in JSON, row by row; null where a bound is infinite.
+
+    Written in blocks of rows, since its objects take many times the bytes that come of them.
+    """
+    rows = max(1, _NUMBERS_A_BLOCK // ask.numbers(len(served.ensemble.bank)))
+    blocks = [
+        to_json(_block(served, {k: v[i : i + rows] for k, v in answer.items()}, ask), **_NULLS)
+        for i in range(0, len(answer["point"]), rows)
+    ]
+    head = to_json({"model": served.name, "id": key, "predictions": []})
+    return head[:-2] + b",".join(block[1:-1] for block in blocks) + b"]}"
+
+
+def _block(served: Served, answer: Answer, ask: Ask) -> list[dict[str, Any]]:
+    """Objects of some rows."""
     levels = ask.coverages if ask.coverages is not None else (served.coverage,)
     told: dict[str, Any] = {"point": answer["point"].tolist()}
     sides = answer["intervals"].transpose(2, 1, 0).tolist() if "intervals" in answer else []
@@ -60,8 +85,7 @@ def as_json(served: Served, answer: Answer, ask: Ask, key: str | None) -> bytes:
         x, y = answer["density"].transpose(1, 0, 2).tolist()
         told["density"] = _dicts(x=x, y=y)
     told["outside"] = _outside(served, answer)
-    body = {"model": served.name, "id": key, "predictions": _dicts(**told)}
-    return to_json(body, inf_nan_mode="null")
+    return _dicts(**told)
 
 
 def _dicts(**columns: list[Any]) -> list[dict[str, Any]]:
@@ -119,10 +143,11 @@ def write_frame(frame: Any, kind: str) -> bytes:
     """A frame as CSV or Arrow IPC."""
     import pyarrow as pa
 
-    if kind == CSV:
-        return bytes(frame.to_csv(index=False).encode())
-    table = pa.Table.from_pandas(frame, preserve_index=False)
     sink = io.BytesIO()
+    if kind == CSV:
+        frame.to_csv(sink, index=False)
+        return sink.getvalue()
+    table = pa.Table.from_pandas(frame, preserve_index=False)
     make = pa.ipc.new_stream if kind == ARROW_STREAM else pa.ipc.new_file
     with make(sink, table.schema) as writer:
         writer.write_table(table)
