@@ -157,3 +157,14 @@ def _widened(members: Interval, factor: float) -> Interval:
 def _spread(values: FloatArray) -> FloatArray:
     """Standard deviation over members, 0 for a single one."""
     return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:])
+
+
+def level_name(level: float) -> str:
+    """A coverage or quantile level as names of columns have it: the shortest text that is it.
+
+    Examples
+    --------
+    >>> level_name(0.95), level_name(0.9500001), level_name(0.1 + 0.2)
+    ('0.95', '0.9500001', '0.30000000000000004')
+    """
+    return repr(float(level))

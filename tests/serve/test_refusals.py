@@ -1,12 +1,14 @@
 """Whatever is wrong with a request, it gets a 4xx of one shape, and nothing leaks."""
 
 import gzip
+import io
 import json
 import time
 from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from calipers.serve import Settings, create_app
@@ -92,6 +94,46 @@ def test_arrow(client, arrow):
     for frame, packing in ((FRAME, "zstd"), (words, "lz4"), (words[["load"]], "zstd")):
         packed = arrow(frame, compression=packing)
         problem(client.table(packed, ARROW_STREAM), 415, "compressed")
+
+
+def test_columns_of_one_name(client):
+    numbers = pa.array([1.0, 2.0])
+    table = pa.Table.from_arrays([numbers] * 3, names=["speed", "load", "load"])
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    for keep in (True, False):
+        answer = client.table(sink.getvalue(), ARROW_STREAM, keep=keep)
+        problem(answer, 422, "more than one column 'load'")
+
+
+@pytest.mark.parametrize("y", [True, [1.0, False], "1.5", [[1]], {}, None, "NaN", 1e400, ["1"]])
+def test_labels_are_numbers(client, y):
+    key = client.predict(rows=ROWS).json()["id"]
+    body = json.dumps({"labels": [{"id": key, "y": y}]}).encode()
+    answer = client.post("/v1/models/plain/labels", content=body, headers={"Content-Type": JSON})
+    problem(answer, 422, "labels[0].y")
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (3, "1 to 10,000"),
+        ([], "1 to 10,000"),
+        ([{"id": "a", "y": 1}] * 10_001, "1 to 10,000"),
+        ([{"id": "a"}], "labels[0]"),
+        ([{"id": "a", "y": 1, "z": 1}], "labels[0]"),
+        ([{"id": "a", "y": 1}, {"id": 1, "y": 1}], "labels[1].id"),
+        ([{"id": "a" * 65, "y": 1}], "64 characters"),
+    ],
+)
+def test_labels(client, labels, words):
+    problem(client.post("/v1/models/plain/labels", json={"labels": labels}), 422, words)
+
+
+def test_a_value_is_not_quoted_at_any_length(client):
+    answer = client.predict(rows=[["a" * 10**6, 1]])
+    assert len(problem(answer, 422, "column 'speed', row 0")) < 3_000
 
 
 def test_damaged_arrow_never_breaks_the_server(client, arrow):

@@ -1,11 +1,13 @@
 """Answers as callers get them: JSON by row, or a table by column."""
 
 import io
+import re
 from typing import Any
 
 import numpy as np
 from pydantic_core import to_json
 
+from calipers.aggregation import level_name
 from calipers.serve._asking import Answer, Ask
 from calipers.serve._models import Served
 from calipers.serve._problems import Problem
@@ -26,24 +28,44 @@ def answer_bytes(served: Served, answer: Answer, numbers: int, kept: Any = None)
 
 
 def negotiate(accept: str | None, sent: str) -> str:
-    """Format of an answer: the first acceptable one, that of the request by default.
+    """Format of an answer, by the weights of RFC 9110; that of the request where all are alike.
+
+    The most specific range that fits a format gives its weight. Of formats with the same weight,
+    the one named first is taken.
 
     Examples
     --------
     >>> negotiate("*/*", "text/csv"), negotiate("text/csv;q=0.9", "application/json")
     ('text/csv', 'text/csv')
+    >>> negotiate("text/csv;q=0.5, application/*", "text/csv")
+    'application/json'
     """
-    for part in (accept or "*/*").split(","):
-        wanted = part.split(";")[0].strip().lower()
-        if wanted in FORMATS:
-            return wanted
-        if wanted in ("*/*", ""):
-            return sent
-        if wanted.endswith("/*"):
-            for known in (sent, *FORMATS):
-                if known.startswith(wanted[:-1]):
-                    return known
-    raise Problem(406, f"answers come as {', '.join(FORMATS)}, and {accept!r} allows none of them")
+    ranges: dict[str, tuple[float, int]] = {}
+    for place, part in enumerate((accept or "*/*").split(",")):
+        kind, *parameters = (text.strip().lower() for text in part.split(";"))
+        ranges.setdefault(kind, (_weight(parameters), -place))
+    found = {}
+    for known in (sent, *FORMATS):
+        for kind in (known, known.partition("/")[0] + "/*", "*/*"):
+            if kind in ranges:
+                found[known] = ranges[kind]
+                break
+    best = max(found, key=lambda known: found[known], default=None)  # the first of equals
+    if best is None or not found[best][0]:
+        raise Problem(
+            406, f"answers come as {', '.join(FORMATS)}, and {accept!r} allows none of them"
+        )
+    return best
+
+
+def _weight(parameters: list[str]) -> float:
+    """The weight among the parameters of a range; one that is malformed counts as none."""
+    for parameter in parameters:
+        name, equals, value = parameter.partition("=")
+        if name.strip() == "q" and equals:
+            fits = re.fullmatch(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", value.strip())
+            return float(value) if fits else 0.0
+    return 1.0
 
 
 def as_json(served: Served, answer: Answer, ask: Ask, key: str | None) -> bytes:
@@ -116,9 +138,9 @@ def as_frame(served: Served, answer: Answer, ask: Ask, kept: Any = None) -> Any:
         levels = ask.coverages if ask.coverages is not None else (served.coverage,)
         for i, level in enumerate(levels):
             for side, name in enumerate(("lower", "upper")):
-                columns[f"{name}_{level:g}"] = answer["intervals"][:, side, i]
+                columns[f"{name}_{level_name(level)}"] = answer["intervals"][:, side, i]
     for i, level in enumerate(ask.quantiles):
-        columns[f"quantile_{level:g}"] = answer["quantiles"][:, i]
+        columns[f"quantile_{level_name(level)}"] = answer["quantiles"][:, i]
     if "members" in answer:
         for member in range(answer["members"].shape[2]):
             for part, name in enumerate(("loc", "left_scale", "right_scale")):
