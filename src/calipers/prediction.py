@@ -158,12 +158,14 @@ def interval_names(coverages: ArrayLike) -> list[str]:
     >>> interval_names([0.9, 0.9500001])
     ['lower_0.9', 'upper_0.9', 'lower_0.9500001', 'upper_0.9500001']
     """
-    return [f"{side}_{_text(level)}" for level in _levels(coverages) for side in ("lower", "upper")]
+    return [
+        f"{side}_{level_name(level)}" for level in _levels(coverages) for side in ("lower", "upper")
+    ]
 
 
 def quantile_names(levels: ArrayLike) -> list[str]:
     """Names of the columns of quantiles."""
-    return [f"quantile_{_text(level)}" for level in _levels(levels)]
+    return [f"quantile_{level_name(level)}" for level in _levels(levels)]
 
 
 def _levels(levels: ArrayLike) -> list[float]:
@@ -171,6 +173,6 @@ def _levels(levels: ArrayLike) -> list[float]:
     return found
 
 
-def _text(level: float) -> str:
-    """The shortest text that gives the number back, so that no two levels share a name."""
-    return repr(level)
+def level_name(level: float) -> str:
+    """The shortest text that gives a level back, so that no two share a name."""
+    return repr(float(level))

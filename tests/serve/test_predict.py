@@ -10,7 +10,9 @@ import pyarrow.feather
 import pytest
 from numpy.testing import assert_allclose
 
-from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV
+from calipers.serve._answers import negotiate
+from calipers.serve._problems import Problem
+from calipers.serve._reading import ARROW_FILE, ARROW_STREAM, CSV, JSON
 
 ROWS = [{"speed": 0.5, "load": -1.0}, {"speed": -1.5, "load": 1.0}, {"speed": 9.0, "load": 0.0}]
 FRAME = pd.DataFrame(ROWS)
@@ -110,6 +112,45 @@ def test_the_table_may_be_kept_and_the_answer_have_another_format(client, arrow)
     assert found["outside"].fillna("").tolist() == ["", "", "speed, load"]
     answer = client.table(arrow(FRAME), ARROW_STREAM, accept="application/json")
     assert answer.json()["predictions"][2]["outside"] == ["speed"]
+
+
+@pytest.mark.parametrize("kind", [CSV, ARROW_STREAM])
+def test_levels_that_are_close_have_names_of_their_own(client, arrow, kind):
+    content = FRAME.to_csv(index=False).encode() if kind == CSV else arrow(FRAME)
+    query = {"coverage": [0.95, 0.9500001], "quantiles": [0.5, 0.50000001]}
+    answer = client.table(content, kind, accept=CSV, **query)
+    found = pd.read_csv(io.StringIO(answer.text))
+    names = ["lower_0.95", "upper_0.95", "lower_0.9500001", "upper_0.9500001"]
+    assert [*found][1:-1] == [*names, "quantile_0.5", "quantile_0.50000001"]
+
+
+@pytest.mark.parametrize(
+    ("accept", "sent", "wanted"),
+    [
+        (None, CSV, CSV),
+        ("", ARROW_FILE, ARROW_FILE),
+        ("*/*", JSON, JSON),
+        ("text/csv", JSON, CSV),
+        ("text/csv;q=0.1, application/json;q=0.9", CSV, JSON),
+        ("application/json;q=0.2, text/csv; Q=0.30", JSON, CSV),
+        ("*/*;q=1, text/csv;q=0", CSV, JSON),
+        ("text/*;q=0.5, */*;q=0.1", JSON, CSV),
+        ("application/*, application/json;q=0.1", JSON, ARROW_STREAM),
+        ("application/*, application/json;q=0.1", ARROW_FILE, ARROW_FILE),
+        ("text/csv, application/json", JSON, CSV),
+        ("image/png, text/csv;charset=utf-8;q=0.001", JSON, CSV),
+        ("text/csv;q=nonsense, application/json;q=0.1", CSV, JSON),
+        ("TEXT/CSV", JSON, CSV),
+    ],
+)
+def test_negotiation(accept, sent, wanted):
+    assert negotiate(accept, sent) == wanted
+
+
+@pytest.mark.parametrize("accept", ["image/png", "*/*;q=0", "text/csv;q=0", "text/csv;q=2"])
+def test_nothing_to_be_had(accept):
+    with pytest.raises(Problem, match="allows none"):
+        negotiate(accept, JSON)
 
 
 def test_models_that_tell_less(client):

@@ -1,15 +1,19 @@
 """Whatever is wrong with a request, it gets a 4xx of one shape, and nothing leaks."""
 
 import gzip
+import io
 import json
 import time
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from calipers.serve import Settings, create_app
-from calipers.serve._bodies import ARROW_STREAM, CSV, JSON
+from calipers.serve._guard import Guard
+from calipers.serve._reading import ARROW_STREAM, CSV, JSON
 
 PREDICT = "/v1/models/plain/predict"
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -84,12 +88,52 @@ def test_tables(client, content, kind, status, words):
 def test_arrow(client, arrow):
     problem(client.table(arrow(FRAME)[:-200], ARROW_STREAM), 422, "not Arrow")
     nested = FRAME.assign(load=[[1], [2], [3]])
-    problem(client.table(arrow(nested), ARROW_STREAM), 422, "lacks", "'load'")
+    problem(client.table(arrow(nested), ARROW_STREAM), 422, "nested", "'load'")
     words = FRAME.assign(load=pd.Categorical(["a", "b", "a"]))
     problem(client.table(arrow(words), ARROW_STREAM), 422, "'a' is not a number")
     for frame, packing in ((FRAME, "zstd"), (words, "lz4"), (words[["load"]], "zstd")):
         packed = arrow(frame, compression=packing)
         problem(client.table(packed, ARROW_STREAM), 415, "compressed")
+
+
+def test_columns_of_one_name(client):
+    numbers = pa.array([1.0, 2.0])
+    table = pa.Table.from_arrays([numbers] * 3, names=["speed", "load", "load"])
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    for keep in (True, False):
+        answer = client.table(sink.getvalue(), ARROW_STREAM, keep=keep)
+        problem(answer, 422, "more than one column 'load'")
+
+
+@pytest.mark.parametrize("y", [True, [1.0, False], "1.5", [[1]], {}, None, "NaN", 1e400, ["1"]])
+def test_labels_are_numbers(client, y):
+    key = client.predict(rows=ROWS).json()["id"]
+    body = json.dumps({"labels": [{"id": key, "y": y}]}).encode()
+    answer = client.post("/v1/models/plain/labels", content=body, headers={"Content-Type": JSON})
+    problem(answer, 422, "labels[0].y")
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (3, "1 to 10,000"),
+        ([], "1 to 10,000"),
+        ([{"id": "a", "y": 1}] * 10_001, "1 to 10,000"),
+        ([{"id": "a"}], "labels[0]"),
+        ([{"id": "a", "y": 1, "z": 1}], "labels[0]"),
+        ([{"id": "a", "y": 1}, {"id": 1, "y": 1}], "labels[1].id"),
+        ([{"id": "a" * 65, "y": 1}], "64 characters"),
+    ],
+)
+def test_labels(client, labels, words):
+    problem(client.post("/v1/models/plain/labels", json={"labels": labels}), 422, words)
+
+
+def test_a_value_is_not_quoted_at_any_length(client):
+    answer = client.predict(rows=[["a" * 10**6, 1]])
+    assert len(problem(answer, 422, "column 'speed', row 0")) < 3_000
 
 
 def test_damaged_arrow_never_breaks_the_server(client, arrow):
@@ -187,14 +231,40 @@ def _service(client):
     return cells["service"].cell_contents
 
 
+@contextmanager
+def _held(client, hold):
+    """What another request holds in the meantime."""
+    guard = client.app.middleware_stack
+    while not isinstance(guard, Guard):
+        guard = guard.app
+    account = guard._budget.account()
+    hold(account)
+    yield
+    account.close()
+
+
 def test_too_many_requests(make_client):
     client = make_client(max_requests=1)
-    with _service(client)._gate.admitted():
+    with _held(client, lambda account: account.admit()):
         answer = client.predict(rows=ROWS)
         problem(answer, 429, "try again")
         assert answer.headers["retry-after"] == "1"
         assert client.get("/health").status_code == 200
     assert client.predict(rows=ROWS).status_code == 200
+
+
+def test_too_much_at_a_time(make_client):
+    client = make_client(max_memory=10_000)
+    with _held(client, lambda account: account.reserve(9_000)):
+        answer = client.predict(rows=ROWS)
+        problem(answer, 503, "10,000 bytes", "try again")
+        assert answer.headers["retry-after"] == "1"
+        for path in ("/health", "/v1/models"):
+            assert client.get(path).status_code == 200
+        assert "calipers_memory_reserved_bytes 9000.0" in client.get("/metrics").text
+    assert client.predict(rows=ROWS).status_code == 200
+    problem(client.predict(rows=ROWS * 100), 413, "10,000 bytes", "fewer rows")
+    assert "calipers_memory_reserved_bytes 0.0" in client.get("/metrics").text
 
 
 def test_errors_of_our_own_tell_nothing(make_client, monkeypatch, caplog):

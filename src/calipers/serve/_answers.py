@@ -1,43 +1,89 @@
 """Answers as callers get them: JSON by row, or a table by column."""
 
 import io
+import re
 from typing import Any
 
 import numpy as np
 from pydantic_core import to_json
 
-from calipers.prediction import Query
+from calipers.prediction import Query, level_name
 from calipers.serve._asking import Answer
-from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV, JSON
 from calipers.serve._models import Served
 from calipers.serve._problems import Problem
+from calipers.serve._reading import ARROW_STREAM, CSV, FORMATS
 
-FORMATS = (JSON, CSV, ARROW_STREAM, ARROW_FILE)
+_BYTES_A_NUMBER = 80  # in an array, and in the longest form: a quantile with its level in JSON
+_BYTES_A_ROW = 64
+_NUMBERS_A_BLOCK = 100_000
+_NULLS: dict[str, Any] = {"inf_nan_mode": "null"}
+
+
+def answer_bytes(served: Served, answer: Answer, numbers: int, kept: Any = None) -> int:
+    """Bytes that an answer takes, at most, in whatever format."""
+    lengths = np.array([4 * len(column.name) + 4 for column in served.model.inputs_])
+    outside = int(answer["outside"].sum(axis=0) @ lengths)
+    size = _BYTES_A_NUMBER * numbers + _BYTES_A_ROW * len(answer["point"]) + 2 * outside
+    return size if kept is None else size + 2 * int(kept.memory_usage(deep=True).sum())
 
 
 def negotiate(accept: str | None, sent: str) -> str:
-    """Format of an answer: the first acceptable one, that of the request by default.
+    """Format of an answer, by the weights of RFC 9110; that of the request where all are alike.
+
+    The most specific range that fits a format gives its weight. Of formats with the same weight,
+    the one named first is taken.
 
     Examples
     --------
     >>> negotiate("*/*", "text/csv"), negotiate("text/csv;q=0.9", "application/json")
     ('text/csv', 'text/csv')
+    >>> negotiate("text/csv;q=0.5, application/*", "text/csv")
+    'application/json'
     """
-    for part in (accept or "*/*").split(","):
-        wanted = part.split(";")[0].strip().lower()
-        if wanted in FORMATS:
-            return wanted
-        if wanted in ("*/*", ""):
-            return sent
-        if wanted.endswith("/*"):
-            for known in (sent, *FORMATS):
-                if known.startswith(wanted[:-1]):
-                    return known
-    raise Problem(406, f"answers come as {', '.join(FORMATS)}, and {accept!r} allows none of them")
+    ranges: dict[str, tuple[float, int]] = {}
+    for place, part in enumerate((accept or "*/*").split(",")):
+        kind, *parameters = (text.strip().lower() for text in part.split(";"))
+        ranges.setdefault(kind, (_weight(parameters), -place))
+    found = {}
+    for known in (sent, *FORMATS):
+        for kind in (known, known.partition("/")[0] + "/*", "*/*"):
+            if kind in ranges:
+                found[known] = ranges[kind]
+                break
+    best = max(found, key=lambda known: found[known], default=None)  # the first of equals
+    if best is None or not found[best][0]:
+        raise Problem(
+            406, f"answers come as {', '.join(FORMATS)}, and {accept!r} allows none of them"
+        )
+    return best
+
+
+def _weight(parameters: list[str]) -> float:
+    """The weight among the parameters of a range; one that is malformed counts as none."""
+    for parameter in parameters:
+        name, equals, value = parameter.partition("=")
+        if name.strip() == "q" and equals:
+            fits = re.fullmatch(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", value.strip())
+            return float(value) if fits else 0.0
+    return 1.0
 
 
 def as_json(served: Served, answer: Answer, ask: Query, key: str | None) -> bytes:
-    """The answer in JSON, row by row; null where a bound is infinite."""
+    """The answer in JSON, row by row; null where a bound is infinite.
+
+    Written in blocks of rows, since its objects take many times the bytes that come of them.
+    """
+    rows = max(1, _NUMBERS_A_BLOCK // ask.size(len(served.ensemble.bank)))
+    blocks = [
+        to_json(_block(served, {k: v[i : i + rows] for k, v in answer.items()}, ask), **_NULLS)
+        for i in range(0, len(answer["point"]), rows)
+    ]
+    head = to_json({"model": served.name, "id": key, "predictions": []})
+    return head[:-2] + b",".join(block[1:-1] for block in blocks) + b"]}"
+
+
+def _block(served: Served, answer: Answer, ask: Query) -> list[dict[str, Any]]:
+    """Objects of some rows."""
     levels = ask.coverages if ask.coverages is not None else (served.coverage,)
     told: dict[str, Any] = {"point": answer["point"].tolist()}
     sides = answer["intervals"].transpose(2, 1, 0).tolist() if "intervals" in answer else []
@@ -61,8 +107,7 @@ def as_json(served: Served, answer: Answer, ask: Query, key: str | None) -> byte
         x, y = answer["density"].transpose(1, 0, 2).tolist()
         told["density"] = _dicts(x=x, y=y)
     told["outside"] = _outside(served, answer)
-    body = {"model": served.name, "id": key, "predictions": _dicts(**told)}
-    return to_json(body, inf_nan_mode="null")
+    return _dicts(**told)
 
 
 def _dicts(**columns: list[Any]) -> list[dict[str, Any]]:
@@ -93,9 +138,9 @@ def as_frame(served: Served, answer: Answer, ask: Query, kept: Any = None) -> An
         levels = ask.coverages if ask.coverages is not None else (served.coverage,)
         for i, level in enumerate(levels):
             for side, name in enumerate(("lower", "upper")):
-                columns[f"{name}_{level:g}"] = answer["intervals"][:, side, i]
+                columns[f"{name}_{level_name(level)}"] = answer["intervals"][:, side, i]
     for i, level in enumerate(ask.quantiles):
-        columns[f"quantile_{level:g}"] = answer["quantiles"][:, i]
+        columns[f"quantile_{level_name(level)}"] = answer["quantiles"][:, i]
     if "members" in answer:
         for member in range(answer["members"].shape[2]):
             for part, name in enumerate(("loc", "left_scale", "right_scale")):
@@ -120,10 +165,11 @@ def write_frame(frame: Any, kind: str) -> bytes:
     """A frame as CSV or Arrow IPC."""
     import pyarrow as pa
 
-    if kind == CSV:
-        return bytes(frame.to_csv(index=False).encode())
-    table = pa.Table.from_pandas(frame, preserve_index=False)
     sink = io.BytesIO()
+    if kind == CSV:
+        frame.to_csv(sink, index=False)
+        return sink.getvalue()
+    table = pa.Table.from_pandas(frame, preserve_index=False)
     make = pa.ipc.new_stream if kind == ARROW_STREAM else pa.ipc.new_file
     with make(sink, table.schema) as writer:
         writer.write_table(table)

@@ -18,6 +18,7 @@ from calipers import pages, prediction
 from calipers.serve import _openapi as openapi
 from calipers.serve import _schemas as schemas
 from calipers.serve._guard import PAGE_FILES, Guard
+from calipers.serve._limits import Budget
 from calipers.serve._models import load_models
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import Problem, documented
@@ -56,6 +57,9 @@ def create_app(models: Iterable[str | PathLike[str]], settings: Settings | None 
     coverages = {n: m.coverage if m.has_interval else None for n, m in served.items()}
     monitor = Monitor(coverages, window=settings.window, remember=settings.remember)
     service = Service(served, settings, monitor)
+    budget = Budget(settings.max_requests, settings.max_memory)
+    monitor.running.set_function(lambda: budget.requests)
+    monitor.memory.set_function(lambda: budget.used)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -72,7 +76,7 @@ def create_app(models: Iterable[str | PathLike[str]], settings: Settings | None 
         docs_url=None,  # their pages load scripts from elsewhere
         redoc_url=None,
     )
-    app.add_middleware(Guard, settings=settings, monitor=monitor)
+    app.add_middleware(Guard, settings=settings, monitor=monitor, budget=budget)
     _add_errors(app)
     _add_state(app, service, monitor)
     _add_models(app, service)
@@ -166,7 +170,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         "/v1/models/{model}/labels",
         tags=["predictions"],
         response_model=schemas.LabelsResponse,
-        responses=documented(400, 404, 408, 413, 415, 422, 429),
+        responses=documented(400, 404, 408, 413, 415, 422, 429, 503),
     )
     async def labels(name: Name, request: Request) -> Any:
         """Post back what came true, so that `/metrics` shows the coverage that intervals have."""

@@ -5,14 +5,12 @@ import hmac
 import logging
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from calipers.serve._limits import Budget, Reserve
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import Problem
 from calipers.serve._settings import Settings
@@ -23,6 +21,11 @@ OPEN_PATHS = ("/", "/health", "/ready")
 """Paths that need no token, beside the files of the page."""
 
 PAGE_FILES = "/page/"
+
+ACCOUNT = "calipers.account"
+"""Where the scope of a request has what it may hold until its answer is sent."""
+
+_CHUNK = 2**18  # bytes of an answer that are handed to a connection at a time
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -49,10 +52,13 @@ class Guard:
         Token and hosts.
     monitor : Monitor
         Where requests are counted.
+    budget : Budget
+        What all requests together may hold.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, monitor: Monitor) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, monitor: Monitor, budget: Budget) -> None:
         self._app, self._settings, self._monitor = app, settings, monitor
+        self._budget = budget
         self._token = None if settings.token is None else _digest(settings.token.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -70,8 +76,9 @@ class Guard:
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-store")
-            await send(message)
+            await _send_in_chunks(message, send)
 
+        account = scope[ACCOUNT] = self._budget.account()
         try:
             self._check(scope)
             await self._app(scope, receive, guarded_send)
@@ -80,6 +87,7 @@ class Guard:
                 raise  # too late for an answer; the connection is cut
             await _problem_of(error).response()(scope, receive, guarded_send)
         finally:
+            account.close()
             route = getattr(scope.get("route"), "path", "other")
             self._monitor.requests.labels(route, str(status or 500)).inc()
             self._monitor.seconds.labels(route).observe(time.perf_counter() - began)
@@ -104,6 +112,17 @@ class Guard:
             )
 
 
+async def _send_in_chunks(message: Message, send: Send) -> None:
+    """Hand on a message; a long body in parts, so that a slow reader is noticed."""
+    body = message.get("body", b"")
+    for start in range(0, len(body) - _CHUNK, _CHUNK):
+        part = body[start : start + _CHUNK]
+        await send({"type": "http.response.body", "body": part, "more_body": True})
+    if len(body) > _CHUNK:
+        message = {**message, "body": body[(len(body) - 1) // _CHUNK * _CHUNK :]}
+    await send(message)
+
+
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
 
@@ -122,37 +141,17 @@ def _problem_of(error: Exception) -> Problem:
     return Problem(500, "something went wrong in the server; its log says what")
 
 
-class Gate:
-    """Lets in so many requests at a time and answers 429 to the rest.
+async def read_body(request: Request, most: int, reserve: Reserve) -> bytes:
+    """A request's body, whether or not it says how long it is.
 
     Parameters
     ----------
+    request : Request
+        Not read yet.
     most : int
-        Requests.
-    running : Gauge
-        Where their number is shown.
-    """
-
-    def __init__(self, most: int, running: Any) -> None:
-        self._most, self._count = most, 0
-        running.set_function(lambda: self._count)
-
-    @contextmanager
-    def admitted(self) -> Iterator[None]:
-        """Hold a place for one request."""
-        if self._count >= self._most:
-            raise Problem(
-                429, f"{self._most} requests are being answered: try again", {"Retry-After": "1"}
-            )
-        self._count += 1
-        try:
-            yield
-        finally:
-            self._count -= 1
-
-
-async def read_body(request: Request, most: int) -> bytes:
-    """A request's body, whether or not it says how long it is.
+        Bytes.
+    reserve : callable
+        Is told bytes before they are kept.
 
     Raises
     ------
@@ -167,13 +166,13 @@ async def read_body(request: Request, most: int) -> bytes:
         raise Problem(400, "Content-Length is not a number of bytes")
     if int(given) > most:
         raise too_long
-    chunks, size = [], 0
+    body = bytearray()
     try:
         async for chunk in request.stream():
-            size += len(chunk)
-            if size > most:
+            if len(body) + len(chunk) > most:
                 raise too_long
-            chunks.append(chunk)
+            reserve(2 * len(chunk))  # once while it grows, once as it is kept
+            body += chunk
     except ClientDisconnect:
         raise Problem(400, "the request ended before its body did") from None
-    return b"".join(chunks)
+    return bytes(body)

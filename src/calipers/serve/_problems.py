@@ -7,6 +7,7 @@ from typing import Any
 from fastapi.responses import JSONResponse
 
 MEDIA_TYPE = "application/problem+json"
+_LONGEST = 2_000  # characters of a detail: a value that is quoted may be of any length
 
 
 class Problem(Exception):  # noqa: N818 - RFC 9457 calls it so
@@ -23,6 +24,7 @@ class Problem(Exception):  # noqa: N818 - RFC 9457 calls it so
     """
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        detail = detail if len(detail) <= _LONGEST else f"{detail[:_LONGEST]}..."
         super().__init__(detail)
         self.status, self.detail, self.headers = status, detail, dict(headers or {})
 

@@ -1,13 +1,19 @@
 """A server process for an application."""
 
+import math
 import socket
+import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 import uvicorn
 
+from calipers.serve._connections import Connection
 from calipers.serve._settings import Settings
+
+_OTHER_FILES = 128  # that a process may need beside its connections
 
 
 def run(
@@ -53,8 +59,21 @@ def run(
             log_level=log_level,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=4 * settings.max_requests,  # connections, idle ones too
+            http=cast(Any, partial(Connection, settings=settings, most=_most(settings))),
+            ws="none",
+            h11_max_incomplete_event_size=settings.max_headers,
+            timeout_keep_alive=math.ceil(settings.idle_timeout),
             timeout_graceful_shutdown=int(settings.timeout) + 5,
         )
         with suppress(KeyboardInterrupt):  # which Uvicorn raises again when it has finished
             uvicorn.Server(config).run(sockets=[listener])
+
+
+def _most(settings: Settings) -> int:
+    """Connections at a time: fewer than the process may have files open."""
+    if sys.platform == "win32":
+        return settings.max_connections
+    import resource
+
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(1, min(settings.max_connections, files - _OTHER_FILES))

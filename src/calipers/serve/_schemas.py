@@ -1,14 +1,18 @@
-"""Bodies in JSON: what callers send, and what the OpenAPI document says of the answers."""
+"""Bodies in JSON: what callers send, and what the OpenAPI document says of the answers.
+
+Rows and labels are described here and checked in ``_json``, which stops at the first error.
+"""
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, SkipValidation, Tag
 
 Level = Annotated[FiniteFloat, Field(gt=0, lt=1)]
 Cell = FiniteFloat | bool | str | None
 Record = dict[str, Cell]
 
-MOST_COVERAGES, MOST_QUANTILES, MOST_POINTS, MOST_LABELS = 32, 128, 1024, 10_000
+MOST_COVERAGES, MOST_QUANTILES, MOST_POINTS = 32, 128, 1024
+MOST_LABELS, MOST_ID = 10_000, 64
 
 
 def _kind(given: Any) -> str:
@@ -32,7 +36,7 @@ class _Strict(BaseModel):
 class PredictRequest(_Strict):
     """Rows, and what to tell about each of them."""
 
-    rows: Rows = Field(
+    rows: SkipValidation[Rows] = Field(
         description="Objects by the names of the inputs, further names ignored; or lists in the "
         "order of the inputs that the model uses. null where a value is missing.",
     )
@@ -101,7 +105,7 @@ class PredictResponse(BaseModel):
 class Label(_Strict):
     """What came true for the rows of one prediction."""
 
-    id: str = Field(max_length=64, description="As in the answer to the prediction.")
+    id: str = Field(max_length=MOST_ID, description="As in the answer to the prediction.")
     y: FiniteFloat | list[FiniteFloat | None] = Field(
         description="The target of each row; null where it is not known yet."
     )

@@ -1,31 +1,36 @@
 """How a request becomes an answer: read, cut, queued, predicted, recorded, written."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
-import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
 from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve import _bodies as bodies
-from calipers.serve._answers import as_frame, as_json, negotiate, write_frame
+from calipers.serve._answers import answer_bytes, as_frame, as_json, negotiate, write_frame
 from calipers.serve._asking import Answer, Columns, Piece, join
 from calipers.serve._batching import Batcher
-from calipers.serve._guard import Gate, read_body
+from calipers.serve._guard import ACCOUNT, read_body
+from calipers.serve._json import read_labels, read_request
+from calipers.serve._limits import Account, Limits, Reserve
 from calipers.serve._models import Served
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import Problem
-from calipers.serve._schemas import LabelsRequest, PredictRequest
+from calipers.serve._reading import CSV, FORMATS, JSON, read_table
 from calipers.serve._settings import Settings
 
 ID_HEADER = "Calipers-Prediction-Id"
 
 _SMALL = 2**16  # bytes that are read and rows times numbers that are written without a thread
+_LABELS_AT_A_TIME = 100
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -62,7 +67,6 @@ class Service:
 
     def __init__(self, models: dict[str, Served], settings: Settings, monitor: Monitor) -> None:
         self.models, self._settings, self._monitor = models, settings, monitor
-        self._gate = Gate(settings.max_requests, monitor.running)
         self._batchers = {name: self._batcher(served) for name, served in models.items()}
         self.ready = False
 
@@ -121,64 +125,62 @@ class Service:
         except DataError as error:
             raise Problem(422, str(error)) from None
 
-    async def _body(self, request: Request) -> bytes:
+    async def _body(self, request: Request, account: Account) -> bytes:
         try:
             async with asyncio.timeout(self._settings.timeout):
-                return await read_body(request, self._settings.max_body)
+                return await read_body(request, self._settings.max_body, account.reserve)
         except TimeoutError:
             raise Problem(408, "the body did not arrive in time") from None
 
     async def predict(self, name: str, request: Request, options: Options | None) -> Response:
         """Answer a request for predictions; ``options`` are those of the address, if any."""
         served = self.model(name)
-        with self._gate.admitted():
-            sent = media_type(request)
-            wanted = negotiate(request.headers.get("accept"), sent)
-            body = await self._body(request)
-            async with self._in_time():
-                table = await _aside(len(body), self._read, served, body, sent, options)
-                ask = table.options.ask
-                answer = await self._answer(served, table)
-                key = None
-                if table.options.record:
-                    key = self._monitor.predicted(name, answer)
-                numbers = table.rows * ask.size(len(served.ensemble.bank))
-                content = await _aside(numbers, _written, served, answer, table, key, wanted)
+        account: Account = request.scope[ACCOUNT]
+        account.admit()
+        sent = media_type(request)
+        wanted = negotiate(request.headers.get("accept"), sent)
+        body = await self._body(request, account)
+        async with self._in_time():
+            table = await _aside(
+                len(body), self._read, served, body, sent, options, account.reserve
+            )
+            answer = await self._answer(served, table)
+            key = None
+            if table.options.record:
+                key = self._monitor.predicted(name, answer)
+            numbers = table.rows * table.options.ask.size(len(served.ensemble.bank))
+            account.reserve(answer_bytes(served, answer, numbers, table.frame))
+            content = await _aside(numbers, _written, served, answer, table, key, wanted)
         headers = {} if key is None else {ID_HEADER: key}
         return Response(content, media_type=wanted, headers=headers)
 
-    def _read(self, served: Served, body: bytes, sent: str, options: Options | None) -> _Table:
+    def _limits(self, columns: int = 0) -> Limits:
+        """Those of a table; a model with many inputs may have as many columns."""
+        s = self._settings
+        return Limits(s.max_body, s.max_rows, max(s.max_columns, columns), s.max_cells)
+
+    def _read(
+        self, served: Served, body: bytes, sent: str, options: Options | None, reserve: Reserve
+    ) -> _Table:
         """The table and the questions of a request."""
-        limits = (self._settings.max_rows, max(self._settings.max_columns, len(served.inputs)))
-        frame = None
-        if sent == bodies.JSON:
+        limits = self._limits(len(served.inputs))
+        if sent == JSON:
             if options is not None:
                 raise Problem(422, "with a body in JSON, what is asked goes into the body")
-            request = bodies.parse_json(PredictRequest, body)
-            rows: Any = request.rows
+            request = read_request(body, limits, reserve)
             options = Options(bodies.ask_of(request), request.record)
-            if len(rows[0]) > limits[1]:
-                raise Problem(413, f"a row has more than {limits[1]:,} columns")
-        else:
-            reader = bodies.read_csv if sent == bodies.CSV else bodies.read_arrow
-            rows = frame = reader(body, served, *limits)
-            options = options or Options(Query())
-        if not len(rows):
-            raise Problem(422, "the table has no rows")
-        self._check(served, len(rows), options.ask)
-        columns = (
-            bodies.columns_of(rows, served)
-            if frame is None
-            else bodies.frame_columns(frame, served)
-        )
-        return _Table(columns, len(rows), options, frame if options.keep else None)
+            self._check(served, len(request.rows), options.ask)
+            columns = bodies.columns_of(request.rows, served)
+            return _Table(columns, len(request.rows), options)
+        options = options or Options(Query())
+        table = read_table(body, sent, limits, reserve)
+        self._check(served, table.num_rows, options.ask)
+        frame = bodies.frame_of(table, served, text=sent == CSV)
+        columns = bodies.frame_columns(frame, served)
+        return _Table(columns, len(frame), options, frame if options.keep else None)
 
     def _check(self, served: Served, rows: int, ask: Query) -> None:
         """Refuse what is too much, or what the model cannot tell."""
-        if rows > self._settings.max_rows:
-            raise Problem(
-                413, f"the table has more than the {self._settings.max_rows:,} rows allowed"
-            )
         if rows * ask.size(len(served.ensemble.bank)) > self._settings.max_numbers:
             raise Problem(
                 413,
@@ -208,20 +210,27 @@ class Service:
     async def label(self, name: str, request: Request) -> dict[str, Any]:
         """Take in labels that were posted back."""
         self.model(name)
-        with self._gate.admitted():
-            if media_type(request) != bodies.JSON:
-                raise Problem(415, "labels come as application/json")
-            posted = bodies.parse_json(LabelsRequest, await self._body(request))
+        account: Account = request.scope[ACCOUNT]
+        account.admit()
+        if media_type(request) != JSON:
+            raise Problem(415, "labels come as application/json")
+        body = await self._body(request, account)
+        async with self._in_time():
+            posted = await _aside(len(body), read_labels, body, self._limits(), account.reserve)
+            return await self._count(name, posted)
+
+    async def _count(self, name: str, posted: list[tuple[str, Any]]) -> dict[str, Any]:
         counted = repeated = 0
         unknown = []
-        for label in posted.labels:
-            y = [label.y] if isinstance(label.y, float) else label.y
+        for i, (key, y) in enumerate(posted):
+            if i % _LABELS_AT_A_TIME == 0:
+                await asyncio.sleep(0)  # others get between
             try:
-                found = self._monitor.labelled(name, label.id, np.array(y, dtype=np.float64))
+                found = self._monitor.labelled(name, key, y)
             except ValueError as error:
                 raise Problem(422, str(error)) from None
             if found is None:
-                unknown.append(label.id)
+                unknown.append(key)
             else:
                 counted += found[0]
                 repeated += found[1]
@@ -231,21 +240,35 @@ class Service:
 def media_type(request: Request) -> str:
     """What a request says its body is."""
     given = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    known = (bodies.JSON, bodies.CSV, bodies.ARROW_STREAM, bodies.ARROW_FILE)
-    if given not in known:
-        raise Problem(415, f"Content-Type must be one of {', '.join(known)}; got {given[:100]!r}")
+    if given not in FORMATS:
+        raise Problem(415, f"Content-Type must be one of {', '.join(FORMATS)}; got {given[:100]!r}")
     return given
 
 
 def _written(served: Served, answer: Answer, table: _Table, key: str | None, kind: str) -> bytes:
     ask = table.options.ask
-    if kind == bodies.JSON:
+    if kind == JSON:
         return as_json(served, answer, ask, key)
     return write_frame(as_frame(served, answer, ask, table.frame), kind)
 
 
-async def _aside(size: int, function: Any, *arguments: Any) -> Any:
-    """Call a function, in a thread where it would keep others waiting."""
+async def _aside(size: int, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function, in a thread where it would keep others waiting.
+
+    Whoever gives up waiting still waits for a call that has begun: what it holds stays counted
+    until it is let go.
+    """
     if size <= _SMALL:
         return function(*arguments)
-    return await asyncio.to_thread(function, *arguments)
+    given_up = threading.Event()
+
+    def call() -> T | None:
+        return None if given_up.is_set() else function(*arguments)
+
+    future = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        return cast(T, await asyncio.shield(future))
+    except asyncio.CancelledError:
+        given_up.set()
+        await asyncio.wait([future])
+        raise

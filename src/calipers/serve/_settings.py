@@ -26,12 +26,24 @@ class Settings:
         Rows of a request.
     max_columns : int
         Columns of a request; the inputs of a model are always allowed.
+    max_cells : int
+        Values of a request: rows times columns.
     max_numbers : int
         Numbers of an answer: rows times what is asked about each.
     max_requests : int
         Requests that are worked on or wait at a time; a further one gets 429.
+    max_memory : int
+        Bytes that all requests together may hold, their bodies, what is decoded from them and
+        their answers; a request for which none are left gets 503.
+    max_connections : int
+        Connections at a time; a further one takes the place of the one idle for longest.
+    max_headers : int
+        Bytes of the headers of a request.
     timeout : float
-        Seconds that a request may take, from its first byte to its answer.
+        Seconds that a request may take, from its first byte to its answer, and that a part of the
+        answer may wait for its reader.
+    idle_timeout : float
+        Seconds that a connection may wait for the headers of a request.
     batch_rows : int
         Rows that are predicted together; a larger request is cut, so that small ones get between.
     window : int
@@ -51,9 +63,14 @@ class Settings:
     max_body: int = 16 * 2**20
     max_rows: int = 100_000
     max_columns: int = 1_000
+    max_cells: int = 4_000_000
     max_numbers: int = 4_000_000
     max_requests: int = 256
+    max_memory: int = 2**30
+    max_connections: int = 512
+    max_headers: int = 32 * 2**10
     timeout: float = 30.0
+    idle_timeout: float = 10.0
     batch_rows: int = 1_024
     window: int = 1_000
     remember: int = 100_000

@@ -1,0 +1,231 @@
+"""Arrow IPC from strangers: bounded by what its messages declare, before anything is decoded.
+
+A few bytes of Arrow can stand for any number of them: compressed buffers, buffers and strings that
+are referred to many times, dictionaries, views, nested types. pyarrow has no pool of limited size,
+and no way to ask a message what it holds. So the metadata, which is a FlatBuffer and which pyarrow
+has verified as one, is read here, and what is not understood is refused: another version than V5
+(V4 hides compression in free metadata), compression, nested types, growing dictionaries, and bytes
+that are counted twice. Dictionaries and views are then written out within the bytes that are left.
+"""
+
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from calipers.serve._limits import Limits, Reserve, check_names
+from calipers.serve._problems import Problem
+
+_V5 = 4
+_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
+_TIMESTAMP = 10
+_PLAIN_TYPES = {*range(1, 12), 15, 18, 19, 20, 23, 24}  # those of the format without children
+_MOST_BATCHES = 1_024
+_SCHEMA_BYTES = 2_048  # of each column that is allowed: its name, and what pandas adds
+_DICTIONARY_WORK = 64  # times the longest body: bytes of dictionaries gone through, per batch
+
+
+def read_arrow(body: bytes, limits: Limits, reserve: Reserve) -> Any:
+    """A stream or a file as a table of plain columns; extension types are left out."""
+    stream = pa.py_buffer(body).slice(8 if body.startswith(b"ARROW1") else 0)  # a mark, a stream
+    try:
+        _check_messages(stream, limits)
+        with pa.ipc.open_stream(stream) as reader:
+            batches = _all_batches(reader, limits)
+            columns = _Columns(limits, reserve)
+            table = {
+                field.name: columns.read([batch.column(i) for batch in batches], field.type)
+                for i, field in enumerate(reader.schema)
+                if not isinstance(field.type, pa.BaseExtensionType)
+            }
+        return pa.table(table)
+    except (pa.ArrowException, OSError, ValueError, TypeError, IndexError, struct.error) as error:
+        words = " ".join(str(error).split())[:300]
+        raise Problem(422, f"the body is not Arrow IPC: {words}") from None
+
+
+def _all_batches(reader: Any, limits: Limits) -> list[Any]:
+    """The batches, whose columns have as many rows as they say; nothing of them is copied."""
+    check_names(reader.schema.names)
+    batches, rows = [], 0
+    for batch in reader:
+        batch.validate()
+        rows += batch.num_rows
+        limits.check(rows, len(reader.schema))
+        batches.append(batch)
+    return batches
+
+
+class _Columns:
+    """Writes columns out, all together within what a decoded table may take."""
+
+    def __init__(self, limits: Limits, reserve: Reserve) -> None:
+        self._limits, self._reserve = limits, reserve
+        self._room = limits.decoded
+        self._work = _DICTIONARY_WORK * limits.body
+
+    def read(self, parts: list[Any], kind: Any) -> Any:
+        """One column from its parts in the batches."""
+        return pa.chunked_array([self._plain(part) for part in parts], None if parts else kind)
+
+    def _plain(self, array: Any) -> Any:
+        """An array of which every value has its own bytes."""
+        kind = array.type
+        if pa.types.is_dictionary(kind):
+            self._work -= array.dictionary.nbytes
+            if self._work < 0:
+                raise Problem(413, "the dictionaries are too long for so many batches: join them")
+        array.validate(full=True)
+        if pa.types.is_dictionary(kind):
+            values = self._plain(array.dictionary)
+            self._take(_bytes_by_row(values).take(array.indices.fill_null(0)) if len(values) else 0)
+            return values.take(array.indices)
+        if kind in (pa.string_view(), pa.binary_view()):
+            self._take(_view_lengths(array))
+            return array.cast(pa.large_string() if kind == pa.string_view() else pa.large_binary())
+        return array
+
+    def _take(self, sizes: Any) -> None:
+        """Set aside bytes of values before they are written out."""
+        total = int(np.sum(np.asarray(sizes, dtype=np.int64)))
+        self._room -= total
+        if self._room < 0:
+            raise Problem(
+                413,
+                f"with shared values written out, the table has more than the "
+                f"{self._limits.decoded:,} bytes allowed: send fewer rows at a time",
+            )
+        self._reserve(total)
+
+
+def _bytes_by_row(values: Any) -> Any:
+    """Bytes of each value of a plain array, at most."""
+    kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_fixed_size_binary)
+    if any(has(values.type) for has in (*kinds, pa.types.is_binary, pa.types.is_large_binary)):
+        return pc.binary_length(values).fill_null(0).cast(pa.int64())
+    return pa.array(np.full(len(values), 32))  # the widest number, a decimal
+
+
+def _view_lengths(array: Any) -> Any:
+    """Bytes of each value of a view: the first of the four numbers that it is made of."""
+    if not len(array):
+        return 0
+    views = np.frombuffer(array.buffers()[1], dtype="<i4").reshape(-1, 4)
+    return views[array.offset : array.offset + len(array), 0]
+
+
+def _check_messages(stream: Any, limits: Limits) -> None:
+    """Refuse a stream with a message that could become larger than it is."""
+    batches = 0
+    for message in pa.ipc.MessageReader.open_stream(stream):
+        data = message.metadata.to_pybytes()
+        root = _follow(data, 0)
+        if _number(data, root, 0, "<h") != _V5:
+            raise Problem(415, "the Arrow messages are not of version V5: write them with 1.0+")
+        kind, header = _number(data, root, 1, "<B"), _child(data, root, 2)
+        if kind == _SCHEMA:
+            _check_schema(data, header, limits)
+            continue
+        batches += 1
+        if batches > _MOST_BATCHES:
+            raise Problem(413, f"the table has more than {_MOST_BATCHES:,} batches: join them")
+        if kind == _DICTIONARY:
+            if _number(data, header, 2, "<B"):
+                raise Problem(415, "the Arrow dictionaries grow by deltas: send them whole")
+            header = _child(data, header, 1)
+        elif kind != _BATCH:
+            raise Problem(422, "the body is not Arrow IPC of a table")
+        _check_batch(data, header, message.body.size)
+
+
+def _check_schema(data: bytes, schema: int, limits: Limits) -> None:
+    """Refuse too many columns, nested ones, and texts that are counted more than once."""
+    if _number(data, schema, 0, "<h"):
+        raise Problem(415, "the Arrow numbers are big-endian: send them little-endian")
+    if len(data) > _SCHEMA_BYTES * limits.columns:
+        raise Problem(413, f"the Arrow schema has more than {_SCHEMA_BYTES:,} bytes a column")
+    limits.check(1, _count(data, schema, 1))
+    room = len(data) - _pairs(data, schema, 2, len(data))
+    for field in _vector(data, schema, 1):
+        start, size = _text(data, field, 0)
+        kind = _number(data, field, 2, "<B")
+        if kind not in _PLAIN_TYPES or _count(data, field, 5):
+            shown = data[start : start + min(size, 100)].decode(errors="replace")
+            raise Problem(422, f"the column {shown!r} is nested or encoded: leave it out")
+        if kind == _TIMESTAMP:
+            size += _text(data, _child(data, field, 3), 1)[1]
+        room -= size + _pairs(data, field, 6, room)
+        if room < 0:
+            raise Problem(422, "the body is not Arrow IPC: its schema repeats itself")
+
+
+def _check_batch(data: bytes, batch: int, size: int) -> None:
+    """Refuse compression, and buffers that lie over one another."""
+    if _field(data, batch, 3):
+        raise Problem(415, "the Arrow buffers are compressed: send them uncompressed")
+    place = _field(data, batch, 2)
+    if not place:
+        return
+    start = _follow(data, place)
+    (count,) = struct.unpack_from("<I", data, start)
+    lengths = np.frombuffer(data, dtype="<i8", count=2 * count, offset=start + 4)[1::2]
+    if count and (lengths.min() < 0 or lengths.max() > size or int(lengths.sum()) > size):
+        raise Problem(422, "the body is not Arrow IPC: its buffers are longer than it is")
+
+
+def _follow(data: bytes, place: int) -> int:
+    return int(place + struct.unpack_from("<I", data, place)[0])
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Place of a field of a FlatBuffer's table, 0 if it is not there."""
+    layout = table - struct.unpack_from("<i", data, table)[0]
+    if 4 + 2 * number >= struct.unpack_from("<H", data, layout)[0]:
+        return 0
+    offset = struct.unpack_from("<H", data, layout + 4 + 2 * number)[0]
+    return int(table + offset) if offset else 0
+
+
+def _number(data: bytes, table: int, number: int, form: str) -> int:
+    place = _field(data, table, number)
+    return int(struct.unpack_from(form, data, place)[0]) if place else 0
+
+
+def _child(data: bytes, table: int, number: int) -> int:
+    """Place of the table that a field refers to."""
+    place = _field(data, table, number)
+    if not place:
+        raise ValueError("a message lacks a part")
+    return _follow(data, place)
+
+
+def _count(data: bytes, table: int, number: int) -> int:
+    """Length of a vector."""
+    place = _field(data, table, number)
+    return int(struct.unpack_from("<I", data, _follow(data, place))[0]) if place else 0
+
+
+def _vector(data: bytes, table: int, number: int) -> Iterator[int]:
+    """Places of the tables in a vector."""
+    for i in range(_count(data, table, number)):
+        start = _child(data, table, number)
+        yield _follow(data, start + 4 + 4 * i)
+
+
+def _text(data: bytes, table: int, number: int) -> tuple[int, int]:
+    """Place and length of a text."""
+    place = _field(data, table, number)
+    return (_follow(data, place) + 4, _count(data, table, number)) if place else (0, 0)
+
+
+def _pairs(data: bytes, table: int, number: int, room: int) -> int:
+    """Bytes of the keys and values of a table's free metadata, counted as far as there is room."""
+    size = 0
+    for pair in _vector(data, table, number):
+        size += 8 + _text(data, pair, 0)[1] + _text(data, pair, 1)[1]
+        if size > room:
+            break
+    return size

@@ -1,0 +1,146 @@
+"""How much a request may hold, and how much all of them together."""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from calipers.serve._problems import Problem
+
+_EXPANSION = 4  # a decoded table against the longest body; also the bytes of a wide character
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Most of what a table may have.
+
+    Attributes
+    ----------
+    body : int
+        Bytes as it is sent.
+    rows, columns, cells : int
+        Cells are rows times columns.
+
+    Examples
+    --------
+    >>> Limits(body=100, rows=10, columns=5, cells=20).check(3, 4)
+    """
+
+    body: int
+    rows: int
+    columns: int
+    cells: int
+
+    @property
+    def decoded(self) -> int:
+        """Bytes of values that are written out."""
+        return _EXPANSION * self.body
+
+    def check(self, rows: int, columns: int) -> None:
+        """Refuse a table that is too large.
+
+        Raises
+        ------
+        Problem
+            413, with the limit.
+        """
+        if columns > self.columns:
+            raise Problem(413, f"the table has more than {self.columns:,} columns")
+        if rows > self.rows:
+            raise Problem(413, f"the table has more than the {self.rows:,} rows allowed")
+        if rows * columns > self.cells:
+            raise Problem(
+                413, f"the table has more than {self.cells:,} values: send fewer rows at a time"
+            )
+
+
+def check_names(names: Sequence[str]) -> None:
+    """Refuse a table of which two columns have one name."""
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise Problem(
+            422, f"the table has more than one column {twice[:100]!r}: give each its own name"
+        )
+
+
+class Budget:
+    """Places and bytes for all requests together.
+
+    Parameters
+    ----------
+    requests : int
+        Requests at a time; a further one gets 429.
+    size : int
+        Bytes of bodies, decoded tables and answers; a request for which none are left gets 503.
+    """
+
+    def __init__(self, requests: int, size: int) -> None:
+        self._most, self._size = requests, size
+        self._lock = threading.Lock()
+        self.requests = self.used = 0
+
+    def account(self) -> "Account":
+        """What one request will hold."""
+        return Account(self)
+
+    def change(self, requests: int, size: int) -> None:
+        """Take or give back places and bytes.
+
+        Raises
+        ------
+        Problem
+            If there are not as many.
+        """
+        with self._lock:
+            if requests > 0 and self.requests + requests > self._most:
+                raise Problem(
+                    429,
+                    f"{self._most} requests are being answered: try again",
+                    {"Retry-After": "1"},
+                )
+            if size > 0 and self.used + size > self._size:
+                raise Problem(
+                    503,
+                    f"the requests being answered fill the {self._size:,} bytes of memory that "
+                    "they may take: try again, or with fewer rows",
+                    {"Retry-After": "1"},
+                )
+            self.requests += requests
+            self.used += size
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return self._size
+
+
+class Account:
+    """A place and bytes that one request holds until its answer is sent."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._requests = self._bytes = 0
+
+    def admit(self) -> None:
+        """Hold a place."""
+        self._budget.change(1, 0)
+        self._requests += 1
+
+    def reserve(self, size: int) -> None:
+        """Hold bytes that are about to be allocated."""
+        if self._bytes + size > self._budget.size:
+            raise Problem(
+                413,
+                f"the request needs more than the {self._budget.size:,} bytes of memory that all "
+                "requests together may take: send fewer rows, or ask less about each",
+            )
+        self._budget.change(0, size)
+        self._bytes += size
+
+    def close(self) -> None:
+        """Give everything back."""
+        self._budget.change(-self._requests, -self._bytes)
+        self._requests = self._bytes = 0
+
+
+Reserve = Callable[[int], None]
+"""Is told bytes before they are allocated, and raises where they are too many."""

@@ -1,0 +1,80 @@
+"""Tables of bodies: CSV or Arrow in, a bounded pyarrow table out."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from calipers.serve._arrow import read_arrow
+from calipers.serve._limits import Limits, Reserve, check_names
+from calipers.serve._problems import Problem
+from calipers.tables import Form, TableError
+from calipers.tables._text import text_tables
+
+JSON, CSV = "application/json", "text/csv"
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+ARROW_FILE = "application/vnd.apache.arrow.file"
+FORMATS = (JSON, CSV, ARROW_STREAM, ARROW_FILE)
+
+_NUMBER_BYTES, _OBJECT_BYTES = 16, 112  # of a value of a frame, at most
+_DELIMITERS = (b",", b";", b"\t", b"|")
+
+
+def read_table(body: bytes, kind: str, limits: Limits, reserve: Reserve) -> Any:
+    """The table of a body in CSV or Arrow; columns of CSV are text.
+
+    Parameters
+    ----------
+    body : bytes
+        Not compressed.
+    kind : str
+        ``CSV``, ``ARROW_STREAM`` or ``ARROW_FILE``.
+    limits : Limits
+        Most of what the table may have.
+    reserve : callable
+        Is told bytes before they are allocated, those of a frame of the table among them.
+
+    Returns
+    -------
+    pyarrow.Table
+        No value shares its bytes with another.
+
+    Raises
+    ------
+    Problem
+        If it is too large, or no table.
+    """
+    read: Callable[..., Any] = _read_csv if kind == CSV else read_arrow
+    table = read(body, limits, reserve)
+    if not table.num_rows:
+        raise Problem(422, "the table has no rows")
+    reserve(sum(_frame_bytes(column) for column in table.columns))
+    return table
+
+
+def _read_csv(body: bytes, limits: Limits, reserve: Reserve) -> Any:
+    """Delimited text with a header; every value but the first follows a separator."""
+    header = body[: body.find(b"\n") if b"\n" in body else len(body)]
+    limits.check(1, max(header.count(mark) for mark in _DELIMITERS) + 1)
+    values = body.count(b"\n") + body.count(b"\r") + sum(map(body.count, _DELIMITERS)) + 1
+    reserve(len(body) + 8 * min(values, limits.cells))
+    parts, rows = [], 0
+    try:
+        for table in text_tables(io.BytesIO(body), "the body", Form(), limits.rows + 1):
+            check_names(table.column_names)
+            rows += table.num_rows
+            limits.check(rows, table.num_columns)
+            parts.append(table)
+    except TableError as error:
+        raise Problem(422, str(error)) from None
+    if not parts:
+        raise Problem(422, "the body has a header and no rows")
+    return pa.concat_tables(parts)
+
+
+def _frame_bytes(column: Any) -> int:
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind):
+        return _NUMBER_BYTES * len(column)
+    return _OBJECT_BYTES * len(column) + 4 * int(column.nbytes)  # 4 bytes of a wide character

@@ -1,0 +1,323 @@
+"""A few bytes cannot make the server take memory or time: a process under a limit of addresses."""
+
+import io
+import json
+import os
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx2 as httpx
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from calipers.serve._arrow import _child, _field, _follow, _text, _vector, read_arrow
+from calipers.serve._limits import Limits
+from calipers.serve._problems import Problem
+from calipers.serve._reading import ARROW_STREAM, CSV, JSON
+
+MEMORY = 256 * 2**20
+SECONDS = 30  # on a machine that others share
+LIMITS = Limits(body=16 * 2**20, rows=100_000, columns=1_000, cells=4_000_000)
+SERVER = """
+import sys
+from calipers.serve import Settings, create_app, run
+settings = Settings(**eval(sys.argv[2]))
+run(create_app([sys.argv[1]], settings), settings, port=0, notify=lambda a: print(a, flush=True))
+"""
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of addresses are Linux's")
+
+
+class Server:
+    """A server process that may not have much more memory than it started with."""
+
+    def __init__(self, folder, **settings):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(folder), repr(settings)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MALLOC_ARENA_MAX": "2"},
+        )
+        self.address = self.process.stdout.readline().strip()
+        self.client = httpx.Client(base_url=self.address, timeout=60)
+        self.wait_until("/ready", 200)
+
+    def wait_until(self, path, status):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if self.client.get(path).status_code == status:
+                return
+            time.sleep(0.05)
+        raise TimeoutError(path)
+
+    def status(self, name):
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
+
+    def limit(self, size):
+        """Let the process have so many bytes of addresses more."""
+        import resource
+
+        most = self.status("VmSize") + size
+        resource.prlimit(self.process.pid, resource.RLIMIT_AS, (most, most))
+
+    def post(self, content, kind, path="predict", **query):
+        url = f"/v1/models/plain/{path}"
+        began = time.monotonic()
+        answer = self.client.post(
+            url, content=content, headers={"Content-Type": kind}, params=query
+        )
+        assert time.monotonic() - began < SECONDS
+        return answer.status_code, answer.text[:500]
+
+    def close(self):
+        self.client.close()
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(scope="module")
+def server(folder):
+    """One for all attacks: what one of them takes away, the next would miss."""
+    made = Server(folder / "plain", max_memory=MEMORY)
+    made.post(b'{"rows": [[1, 2]]}', JSON)
+    made.post(b"speed,load\n" + b"1,2\n" * 30_000, CSV)  # threads, and all that is loaded late
+    made.limit(MEMORY + 256 * 2**20)
+    yield made
+    assert made.process.poll() is None
+    assert made.client.get("/health").status_code == 200
+    assert made.post(b'{"rows": [[1, 2]]}', JSON)[0] == 200
+    made.close()
+
+
+MANY = 16 * 2**20 - 100
+
+
+def many(item, bytes_in_all):
+    return b",".join([item] * (bytes_in_all // (len(item) + 1)))
+
+
+PREDICT = {
+    "lists for numbers": (413, lambda: b'{"rows": [[%s]]}' % many(b"[]", 2**20)),
+    "rows of lists": (422, lambda: b'{"rows": [%s]}' % many(b"[[],[]]", 700_000)),
+    "more of them": (413, lambda: b'{"rows": [[%s]]}' % many(b"[]", MANY)),
+    "empty rows": (413, lambda: b'{"rows": [%s]}' % many(b"{}", MANY)),
+    "one long row": (413, lambda: b'{"rows": [[%s]]}' % many(b"0", MANY)),
+    "no JSON": (422, lambda: b'{"rows": [[%s]]}' % many(b"x", 600_000)),
+    "texts for numbers": (422, lambda: b'{"rows": [%s]}' % many(b'["",""]', 700_000)),
+    "lists for levels": (
+        422,
+        lambda: b'{"rows": [[1, 2]], "quantiles": [%s]}' % many(b"[]", 2**20),
+    ),
+    "unknown fields": (
+        422,
+        lambda: json.dumps({"rows": [[1, 2]], **dict.fromkeys(map(str, range(200_000)))}).encode(),
+    ),
+    "unknown columns": (
+        413,
+        lambda: json.dumps({"rows": [dict.fromkeys(map(str, range(200_000)))]}).encode(),
+    ),
+    "depth": (413, lambda: b'{"rows": ' + b"[" * MANY),
+    "some depth": (422, lambda: b'{"rows": ' + b"[" * 100_000),
+    "wide characters": (
+        422,
+        lambda: b'{"rows": [["%s", 1]]}' % ("\U0001f600".encode() * (MANY // 4)),
+    ),
+    "a long number": (422, lambda: b'{"rows": [[%s, 1]]}' % (b"9" * 4_000)),
+}
+
+
+@pytest.mark.parametrize("name", PREDICT)
+def test_json(server, name):
+    status, body = PREDICT[name]
+    found, text = server.post(body(), JSON)
+    assert found == status, text
+
+
+LABELS = {
+    "lists for labels": lambda: b'{"labels": [%s]}' % many(b"[]", MANY),
+    "lists for numbers": lambda: b'{"labels": [{"id": "", "y": [%s]}]}' % many(b"[]", 2**20),
+    "objects for numbers": lambda: b'{"labels": [{"id": "", "y": [%s]}]}' % many(b"{}", MANY),
+    "booleans": lambda: b'{"labels": [%s]}' % many(b'{"id":"","y":true}', 170_000),
+}
+
+
+@pytest.mark.parametrize("name", LABELS)
+def test_labels(server, name):
+    found, text = server.post(LABELS[name](), JSON, "labels")
+    assert found in (413, 422), text
+
+
+def stream(table, *, metadata=None, **options):
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
+        for batch in table.to_batches():
+            writer.write_batch(batch, custom_metadata=metadata)
+    return bytearray(sink.getvalue())
+
+
+def messages(content):
+    """Where the metadata of each message begins, and its bytes."""
+    place = 0
+    for message in pa.ipc.MessageReader.open_stream(pa.py_buffer(bytes(content))):
+        place += 8
+        yield place, message.metadata.to_pybytes()
+        place += len(message.metadata) + message.body.size
+
+
+def experimental(table):
+    """Compression as version V4 of the format had it: in the free metadata of a message."""
+    content = stream(table, metadata={"ARROW:experimental_compression": "zstd"}, compression="zstd")
+    for start, data in messages(content):
+        root = _follow(data, 0)
+        content[start + _field(data, root, 0)] = 3
+        if data[_field(data, root, 1)] == 3:
+            batch = _child(data, root, 2)
+            layout = batch - struct.unpack_from("<i", data, batch)[0]
+            content[start + layout + 4 + 2 * 3] = 0  # no compression, says the batch
+    return bytes(content)
+
+
+def test_compressed_arrow(server):
+    zeros = pa.table({"speed": np.zeros(4), "load": np.zeros(4)})
+    found = pa.ipc.open_stream(experimental(zeros)).read_all()
+    assert found.equals(zeros)  # pyarrow unpacks it
+    large = pa.table({f"x{i}": np.zeros(2**22) for i in range(64)})  # 2 GiB
+    body = experimental(large)
+    assert len(body) < 2**20
+    found, text = server.post(body, ARROW_STREAM)
+    assert found == 415, text
+    assert "V5" in text
+    for codec in ("zstd", "lz4"):
+        body = bytes(stream(large.slice(0, 2**16), compression=codec))
+        assert server.post(body, ARROW_STREAM)[0] == 415
+
+
+LONG = "a" * 2**20
+TEXTS = (pa.string(), pa.large_string(), pa.string_view())
+
+
+def shared_view():
+    """Views that all lie over the first one's bytes."""
+    array = pa.array([LONG], pa.string_view())
+    _, views, *data = array.buffers()
+    return pa.Array.from_buffers(
+        array.type, 2_000, [None, pa.py_buffer(bytes(views) * 2_000), *data]
+    )
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("kind", [None, *TEXTS], ids=str)
+def test_shared_bytes(server, kind, keep):
+    column = shared_view()
+    if kind is not None:
+        column = pa.DictionaryArray.from_arrays(np.zeros(2_000, np.int8), pa.array([LONG], kind))
+    numbers = np.zeros(2_000)
+    table = pa.table({"speed": numbers, "load": numbers, "word": column})
+    body = bytes(stream(table))
+    assert len(body) < 2 * 2**20
+    found, text = server.post(body, ARROW_STREAM, keep=keep)
+    assert found == 413, text
+    assert "written out" in text
+
+
+def test_nulls_and_codes_take_little_and_stand_for_much(server):
+    rows = 90_000
+    wide = {f"n{i}": pa.nulls(rows) for i in range(900)}
+    table = pa.table({"speed": np.zeros(rows), "load": np.zeros(rows), **wide})
+    assert server.post(bytes(stream(table)), ARROW_STREAM, keep=True)[0] == 413
+    table = pa.table({"speed": pa.nulls(2**31 - 1)})
+    assert server.post(bytes(stream(table)), ARROW_STREAM)[0] == 413
+
+
+def refused(body, *words, limits=LIMITS):
+    with pytest.raises(Problem) as caught:
+        read_arrow(bytes(body), limits, lambda _: None)
+    for word in words:
+        assert word in caught.value.detail
+    return caught.value.status
+
+
+def test_buffers_that_lie_over_one_another():
+    content = stream(pa.table({f"x{i}": np.arange(1_000.0) for i in range(50)}))
+    read_arrow(bytes(content), LIMITS, lambda _: None)
+    for start, data in messages(content):
+        root = _follow(data, 0)
+        if data[_field(data, root, 1)] == 3:
+            buffers = _follow(data, _field(data, _child(data, root, 2), 2)) + 4
+            for i in range(100):  # validity and values: all as long as the body
+                struct.pack_into("<qq", content, start + buffers + 16 * i, 0, 50 * 8_000)
+    assert refused(content, "longer") == 422
+
+
+def test_a_schema_whose_names_are_one():
+    names = [f"x{i}" for i in range(300)]
+    _, data = next(messages(stream(pa.table({name: [1.0] for name in names}))))
+    places = [_text(data, field, 0)[0] for field in schema_fields(data)]
+    names[np.argmax(places)] = "x" * 100_000  # others can only refer to what comes after them
+    content = stream(pa.table({name: [1.0] for name in names}))
+    start, data = next(messages(content))
+    long = max(_text(data, field, 0)[0] for field in schema_fields(data)) - 4
+    for field in schema_fields(data):
+        place = _field(data, field, 0)
+        struct.pack_into("<I", content, start + place, long - place)
+    assert pa.ipc.open_stream(bytes(content)).schema.names == ["x" * 100_000] * 300
+    assert refused(content, "repeats itself") == 422
+
+
+def schema_fields(data):
+    return list(_vector(data, _child(data, _follow(data, 0), 2), 1))
+
+
+def test_dictionaries_that_grow():
+    def part(words):
+        return pa.record_batch({"word": pa.DictionaryArray.from_arrays([0], words)})
+
+    sink = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+    with pa.ipc.new_stream(sink, part(["a"]).schema, options=options) as writer:
+        writer.write_batch(part(["a"]))
+        writer.write_batch(part(["a", "b"]))
+    assert refused(sink.getvalue(), "deltas") == 415
+
+
+def test_a_long_dictionary_over_many_batches():
+    words = pa.array([f"{i:08d}" for i in range(400_000)])
+    batch = pa.record_batch({"word": pa.DictionaryArray.from_arrays(pa.array([0]), words)})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, batch.schema) as writer:
+        for _ in range(1_000):
+            writer.write_batch(batch)
+    began = time.monotonic()
+    assert refused(sink.getvalue(), "batches") == 413
+    assert time.monotonic() - began < SECONDS
+    one = pa.record_batch({"x": [1.0]})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, one.schema) as writer:
+        for _ in range(1_100):
+            writer.write_batch(one)
+    assert refused(sink.getvalue(), "1,024 batches") == 413
+
+
+def test_what_is_shared_a_little_is_read():
+    words = pa.array(["b", None, "a"] * 10)
+    table = pa.table(
+        {
+            "word": words.dictionary_encode(),
+            "view": words.cast(pa.string_view()),
+            "both": pa.DictionaryArray.from_arrays(
+                pa.array([0, 1, 0] * 10), pa.array(["a", "b"], pa.string_view())
+            ),
+            "number": pa.array([1.5, None, 1.5] * 10).dictionary_encode(),
+            "none": pa.nulls(30),
+            "day": pa.array([1, 2, 3] * 10, pa.date32()),
+        }
+    )
+    found = read_arrow(bytes(stream(table)), LIMITS, lambda _: None)
+    assert found.to_pydict() == table.to_pydict()
+    two = pa.concat_tables([table.slice(0, 7), table.slice(7)])
+    assert read_arrow(bytes(stream(two)), LIMITS, lambda _: None).to_pydict() == table.to_pydict()
