@@ -11,13 +11,13 @@ import numpy as np
 from onnx import TensorProto, ValueInfoProto, helper
 
 from calipers.onnx._graph import Graph, array_info
-from calipers.preprocessing import TableEncoder
-from calipers.preprocessing._encoders import (
+from calipers.preprocessing import (
     CYCLES,
     DAY,
     CategoryEncoder,
     DateEncoder,
     NumberEncoder,
+    TableEncoder,
 )
 
 OUTPUTS = ("point", "lower", "upper")
@@ -90,7 +90,7 @@ def _category(graph: Graph, encoder: CategoryEncoder, value: str) -> list[str]:
     # A row of the table of what each code stands for.
     codes = np.arange(gone + 1)
     found = [codes == i for i in range(encoder.kept)]
-    if encoder.kept < len(encoder.levels):
+    if encoder.others:
         found += [(codes >= encoder.kept) & (codes != gone)]
         found += [np.log1p([*encoder.counts, 0.0, 0.0])]
     found += [codes == gone] if encoder.missing else []

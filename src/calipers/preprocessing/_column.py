@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from difflib import get_close_matches
 from typing import Any, Self
 
 import numpy as np
@@ -50,7 +51,7 @@ class Column:
     low, high, typical : float, str or None
         Smallest and largest value and the median; dates as ISO strings, None for categories.
     categories : tuple of str
-        Values of a category, most frequent first.
+        Values of a category that have an input of their own, most frequent first.
     missing : bool
         Whether values were missing.
     used : bool
@@ -77,6 +78,27 @@ class Column:
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         """The column that ``to_document`` wrote."""
         return cls(**{**document, "categories": tuple(document["categories"])})
+
+
+def near(name: str, known: Any) -> str:
+    """A question for the name that was meant, or nothing.
+
+    Examples
+    --------
+    >>> near("prise", ["size", "price"])
+    " (did you mean 'price'?)"
+    """
+    folded = {str(other).casefold(): str(other) for other in known}
+    found = [folded[text] for text in get_close_matches(str(name).casefold(), folded, n=1)]
+    return f" (did you mean {found[0]!r}?)" if found else ""
+
+
+def check_kind(name: str, kind: str) -> None:
+    """Refuse a kind of column that there is not; how its text is written may follow the kind."""
+    if kind.partition(" ")[0] not in KINDS:
+        raise ValueError(
+            f"kinds[{name!r}] must be one of {', '.join(KINDS)}; got {kind!r}{near(kind, KINDS)}"
+        )
 
 
 def describe_numbers(values: NDArray[Any], names: Sequence[str]) -> tuple[Column, ...]:

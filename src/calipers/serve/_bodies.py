@@ -1,6 +1,5 @@
 """Tables in and out: JSON, CSV and Arrow, read with limits and written with names."""
 
-import io
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -15,8 +14,7 @@ from calipers.serve._asking import Ask, Columns
 from calipers.serve._models import Served
 from calipers.serve._problems import Problem
 from calipers.serve._schemas import PredictRequest
-from calipers.tables import Form, TableError, typed
-from calipers.tables._text import text_tables
+from calipers.tables import TableError, TooLargeError, read_bytes
 
 JSON, CSV = "application/json", "text/csv"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
@@ -129,21 +127,13 @@ def _plain(series: Any, column: Column) -> NDArray[Any]:
 
 def read_csv(body: bytes, served: Served, max_rows: int, max_columns: int) -> Any:
     """CSV or other delimited text with a header as a pandas frame."""
-    parts, rows = [], 0
     try:
-        for table in text_tables(io.BytesIO(body), "the body", Form(), max_rows + 1):
-            if table.num_columns > max_columns:
-                raise Problem(413, f"the table has more than {max_columns:,} columns")
-            parts.append(table)
-            rows += table.num_rows
-            if rows > max_rows:
-                break
+        table = read_bytes(body, "text", max_rows=max_rows, max_columns=max_columns)
+    except TooLargeError as error:
+        raise Problem(413, error.problem) from None
     except TableError as error:
         raise Problem(422, str(error)) from None
-    if not parts:
-        raise Problem(422, "the body has a header and no rows")
-    texts = [c.name for c in served.model.inputs_ if c.kind not in ("number", "boolean")]
-    return typed(pa.concat_tables(parts), texts).to_pandas()
+    return table.frame
 
 
 def read_arrow(body: bytes, served: Served, max_rows: int, max_columns: int) -> Any:
