@@ -1,7 +1,7 @@
 """TableEncoder: what it makes of columns, and what it never does."""
 
 import json
-from datetime import date
+from datetime import date, time
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,17 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from calipers.preprocessing import Column, DataError, TableEncoder, pick_numbers
+from calipers.preprocessing import (
+    Column,
+    DataError,
+    TableEncoder,
+    _encoders,
+    _kinds,
+    as_numbers,
+    learn_number,
+    pick_numbers,
+    read_number,
+)
 
 
 def one(values, **parameters):
@@ -77,7 +87,21 @@ class TestNumbers:
             (None, ["1.234,5", "7", ""], [1234.5, 7, np.nan]),
             (None, ["12%", "7.5 %", "n/a"], [12, 7.5, np.nan]),
             (None, ["€1.000,50", "€2", None], [1000.5, 2, np.nan]),
+            (None, ["1 234,5", "7", "n/a"], [1234.5, 7, np.nan]),
+            (None, ["1\u202f234\u202f567", "7.5", "<NA>"], [1234567, 7.5, np.nan]),
+            (None, ["1\u00a0234,50\u00a0€", "7 €", "NULL"], [1234.5, 7, np.nan]),
+            (None, ["-$1,234.50", "$7", "-"], [-1234.5, 7, np.nan]),
+            (None, ["1'234.5", "7", "."], [1234.5, 7, np.nan]),
+            (None, ["1,5e-3", "7", "5"], [0.0015, 7, 5]),
+            (None, ["0,125", "0,5", "1,750"], [0.125, 0.5, 1.75]),
+            (None, ["10:30", "9:15:36", "23:00"], [10.5, 9.26, 23]),
+            (None, ["12:30 AM", "1:00 pm", "11:45 p.m."], [0.5, 13, 23.75]),
+            (None, [time(10, 30), time(9, 15), None], [10.5, 9.25, np.nan]),
+            ("number 10:30", ["10:30", "9:15", None], [10.5, 9.25, np.nan]),
+            ("number", ["007", "7.5", "12"], [7, 7.5, 12]),
             ("number 1,234.5", ["1,234", "7", "5"], [1234, 7, 5]),
+            ("number 1,234.5", ["$1,234", "$7", "$5"], [1234, 7, 5]),
+            ("number $1,234.5", ["$1,234", "$7", "$5"], [1234, 7, 5]),
             ("number 1.234,5", ["1.234", "7,5", "5"], [1234, 7.5, 5]),
         ],
     )
@@ -88,6 +112,11 @@ class TestNumbers:
         assert column.missing == bool(np.isnan(numbers).any())
         again = one(texts[:1] * 2 + texts[1:2], kinds=encoder.kinds_ | {"rest": "number"})
         assert encoded(again, texts[:1]) == [[numbers[0]]]  # kinds_ say how text is written
+
+    def test_thousands_are_three_digits(self):
+        encoder = one(["1,234.5", "7", "5"])
+        with pytest.raises(DataError, match="'1,5' is not a number"):
+            encoded(encoder, ["1,5"])  # and not fifteen
 
     @pytest.mark.parametrize("value", ["many", "1,2,3", "12a", True])
     def test_what_is_no_number(self, value):
@@ -106,9 +135,9 @@ class TestCategories:
         assert list(encoder.get_feature_names_out()[:-1]) == names
         found = np.array(encoded(encoder, ["x", "y", "z", "new"]))
         assert found[:, :3].tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 1]]
-        np.testing.assert_allclose(found[:, 3], np.log1p([3, 2, 1, 0]))
+        np.testing.assert_allclose(found[:, 3], np.log1p([3, 2, 0, 0]))
         assert outside(encoder, ["x", "z", "new"]) == [False, False, True]
-        assert encoder.columns_[0].categories == ("x", "y", "z")
+        assert encoder.columns_[0].categories == ("x", "y")
 
     def test_their_number_is_bounded(self):
         encoder = one([f"c{i % 50}" for i in range(200)], max_categories=5)
@@ -127,6 +156,31 @@ class TestCategories:
     def test_numbers_by_name_of_kind(self):
         encoder = one([10, 20, 10, 20], kinds={"a": "category"})
         assert encoder.columns_[0].categories == ("10", "20")
+
+    @pytest.mark.parametrize("word", ["NA", "n/a", "None", "null", "<NA>", " ", "missing", None])
+    def test_words_for_missing_ones_are_the_same_everywhere(self, word):
+        names = ["x", "y", "x", "y", word]
+        for values in (names, pd.Categorical(names), pd.Series(names, dtype="str")):
+            encoder = one(values)
+            assert encoder.columns_[0].categories == ("x", "y")
+            assert encoded(encoder, [word, "x"]) == [[0, 0, 1], [1, 0, 0]]
+        assert encoded(one(["1", "2", "3", word]), [word]) == [[2, 1]]
+        assert np.isnan(read_number(pd.Series(["1", word]))[1])
+
+    def test_marks_may_be_categories(self):
+        assert one(["+", "-", "+", "-"]).columns_[0].categories == ("+", "-")
+        assert one(["1", "-", "3"]).columns_[0] == Column("a", "number", 1, 3, 2, missing=True)
+
+    def test_levels_of_old_models_stay_levels(self):
+        document = one(["x", "x", "y", "y"]).to_document()
+        old = document["columns"][0]["encoder"]
+        old |= {"levels": ["x", "None", "z"], "counts": [2, 2, 1], "kept": 2}
+        del old["rare"]
+        encoder = TableEncoder.from_document(document)
+        np.testing.assert_allclose(
+            encoded(encoder, ["None", "z"]), np.c_[[[0, 1, 0], [0, 0, 1]], np.log1p([2, 1])]
+        )
+        assert outside(encoder, ["None", "z", "NA"]) == [False, False, True]
 
 
 class TestDates:
@@ -244,6 +298,97 @@ def frame():
     frame = pd.DataFrame({"size": rng.normal(size=90), "kind": rng.choice(list("xyz"), 90)})
     frame.loc[::9, "kind"] = None
     return frame.assign(day=pd.date_range("2024-01-01", periods=90), ok=frame["size"] > 0)
+
+
+class TestOnce:
+    """One set of rows is read once."""
+
+    @pytest.fixture
+    def text(self, frame):
+        text = (
+            frame.astype(object)
+            .where(frame.notna(), None)
+            .map(lambda v: v if v is None else str(v))
+        )
+        n = len(text)
+        more = {
+            "cost": [f"${i},000.5" for i in range(1, n + 1)],
+            "at": [f"{i % 24}:30" for i in range(n)],
+        }
+        return text.assign(**more, key=[f"k{i}" for i in range(n)], always="x")
+
+    def test_columns_are_read_once(self, text, monkeypatch):
+        read = []
+        for module in (_kinds, _encoders):
+            original = module.as_text
+            monkeypatch.setattr(
+                module,
+                "as_text",
+                lambda s, *a, f=original, **k: read.append(s.name) or f(s, *a, **k),
+            )
+        expected = TableEncoder().fit(text).transform(text)
+        read.clear()
+        encoder = TableEncoder()
+        assert np.array_equal(encoder.fit_transform(text), expected)
+        assert sorted(read) == sorted(text)
+        read.clear()
+        encoder.transform_and_check(text)
+        assert sorted(read) == sorted(set(text) - {"key"})
+
+    def test_typed_frames_teach_the_same(self, text):
+        encoder = TableEncoder()
+        typed = encoder.fit_typed(text)
+        assert {c.name: c.kind for c in encoder.columns_} == {
+            "size": "number",
+            "kind": "category",
+            "day": "date",
+            "ok": "boolean",
+            "cost": "number",
+            "at": "number",
+            "key": "identifier",
+            "always": "constant",
+        }
+        assert typed["key"].isna().all()
+        again = TableEncoder(kinds=encoder.kinds_).fit(typed)
+        assert again._encoders == encoder._encoders
+        for table in (text, typed):
+            for part in zip(*(e.transform_and_check(table) for e in (again, encoder)), strict=True):
+                assert np.array_equal(*part)
+
+
+def test_targets_and_inputs_are_read_alike():
+    for texts in (["1,234.5", "7"], ["12 %", "5 %"], ["10:30", "9:00"], ["1 234", "7"]):
+        column = pd.Series(texts, name="y")
+        values, kind = learn_number(column)
+        encoder = one(texts)
+        assert encoded(encoder, texts) == [[value] for value in values]
+        assert encoder.kinds_["a"] == kind
+        assert learn_number(column, kind)[0].tolist() == values.tolist()
+        assert as_numbers(column).tolist() == values.tolist()
+    assert as_numbers(pd.Series(["007", "12"])).tolist() == ["007", "12"]
+    assert read_number(pd.Series(["TRUE", "false"])).tolist() == [1, 0]
+    with pytest.raises(DataError, match=r"column 'y': may be thousands.*kinds= in Python"):
+        learn_number(pd.Series(["1,234"], name="y"))
+    with pytest.raises(DataError, match="cannot be of kind 'date'"):
+        learn_number(pd.Series(["1,234"], name="y"), "date")
+
+
+def test_nothing_is_kept_of_what_is_not_used():
+    n = 60
+    table = pd.DataFrame(
+        {
+            "size": range(100, 100 + n),
+            "owner": [f"Anna {i}" for i in range(n)],
+            "remark": [f"a remark of some length, on flat {i if i % 3 else 0}" for i in range(n)],
+            "agent": [f"agent {i}" if i < 20 else "office" for i in range(n)],
+        }
+    )
+    encoder = TableEncoder().fit(table)
+    record = json.dumps(encoder.to_document())
+    assert not any(word in record for word in ("Anna", "a remark", "agent 1"))
+    assert [column.used for column in encoder.columns_] == [True, False, False, True]
+    assert not encoder.outside(table).any()
+    assert encoder.outside(table.assign(agent="agent 99"))[:, 3].all()
 
 
 class TestTransformer:

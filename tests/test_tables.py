@@ -1,22 +1,28 @@
 """Tables in files, without the command line around them."""
 
+import gzip
 import io
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from calipers._files import replacing
-from calipers.preprocessing import DataError
+from calipers.preprocessing import DataError, as_numbers
 from calipers.tables import (
-    Form,
     TableError,
+    TextFormat,
+    TooLargeError,
     find_files,
+    find_parts,
     format_of,
     read_blocks,
+    read_bytes,
+    read_part,
     read_table,
-    typed,
     write_blocks,
 )
 
@@ -33,8 +39,10 @@ def test_what_is_written_is_read(name, tmp_path):
         for start in range(3):
             write(TABLE.slice(start, 1))
         assert not path.exists()
-    expected = pd.DataFrame(TABLE.to_pandas())
-    pd.testing.assert_frame_equal(read_table([str(path)]).frame, expected, check_dtype=False)
+    expected, found = pd.DataFrame(TABLE.to_pandas()), read_table([str(path)]).frame
+    assert name in ("t.parquet", "t.feather") or found["n"].tolist()[:2] == ["1", "2"]
+    found[["n", "x"]] = found[["n", "x"]].apply(as_numbers)  # which stand in text files as text
+    pd.testing.assert_frame_equal(found, expected, check_dtype=False)
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
@@ -83,7 +91,7 @@ def test_blocks_and_their_rows():
     text = "a;b\n" + "".join(f"{i};x\n" for i in range(10))
     stream = io.BytesIO(text.encode())
     blocks = list(read_blocks("upload", stream=stream, rows=4))
-    assert [(block.start, block.table.num_rows) for block in blocks] == [(0, 4), (4, 4), (8, 2)]
+    assert [block.table.num_rows for block in blocks] == [4, 4, 2]
     error = blocks[1].placed(DataError("odd", column="b", row=2))
     assert str(error) == "upload, row 7, column 'b': odd"
 
@@ -117,32 +125,104 @@ def test_delimiters(text, names):
 
 def test_a_delimiter_that_is_said():
     stream = io.BytesIO(b"a:b\n1:2\n")
-    (block,) = read_blocks("-", stream=stream, form=Form(":"))
-    assert block.frame().to_dict("list") == {"a": [1], "b": [2]}
+    (block,) = read_blocks("-", stream=stream, form=TextFormat(":"))
+    assert block.frame.to_dict("list") == {"a": ["1"], "b": ["2"]}
 
 
-def test_types_are_decided_by_all_rows():
-    table = pa.table(
-        {
-            "whole": ["1", " 2 "],
-            "half": ["1", "2.5"],
-            "code": ["01", "2"],
-            "truth": ["TRUE", "false"],
-            "mixed": ["1", "x"],
-            "kept": ["1", "2"],
-            "empty": pa.array([None, None], pa.string()),
-        }
-    )
-    kinds = {field.name: str(field.type) for field in typed(table, ["kept"]).schema}
-    assert kinds == {
-        "whole": "int64",
-        "half": "double",
-        "code": "string",
-        "truth": "bool",
-        "mixed": "string",
-        "kept": "string",
-        "empty": "int64",
-    }
+def test_text_stays_as_it_stands():
+    (block,) = read_blocks("-", stream=io.BytesIO(b"a,b,c\n007, 1.50 ,NA\n1,,TRUE\n"))
+    assert block.frame.iloc[0].tolist() == ["007", " 1.50 ", "NA"]
+    assert block.frame.isna().sum().tolist() == [0, 1, 0]
+
+
+@pytest.mark.parametrize("columns", [6_000, 20_000])
+def test_wide_tables(columns):
+    names = [f"measurement {i}" for i in range(columns)]
+    text = ";".join(names) + "\n" + ";".join(map(str, range(columns))) + "\n"
+    assert len(text) > 2**16
+    (block,) = read_blocks("-", stream=io.BytesIO(text.encode()))
+    assert block.table.column_names == names
+    assert block.frame.iloc[0].astype(int).tolist() == list(range(columns))
+
+
+def test_a_long_name_in_quotes():
+    text = '"' + "a\n" * 50_000 + '",b\n1,2\n'
+    (block,) = read_blocks("-", stream=io.BytesIO(text.encode()))
+    assert [len(name) for name in block.table.column_names] == [99_999, 1]
+
+
+def packed(kind, table):
+    sink = io.BytesIO()
+    if kind == "parquet":
+        pq.write_table(table, sink)
+    else:
+        new = pa.ipc.new_stream if kind == "arrow stream" else pa.ipc.new_file
+        with new(sink, table.schema) as writer:
+            writer.write_table(table)
+    return sink.getvalue()
+
+
+KINDS = ("parquet", "arrow", "arrow stream")
+
+
+class TestBytes:
+    def body(self, kind):
+        if kind == "text":
+            return "text", b"n,x\n1,0.5\n2,1.5\n3,2.5\n"
+        table = pa.table({"n": [1, 2, 3], "x": [0.5, 1.5, 2.5]})
+        return kind.removesuffix(" stream"), packed(kind, table)
+
+    @pytest.mark.parametrize("kind", ["text", *KINDS])
+    def test_they_are_read_as_files_are(self, kind, tmp_path):
+        name, body = self.body(kind)
+        found = read_bytes(body, name)
+        (tmp_path / "file").write_bytes(body)
+        pd.testing.assert_frame_equal(found.frame, read_table([str(tmp_path / "file")]).frame)
+        assert str(found.placed(DataError("odd", row=1))) == "the body, row 2: odd"
+
+    @pytest.mark.parametrize("kind", ["text", *KINDS])
+    def test_limits(self, kind):
+        name, body = self.body(kind)
+        assert read_bytes(body, name, max_rows=3, max_columns=2).table.num_rows == 3
+        with pytest.raises(TooLargeError, match="the body: the table has more than 2 rows"):
+            read_bytes(body, name, max_rows=2)
+        with pytest.raises(TooLargeError, match="the body: the table has more than 1 columns"):
+            read_bytes(body, name, max_columns=1)
+
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_what_is_something_else(self, kind):
+        name, body = self.body(kind)
+        with pytest.raises(TableError, match="the body: "):
+            read_bytes(gzip.compress(body), name)
+        with pytest.raises(TableError, match="the body: "):
+            read_bytes(body[:-50], name)
+        with pytest.raises(TableError, match="the body: "):
+            read_bytes(b"", name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_that_occur_twice(kind, tmp_path):
+    path = tmp_path / "t.parquet"
+    path.write_bytes(packed(kind, pa.table([[1], [2]], names=["a", "a"])))
+    with pytest.raises(TableError, match="more than one column 'a'"):
+        read_table([str(path)])
+    with pytest.raises(TableError, match="more than one column 'a'"):
+        read_bytes(path.read_bytes(), kind.removesuffix(" stream"))
+    if kind == "parquet":
+        ((part,), _) = find_parts([str(path)])
+        with pytest.raises(TableError, match="more than one column 'a'"):
+            list(read_part(part))
+
+
+def test_rows_left_out_keep_the_places_of_others(tmp_path):
+    names = [str(tmp_path / f"{i}.csv") for i in range(2)]
+    for name in names:
+        Path(name).write_text("a\n1\n2\n3\n")
+    table = read_table(names).take(np.array([True, False, True, False, True, True]))
+    assert table.frame["a"].tolist() == ["1", "3", "2", "3"]
+    assert table.row_numbers.tolist() == [1, 3, 5, 6]
+    assert str(table.placed(DataError("odd", row=2))) == f"{names[1]}, row 2: odd"
+    assert table.take(np.arange(4) > 1).row_numbers.tolist() == [5, 6]
 
 
 def test_patterns(tmp_path):

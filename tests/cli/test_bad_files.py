@@ -111,6 +111,17 @@ TABLES = {
     "open quote": (GOOD.replace("\n7,", '\n"7,'), r"row 7: a quotation mark is .* never closed"),
     "endless row": ("a,price\n" + "x" * 12_000_000 + ",1\n", "more than 4,194,304 bytes"),
     "same column twice": (GOOD.replace("kind", "size", 1), "more than one column 'size'"),
+    "a header alone, and long": ("x" * 100_000, "a header and no rows"),
+    "no delimiter for long": ("x" * 200_000, "the first line is no header"),
+    "quotes to the end": ('"' + "x" * 100_000, "data.csv"),
+    "same column twice in Parquet": (
+        parquet(pa.table([[1], [2]], names=["a", "a"])),
+        "more than one column 'a'",
+    ),
+    "same column twice in Arrow": (
+        arrow(pa.table([[1], [2]], names=["a", "a"])),
+        "more than one column 'a'",
+    ),
     "same target twice": (GOOD.replace("kind", "price", 1), "more than one column 'price'"),
     "spaces between": (
         GOOD.replace(",", " "),
@@ -121,9 +132,17 @@ TABLES = {
     # A target that cannot be one.
     "no target": (rows(price=None), "no column 'price'; the columns are number, size"),
     "near target": (GOOD.replace("price", "Price"), "no column 'price'.*did you mean 'Price'"),
-    "empty target": (rows(price=lambda i: ""), r"row 1, column 'price': .*missing .*40 times"),
-    "missing target": (rows(price=but(8, "", price)), "row 9, column 'price': .*missing"),
-    "marked target": (rows(price=but(8, "NA", price)), "row 9, column 'price': .*missing"),
+    "empty target": (rows(price=lambda i: ""), "column 'price': .*missing in all 40 rows"),
+    "marked target": (rows(price=lambda i: "n/a"), "column 'price': .*missing in all 40 rows"),
+    "two ways to read the target": (
+        rows(price=lambda i: f'"{i + 1},500"'),
+        "column 'price': may be thousands or decimals: give the kind 'number 1,234.5' .*--type",
+    ),
+    "a word late in money": (
+        rows(price=but(8, "dear", lambda i: f'"${i + 1},500.00"')),
+        "row 9, column 'price': 'dear' is not a number",
+    ),
+    "few targets": (rows(price=but(8, 7, lambda i: "")), "1 row cannot teach"),
     "text target": (rows(price=lambda i: "dear"), "row 1, column 'price': 'dear' is not a number"),
     "word in target": (rows(price=but(8, "dear", price)), "row 9, column 'price': 'dear' is not a"),
     "infinite target": (rows(price=but(8, "inf", price)), "row 9, column 'price': inf is not fin"),
@@ -188,6 +207,18 @@ FITS = {
         "row 1, column 'kind': 'flat' is not a nu",
     ),
     "words as dates": (f"{FIT} --type kind=date", 3, "row 1, column 'kind': 'flat' is not a date"),
+    "no such way to write": (
+        f"{FIT.replace('data', 'gaps')} --type price=numbr",
+        2,
+        "kinds\\['price'\\] must be one of number.*did you mean 'number'",
+    ),
+    "target as a date": (f"{FIT} --type price=date", 3, "cannot be of kind 'date'"),
+    "missing target refused": (
+        "fit unsold.csv --target price --out out --missing-target refuse",
+        3,
+        "row 9, column 'price': .*missing here \\(1 times.*--missing-target drop",
+    ),
+    "other choice for it": (f"{FIT} --missing-target guess", 2, "missing-target"),
     "words as truth": (f"{FIT} --type kind=boolean", 3, "row 1, column 'kind': 'flat' is not true"),
     "no settings": (f"{FIT} --config lost.toml", 2, "lost.toml cannot be read"),
     "broken settings": (f"{FIT} --config broken.toml", 2, "broken.toml is not TOML"),
@@ -254,6 +285,17 @@ ASKS = {
     "other target": (f"{EVALUATE} --target cost", 3, "no column 'cost'"),
     "impossible": (f"{EVALUATE} --coverage 2", 2, "between 0 and 1, got 2"),
     "evaluate a gap": ("evaluate model gaps.csv --target kind", 3, "row 1, column 'kind'"),
+    "kind of an input": (f"{EVALUATE} --type size=number", 2, "for the target 'price' alone"),
+    "evaluate without": (
+        "evaluate model unsold.csv --missing-target refuse",
+        3,
+        "row 9, column 'price': .*missing here",
+    ),
+    "report without": (
+        "report model --data unsold.csv --missing-target refuse",
+        3,
+        "row 9, column 'price': .*missing here",
+    ),
     "unknown command": ("predikt model data.csv", 2, "predikt"),
     "unknown option": (f"{PREDICT} --coverages 0.9", 2, "--coverages"),
 }
@@ -271,6 +313,7 @@ def furnished(here, saved):
     write(here / "empty.csv", b"")
     write(here / "umlaut.csv", rows(kind=lambda i: "höhe"))
     write(here / "gaps.csv", rows(kind=but(2, "", lambda i: "abc"[i % 3])))
+    write(here / "unsold.csv", rows(price=but(8, "", price)))
     write(here / "again.csv", rows(prediction=lambda i: i))
     for name, text in {
         "broken": "epochs = ",

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 import calipers
 from calipers.cli import _fit, app
+from calipers.preprocessing import as_numbers
 from calipers.tables import read_table
 
 SETTINGS = """
@@ -33,6 +34,9 @@ averaging = 0.0
 [preprocessor]
 min_frequency = 3
 """
+
+
+FIT = "fit data.csv --target price --out model"
 
 
 def csv(frame, **options):
@@ -129,6 +133,23 @@ LEARNT = {
         "category",
         "thousands or",
     ),
+    "money in thousands": (
+        table(a=lambda i: f"${i % 9 + 1},234"),
+        "a",
+        "category",
+        "give the kind 'number $1,234.5'",
+    ),
+    "spaced thousands": (table(a=lambda i: f"{i + 1} 234,50"), "a", "number", "written like"),
+    "narrow spaces": (table(a=lambda i: f"{i + 1}\u202f234"), "a", "number", "written like"),
+    "hard spaces": (table(a=lambda i: f"{i + 1}\u00a0234,5 €"), "a", "number", "written like"),
+    "Swiss thousands": (table(a=lambda i: f"{i + 1}'234.50"), "a", "number", "written like"),
+    "clock times": (table(a=lambda i: f"{i % 24}:{i:02}"), "a", "number", "clock times as hours"),
+    "free text": (
+        table(a=lambda i: f"a long remark about flat number {i if i % 3 else 0} of the street"),
+        "a",
+        "identifier",
+        "free text: not an input, no value is kept",
+    ),
     "codes": (table(a=lambda i: f"{i % 9:03}"), "a", "category", "leading zeros"),
     "dates": (table(a=lambda i: f"2024-01-{i % 28 + 1:02}"), "a", "date", ""),
     "European dates": (table(a=lambda i: f"{i % 28 + 1}.01.2024"), "a", "date", "%d.%m.%Y"),
@@ -175,6 +196,59 @@ def test_what_columns_are(name, run, here, untrained):
     assert found[column]["used"] == (kind not in ("constant", "identifier"))
 
 
+REMEDIES = {
+    # Values that have two readings, what is said of them, and numbers once it is followed.
+    "thousands": (lambda i: f"{i + 1},500", "number 1,234.5", 1500.0),
+    "decimals": (lambda i: f"{i + 1},500", "number 1.234,5", 1.5),
+    "dollars": (lambda i: f"${i + 1},500", "number $1,234.5", 1500.0),
+    "dollars, not said": (lambda i: f"${i + 1},500", "number 1,234.56", 1500.0),
+    "euros": (lambda i: f"{i + 1},500 €", "number €1.234,5", 1.5),
+    "codes": (lambda i: f"{i + 1:03}", "number", 1.0),
+}
+
+
+@pytest.mark.parametrize("name", REMEDIES)
+@pytest.mark.parametrize("place", ["input", "target"])
+def test_remedies_work(name, place, run, here, untrained):
+    make, kind, least = REMEDIES[name]
+    column = "a" if place == "input" else "price"
+    (here / "data.csv").write_text(csv(table(**{column: make})))
+    command = ["fit", "data.csv", "--target", "price", "--out", "out", "--json"]
+    answer = run(*command)
+    if place == "input":
+        (found,) = [c for c in json.loads(answer.stdout)["columns"] if c["name"] == "a"]
+        assert not found["used"]
+        said = found["note"]
+    else:
+        said = answer.stderr
+    if name not in ("dollars, not said", "codes"):
+        assert kind in " ".join(said.split())
+    answer = run(*command, "--overwrite", "--type", f"{column}={kind}")
+    assert answer.exit_code == 0, answer.output
+    result = json.loads(answer.stdout)
+    (found,) = [c for c in [*result["columns"], result["target"]] if c["name"] == column]
+    assert (found["kind"], found["low"]) == ("number", least)
+
+
+@pytest.mark.parametrize(
+    ("make", "low"),
+    [
+        (lambda i: f"${i + 100},500.00", 100500.0),
+        (lambda i: f"{i + 1} 234,56", 1234.56),
+        (lambda i: f"{i + 1}\u00a0234,56", 1234.56),
+        (lambda i: f"{i + 1}\u202f234", 1234.0),
+        (lambda i: f"{i + 1},5", 1.5),
+        (lambda i: f"{i // 60}:{i % 60:02}", 0.0),
+        (lambda i: ("TRUE", "false")[i % 2], 0.0),
+    ],
+)
+def test_targets_are_read_as_inputs_are(make, low, run, here, untrained):
+    (here / "data.csv").write_text(csv(table(price=make)))
+    answer = run("fit", "data.csv", "--target", "price", "--out", "out", "--json")
+    assert answer.exit_code == 0, answer.output
+    assert json.loads(answer.stdout)["target"]["low"] == low
+
+
 @pytest.mark.parametrize("encoding", ["latin-1", "cp1252", "utf-16", "shift-jis"])
 def test_encodings(encoding, run, here, untrained):
     letter = "ä" if encoding != "shift-jis" else "家"
@@ -192,8 +266,9 @@ def test_several_files(run, here, untrained):
         (here / f"part-{i}.csv").write_text(csv(chosen[chosen.columns[:: 1 - 2 * (i % 2)]]))
     answer = run("fit", "part-*.csv", "--target", "price", "--out", "out", "--json")
     assert json.loads(answer.stdout)["rows"] == 40
-    found = read_table([f"part-{i}.csv" for i in range(3)]).frame
-    pd.testing.assert_frame_equal(found[["size", "price"]], table()[["size", "price"]])
+    found = read_table([f"part-{i}.csv" for i in range(3)]).frame.apply(as_numbers)
+    expected = table()[["size", "price"]].astype(float)
+    pd.testing.assert_frame_equal(found[["size", "price"]], expected)
 
 
 @pytest.fixture(scope="module")
@@ -236,6 +311,7 @@ class TestFit:
             "files": ["flats.csv"],
             "rows": 60,
             "target": "price",
+            "target_kind": "number",
             "groups": None,
         }
         evaluation = model.about_["evaluation"]
@@ -282,6 +358,80 @@ class TestFit:
         _, found = _fit._train(fitted, inputs, flats["price"], labels, 0.25, True)
         assert [len(groups) for groups in seen] == [9, 12]
         assert found["rows"] == 15
+
+
+@pytest.fixture(scope="module")
+def sold(flats, tmp_path_factory):
+    """A model of prices in dollars, some of which are missing."""
+    folder = tmp_path_factory.mktemp("sold")
+    price = flats["price"].mul(100).map("${:,.2f}".format)
+    price[::10] = ["", "NA", "n/a", "-", "None", "?"]
+    flats.assign(price=price).to_csv(folder / "flats.csv", index=False)
+    (folder / "settings.toml").write_text(SETTINGS)
+    command = FIT.replace("data", "flats") + " --config settings.toml"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        answer = CliRunner().invoke(app, command.split())
+    assert answer.exit_code == 0, answer.output
+    return folder, answer
+
+
+class TestTargets:
+    """What the command line does with targets that are missing, or written in their own way."""
+
+    def test_rows_without_one_are_left_out(self, sold, run):
+        folder, answer = sold
+        assert "flats.csv: 54 rows\n6 rows without a target were left out\n" in answer.stdout
+        command = ("evaluate", folder / "model", folder / "flats.csv")
+        found = json.loads(run(*command, "--json").stdout)
+        assert (found["rows"], found["rows_without_target"]) == (54, 6)
+        assert "6 rows without a target were left out" in run(*command).stdout
+        command = ("report", folder / "model", "--data", folder / "flats.csv")
+        found = json.loads(run(*command, "--json").stdout)
+        assert (found["rows"], found["rows_without_target"]) == (54, 6)
+        assert "6 rows without a target were left out" in run(*command).stdout
+
+    def test_rows_keep_their_numbers_in_errors(self, sold, run, here, flats):
+        folder, _ = sold
+        odd = flats.astype({"size": str})
+        odd.loc[30, "size"], odd["price"] = "big", odd["price"].mask(odd.index < 9)
+        odd.to_csv(here / "odd.csv", index=False)
+        answer = run("evaluate", folder / "model", "odd.csv")
+        assert "odd.csv, row 31, column 'size': 'big' is not a number" in answer.stderr
+
+    def test_how_it_is_written_is_remembered(self, sold, run, here, flats):
+        folder, _ = sold
+        source = calipers.load(folder / "model").about_["source"]
+        assert source["target_kind"] == "number $1,234.5"
+        flats.assign(price=[f"${i + 1},500" for i in range(60)]).to_csv(here / "d.csv", index=False)
+        points = calipers.load(folder / "model").predict(flats)
+        command = ["evaluate", folder / "model", "d.csv", "--json"]
+        for options, value in (([], 1000), (["--type", "price=number $1.234,5"], 1)):
+            found = json.loads(run(*command, *options).stdout)
+            expected = np.abs(points - value * (np.arange(60) + 1.5)).mean()
+            assert found["mae"] == pytest.approx(expected)
+        assert run(*command, "--type", "price=number many").exit_code == 2
+
+
+class TestPrivacy:
+    def test_a_model_keeps_only_what_it_needs(self, run, here, flats):
+        own = [f"Anna {i} of {i * 7919} Elm Street" for i in range(60)]
+        remarks = [f"quite a long remark on number {i if i % 3 else 0} here" for i in range(60)]
+        agents = [f"agent {i}" if i < 20 else "office" for i in range(60)]
+        frame = flats.assign(owner=own, remark=remarks, agent=agents)
+        frame.to_csv(here / "data.csv", index=False)
+        (here / "settings.toml").write_text(SETTINGS)
+        answer = run(*FIT.split(), "--config", "settings.toml")
+        assert answer.exit_code == 0, answer.output
+        lines = {line.split()[0]: line for line in answer.stdout.splitlines() if line.strip()}
+        assert "not used; nearly every text differs: names rows, no value" in lines["owner"]
+        assert "not used; free text: not an input, no value is kept" in lines["remark"]
+        record = (here / "model" / "model.json").read_text()
+        for private in ("Anna", "Elm Street", "quite a long remark", "agent 1"):
+            assert private not in record
+        assert "office" in record
+        scored = run("predict", "model", "data.csv", "--json")
+        assert json.loads(scored.stderr)["outside"]["rows"] == 0  # rare ones are known again
 
 
 class TestPredict:
@@ -335,6 +485,16 @@ class TestPredict:
         whole, parts = (pd.read_parquet(here / f"{n}.parquet") for n in ("whole", "parts"))
         pd.testing.assert_frame_equal(whole, parts)
         assert whole["size"].dtype == np.float64
+
+    def test_numbers_are_kept_as_the_model_reads_them(self, run, here, saved, flats):
+        later = flats.assign(size=[*flats["size"][:-1], "?"])
+        later.to_csv(here / "new.csv", index=False)
+        run("predict", saved, "new.csv", "--out", "scored.parquet", "--keep", "size,number")
+        found = pd.read_parquet(here / "scored.parquet")
+        assert found["size"].tolist()[:-1] == flats["size"].tolist()[:-1]
+        assert np.isnan(found["size"].iloc[-1])
+        run("predict", saved, "new.csv", "--out", "scored.csv", "--keep", "size")
+        assert (here / "scored.csv").read_text().splitlines()[-1].split(",")[0].strip('"') == "?"
 
     def test_pipes(self, run, saved, flats):
         answer = run("predict", saved, "-", input=csv(flats).encode())

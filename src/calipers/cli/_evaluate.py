@@ -12,11 +12,16 @@ from calipers.cli._tables import (
     Encoding,
     Files,
     Jobs,
+    MissingTarget,
+    OnMissing,
+    Types,
     make_form,
     print_json,
     print_rows,
     reading,
+    say_left_out,
     take_target,
+    target_of,
 )
 
 
@@ -32,6 +37,8 @@ def evaluate_command(
     coverage: Annotated[
         float | None, typer.Option(help="Coverage to measure; the model's own by default.")
     ] = None,
+    types: Types = None,
+    missing_target: MissingTarget = OnMissing.drop,
     delimiter: Delimiter = None,
     encoding: Encoding = "utf-8",
     n_jobs: Jobs = -1,
@@ -46,25 +53,29 @@ def evaluate_command(
     form = make_form(delimiter, encoding)
     from calipers import load
     from calipers._text import did_you_mean
-    from calipers.preprocessing import DataError
+    from calipers.preprocessing import DataError, as_numbers
     from calipers.tables import find_files, read_table
 
     files = find_files(data)
     fitted = load(model).set_params(n_jobs=n_jobs)
-    texts = [c.name for c in fitted.inputs_ if c.kind not in ("number", "boolean")]
+    name, kind = target_of(fitted, target, types)
     with reading(files) as report:
-        table = read_table(files, form=form, as_text=texts, report=report)
-    values = take_target(table.frame, target or fitted.target_.name, table)
+        table = read_table(files, form=form, report=report)
+    table, values, left_out, _ = take_target(table, name, kind, missing_target)
     if by is not None and by not in table.frame:
         raise table.placed(DataError(f"there is no column {by!r}{did_you_mean(by, table.frame)}"))
     try:
         inputs = fitted.pick(table.frame)
         found, bounds = measure(fitted, inputs, values, coverage or fitted.coverage)
+        found["rows_without_target"] = left_out
         found["rows_outside"] = int(fitted.outside(inputs).any(axis=1).sum())
     except DataError as error:
         raise table.placed(error) from None
     if by is not None:
-        found["by"] = {"column": by, "groups": measure_groups(bounds, values, table.frame[by])}
+        found["by"] = {
+            "column": by,
+            "groups": measure_groups(bounds, values, as_numbers(table.frame[by])),
+        }
     if as_json:
         print_json({"model": model, "files": files} | found)
     else:
@@ -73,6 +84,7 @@ def evaluate_command(
 
 def _show(found: dict[str, Any], target: str) -> None:
     typer.echo(f"On {found['rows']:,} rows:")
+    say_left_out(found["rows_without_target"])
     print_measures(found, target)
     if found["rows_outside"]:
         typer.echo(f"\n  {found['rows_outside']:,} rows are outside what training saw")

@@ -16,11 +16,16 @@ from calipers.cli._tables import (
     Encoding,
     Files,
     Jobs,
+    MissingTarget,
+    OnMissing,
+    Types,
     finite,
     make_form,
+    parse_kinds,
     print_json,
     print_rows,
     reading,
+    say_left_out,
     take_target,
 )
 
@@ -49,13 +54,8 @@ def fit_command(
         list[str] | None,
         typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
     ] = None,
-    types: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--type",
-            help="Kind of a column, such as zip=category or 'day=date %d/%m/%Y'; may be repeated.",
-        ),
-    ] = None,
+    types: Types = None,
+    missing_target: MissingTarget = OnMissing.drop,
     test_fraction: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of rows held out to evaluate; 0: none.")
     ] = 0.2,
@@ -80,7 +80,7 @@ def fit_command(
 
     ``calipers fit flats.csv --target price --out model`` is all that is needed.
     """
-    kinds = _kinds(types or [])
+    kinds = parse_kinds(types)
     _check_folder(out, overwrite)
     form = make_form(delimiter, encoding)
     given = {"coverage": coverage, "time_budget": time_budget}
@@ -90,10 +90,12 @@ def fit_command(
 
     files = find_files(data)
     with reading(files) as report:
-        table = read_table(files, form=form, as_text=kinds, report=report)
-    inputs, values, labels = _parts(table, target, groups, ignore or [])
-    encoder = _learn(model.preprocessor, inputs, kinds, table)
-    result = _describe(table, encoder, values, files)
+        table = read_table(files, form=form, report=report)
+    labelled = take_target(table, target, kinds.pop(target, None), missing_target)
+    table, values = labelled.table, labelled.values
+    inputs, labels = _parts(table, values, groups, ignore or [])
+    encoder, inputs = _learn(model.preprocessor, inputs, kinds, table)
+    result = _describe(encoder, values, files, labelled.left_out)
     if not as_json:
         _print_columns(result, files)
     model.set_params(preprocessor__kinds=encoder.kinds_)
@@ -102,7 +104,13 @@ def fit_command(
         model, result["evaluation"] = _train(model, inputs, values, labels, test_fraction, refit)
     model.about_ |= {
         "evaluation": finite(result["evaluation"]),
-        "source": {"files": files, "rows": len(values), "target": target, "groups": groups},
+        "source": {
+            "files": files,
+            "rows": len(values),
+            "target": target,
+            "target_kind": labelled.kind,
+            "groups": groups,
+        },
     }
     model.save(out)
     result |= {"model": os.fspath(out), "seconds": round(time.monotonic() - began, 1)}
@@ -110,17 +118,6 @@ def fit_command(
         print_json(result)
     else:
         _print_end(result, target)
-
-
-def _kinds(types: list[str]) -> dict[str, str]:
-    """Kinds of columns from ``name=kind``."""
-    kinds = {}
-    for text in types:
-        name, sign, kind = text.rpartition("=")
-        if not sign or not name:
-            raise typer.BadParameter(f"--type takes name=kind, such as zip=category; got {text!r}")
-        kinds[name] = kind
-    return kinds
 
 
 def _check_folder(out: Path, overwrite: bool) -> None:
@@ -194,13 +191,11 @@ def _settings(config: Path | None, estimator: Any, encoder: Any) -> dict[str, An
     return settings
 
 
-def _parts(table: Any, target: str, groups: str | None, ignore: list[str]) -> Any:
-    """Inputs, targets and labels of groups."""
-    from calipers._text import did_you_mean
-    from calipers.preprocessing import DataError
+def _parts(table: Any, values: Any, groups: str | None, ignore: list[str]) -> Any:
+    """Inputs, and labels of groups."""
+    from calipers.preprocessing import DataError, as_text
 
-    frame = table.frame
-    values = take_target(frame, target, table)
+    frame, target = table.frame, values.name
     for name in [*ignore, *([groups] if groups else [])]:
         if name not in frame:
             raise table.placed(DataError(f"there is no column {name!r}{did_you_mean(name, frame)}"))
@@ -213,25 +208,25 @@ def _parts(table: Any, target: str, groups: str | None, ignore: list[str]) -> An
         )
     labels = None
     if groups:
-        labels = frame[groups].astype(str).to_numpy()
-        if frame[groups].isna().any():
-            row = int(frame[groups].isna().to_numpy().argmax())
-            raise table.placed(DataError("the group is missing", column=groups, row=row))
+        labels = as_text(frame[groups]).to_numpy(zero_copy_only=False)
+        lacking = [row for row, label in enumerate(labels) if label is None]
+        if lacking:
+            raise table.placed(DataError("the group is missing", column=groups, row=lacking[0]))
     inputs = frame.drop(columns=list({target, *ignore, *([groups] if groups else [])}))
     if inputs.empty:
         raise table.placed(DataError(f"there is no column beside {target!r} to learn from"))
-    return inputs, values, labels
+    return inputs, labels
 
 
 def _learn(encoder: Any, inputs: Any, kinds: dict[str, str], table: Any) -> Any:
-    """What the columns of the whole table are."""
+    """What the columns of the whole table are, and the inputs with each in its own type."""
     from sklearn.base import clone
 
     from calipers.preprocessing import DataError
 
     try:
-        wanted = (encoder.kinds or {}) | kinds
-        return clone(encoder).set_params(kinds=wanted).fit(inputs)
+        fitted = clone(encoder).set_params(kinds=(encoder.kinds or {}) | kinds)
+        return fitted, fitted.fit_typed(inputs)
     except DataError as error:
         raise table.placed(error) from None
     except ValueError as error:
@@ -260,13 +255,14 @@ def _train(
     return model, found | {"refitted": refit}
 
 
-def _describe(table: Any, encoder: Any, values: Any, files: list[str]) -> dict[str, Any]:
+def _describe(encoder: Any, values: Any, files: list[str], left_out: int) -> dict[str, Any]:
     from calipers.preprocessing import describe_numbers
 
     (target,) = describe_numbers(values.to_numpy()[:, None], [values.name])
     return {
         "files": files,
         "rows": len(values),
+        "rows_without_target": left_out,
         "target": target.to_document(),
         "columns": [column.to_document() for column in encoder.columns_],
     }
@@ -276,6 +272,7 @@ def _print_columns(result: dict[str, Any], files: list[str]) -> None:
     """Show the columns that were found."""
     target, where = result["target"], files[0] if len(files) == 1 else f"{len(files)} files"
     typer.echo(f"{where}: {result['rows']:,} rows")
+    say_left_out(result["rows_without_target"])
     rows = [(target["name"], "target", _range(target), "")]
     rows += [(c["name"], c["kind"], _range(c), _remark(c)) for c in result["columns"]]
     print_rows(("column", "kind", "values", "noticed"), rows)

@@ -109,9 +109,6 @@ class _Asked:
         self.mark_outside, self.as_text = mark_outside, as_text
         self.rows, self.rows_outside = 0, 0
         self.columns: Counter[str] = Counter()
-        self._numbers: list[str] | None = None
-        kinds = ("number", "boolean")
-        self._texts = [column.name for column in model.inputs_ if column.kind not in kinds]
 
     def tables(self, files: list[str], form: Any, report: Any) -> Iterator[Any]:
         """Tables to write, block by block."""
@@ -128,7 +125,7 @@ class _Asked:
     def _answer(self, block: Any) -> Any:
         import pyarrow as pa
 
-        inputs = self.model.pick(block.frame(self._texts))
+        inputs = self.model.pick(block.frame)
         found, outside = self.model.query_and_check(inputs, self.query)
         columns = {name: pa.array(values) for name, values in found.columns().items()}
         self._count(outside)
@@ -158,32 +155,26 @@ class _Asked:
             if name in answers:
                 raise DataError(f"the column {name!r} cannot be kept: an answer has that name")
         kept = block.table.select(names)
-        if block.text and not self.as_text:
+        if not self.as_text:
             kept = self._typed(kept)
         return dict(zip(names, kept.columns, strict=True))
 
     def _typed(self, kept: Any) -> Any:
-        """Text as numbers where the first block has numbers in an input that is one."""
+        """Text as numbers in inputs that are numbers, as the model reads them."""
         import pyarrow as pa
 
-        from calipers.preprocessing import DataError
-        from calipers.tables import typed
+        from calipers.preprocessing import read_number
 
-        if self._numbers is None:
-            first = typed(kept, self._texts)
-            kinds = {c.name for c in self.model.inputs_ if c.kind == "number"}
-            self._numbers = [
-                field.name
-                for field in first.schema
-                if field.name in kinds and not pa.types.is_string(field.type)
-            ]
-        for name in self._numbers:
-            place = kept.column_names.index(name)
-            try:
-                kept = kept.set_column(place, name, kept.column(place).cast(pa.float64()))
-            except pa.ArrowInvalid:
-                problem = "numbers at first and text later cannot be kept: write .csv"
-                raise DataError(problem, column=name) from None
+        encoder = getattr(self.model, "preprocessor_", None)
+        pairs = encoder.used_columns() if encoder else []
+        readers = {column.name: reader.read for column, reader in pairs if column.kind == "number"}
+        if encoder is None:
+            readers = {column.name: read_number for column in self.model.inputs_}
+        for place, name in enumerate(kept.column_names):
+            column = kept.column(place)
+            if name in readers and pa.types.is_string(column.type):
+                numbers = readers[name](column.to_pandas().rename(name))
+                kept = kept.set_column(place, name, pa.array(numbers, from_pandas=True))
         return kept
 
     def outside_report(self) -> dict[str, Any]:

@@ -11,10 +11,15 @@ from calipers.cli._tables import (
     Delimiter,
     Encoding,
     Jobs,
+    MissingTarget,
+    OnMissing,
+    Types,
     make_form,
     print_json,
     reading,
+    say_left_out,
     take_target,
+    target_of,
 )
 
 
@@ -32,6 +37,8 @@ def report_command(
         str | None, typer.Option(help="Column with the truth; the model's own by default.")
     ] = None,
     title: Annotated[str | None, typer.Option(help="Headline of the page.")] = None,
+    types: Types = None,
+    missing_target: MissingTarget = OnMissing.drop,
     delimiter: Delimiter = None,
     encoding: Encoding = "utf-8",
     n_jobs: Jobs = -1,
@@ -51,16 +58,16 @@ def report_command(
 
     files = find_files(data)
     fitted = load(model).set_params(n_jobs=n_jobs)
-    texts = [c.name for c in fitted.inputs_ if c.kind not in ("number", "boolean")]
+    name, kind = target_of(fitted, target, types)
     with reading(files) as report:
-        table = read_table(files, form=form, as_text=texts, report=report)
-    values = take_target(table.frame, target or fitted.target_.name, table)
+        table = read_table(files, form=form, report=report)
+    table, values, left_out, _ = take_target(table, name, kind, missing_target)
     try:
         inputs = fitted.pick(table.frame)
     except DataError as error:
         raise table.placed(error) from None
     if hasattr(inputs, "index"):
-        inputs = inputs.set_axis(range(1, len(inputs) + 1))  # rows as people count them
+        inputs = inputs.set_axis(table.row_numbers)
     where = files[0] if len(files) == 1 else f"{len(files)} files"
     try:
         write(
@@ -75,9 +82,18 @@ def report_command(
     except DataError as error:
         raise table.placed(error) from None
     if as_json:
-        print_json({"model": model, "files": files, "rows": len(values), "out": str(out)})
+        print_json(
+            {
+                "model": model,
+                "files": files,
+                "rows": len(values),
+                "rows_without_target": left_out,
+                "out": str(out),
+            }
+        )
     else:
-        typer.echo(f"{len(values):,} rows judged, written to {out}")
+        typer.echo(f"{len(values):,} rows evaluated, written to {out}")
+        say_left_out(left_out)
 
 
 def check_place(out: Path) -> None:

@@ -5,7 +5,8 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -21,18 +22,55 @@ Delimiter = Annotated[
     typer.Option(help="What parts columns of text; found by default. 'tab' for a tabulator."),
 ]
 Encoding = Annotated[str, typer.Option(help="How characters of text are encoded.")]
+Types = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--type",
+        help="Kind of a column, such as zip=category, 'price=number 1,234.5' or "
+        "'day=date %d/%m/%Y'; may be repeated.",
+    ),
+]
+
+
+class OnMissing(StrEnum):
+    """What is done with rows that lack the target."""
+
+    drop = "drop"
+    refuse = "refuse"
+
+
+MissingTarget = Annotated[
+    OnMissing, typer.Option(help="Whether rows without a target are left out or refused.")
+]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 Jobs = Annotated[int, typer.Option("--n-jobs", help="Threads; -1 for all cores.")]
 
 
 def make_form(delimiter: str | None, encoding: str) -> Any:
     """How text files are written, as the options say."""
-    from calipers.tables import Form
+    from calipers.tables import TextFormat
 
     sign = "\t" if delimiter in ("tab", "\\t") else delimiter
     if sign is not None and len(sign) != 1:
         raise typer.BadParameter(f"a delimiter is one character, got {sign!r}")
-    return Form(sign, encoding)
+    return TextFormat(sign, encoding)
+
+
+def parse_kinds(types: list[str] | None) -> dict[str, str]:
+    """Kinds of columns from ``name=kind``.
+
+    Examples
+    --------
+    >>> parse_kinds(["zip=category", "day=date %d/%m/%Y"])
+    {'zip': 'category', 'day': 'date %d/%m/%Y'}
+    """
+    kinds = {}
+    for text in types or []:
+        name, sign, kind = text.rpartition("=")
+        if not sign or not name:
+            raise typer.BadParameter(f"--type takes name=kind, such as zip=category; got {text!r}")
+        kinds[name] = kind
+    return kinds
 
 
 def shares(text: str | None, option: str) -> list[float] | None:
@@ -66,43 +104,94 @@ def reading(files: Sequence[str], what: str = "reading") -> Iterator[Any]:
         yield report
 
 
-def take_target(frame: Any, name: str, files: Any) -> Any:
-    """The target as a series of finite numbers.
+class Labelled(NamedTuple):
+    """Rows whose target is known.
+
+    Attributes
+    ----------
+    table : RowSource
+        The rows.
+    values : pandas Series
+        Their targets.
+    left_out : int
+        Rows that lacked one.
+    kind : str
+        How the target is written, such as ``number 1,234.5``.
+    """
+
+    table: Any
+    values: Any
+    left_out: int
+    kind: str
+
+
+def take_target(
+    table: Any, name: str, kind: str | None = None, missing: OnMissing = OnMissing.drop
+) -> Labelled:
+    """The target as finite numbers, and the rows that have one.
 
     Parameters
     ----------
-    frame : pandas DataFrame
-        The table.
+    table : RowSource
+        The rows.
     name : str
         Name of the target.
-    files : Files
-        Where the rows are from, for errors.
+    kind : str, optional
+        How it is written, such as ``number 1,234.5``; found by default.
+    missing : OnMissing
+        What is done with rows that lack it.
     """
     import numpy as np
     import pandas as pd
 
     from calipers._text import did_you_mean
-    from calipers.preprocessing import DataError, read_number
+    from calipers.preprocessing import DataError, learn_number
 
+    frame = table.frame
     if name not in frame:
-        raise files.placed(
+        raise table.placed(
             DataError(f"there is no column {name!r}{did_you_mean(name, frame)}{_seen(frame)}")
         )
-    column = frame[name]
     try:
-        if pd.api.types.is_datetime64_any_dtype(column.dtype):
+        if pd.api.types.is_datetime64_any_dtype(frame[name].dtype):
             raise DataError("the target holds dates, and a model predicts numbers", column=name)
-        values = read_number(column)
-        gone = np.flatnonzero(np.isnan(values))
-        if gone.size:
+        values, kind = learn_number(frame[name], kind)
+        there = ~np.isnan(values)
+        lacking = int((~there).sum())
+        if lacking == len(there):
+            raise DataError(f"the target is missing in all {lacking:,} rows", column=name)
+        if lacking and missing == OnMissing.refuse:
             raise DataError(
-                f"the target is missing here ({gone.size:,} times in all): remove such rows",
+                f"the target is missing here ({lacking:,} times in all): remove such rows, or "
+                "leave them out by --missing-target drop",
                 column=name,
-                row=int(gone[0]),
+                row=int(np.argmin(there)),
             )
     except DataError as error:
-        raise files.placed(error) from None
-    return pd.Series(values, name=name)
+        raise table.placed(error) from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    kept = table.take(there) if lacking else table
+    return Labelled(kept, pd.Series(values[there], name=name), lacking, kind)
+
+
+def target_of(model: Any, name: str | None, types: list[str] | None) -> tuple[str, str | None]:
+    """Name of the target of a fitted model, and how it is written: as asked, or as fit found it."""
+    name = name or model.target_.name
+    kinds = parse_kinds(types)
+    others = [other for other in kinds if other != name]
+    if others:
+        raise typer.BadParameter(f"--type is for the target {name!r} alone, got {others[0]!r}")
+    source = model.about_.get("source") or {}
+    known = source.get("target_kind") if source.get("target") == name else None
+    return name, kinds.get(name, known)
+
+
+def say_left_out(count: int) -> None:
+    """Say how many rows lacked a target."""
+    if count:
+        rows = "row without a target was" if count == 1 else "rows without a target were"
+        typer.echo(f"{count:,} {rows} left out")
 
 
 def _seen(frame: Any) -> str:

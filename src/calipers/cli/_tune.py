@@ -14,10 +14,15 @@ from calipers.cli._tables import (
     Encoding,
     Files,
     Jobs,
+    MissingTarget,
+    OnMissing,
+    Types,
     make_form,
+    parse_kinds,
     print_json,
     print_rows,
     reading,
+    say_left_out,
     take_target,
 )
 
@@ -45,6 +50,8 @@ def tune_command(
         list[str] | None,
         typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
     ] = None,
+    types: Types = None,
+    missing_target: MissingTarget = OnMissing.drop,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     delimiter: Delimiter = None,
     encoding: Encoding = "utf-8",
@@ -61,7 +68,8 @@ def tune_command(
     if not 0 < coverage < 1:
         raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
     check_place(out)
-    X, y = _numbers(data, target, ignore or [], make_form(delimiter, encoding))
+    form = make_form(delimiter, encoding)
+    X, y, left_out = _numbers(data, target, ignore or [], form, parse_kinds(types), missing_target)
     kept = store or out.with_name(f"{out.stem}.search.jsonl")
     model = _model(paper, coverage, seed, n_jobs)
     counts = {"splits": splits, "final_splits": splits, "finalists": min(finalists, candidates)}
@@ -72,15 +80,24 @@ def tune_command(
 
     replace_file(out, _toml(settings, _heading(data, target, result, gain)).encode())
     if as_json:
-        print_json({"settings": settings, "gain": gain, "out": str(out), "store": str(kept)})
+        found = {"settings": settings, "gain": gain, "rows_without_target": left_out}
+        print_json(found | {"out": str(out), "store": str(kept)})
         return
+    say_left_out(left_out)
     _show(result, usual, gain)
     typer.echo(f"\nwritten to {out}; fit with it:")
     typer.echo(f"  calipers fit {' '.join(data)} --target {target} --config {out} --out model")
 
 
-def _numbers(data: list[str], target: str, ignore: list[str], form: Any) -> tuple[Any, Any]:
-    """Inputs as numbers, and targets."""
+def _numbers(
+    data: list[str],
+    target: str,
+    ignore: list[str],
+    form: Any,
+    kinds: dict[str, str],
+    missing: OnMissing,
+) -> tuple[Any, Any, int]:
+    """Inputs as numbers, targets, and how many rows lack one."""
     from calipers._text import did_you_mean
     from calipers.preprocessing import DataError, TableEncoder
     from calipers.tables import find_files, read_table
@@ -88,16 +105,20 @@ def _numbers(data: list[str], target: str, ignore: list[str], form: Any) -> tupl
     files = find_files(data)
     with reading(files) as report:
         table = read_table(files, form=form, report=report)
-    values = take_target(table.frame, target, table)
+    labelled = take_target(table, target, kinds.pop(target, None), missing)
+    table = labelled.table
     for name in ignore:
         if name not in table.frame:
             hint = did_you_mean(name, table.frame)
             raise table.placed(DataError(f"there is no column {name!r}{hint}"))
     inputs = table.frame.drop(columns=[target, *ignore])
     try:
-        return TableEncoder().fit_transform(inputs), values.to_numpy()
+        numbers = TableEncoder(kinds=kinds).fit_transform(inputs)
     except DataError as error:
         raise table.placed(error) from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return numbers, labelled.values.to_numpy(), labelled.left_out
 
 
 def _model(paper: bool, coverage: float, seed: int, n_jobs: int) -> Any:

@@ -89,7 +89,7 @@ def _category(graph: Graph, encoder: CategoryEncoder, value: str) -> list[str]:
     # A row of the table of what each code stands for.
     codes = np.arange(gone + 1)
     found = [codes == i for i in range(encoder.kept)]
-    if encoder.kept < len(encoder.levels):
+    if encoder.others:
         found += [(codes >= encoder.kept) & (codes != gone)]
         found += [np.log1p([*encoder.counts, 0.0, 0.0])]
     found += [codes == gone] if encoder.missing else []

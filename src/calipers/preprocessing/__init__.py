@@ -1,27 +1,40 @@
-"""Tables as they come, made into numbers: a scikit-learn transformer that says what it found.
+"""Columns of tables made into numbers: a scikit-learn transformer that says what it found.
 
 ``TableEncoder`` takes frames with numbers, booleans, categories, dates, text that means numbers,
-and missing values; ``Column`` describes what it found in one of them. The encoders hold what it
-has learnt about columns of numbers, categories and dates, for exports. It never looks at the
-target. What it has learnt is plain JSON (``to_document``), so that it can be a part of a saved
-model.
+and missing values; ``Column`` describes what it found in one of them. It never looks at the target,
+which ``learn_number`` reads by the same rules. What it has learnt is plain JSON (``to_document``),
+so that it can be a part of a saved model; it keeps no value of a column that it does not use.
 """
 
 from calipers.preprocessing._column import KINDS, Column, DataError, describe_numbers
-from calipers.preprocessing._encoders import CYCLES, CategoryEncoder, DateEncoder, NumberEncoder
-from calipers.preprocessing._learn import read_number
-from calipers.preprocessing._table import TableEncoder, pick_numbers
+from calipers.preprocessing._encoders import (
+    CYCLES,
+    DAY,
+    CategoryEncoder,
+    DateEncoder,
+    NumberEncoder,
+)
+from calipers.preprocessing._frames import pick_numbers
+from calipers.preprocessing._learn import as_numbers, learn_number, read_number
+from calipers.preprocessing._table import TableEncoder
+from calipers.preprocessing._text import MISSING_MARKS, MISSING_WORDS, as_text
 
 __all__ = [
     "CYCLES",
+    "DAY",
     "KINDS",
+    "MISSING_MARKS",
+    "MISSING_WORDS",
     "CategoryEncoder",
     "Column",
     "DataError",
     "DateEncoder",
     "NumberEncoder",
     "TableEncoder",
+    "as_numbers",
+    "as_text",
     "describe_numbers",
+    "learn_number",
     "pick_numbers",
     "read_number",
 ]

@@ -7,6 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._text import did_you_mean
+
 KINDS = ("number", "boolean", "category", "date", "constant", "identifier")
 """Kinds of columns; a model does not use the last two."""
 
@@ -50,7 +52,7 @@ class Column:
     low, high, typical : float, str or None
         Smallest and largest value and the median; dates as ISO strings, None for categories.
     categories : tuple of str
-        Values of a category, most frequent first.
+        Values of a category that have an input of their own, most frequent first.
     missing : bool
         Whether values were missing.
     used : bool
@@ -77,6 +79,15 @@ class Column:
     def from_document(cls, document: Mapping[str, Any]) -> Self:
         """The column that ``to_document`` wrote."""
         return cls(**{**document, "categories": tuple(document["categories"])})
+
+
+def check_kind(name: str, kind: str) -> None:
+    """Refuse a kind of column that there is not; how its text is written may follow the kind."""
+    if kind.partition(" ")[0] not in KINDS:
+        raise ValueError(
+            f"kinds[{name!r}] must be one of {', '.join(KINDS)}; got {kind!r}"
+            f"{did_you_mean(kind, KINDS)}"
+        )
 
 
 def describe_numbers(values: NDArray[Any], names: Sequence[str]) -> tuple[Column, ...]:

@@ -5,58 +5,53 @@ Every encoder has ``read`` (a column of a frame to values, errors naming row and
 training did not see). They are frozen dataclasses of JSON values: ``vars`` of one is its document.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calipers.preprocessing._column import DataError
-from calipers.preprocessing._text import MISSING_WORDS, NumberText, read_dates
+from calipers.preprocessing._text import NumberText, as_text, read_dates, read_truth
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 TAIL = 10.0  # robust deviations beyond which the tail of a column is heavy
-_TRUTH = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0}
 DAY = 86_400.0
 _LARGEST = np.finfo(np.float64).max
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}
 
 
-def as_text(series: Any) -> Any:
-    """Values as stripped text, missing ones and blanks as None; 1.0 and 1 are the same text."""
-    import pandas as pd
-
-    texts = np.empty(len(series), dtype=object)
-    texts[:] = [
-        None if gone else _text(value).strip() or None
-        for value, gone in zip(series, series.isna(), strict=True)
-    ]
-    return pd.Series(texts, index=series.index, name=series.name, dtype=object)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bool | np.bool_):
-        return str(bool(value)).lower()
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        return str(int(value))
-    return str(value)
+def as_objects(texts: Any) -> NDArray[np.object_]:
+    """An Arrow array of text as an array of objects, None where it is null."""
+    found: NDArray[np.object_] = texts.to_numpy(zero_copy_only=False)
+    return found
 
 
 def _read(series: Any, reader: Callable[[Any], FloatArray], what: str) -> FloatArray:
-    """Numbers of a column of text, its missing words as NaN, or an error that names the first."""
-    texts = as_text(series)
-    there = texts.notna().to_numpy() & ~texts.str.lower().isin(MISSING_WORDS).to_numpy()
-    values = np.full(len(texts), np.nan)
-    if there.any():
-        values[there] = reader(texts[there])
-    wrong = np.flatnonzero(there & np.isnan(values))
+    """Numbers of a column of text, NaN where they are missing; an error names what is none."""
+    texts = as_text(series, marks=True)
+    values = reader(texts)
+    wrong = np.flatnonzero(np.isnan(values) & pc.is_valid(texts).to_numpy(zero_copy_only=False))
     if wrong.size:
         row = int(wrong[0])
-        raise DataError(f"{texts.iloc[row]!r} is not {what}", column=str(series.name), row=row)
+        raise DataError(f"{texts[row].as_py()!r} is not {what}", column=str(series.name), row=row)
     return values
+
+
+def check_finite(series: Any, values: FloatArray) -> None:
+    """Refuse infinite numbers."""
+    wrong = np.flatnonzero(np.isinf(values))
+    if wrong.size:
+        raise DataError(
+            f"{series.iloc[int(wrong[0])]} is not finite: correct it, or leave it empty",
+            column=str(series.name),
+            row=int(wrong[0]),
+        )
 
 
 def _beyond(values: FloatArray, low: float, high: float, missing: bool) -> BoolArray:
@@ -88,13 +83,7 @@ class NumberEncoder:
         else:
             style = NumberText(self.decimal, self.thousands, self.unit)
             values = _read(series, style.read, "a number")
-        wrong = np.flatnonzero(np.isinf(values))
-        if wrong.size:
-            raise DataError(
-                f"{series.iloc[int(wrong[0])]} is not finite: correct it, or leave it empty",
-                column=str(series.name),
-                row=int(wrong[0]),
-            )
+        check_finite(series, values)
         return values
 
     @classmethod
@@ -142,44 +131,51 @@ class BooleanEncoder(NumberEncoder):
 
     def read(self, series: Any) -> FloatArray:
         """1 and 0, NaN where the value is missing."""
-        if series.dtype == bool:
-            return np.asarray(series, dtype=np.float64)
-        return _read(
-            series,
-            lambda texts: texts.str.lower().map(_TRUTH).to_numpy(dtype=np.float64),
-            "true or false",
-        )
+        import pandas as pd
+
+        if pd.api.types.is_numeric_dtype(series.dtype):
+            values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+            if (np.isin(values, [0.0, 1.0]) | np.isnan(values)).all():
+                return values
+        return _read(series, read_truth, "true or false")
 
 
 @dataclass(frozen=True)
 class CategoryEncoder:
     """One column of ones and zeros for each frequent category; the others share one.
 
-    Where there are too many for a column each, how often a category occurred is a number too.
+    Where there are too many for a column each, how often a category occurred is a number too. Rare
+    categories count as unseen ones; of their names only digests are kept, to know them again.
     """
 
     levels: list[str]
     counts: list[int]
     kept: int
     missing: bool
+    rare: list[str] = field(default_factory=list)
 
     def read(self, series: Any) -> NDArray[np.object_]:
         """Categories as text, None where they are missing."""
-        texts: NDArray[np.object_] = as_text(series).to_numpy(dtype=object, na_value=None)
-        return texts
+        return as_objects(as_text(series, keep=self.levels))
 
     @property
-    def _others(self) -> bool:
-        return self.kept < len(self.levels)
+    def others(self) -> bool:
+        """Whether there are categories without a column of their own."""
+        return self.kept < len(self.levels) or bool(self.rare)
 
-    def encode(self, values: NDArray[np.object_]) -> FloatArray:
-        """Ones and zeros; then the others, their frequency, and what is missing."""
+    def _codes(self, values: NDArray[np.object_]) -> NDArray[np.intp]:
+        """Position of each category among the levels; -1 for others, -2 where it is missing."""
         import pandas as pd
 
         codes = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(values, dtype=object))
         codes[[value is None for value in values]] = -2
+        return codes
+
+    def encode(self, values: NDArray[np.object_]) -> FloatArray:
+        """Ones and zeros; then the others, their frequency, and what is missing."""
+        codes = self._codes(values)
         columns = [codes == i for i in range(self.kept)]
-        if self._others:
+        if self.others:
             columns.append((codes == -1) | (codes >= self.kept))
             known = np.log1p(np.array([*self.counts, 0.0, 0.0]))
             columns.append(known[codes])
@@ -190,13 +186,23 @@ class CategoryEncoder:
     def names(self, name: str) -> list[str]:
         """Names of what ``encode`` gives."""
         found = [f"{name}={level}" for level in self.levels[: self.kept]]
-        found += [f"{name} (other)", f"{name} (frequency)"] if self._others else []
+        found += [f"{name} (other)", f"{name} (frequency)"] if self.others else []
         return [*found, f"{name} (missing)"] if self.missing else found
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
         """Which categories training did not see, or are missing where none was."""
-        known = {*self.levels, None} if self.missing else {*self.levels}
-        return np.array([value not in known for value in values], dtype=bool)
+        codes = self._codes(values)
+        found = (codes == -1) | ((codes == -2) & (not self.missing))
+        new = np.flatnonzero(codes == -1)
+        if self.rare and new.size:
+            rare = set(self.rare)
+            found[new] = [digest not in rare for digest in digests(values[new])]
+        return np.asarray(found, dtype=bool)
+
+
+def digests(names: Iterable[str]) -> list[str]:
+    """Short digests of some names, by which they are known again and cannot be read."""
+    return [blake2b(str(name).encode(), digest_size=8).hexdigest() for name in names]
 
 
 @dataclass(frozen=True)
@@ -285,8 +291,7 @@ class ConstantEncoder(IdentifierEncoder):
 
     def read(self, series: Any) -> NDArray[np.object_]:
         """Values as text, None where they are missing."""
-        texts: NDArray[np.object_] = as_text(series).to_numpy(dtype=object, na_value=None)
-        return texts
+        return as_objects(as_text(series, keep=[v for v in self.values if v is not None]))
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
         """Which values are others."""

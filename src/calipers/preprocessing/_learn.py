@@ -1,13 +1,13 @@
 """What a column is: its kind, found from its values, and the encoder that follows."""
 
-import re
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from calipers.preprocessing._column import Column, DataError
+from calipers.preprocessing._column import Column, DataError, check_kind
 from calipers.preprocessing._encoders import (
     BooleanEncoder,
     CategoryEncoder,
@@ -16,27 +16,31 @@ from calipers.preprocessing._encoders import (
     Encoder,
     IdentifierEncoder,
     NumberEncoder,
-    as_text,
+    as_objects,
+    digests,
 )
+from calipers.preprocessing._kinds import Texts, find_kind, number_style, type_of
 from calipers.preprocessing._text import (
-    MISSING_WORDS,
     NumberText,
     date_text,
+    given_number_text,
+    is_truth,
     number_text,
-    refuse_mixture,
 )
 
 FloatArray = NDArray[np.float64]
 
-_FEWEST_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
-_NAMES_ROWS = re.compile(r"(^|[\W_])(id|uuid|guid|index|key|row|rownum|nr|no)$|[a-z](Id|ID)$", re.I)
-_SCALARS = ("string", "mixed-integer", "mixed", "bytes", "time", "empty")
+
+class Learnt(NamedTuple):
+    """What a column is, what makes numbers of it, and its values as that reads them."""
+
+    column: Column
+    encoder: Encoder
+    values: NDArray[Any]
 
 
-def learn(
-    series: Any, kind: str | None, max_categories: int, min_frequency: int
-) -> tuple[Column, Encoder]:
-    """Describe a column and make its encoder.
+def learn(series: Any, kind: str | None, max_categories: int, min_frequency: int) -> Learnt:
+    """Describe a column, make its encoder and read it.
 
     Parameters
     ----------
@@ -47,204 +51,184 @@ def learn(
     max_categories, min_frequency : int
         See ``TableEncoder``.
     """
-    name, note = str(series.name), ""
+    name, note, values, texts = str(series.name), "", None, None
     style, form = NumberText(), None
     kind, _, written = (kind or "").partition(" ")
     if not kind:
-        kind, style, form, note = _find_kind(series, max_categories)
-    elif written:
-        style, form = _given_format(name, kind, written)
+        kind, style, form, note, values, texts = find_kind(series, max_categories)
     elif kind in ("number", "date"):
-        style, form = _find_format(series, kind)
+        style, form = _format(series, kind, written)
+    elif written:
+        raise _no_format(name, kind, written)
     if kind == "identifier":
-        return Column(name, kind, used=False, note=note or "names rows"), IdentifierEncoder()
+        column = Column(name, kind, used=False, note=note or "names rows: no value is kept")
+        encoder = IdentifierEncoder()
+        return Learnt(column, encoder, encoder.read(series))
     if kind == "constant":
-        return _constant(series, name, note)
+        return _constant(texts or Texts.of(series), name, note)
     if kind == "category":
-        return _category(series, name, note, max_categories, min_frequency)
-    return _ordered(series, name, kind, style, form, note)
+        texts = texts or Texts.of(series)
+        return _category(texts, name, note, max_categories, min_frequency)
+    return _ordered(series, name, kind, style, form, note, values)
 
 
-def read_number(series: Any) -> FloatArray:
+def read_number(series: Any, kind: str | None = None) -> FloatArray:
     """A column as numbers, NaN where they are missing, also where text writes them."""
-    style, _ = _find_format(series, "number")
-    return NumberEncoder(0.0, 0.0, 0.0, True, **vars(style)).read(series)
+    return learn_number(series, kind)[0]
 
 
-def _find_kind(series: Any, most: int) -> tuple[str, NumberText, str | None, str]:
-    """Kind of a column, how its text is to be read, and what was noticed."""
-    kind, style, form, note = _kind_of_type(series), NumberText(), None, ""
-    if kind is None:
-        kind, style, form, note = _kind_of_text(series, most)
-    if kind != "identifier" and _distinct(series) <= 1:
-        return "constant", style, form, ""
-    if kind == "number" and _counts_rows(series):
-        return "identifier", style, form, "a different whole number in each row: names rows"
-    return kind, style, form, note
+def learn_number(series: Any, kind: str | None = None) -> tuple[FloatArray, str]:
+    """A column as numbers, NaN where they are missing; and its kind, with how they are written.
+
+    Parameters
+    ----------
+    series : pandas Series
+        The column.
+    kind : str, optional
+        ``"number"``, or how text writes it, as in ``"number 1,234.5"``; found by default.
+
+    Raises
+    ------
+    DataError
+        If the column holds what is no number, or could be read in two ways.
+    """
+    check_kind(str(series.name), kind or "number")
+    kind, _, written = (kind or "number").partition(" ")
+    if kind != "number":
+        raise DataError(f"a column of numbers cannot be of kind {kind!r}", column=str(series.name))
+    if not written and type_of(series) is None and is_truth(Texts.of(series).words):
+        return BooleanEncoder(0.0, 1.0, 0.0, True).read(series), "number"
+    style, _ = _format(series, "number", written)
+    encoder = NumberEncoder(0.0, 0.0, 0.0, True, **vars(style))
+    return encoder.read(series), kind_of("number", encoder)
 
 
-def _kind_of_type(series: Any) -> str | None:
-    """Kind by the type of a column; None for text."""
+def as_numbers(series: Any) -> Any:
+    """A column of text as numbers, if all of it is; any other column as it is."""
     import pandas as pd
 
-    types, dtype = pd.api.types, series.dtype
-    if types.is_bool_dtype(dtype):
-        return "boolean"
-    if isinstance(dtype, pd.CategoricalDtype):
-        return "category"
-    if types.is_complex_dtype(dtype):
-        raise DataError("Complex data not supported", column=str(series.name))
-    if types.is_numeric_dtype(dtype) or types.is_timedelta64_dtype(dtype):
-        return "number"
-    if types.is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
-        return "date"
-    found = types.infer_dtype(series, skipna=True)
-    if found in ("integer", "floating", "decimal", "mixed-integer-float"):
-        return "number"
-    if found in ("date", "datetime", "datetime64"):
-        return "date"
-    if found == "boolean":
-        return "boolean"
-    if found not in _SCALARS or not series.map(np.isscalar, na_action="ignore").all():
-        raise DataError(
-            f"holds values of type {type(series.dropna().iloc[0]).__name__}, and an input is a "
-            "number, text or a date",
-            column=str(series.name),
-        )
-    return None
-
-
-def _kind_of_text(series: Any, most: int) -> tuple[str, NumberText, str | None, str]:
-    """Kind of a column of text: numbers, dates, names of rows, or categories."""
-    texts = as_text(series).reset_index(drop=True).dropna()
-    words = texts[~texts.str.lower().isin(MISSING_WORDS)]
-    counts = words.value_counts()
-    levels = counts.index.to_series().reset_index(drop=True)
-    plain = NumberText()
-    if not len(levels):
-        return "constant", plain, None, ""
-    style, note = number_text(levels)
-    if style is not None:
-        written = "" if style == plain else f"numbers written like {levels.iloc[0]!r}"
-        return "number", style, None, written
-    form, hint = date_text(levels)
-    if form is not None:
-        return "date", plain, form, "" if form == "ISO8601" else f"dates written as {form}"
-    refuse_mixture(words, levels, most, str(series.name))
-    if len(words) >= _FEWEST_IDENTIFIERS and len(levels) > 0.9 * len(words):
-        return "identifier", plain, None, note or hint or "nearly every text differs: names rows"
-    return "category", plain, None, note or hint
-
-
-def _find_format(series: Any, kind: str) -> tuple[NumberText, str | None]:
-    """How the text of a column is to be read whose kind is given."""
-    if _kind_of_type(series) is not None:
-        return NumberText(), None
-    texts = as_text(series).dropna()
-    levels = texts[~texts.str.lower().isin(MISSING_WORDS)].drop_duplicates()
-    style, note = number_text(levels) if kind == "number" and len(levels) else (NumberText(), "")
-    form, hint = date_text(levels) if kind == "date" and len(levels) else (None, "")
-    if note or hint:
-        raise DataError(note or hint, column=str(series.name))
-    return style or NumberText(), form
-
-
-def _given_format(name: str, kind: str, written: str) -> tuple[NumberText, str | None]:
-    """How text is to be read that is described by a number, or by a format of dates."""
-    import pandas as pd
-
-    if kind == "date":
-        return NumberText(), written
-    style = number_text(pd.Series([written]))[0] if kind == "number" else None
-    if style is None:
-        raise ValueError(
-            f"kinds[{name!r}] must be a kind, a number such as 'number 1,234.5' or a date such as "
-            f"'date %d/%m/%Y'; got {kind + ' ' + written!r}"
-        )
-    return style, None
+    if type_of(series) is not None:
+        return series
+    texts = Texts.of(series)
+    style, _ = number_text(texts.words)
+    if style is None or not len(texts.words):
+        return series
+    return pd.Series(texts.spread(style.read(texts.words)), series.index, name=series.name)
 
 
 def kind_of(kind: str, encoder: Encoder) -> str:
     """Kind of a column with how its text is written, as ``learn`` takes it."""
-    if isinstance(encoder, NumberEncoder) and (encoder.thousands or encoder.unit):
-        return f"{kind} 1{encoder.thousands}234{encoder.decimal}5{encoder.unit}"
+    if isinstance(encoder, NumberEncoder):
+        example = NumberText(encoder.decimal, encoder.thousands, encoder.unit).example()
+        return f"{kind} {example}".rstrip()
     if isinstance(encoder, DateEncoder) and encoder.form not in (None, "ISO8601"):
         return f"{kind} {encoder.form}"
     return kind
 
 
-def _distinct(series: Any) -> int:
-    """Distinct values of a column, a missing one among them."""
-    texts = as_text(series) if series.dtype == object else series
-    return int(texts.nunique(dropna=False))
+def _format(series: Any, kind: str, written: str) -> tuple[NumberText, str | None]:
+    """How numbers or dates are written whose kind is given, perhaps with an example or format."""
+    if kind == "date" and written:
+        return NumberText(), written
+    if type_of(series) is not None:
+        words = pa.array([], pa.large_string())
+    else:
+        words = Texts.of(series).words
+    if written:
+        style = given_number_text(written, words)
+        if style is None:
+            raise _no_format(str(series.name), kind, written)
+        return style, None
+    if not len(words):
+        return NumberText(), None
+    if kind == "number":
+        return number_style(words, str(series.name)), None
+    form, hint = date_text(words)
+    if hint:
+        raise DataError(hint, column=str(series.name))
+    return NumberText(), form
 
 
-def _counts_rows(series: Any) -> bool:
-    """Whether whole numbers count rows, or differ in each under a name that says why."""
-    import pandas as pd
-
-    if len(series) < _FEWEST_IDENTIFIERS or not pd.api.types.is_integer_dtype(series.dtype):
-        return False
-    if series.isna().any() or series.nunique() < len(series):
-        return False
-    low, high = int(series.min()), int(series.max())
-    counting = low in (0, 1) and high - low == len(series) - 1
-    return counting or bool(_NAMES_ROWS.search(str(series.name)))
+def _no_format(name: str, kind: str, written: str) -> ValueError:
+    return ValueError(
+        f"kinds[{name!r}] must be a kind, a number such as 'number 1,234.5' or a date such as "
+        f"'date %d/%m/%Y'; got {kind + ' ' + written!r}"
+    )
 
 
-def _constant(series: Any, name: str, note: str) -> tuple[Column, Encoder]:
-    texts = as_text(series)
-    values = tuple(str(text) for text in texts.dropna().unique())
-    missing = bool(texts.isna().any())
+def _constant(texts: Texts, name: str, note: str) -> Learnt:
+    values = tuple(texts.levels.to_pylist())
+    missing = bool((texts.codes < 0).any())
     note = note or (f"always {values[0]!r}" if len(values) == 1 else "always empty")
     column = Column(name, "constant", categories=values, missing=missing, used=False, note=note)
-    return column, ConstantEncoder([*values, None] if missing else [*values])
+    return Learnt(
+        column, ConstantEncoder([*values, None] if missing else [*values]), _objects(texts)
+    )
 
 
 def _category(
-    series: Any, name: str, note: str, max_categories: int, min_frequency: int
-) -> tuple[Column, Encoder]:
-    texts = as_text(series)
-    found = texts.value_counts()
-    ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))
-    levels, counts = [str(level) for level, _ in ranked], [int(count) for _, count in ranked]
-    frequent = sum(count >= min_frequency for count in counts)
-    kept = len(levels) if len(levels) <= 2 else min(frequent, max_categories)
-    missing = bool(texts.isna().any())
-    if kept < len(levels) and not note:
-        note = f"{len(levels):,} categories, of which the {kept} most frequent have inputs"
-    encoder = CategoryEncoder(levels, counts, kept, missing)
-    return Column(name, "category", categories=tuple(levels), missing=missing, note=note), encoder
+    texts: Texts, name: str, note: str, max_categories: int, min_frequency: int
+) -> Learnt:
+    ranked = sorted(
+        zip(texts.levels.to_pylist(), texts.counts.tolist(), strict=True),
+        key=lambda item: (-item[1], item[0]),
+    )
+    enough = 1 if len(ranked) <= 2 else min_frequency
+    levels = [level for level, count in ranked if count >= enough]
+    counts = [count for _, count in ranked if count >= enough]
+    kept = len(levels) if len(ranked) <= 2 else min(len(levels), max_categories)
+    missing = bool((texts.codes < 0).any())
+    if kept < len(ranked) and not note:
+        note = f"{len(ranked):,} categories, of which the {kept} most frequent have inputs"
+    rare = digests(level for level, _ in ranked[len(levels) :])
+    encoder = CategoryEncoder(levels, counts, kept, missing, rare)
+    column = Column(name, "category", categories=tuple(levels[:kept]), missing=missing, note=note)
+    return Learnt(column, encoder, _objects(texts))
+
+
+def _objects(texts: Texts) -> NDArray[np.object_]:
+    """Each value as text, None where it is missing."""
+    return as_objects(texts.levels.take(pa.array(texts.codes, mask=texts.codes < 0)))
 
 
 def _ordered(
-    series: Any, name: str, kind: str, style: NumberText, form: str | None, note: str
-) -> tuple[Column, Encoder]:
+    series: Any,
+    name: str,
+    kind: str,
+    style: NumberText,
+    form: str | None,
+    note: str,
+    values: FloatArray | None,
+) -> Learnt:
     """Numbers, booleans and dates."""
-    reader: Encoder
-    if kind == "boolean":
-        reader = BooleanEncoder(0.0, 1.0, 0.0, True)
-    elif kind == "number":
-        reader = NumberEncoder(0.0, 0.0, 0.0, True, **vars(style))
-    else:
-        reader = DateEncoder(0.0, 0.0, 0.0, True, [], form)
-    values = reader.read(series)
+    if values is None:
+        readers: dict[str, Encoder] = {
+            "number": NumberEncoder(0.0, 0.0, 0.0, True, **vars(style)),
+            "boolean": BooleanEncoder(0.0, 1.0, 0.0, True),
+            "date": DateEncoder(0.0, 0.0, 0.0, True, [], form),
+        }
+        values = readers[kind].read(series)
     there = values[~np.isnan(values)]
     missing = len(there) < len(values)
     if not there.size or (there.min() == there.max() and not missing):
-        return _constant(series, name, note)
+        return _constant(Texts.of(series), name, note)
     low, high, middle = float(there.min()), float(there.max()), float(np.median(there))
+    encoder: Encoder
     if kind == "boolean":
         often = float(there.mean() > 0.5)
-        encoder: Encoder = BooleanEncoder(low, high, often, missing)
-        return Column(name, kind, low, high, often, missing=missing, note=note), encoder
+        encoder = BooleanEncoder(low, high, often, missing)
+        return Learnt(
+            Column(name, kind, low, high, often, missing=missing, note=note), encoder, values
+        )
     if kind == "number":
         encoder = NumberEncoder.learn(values, style)
         note = note or ("has far outliers: drawn in by asinh" if encoder.scale else "")
-        return Column(name, kind, low, high, middle, missing=missing, note=note), encoder
+        return Learnt(
+            Column(name, kind, low, high, middle, missing=missing, note=note), encoder, values
+        )
     ends = _iso(low), _iso(high), _iso(middle)
     encoder = DateEncoder.learn(values, form)
-    return Column(name, kind, *ends, missing=missing, note=note), encoder
+    return Learnt(Column(name, kind, *ends, missing=missing, note=note), encoder, values)
 
 
 def _iso(seconds: float) -> str:

@@ -1,6 +1,6 @@
 """TableEncoder: the scikit-learn transformer over the columns of a table."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -11,9 +11,10 @@ from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
 from calipers._text import did_you_mean
-from calipers.preprocessing._column import KINDS, Column, DataError
+from calipers.preprocessing._column import Column, DataError, check_kind
 from calipers.preprocessing._encoders import ENCODERS, Encoder
-from calipers.preprocessing._learn import kind_of, learn, read_number
+from calipers.preprocessing._frames import as_frame, check_names
+from calipers.preprocessing._learn import kind_of, learn
 
 FloatArray = NDArray[np.float64]
 
@@ -28,8 +29,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
       a column.
     - Dates become days since the first one, with sine and cosine of year, week and day where the
       dates span more than one.
-    - Text that can be read as numbers (``"1,234.5"``, ``"12%"``) or dates in one way only is read.
-    - Constant columns and those that name rows are left out, and ``columns_`` says so.
+    - Text that can be read as numbers (``"1,234.5"``, ``"$12"``), clock times (``"10:30"``, as
+      hours) or dates in one way only is read.
+    - Constant columns, those that name rows and free text are left out, and ``columns_`` says so.
 
     Later tables may have their columns in another order, further columns, unseen categories, and
     missing values where training had none.
@@ -39,7 +41,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     kinds : mapping of str to str, optional
         Kinds of columns that are known better than the values tell, such as
         ``{"zip": "category", "store": "identifier"}``; see ``calipers.preprocessing.KINDS``. How
-        text is written may follow: ``"number 1.234,5"``, ``"date %d/%m/%Y"``.
+        text is written may follow: ``"number 1.234,5"``, ``"number 10:30"``,
+        ``"date %d/%m/%Y"``.
     max_categories : int, default 30
         Most categories of a column with an input each.
     min_frequency : int, default 2
@@ -100,20 +103,55 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         DataError
             If a column cannot be used; the message says where and why.
         """
+        self._learn(as_frame(X))
+        return self
+
+    def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
+        """What ``fit`` and then ``transform`` give, reading every column once.
+
+        Parameters
+        ----------
+        X : pandas, polars or Arrow table, or array-like of shape (n_samples, n_columns)
+            The table.
+        y : ignored
+
+        Returns
+        -------
+        array of shape (n_samples, n_features_out)
+            The numbers.
+        """
+        values = self._learn(as_frame(X))
+        return self._encoded(zip(self._encoders, values, strict=True))
+
+    def fit_typed(self, X: Any) -> Any:
+        """Fit, and give the table back with every column in its own type, reading it once.
+
+        A frame with floats, datetimes and categoricals in place of text, and nothing in columns
+        that name rows. With ``kinds=encoder.kinds_``, encoders that are fitted to parts of it, as
+        in a cross-validation, need not read text again and learn the same as from the table.
+        """
+        import pandas as pd
+
+        frame = as_frame(X)
+        columns = zip(self._learn(frame), self.columns_, strict=True)
+        typed = {column.name: _typed(values, column.kind) for values, column in columns}
+        return pd.DataFrame(typed).set_axis(frame.index)
+
+    def _learn(self, frame: Any) -> list[NDArray[Any]]:
+        """Find out what the columns hold; gives their values."""
         self._validate_params()
-        frame = _as_frame(X)
         kinds = self._checked_kinds(frame)
         learnt = [
-            learn(frame[name], kinds.get(name), self.max_categories, self.min_frequency)
-            for name in frame
+            learn(series, kinds.get(name), self.max_categories, self.min_frequency)
+            for name, series in frame.items()
         ]
-        self.columns_ = tuple(column for column, _ in learnt)
-        self._encoders: tuple[Encoder, ...] = tuple(encoder for _, encoder in learnt)
+        self.columns_ = tuple(column for column, _, _ in learnt)
+        self._encoders: tuple[Encoder, ...] = tuple(encoder for _, encoder, _ in learnt)
         if not any(column.used for column in self.columns_):
             notes = "; ".join(f"{column.name!r} {column.note}" for column in self.columns_)
             raise DataError(f"no column can be used: {notes} (n_samples={len(frame)})")
         self._set_names()
-        return self
+        return [values for _, _, values in learnt]
 
     def _set_names(self) -> None:
         pairs = zip(self.columns_, self._encoders, strict=True)
@@ -129,11 +167,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     f"kinds names the column {name!r}, which is not there"
                     f"{did_you_mean(name, frame)}"
                 )
-            if kind.partition(" ")[0] not in KINDS:
-                raise ValueError(
-                    f"kinds[{name!r}] must be one of {', '.join(KINDS)}; got {kind!r}"
-                    f"{did_you_mean(kind, KINDS)}"
-                )
+            check_kind(name, kind)
         return kinds
 
     def transform(self, X: Any) -> FloatArray:
@@ -144,8 +178,13 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         DataError
             If columns are missing or hold what cannot be read.
         """
-        parts = [encoder.encode(values) for _, encoder, values in self._read(X, used=True)]
-        return np.concatenate(parts, axis=1)
+        check_is_fitted(self, "columns_")
+        frame = as_frame(X, self.columns_)
+        return self._encoded((e, values) for _, e, values in self._read(frame, used=True))
+
+    @staticmethod
+    def _encoded(columns: Iterable[tuple[Encoder, Any]]) -> FloatArray:
+        return np.concatenate([encoder.encode(values) for encoder, values in columns], axis=1)
 
     def read(self, X: Any) -> dict[str, NDArray[Any]]:
         """Values of the columns that are used, as ``transform`` understands them.
@@ -153,7 +192,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Numbers and booleans as floats, dates as seconds since 1970, NaN where they are missing;
         categories as text, None where they are missing.
         """
-        return {self.columns_[place].name: values for place, _, values in self._read(X, used=True)}
+        check_is_fitted(self, "columns_")
+        frame = as_frame(X, self.columns_)
+        return {self.columns_[i].name: values for i, _, values in self._read(frame, used=True)}
 
     def used_columns(self) -> list[tuple[Column, Encoder]]:
         """The columns that are used, each with what makes numbers of its values."""
@@ -171,8 +212,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def transform_and_check(self, X: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """What ``transform`` and ``outside`` give, reading the table once."""
-        parts, found = [], np.zeros((len(_as_frame(X)), len(self.columns_)), dtype=bool)
-        for place, encoder, values in self._read(X, used=False):
+        check_is_fitted(self, "columns_")
+        frame = as_frame(X, self.columns_)
+        parts, found = [], np.zeros((len(frame), len(self.columns_)), dtype=bool)
+        for place, encoder, values in self._read(frame, used=False):
             parts.append(encoder.encode(values))  # of no columns where the column is not used
             found[:, place] = encoder.outside(values)
         return np.concatenate(parts, axis=1), found
@@ -187,11 +230,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ]
         return np.array(names, dtype=object)
 
-    def _read(self, X: Any, *, used: bool) -> Iterator[tuple[int, Encoder, Any]]:
+    def _read(self, frame: Any, *, used: bool) -> Iterator[tuple[int, Encoder, Any]]:
         """Position, encoder and values of each column that is used, or that is there."""
-        check_is_fitted(self, "columns_")
-        frame = _as_frame(X, self.columns_)
-        _check_names(frame, [column.name for column in self.columns_ if column.used])
+        check_names(frame, [column.name for column in self.columns_ if column.used])
         for place, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
             if column.used or (not used and column.name in frame):
                 yield place, encoder, encoder.read(frame[column.name])
@@ -229,69 +270,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return tags
 
 
-def pick_numbers(frame: Any, names: Sequence[str]) -> Any:
-    """Some columns of a frame as numbers, none of which may be missing.
-
-    Raises
-    ------
-    DataError
-        If a column, or a number, is missing or cannot be read.
-    """
+def _typed(values: NDArray[Any], kind: str) -> Any:
+    """Values of a column as its encoder read them, in the type of pandas for their kind."""
     import pandas as pd
 
-    frame = _as_frame(frame)
-    _check_names(frame, names)
-    found = {name: read_number(frame[name]) for name in names}
-    for name, values in found.items():
-        gone = np.flatnonzero(np.isnan(values))
-        if gone.size:
-            raise DataError("the number is missing", column=name, row=int(gone[0]))
-    return pd.DataFrame(found, index=frame.index)
-
-
-def _check_names(frame: Any, names: Sequence[str]) -> None:
-    lacking = [name for name in names if name not in frame]
-    if lacking:
-        shown = ", ".join(f"{name!r}{did_you_mean(name, frame)}" for name in lacking[:5])
-        more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
-        columns = "column" if len(lacking) == 1 else "columns"
-        raise DataError(f"the table lacks the {columns} {shown}{more}")
-
-
-def _as_frame(X: Any, columns: tuple[Column, ...] = ()) -> Any:
-    """A table as a pandas frame with distinct names of columns as text."""
-    import pandas as pd
-
-    if not isinstance(X, pd.DataFrame):
-        X = X.to_pandas() if hasattr(X, "to_pandas") else _named(X, columns)
-    if not all(X.shape):
-        what = "feature(s)" if X.shape[0] else "sample(s)"
-        raise DataError(
-            f"a table with 0 {what} (shape={X.shape}) while a minimum of 1 is required."
-        )
-    frame = X.set_axis([str(name) for name in X.columns], axis=1)
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise DataError(f"the table has more than one column {twice[0]!r}: give each its own name")
-    return frame
-
-
-def _named(X: Any, columns: tuple[Column, ...]) -> Any:
-    """An array as a frame; without names of its own, it has those of training or x0, x1, ..."""
-    import pandas as pd
-
-    if hasattr(X, "toarray"):
-        raise TypeError("sparse input is not supported: pass X.toarray()")
-    values = np.asarray(X) if hasattr(X, "dtype") else np.asarray(X, dtype=object)
-    if values.ndim != 2:
-        raise ValueError(
-            f"a table has rows and columns, got an array of shape {values.shape}. Reshape your data"
-        )
-    if columns and values.shape[1] != len(columns):
-        raise DataError(
-            f"X has {values.shape[1]} features, but TableEncoder is expecting {len(columns)} "
-            "features as input"
-        )
-    names = [c.name for c in columns] or [f"x{i}" for i in range(values.shape[1])]
-    frame = pd.DataFrame(values, columns=names)
-    return frame.infer_objects()
+    if kind == "date":
+        gone = np.isnan(values)
+        times = np.where(gone, 0, np.round(values * 1e6)).astype("datetime64[us]")
+        return pd.Series(times).mask(gone)
+    return pd.Categorical(values) if values.dtype == object else values

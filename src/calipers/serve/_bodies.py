@@ -14,7 +14,6 @@ from calipers.serve._json import read_cells
 from calipers.serve._models import Served
 from calipers.serve._problems import Problem
 from calipers.serve._schemas import PredictRequest
-from calipers.tables import typed
 
 
 def ask_of(request: PredictRequest) -> Query:
@@ -80,17 +79,14 @@ def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:
     return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
 
 
-def frame_of(table: Any, served: Served, *, text: bool) -> Any:
-    """A pandas frame of a table; columns of text files are typed by their values.
+def frame_of(table: Any) -> Any:
+    """A pandas frame of a table; columns of text files stay text.
 
     Raises
     ------
     Problem
         If a time is beyond what a frame can hold.
     """
-    if text:
-        texts = [c.name for c in served.model.inputs_ if c.kind not in ("number", "boolean")]
-        table = typed(table, texts)
     try:
         return table.to_pandas(date_as_object=False, ignore_metadata=True)
     except (pa.ArrowException, ValueError) as error:

@@ -1,6 +1,5 @@
 """Tables of bodies: CSV or Arrow in, a bounded pyarrow table out."""
 
-import io
 from collections.abc import Callable
 from typing import Any
 
@@ -9,8 +8,7 @@ import pyarrow as pa
 from calipers.serve._arrow import read_arrow
 from calipers.serve._limits import Limits, Reserve, check_names
 from calipers.serve._problems import Problem
-from calipers.tables import Form, TableError
-from calipers.tables._text import text_tables
+from calipers.tables import TableError, TooLargeError, read_bytes
 
 JSON, CSV = "application/json", "text/csv"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
@@ -59,18 +57,15 @@ def _read_csv(body: bytes, limits: Limits, reserve: Reserve) -> Any:
     limits.check(1, max(header.count(mark) for mark in _DELIMITERS) + 1)
     values = body.count(b"\n") + body.count(b"\r") + sum(map(body.count, _DELIMITERS)) + 1
     reserve(len(body) + 8 * min(values, limits.cells))
-    parts, rows = [], 0
     try:
-        for table in text_tables(io.BytesIO(body), "the body", Form(), limits.rows + 1):
-            check_names(table.column_names)
-            rows += table.num_rows
-            limits.check(rows, table.num_columns)
-            parts.append(table)
+        source = read_bytes(body, "text", max_rows=limits.rows, max_columns=limits.columns)
+    except TooLargeError as error:
+        raise Problem(413, error.problem) from None
     except TableError as error:
         raise Problem(422, str(error)) from None
-    if not parts:
-        raise Problem(422, "the body has a header and no rows")
-    return pa.concat_tables(parts)
+    check_names(source.table.column_names)
+    limits.check(source.table.num_rows, source.table.num_columns)
+    return source.table
 
 
 def _frame_bytes(column: Any) -> int:

@@ -22,7 +22,7 @@ from calipers.serve._limits import Account, Limits, Reserve
 from calipers.serve._models import Served
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import Problem
-from calipers.serve._reading import CSV, FORMATS, JSON, read_table
+from calipers.serve._reading import FORMATS, JSON, read_table
 from calipers.serve._settings import Settings
 
 ID_HEADER = "Calipers-Prediction-Id"
@@ -175,7 +175,7 @@ class Service:
         options = options or Options(Query())
         table = read_table(body, sent, limits, reserve)
         self._check(served, table.num_rows, options.ask)
-        frame = bodies.frame_of(table, served, text=sent == CSV)
+        frame = bodies.frame_of(table)
         columns = bodies.frame_columns(frame, served)
         return _Table(columns, len(frame), options, frame if options.keep else None)
 

@@ -62,6 +62,10 @@ class TableError(ValueError):
         return make, (self.problem,)
 
 
+class TooLargeError(TableError):
+    """A table with more rows or columns than are allowed."""
+
+
 def open_bytes(name: str, stack: ExitStack, stream: BinaryIO | None = None) -> tuple[BinaryIO, str]:
     """Open a file, unpacked, and say what it holds: "text", "parquet", "arrow", "arrow stream".
 
@@ -188,6 +192,15 @@ class TextStream(io.RawIOBase):
         count = min(len(buffer), len(self._ready))
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count
+
+    def peek(self, size: int) -> bytes:
+        """The next bytes without taking them; fewer where the text ends before."""
+        while len(self._ready) < size:
+            chunk = self._chunk()
+            if chunk is None:
+                break
+            self._ready += chunk
+        return self._ready[:size]
 
     def _chunk(self) -> bytes | None:
         """The next part of the text; None at the end."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from calipers.tables._open import TableError
-from calipers.tables._read import Block, find_files
+from calipers.tables._read import RowSource, check_names, find_files
 
 _LARGEST = 256 * 2**20  # bytes of a file that is one part
 _ROWS = 2**16
@@ -123,7 +123,7 @@ def _pieces(file: str, size: int) -> list[tuple[int, int] | None]:
     return pieces
 
 
-def read_part(part: Part) -> Iterator[Block]:
+def read_part(part: Part) -> Iterator[RowSource]:
     """Rows of a part, block by block, with the columns that its folders name.
 
     Raises
@@ -139,6 +139,7 @@ def read_part(part: Part) -> Iterator[Block]:
             first, last = part.groups or (0, file.num_row_groups)
             start = sum(file.metadata.row_group(i).num_rows for i in range(first))
             groups = list(range(first, last))
+            check_names(file.schema_arrow.names, part.file)
             for batch in file.iter_batches(_ROWS, row_groups=groups, use_threads=False):
                 table = pa.Table.from_batches([batch])
                 own = {k: v for k, v in part.values.items() if k not in table.column_names}
@@ -147,7 +148,7 @@ def read_part(part: Part) -> Iterator[Block]:
                     column = pa.array([value], kind).take(pa.array([0] * batch.num_rows))
                     table = table.append_column(name, column)
                 if batch.num_rows:
-                    yield Block(part.file, start, table, text=False)
+                    yield RowSource(table, ((part.file, -start),))
                 start += batch.num_rows
     except (pa.ArrowException, OSError) as error:
         problem = f"the Parquet file cannot be read ({str(error).splitlines()[0]})"

@@ -1,66 +1,61 @@
-"""Reading tables: in blocks of rows, or whole."""
+"""Reading tables: in blocks of rows, or whole, from files, pipes and bytes in memory."""
 
 import glob
+import io
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from functools import cached_property
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from calipers.preprocessing import DataError
-from calipers.tables._open import STANDARD, TableError, open_bytes
-from calipers.tables._text import Form, text_tables, typed
+from calipers.tables._open import STANDARD, TableError, TooLargeError, open_bytes
+from calipers.tables._text import TextFormat, text_tables
 
 _ROWS = 2**16
 _MARKS = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """Some rows of a file.
+class RowSource:
+    """Rows, and where they are from.
 
     Attributes
     ----------
-    file : str
-        Where they are from.
-    start : int
-        Rows of the file before them.
     table : pyarrow.Table
-        The rows; all columns of text files are text.
-    text : bool
-        Whether they are from a text file.
-    """
-
-    file: str
-    start: int
-    table: Any
-    text: bool
-
-    def frame(self, as_text: Collection[str] = ()) -> Any:
-        """The rows as a pandas frame; columns of text are typed, except those that are named."""
-        return typed(self.table, as_text).to_pandas() if self.text else self.table.to_pandas()
-
-    def placed(self, error: DataError) -> TableError:
-        """An error in the rows, with its place in the file."""
-        row = None if error.row is None else self.start + error.row + 1
-        return TableError(error.problem, file=self.file, row=row, column=error.column)
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """All rows of some files.
-
-    Attributes
-    ----------
-    frame : pandas DataFrame
-        The rows.
+        The rows; all columns of text files are text, as it stands there.
     files : tuple of (str, int)
-        Each file, and the rows before it.
+        Each file, and the row of the table at which it begins; below 0 in a later block of it.
+    rows : array of int, optional
+        Which rows of the files these are, counted through all files; all by default.
     """
 
-    frame: Any
+    table: Any
     files: tuple[tuple[str, int], ...]
+    rows: NDArray[np.int64] | None = None
+
+    @cached_property
+    def frame(self) -> Any:
+        """The rows as a pandas frame."""
+        return self.table.to_pandas()
+
+    @property
+    def row_numbers(self) -> NDArray[np.int64]:
+        """Number of each row as people count, from 1, through all files."""
+        return 1 + (np.arange(self.table.num_rows) if self.rows is None else self.rows)
+
+    def take(self, chosen: NDArray[np.bool_]) -> "RowSource":
+        """Some of the rows, which keep their places in errors."""
+        import pyarrow as pa
+
+        rows = self.row_numbers[chosen] - 1
+        return RowSource(self.table.filter(pa.array(chosen)), self.files, rows)
 
     def placed(self, error: DataError) -> TableError:
         """An error in the rows, with its place in the files."""
@@ -68,9 +63,9 @@ class Table:
         if error.row is None:
             name = file if len(self.files) == 1 else f"{file} and {len(self.files) - 1} more"
             return TableError(error.problem, file=name, column=error.column)
-        file, start = next(entry for entry in reversed(self.files) if entry[1] <= error.row)
-        row = error.row - start + 1
-        return TableError(error.problem, file=file, row=row, column=error.column)
+        row = error.row if self.rows is None else int(self.rows[error.row])
+        file, start = next(entry for entry in reversed(self.files) if entry[1] <= row)
+        return TableError(error.problem, file=file, row=row - start + 1, column=error.column)
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
@@ -102,10 +97,10 @@ def read_blocks(
     name: str,
     *,
     stream: BinaryIO | None = None,
-    form: Form | None = None,
+    form: TextFormat | None = None,
     rows: int = _ROWS,
     report: Callable[[int], None] = lambda _: None,
-) -> Iterator[Block]:
+) -> Iterator[RowSource]:
     """Rows of a file, block by block.
 
     Parameters
@@ -114,7 +109,7 @@ def read_blocks(
         Path, or ``-`` for standard input.
     stream : binary file, optional
         What to read, and close, in place of the file, which then only names it in errors.
-    form : Form, optional
+    form : TextFormat, optional
         How text is written.
     rows : int
         Most rows of a block.
@@ -128,41 +123,81 @@ def read_blocks(
     """
     with ExitStack() as stack:
         raw, kind = open_bytes(name, stack, stream)
-        readers = {
-            "text": text_tables,
-            "parquet": _parquet,
-            "arrow": _arrow,
-            "arrow stream": _arrow,
-        }
-        start, told = 0, 0
-        for table in readers[kind](raw, name, form or Form(), rows):
-            _check_names(table.column_names, name)
-            yield Block(name, start, table, kind == "text")
-            start += table.num_rows
+        told = 0
+        for block in _blocks(raw, kind, name, form, rows):
+            yield block
             at = _position(raw)
             report(max(at - told, 0))
             told = max(at, told)
-        if not start:
-            raise TableError("the file has a header and no rows", file=name)
+
+
+def read_bytes(
+    body: bytes,
+    kind: Literal["text", "arrow", "parquet"],
+    *,
+    name: str = "the body",
+    form: TextFormat | None = None,
+    max_rows: int | None = None,
+    max_columns: int | None = None,
+) -> RowSource:
+    """A table in memory, read as a file of that kind is.
+
+    Parameters
+    ----------
+    body : bytes
+        The table, not compressed: what it unpacks to could not be bounded. The buffers within Arrow
+        and Parquet may be; refuse them before where the sender is not trusted.
+    kind : "text", "arrow" or "parquet"
+        What it is; nothing else is tried.
+    name : str
+        What errors call it.
+    form : TextFormat, optional
+        How text is written.
+    max_rows, max_columns : int, optional
+        Limits; what follows the row that is too much is not read.
+
+    Raises
+    ------
+    TooLargeError
+        If the table has more rows or columns.
+    TableError
+        If it cannot be read.
+    """
+    import pyarrow as pa
+
+    parts: list[Any] = []
+    rows = 0
+    most = _ROWS if max_rows is None else min(_ROWS, max_rows + 1)
+    with io.BufferedReader(io.BytesIO(body)) as raw:  # type: ignore[arg-type]
+        for block in _blocks(raw, kind, name, form, most):
+            if max_columns is not None and block.table.num_columns > max_columns:
+                raise TooLargeError(f"the table has more than {max_columns:,} columns", file=name)
+            parts.append(block.table)
+            rows += block.table.num_rows
+            if max_rows is not None and rows > max_rows:
+                raise TooLargeError(f"the table has more than {max_rows:,} rows", file=name)
+    table = pa.concat_tables(parts)
+    try:
+        table.validate(full=kind != "text")
+    except pa.ArrowInvalid as error:
+        raise TableError(f"is damaged ({error})", file=name) from None
+    return RowSource(table, ((name, 0),))
 
 
 def read_table(
     names: Sequence[str],
     *,
-    form: Form | None = None,
-    as_text: Collection[str] = (),
+    form: TextFormat | None = None,
     report: Callable[[int], None] = lambda _: None,
-) -> Table:
+) -> RowSource:
     """All rows of some files, one file after the other.
 
     Parameters
     ----------
     names : sequence of str
         Files with the same columns, in any order.
-    form : Form, optional
+    form : TextFormat, optional
         How text is written.
-    as_text : collection of str
-        Columns that stay text even if they look like numbers.
     report : callable
         Is told the bytes read since it was last told.
     """
@@ -170,24 +205,35 @@ def read_table(
 
     parts: list[Any] = []
     files: list[tuple[str, int]] = []
-    text = False
     for name in names:
-        start = sum(part.num_rows for part in parts)
+        files.append((name, sum(part.num_rows for part in parts)))
         for block in read_blocks(name, form=form, report=report):
             if parts and set(block.table.column_names) != set(parts[0].column_names):
                 _refuse_columns(block.table.column_names, parts[0].column_names, name, names[0])
             parts.append(block.table.select(parts[0].column_names) if parts else block.table)
-            text = text or block.text
-        files.append((name, start))
     try:
         table = pa.concat_tables(parts, promote_options="permissive")
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise TableError(f"a column changes its type between files: {error}", file=name) from None
-    frame = typed(table, as_text).to_pandas() if text else table.to_pandas()
-    return Table(frame, tuple(files))
+    return RowSource(table, tuple(files))
 
 
-def _parquet(raw: BinaryIO, name: str, form: Form, rows: int) -> Iterator[Any]:
+def _blocks(
+    raw: BinaryIO, kind: str, name: str, form: TextFormat | None, rows: int
+) -> Iterator[RowSource]:
+    """Rows of an open file, whose kind is known."""
+    readers = {"text": text_tables, "parquet": _parquet, "arrow": _arrow, "arrow stream": _arrow}
+    start = 0
+    for table in readers[kind](raw, name, form or TextFormat(), rows):
+        check_names(table.column_names, name)
+        if table.num_rows:
+            yield RowSource(table, ((name, -start),))
+        start += table.num_rows
+    if not start:
+        raise TableError("the file has a header and no rows", file=name)
+
+
+def _parquet(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -201,7 +247,7 @@ def _parquet(raw: BinaryIO, name: str, form: Form, rows: int) -> Iterator[Any]:
         ) from None
 
 
-def _arrow(raw: BinaryIO, name: str, form: Form, rows: int) -> Iterator[Any]:
+def _arrow(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
     import pyarrow as pa
 
     try:
@@ -229,10 +275,10 @@ def _position(raw: Any) -> int:
         return 0
 
 
-def _check_names(names: list[str], name: str) -> None:
-    twice = {column for column in names if names.count(column) > 1}
-    if twice:
-        column = next(column for column in names if column in twice)
+def check_names(names: list[str], name: str) -> None:
+    """Refuse a table with two columns of one name."""
+    column, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
         raise TableError(f"there is more than one column {column!r}", file=name)
 
 

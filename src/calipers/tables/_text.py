@@ -1,22 +1,20 @@
-"""Delimited text: how it is written, and its columns, as text first and typed when all is seen."""
+"""Delimited text: how it is written, and its columns, as the text that stands there."""
 
 import csv
 import io
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn
 
 from calipers.tables._open import HEAD, TableError, TextStream
 
 DELIMITERS = ",;\t|"
-MISSING = ["", "NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "NaN", "nan", "None"]
-"""Text that means a missing value."""
 
 _LONGEST = 2**22  # bytes of a row, at most
 
 
 @dataclass(frozen=True)
-class Form:
+class TextFormat:
     """How text files are written.
 
     Attributes
@@ -31,45 +29,13 @@ class Form:
     encoding: str = "utf-8"
 
 
-def typed(table: Any, as_text: Collection[str] = ()) -> Any:
-    """Columns of text as whole numbers, numbers or booleans where all of their values are.
-
-    Examples
-    --------
-    >>> import pyarrow as pa
-    >>> typed(pa.table({"n": ["1", None], "zip": ["01", "20"], "x": ["1.5", "2"]})).schema.types
-    [DataType(int64), DataType(string), DataType(double)]
-    """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    for place, name in enumerate(table.column_names):
-        column = table.column(place)
-        if name in as_text or not pa.types.is_string(column.type):
-            continue
-        bare = pc.utf8_trim_whitespace(column)
-        if pc.any(pc.match_substring_regex(bare, "^[+-]?0[0-9]")).as_py():
-            continue  # leading zeros: a code
-        for kind in (pa.int64(), pa.float64(), pa.bool_()):
-            words = pc.utf8_lower(bare) if kind == pa.bool_() else bare
-            if kind == pa.bool_() and not pc.all(pc.is_in(words, pa.array(["true", "false"]))):
-                continue
-            try:
-                table = table.set_column(place, name, words.cast(kind))
-                break
-            except pa.ArrowInvalid:
-                continue
-    return table
-
-
-def text_tables(raw: BinaryIO, name: str, form: Form, rows: int) -> Iterator[Any]:
+def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
     """Tables of text columns from delimited text."""
     import pyarrow as pa
     import pyarrow.csv as reader
 
     stream = TextStream(raw, form.encoding, name)
-    text = io.BufferedReader(stream, HEAD)
-    delimiter, header = _look(text.peek(HEAD).decode(errors="ignore"), form.delimiter, name)
+    delimiter, header = _look(_head(stream), form.delimiter, name)
     wrong: list[Any] = []
 
     def keep(row: Any) -> str:
@@ -79,16 +45,14 @@ def text_tables(raw: BinaryIO, name: str, form: Form, rows: int) -> Iterator[Any
     kinds = {f"f{i}": pa.string() for i in range(len(header))}
     try:
         batches = reader.open_csv(
-            text,
+            io.BufferedReader(stream, HEAD),
             reader.ReadOptions(
                 use_threads=False, block_size=_LONGEST, autogenerate_column_names=True
             ),
             reader.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
             ),
-            reader.ConvertOptions(
-                column_types=kinds, null_values=MISSING, strings_can_be_null=True
-            ),
+            reader.ConvertOptions(column_types=kinds, null_values=[""], strings_can_be_null=True),
         )
         first, seen = True, 0
         for batch in batches:
@@ -102,6 +66,19 @@ def text_tables(raw: BinaryIO, name: str, form: Form, rows: int) -> Iterator[Any
         _explain(error, wrong, len(header), name, stream.quotes)
 
 
+def _head(stream: TextStream) -> str:
+    """The first lines: at least the header, however long it is."""
+    size = HEAD
+    while True:
+        found = stream.peek(size)
+        text = found.decode(errors="ignore")
+        outside = text.lstrip("\r\n").split('"')[::2]  # what is not within quotation marks
+        ended = any("\n" in part or "\r" in part for part in outside)
+        if ended or len(found) < size or size >= _LONGEST:
+            return text
+        size *= 4
+
+
 def _look(head: str, delimiter: str | None, name: str) -> tuple[str, list[str]]:
     """Delimiter and names of the columns, from the first lines."""
     if not head.strip():
@@ -111,7 +88,11 @@ def _look(head: str, delimiter: str | None, name: str) -> tuple[str, list[str]]:
     if head.lstrip()[:1] == "<":
         raise TableError("this is HTML or XML, not a table: was an error page saved?", file=name)
     delimiter = delimiter or _sniff(head)
-    header = next(row for row in _rows(head, delimiter) if row)
+    try:
+        header = next(row for row in _rows(head, delimiter) if row)
+    except (csv.Error, StopIteration):
+        problem = "the first line is no header: names of columns with a delimiter between them"
+        raise TableError(problem, file=name) from None
     names = [cell.strip() or f"column {i}" for i, cell in enumerate(header, start=1)]
     return delimiter, names
 
@@ -129,11 +110,14 @@ def _sniff(head: str) -> str:
     (';', ',')
     """
     best, most = ",", 1
-    whole = head if len(head) < HEAD // 2 else head[: head.rfind("\n") + 1]
+    cut = head.rfind("\n") + 1 if len(head) > HEAD // 2 else 0
+    whole = head[:cut] or head
     for delimiter in DELIMITERS:
         try:
             counts = [len(r) for r in _rows(whole, delimiter) if r]
         except csv.Error:
+            continue
+        if not counts:
             continue
         same = counts[:200].count(counts[0]) / len(counts[:200])
         if same * (counts[0] - 1) > most - 1 and same > 0.8:

@@ -1,0 +1,79 @@
+"""Tables as pandas frames with distinct names, and columns picked from them by name."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from calipers._text import did_you_mean
+from calipers.preprocessing._column import Column, DataError
+from calipers.preprocessing._learn import read_number
+
+
+def pick_numbers(frame: Any, names: Sequence[str]) -> Any:
+    """Some columns of a frame as numbers, none of which may be missing.
+
+    Raises
+    ------
+    DataError
+        If a column, or a number, is missing or cannot be read.
+    """
+    import pandas as pd
+
+    frame = as_frame(frame)
+    check_names(frame, names)
+    found = {name: read_number(frame[name]) for name in names}
+    for name, values in found.items():
+        gone = np.flatnonzero(np.isnan(values))
+        if gone.size:
+            raise DataError("the number is missing", column=name, row=int(gone[0]))
+    return pd.DataFrame(found, index=frame.index)
+
+
+def check_names(frame: Any, names: Sequence[str]) -> None:
+    """Refuse a frame that lacks columns."""
+    lacking = [name for name in names if name not in frame]
+    if lacking:
+        shown = ", ".join(f"{name!r}{did_you_mean(name, frame)}" for name in lacking[:5])
+        more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
+        columns = "column" if len(lacking) == 1 else "columns"
+        raise DataError(f"the table lacks the {columns} {shown}{more}")
+
+
+def as_frame(X: Any, columns: tuple[Column, ...] = ()) -> Any:
+    """A table as a pandas frame with distinct names of columns as text."""
+    import pandas as pd
+
+    if not isinstance(X, pd.DataFrame):
+        X = X.to_pandas() if hasattr(X, "to_pandas") else _named(X, columns)
+    if not all(X.shape):
+        what = "feature(s)" if X.shape[0] else "sample(s)"
+        raise DataError(
+            f"a table with 0 {what} (shape={X.shape}) while a minimum of 1 is required."
+        )
+    frame = X.set_axis([str(name) for name in X.columns], axis=1)
+    twice = frame.columns[frame.columns.duplicated()]
+    if len(twice):
+        raise DataError(f"the table has more than one column {twice[0]!r}: give each its own name")
+    return frame
+
+
+def _named(X: Any, columns: tuple[Column, ...]) -> Any:
+    """An array as a frame; without names of its own, it has those of training or x0, x1, ..."""
+    import pandas as pd
+
+    if hasattr(X, "toarray"):
+        raise TypeError("sparse input is not supported: pass X.toarray()")
+    values = np.asarray(X) if hasattr(X, "dtype") else np.asarray(X, dtype=object)
+    if values.ndim != 2:
+        raise ValueError(
+            f"a table has rows and columns, got an array of shape {values.shape}. Reshape your data"
+        )
+    if columns and values.shape[1] != len(columns):
+        raise DataError(
+            f"X has {values.shape[1]} features, but TableEncoder is expecting {len(columns)} "
+            "features as input"
+        )
+    names = [c.name for c in columns] or [f"x{i}" for i in range(values.shape[1])]
+    frame = pd.DataFrame(values, columns=names)
+    return frame.infer_objects()
