@@ -193,6 +193,7 @@ def _settings(config: Path | None, estimator: Any, encoder: Any) -> dict[str, An
 
 def _parts(table: Any, values: Any, groups: str | None, ignore: list[str]) -> Any:
     """Inputs, and labels of groups."""
+    from calipers._text import did_you_mean
     from calipers.preprocessing import DataError, as_text
 
     frame, target = table.frame, values.name
