@@ -202,9 +202,9 @@ class TestCalibration:
         for plan in plans:
             assert not set(groups[plan.rows]) & set(groups[plan.validation])
             seen = set(groups[plan.rows]) | set(groups[plan.validation])
-            judged = np.setdiff1d(np.arange(400), np.concatenate([plan.rows, plan.validation]))
-            assert not seen & set(groups[judged])
-            assert 100 <= len(judged) <= 160
+            held_out = np.setdiff1d(np.arange(400), np.concatenate([plan.rows, plan.validation]))
+            assert not seen & set(groups[held_out])
+            assert 100 <= len(held_out) <= 160
         with pytest.raises(ValueError, match="groups has 2 distinct values, too few for cv=3"):
             calibrated().fit(X, y, groups=np.arange(400) % 2)
 

@@ -110,8 +110,8 @@ def test_saved_and_loaded_it_is_the_same(points, upgraded, tmp_path):
     again = load(tmp_path / "model")
     assert (again.predict_interval(X_TEST) == upgraded.predict_interval(X_TEST)).all()
     points.save(tmp_path / "points")
-    anew = IntervalRegressor(**TINY).upgrade(load(tmp_path / "points"), X, Y)
-    assert (anew.predict_interval(X_TEST) == upgraded.predict_interval(X_TEST)).all()
+    again = IntervalRegressor(**TINY).upgrade(load(tmp_path / "points"), X, Y)
+    assert (again.predict_interval(X_TEST) == upgraded.predict_interval(X_TEST)).all()
 
 
 def test_tables_are_read_as_the_points_read_them(points, upgraded):

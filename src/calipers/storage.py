@@ -155,7 +155,7 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
             # loop ends, since every round takes another finished save.
             previous, record = record, _read_record(folder)
             if record == previous:
-                _refuse(path, "is missing; copy the whole folder again, or save the model anew")
+                _refuse(path, "is missing; copy the whole folder again, or save the model again")
 
 
 def _refuse(path: Path, problem: str) -> NoReturn:

@@ -226,7 +226,7 @@ def test_plans_that_are_in_time_keep_their_epochs(table, program):
     assert [len(history) for history in bank.histories] == [4] * len(bank)
 
 
-def test_failures_are_trained_anew_and_counted(table, program):
+def test_failures_are_trained_again_and_counted(table, program):
     # Untrained free bounds cross about half the time.
     once = plans(12, epochs=1, learning_rate=1e-6)
     with pytest.raises(TrainingFailedError, match=r"12 networks failed 1 times.*seeds.*Try a sm"):

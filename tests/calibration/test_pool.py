@@ -39,9 +39,9 @@ def coverages(seed, n, folds, per_fold, tau, scale, kind="normal", omega=0.0, me
     known = SplitNormal(0.2 + shrink * (known.loc - 0.2), scale, scale)
     new = SplitNormalMixture(predictions(rng, NEW, folds, per_fold, tau, scale, omega))
     y, target = noise(rng, kind, n), noise(rng, kind, NEW)
-    judges = out_of_fold(known, network_folds, row_folds)
+    held_out = out_of_fold(known, network_folds, row_folds)
     both = (
-        normal_scores(judges, y),
+        normal_scores(held_out, y),
         pooled_scores(known, y, network_folds, row_folds),
     )
     for scores in both:
@@ -82,9 +82,9 @@ def test_correction_is_bounded_whatever_folds_differ_by():
     apart = 100.0 * np.repeat(rng.standard_normal((5, 200)), 2, axis=0)  # seen rows
     loc = np.where(own, 0.0, apart) + rng.standard_normal((10, 200))
     components, y = SplitNormal(loc, 1.0, 1.0), rng.standard_normal(200)
-    judged = normal_scores(out_of_fold(components, network_folds, row_folds), y)
+    scores = normal_scores(out_of_fold(components, network_folds, row_folds), y)
     pooled = pooled_scores(components, y, network_folds, row_folds)
-    assert 0.45 * judged.std() < pooled.std() < 0.95 * judged.std()
+    assert 0.45 * scores.std() < pooled.std() < 0.95 * scores.std()
 
 
 def test_networks_that_agree_need_no_correction():
@@ -104,10 +104,10 @@ def test_pooled_scores_keep_order_and_stay_finite_for_outliers():
     assert z.argmin() == 49
 
 
-def test_judges_are_the_networks_of_the_rows_own_fold():
+def test_out_of_fold_networks_are_those_of_the_rows_own_fold():
     components = SplitNormal(np.arange(12.0).reshape(6, 2), 1.0, 1.0)
-    judges = out_of_fold(components, ["b", "a", "b", "a", "c", "c"], ["a", "c"])
-    assert judges.components.loc.tolist() == [[2.0, 9.0], [6.0, 11.0]]
+    held_out = out_of_fold(components, ["b", "a", "b", "a", "c", "c"], ["a", "c"])
+    assert held_out.components.loc.tolist() == [[2.0, 9.0], [6.0, 11.0]]
 
 
 @pytest.mark.parametrize(

@@ -294,7 +294,7 @@ class TestFit:
             "On 12 rows held out",
             "90% intervals hold",
             "in units of price",
-            "fitted anew, on all 60 rows",
+            "fitted again, on all 60 rows",
             "saved in model",
         ):
             assert text in answer.stdout

@@ -30,7 +30,7 @@ def run(*command, code=0):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A model, and the tables it was fitted on and is to be judged by."""
+    """A model, and the tables it was fitted on and is to be evaluated on."""
     place = tmp_path_factory.mktemp("looking")
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"x": rng.normal(size=300), "kind": rng.choice(["a", "b"], 300)})
@@ -59,7 +59,7 @@ def test_report_on_the_rows_of_training_warns(folder, tmp_path):
     out = tmp_path / "page.html"
     command = ["report", folder / "model", "--data", folder / "train.csv", "--out", out, "--json"]
     assert json.loads(run(*command).stdout)["rows"] == 200
-    assert "which judge it here too" in out.read_text("utf-8")
+    assert "which evaluate it here too" in out.read_text("utf-8")
 
 
 @pytest.mark.parametrize(

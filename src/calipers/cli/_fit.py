@@ -29,7 +29,7 @@ from calipers.cli._tables import (
     take_target,
 )
 
-_FEWEST = 20  # rows without which nothing can be learnt and judged
+_FEWEST = 20  # rows without which nothing can be learnt and evaluated
 _AFFORDABLE = 20_000  # rows up to which training a second time, on all of them, is worth it
 
 
@@ -63,7 +63,7 @@ def fit_command(
         bool | None,
         typer.Option(
             "--refit/--no-refit",
-            help="Whether the saved model is fitted anew on all rows after the evaluation; by "
+            help="Whether the saved model is fitted again on all rows after the evaluation; by "
             f"default up to {_AFFORDABLE:,} rows.",
         ),
     ] = None,
@@ -305,7 +305,7 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         typer.echo("")
         rows = result["rows"]
         if found["refitted"]:
-            typer.echo(f"The saved model was then fitted anew, on all {rows:,} rows.")
+            typer.echo(f"The saved model was then fitted again, on all {rows:,} rows.")
         else:
             rest = rows - found["rows"]
             typer.echo(f"The saved model is the one evaluated, fitted on the other {rest:,} rows.")

@@ -58,7 +58,7 @@ def predict_command(
     """Predict every row of a table, in blocks: the size of the table does not matter.
 
     The file appears under its name when it is whole. A run that was killed leaves nothing under
-    that name, and the same command does it anew. With --cluster, tables are Parquet files or
+    that name, and the same command does it again. With --cluster, tables are Parquet files or
     folders of them, and the same command goes on with the parts that are missing.
     """
     levels, wanted = shares(coverage, "--coverage"), shares(quantiles, "--quantiles")

@@ -113,6 +113,6 @@ def _cautions(about: dict[str, object], files: list[str]) -> list[str]:
         return []
     names = ", ".join(sorted(path.name for path in same))
     return [
-        f"The model was fitted on rows of {names}, which judge it here too: what follows flatters "
-        "it. Judge it by rows that it has not seen."
+        f"The model was fitted on rows of {names}, which evaluate it here too: what follows "
+        "flatters it. Evaluate it on rows that it has not seen."
     ]

@@ -35,9 +35,9 @@ def tune_command(
         bool, typer.Option("--paper", help="Search the paper's space for the paper's method.")
     ] = False,
     candidates: Annotated[int, typer.Option(min=1, help="Settings to try.")] = 30,
-    splits: Annotated[int, typer.Option(min=1, help="Splits on which each is judged.")] = 3,
+    splits: Annotated[int, typer.Option(min=1, help="Splits on which each is evaluated.")] = 3,
     finalists: Annotated[
-        int, typer.Option(min=1, help="Best of them to judge again, as whole ensembles.")
+        int, typer.Option(min=1, help="Best of them to evaluate again, as whole ensembles.")
     ] = 3,
     coverage: Annotated[
         float, typer.Option(help="Probability that an interval is to hold.")
@@ -61,7 +61,7 @@ def tune_command(
 ) -> None:
     """Search settings for a table and write them as a file that ``fit --config`` takes.
 
-    Candidates are judged by single networks, the best of them again by whole ensembles on new
+    Candidates are evaluated as single networks, the best of them again as whole ensembles on new
     splits, as the defaults are; these stay if nothing is better. May be stopped at any moment: the
     same command goes on where it was.
     """

@@ -10,7 +10,7 @@ and prediction is lazy on the collections of Dask::
     model.predict_interval(dask.dataframe.read_parquet("rows"), as_frame=True).to_parquet("scored")
 
 A value that many tasks need, such as the rows of a bank or a model, is a task of its own: a worker
-fetches it once, and the engine makes it anew where the workers that held it are gone.
+fetches it once, and the engine makes it again where the workers that held it are gone.
 """
 
 from calipers.cluster._connect import Cluster, ClusterError, connect

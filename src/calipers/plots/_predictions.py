@@ -124,9 +124,9 @@ def plot_uncertainty(
     *,
     most: int = 1500,
 ) -> None:
-    """Draw doubt against noise: the epistemic over the aleatoric standard deviation of each row.
+    """Draw the epistemic over the aleatoric standard deviation of each row.
 
-    Above the dashed line the networks disagree by more than the noise that they agree upon.
+    Above the dashed line the networks disagree by more than the noise that they predict.
 
     Parameters
     ----------
@@ -145,24 +145,24 @@ def plot_uncertainty(
     >>> ax = new_figure(2.0).subplots()
     >>> plot_uncertainty(ax, [1.0, 2.0], [0.5, 0.4], [True, False])
     >>> ax.get_legend_handles_labels()[1]
-    ['inside', 'outside', 'noise equals doubt']
+    ['inside', 'outside', 'equal parts']
     """
-    noise, doubt = np.asarray(aleatoric, dtype=float), np.asarray(epistemic, dtype=float)
-    holds = np.ones(len(noise), bool) if inside is None else np.asarray(inside, dtype=bool)
-    step = max(1, -(-len(noise) // most))
-    noise, doubt, holds = noise[::step], doubt[::step], holds[::step]
+    aleatoric, epistemic = np.asarray(aleatoric, dtype=float), np.asarray(epistemic, dtype=float)
+    holds = np.ones(len(aleatoric), bool) if inside is None else np.asarray(inside, dtype=bool)
+    step = max(1, -(-len(aleatoric) // most))
+    aleatoric, epistemic, holds = aleatoric[::step], epistemic[::step], holds[::step]
     ax.plot(
-        noise[holds], doubt[holds], ".", color=COLORS["blue"], markersize=4, alpha=0.5,
+        aleatoric[holds], epistemic[holds], ".", color=COLORS["blue"], markersize=4, alpha=0.5,
         markeredgewidth=0, label="inside" if inside is not None else None,
     )  # fmt: skip
     if not holds.all():
-        ax.plot(noise[~holds], doubt[~holds], "D", color=COLORS["orange"], markersize=3,
+        ax.plot(aleatoric[~holds], epistemic[~holds], "D", color=COLORS["orange"], markersize=3,
                 label="outside")  # fmt: skip
-    limits = (0, 1.05 * noise.max() or 1), (0, 1.1 * doubt.max() or 1)
+    limits = (0, 1.05 * aleatoric.max() or 1), (0, 1.1 * epistemic.max() or 1)
     end = max(limits[0][1], limits[1][1])
     dashes = (0, (4, 3))
     ax.plot([0, end], [0, end], color=COLORS["grey"], linewidth=0.8, linestyle=dashes,
-            label="noise equals doubt")  # fmt: skip
+            label="equal parts")  # fmt: skip
     ax.set(xlim=limits[0], ylim=limits[1])
-    ax.set_xlabel("noise (aleatoric standard deviation)")
-    ax.set_ylabel("doubt (epistemic)")
+    ax.set_xlabel("aleatoric standard deviation")
+    ax.set_ylabel("epistemic standard deviation")

@@ -39,17 +39,17 @@ def plot_history(ax: Axes, histories: Sequence[Any], *, measure: str = "loss") -
     known = [name for name in fields if f"valid_{name}" in fields]
     if measure not in known:
         raise ValueError(f"measure must be one of {known}, got {measure!r}")
-    judged = [history[np.isfinite(history["valid_loss"])] for history in histories]
-    judged = [history for history in judged if history.size]
+    validated = [history[np.isfinite(history["valid_loss"])] for history in histories]
+    validated = [history for history in validated if history.size]
     for parts, field, color, name in (
         (histories, measure, "blue", "training rows"),
-        (judged, f"valid_{measure}", "orange", "validation rows"),
+        (validated, f"valid_{measure}", "orange", "validation rows"),
     ):
         for first, part in enumerate(parts):
             label = name if first == 0 else None
             line: Any = {"color": COLORS[color], "linewidth": 0.8, "alpha": 0.6}
             ax.plot(part["epoch"], part[field], label=label, **line)
-    best = np.array([part[_best(part)] for part in judged], dtype=histories[0].dtype)
+    best = np.array([part[_best(part)] for part in validated], dtype=histories[0].dtype)
     if best.size:
         ring: Any = {"color": COLORS["orange"], "markerfacecolor": "white", "markersize": 4}
         ax.plot(best["epoch"], best[f"valid_{measure}"], "o", label="best epoch", **ring)

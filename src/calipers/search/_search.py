@@ -48,7 +48,7 @@ def search(
 ) -> SearchResult:
     """Look for good parameters of an estimator by random search.
 
-    Each candidate trains on every split with early stopping and is judged on the rows held out, at
+    Each candidate trains on every split with early stopping and is evaluated on rows held out, at
     its best weights and without calibration. All networks of all candidates are one bank for each
     compiled program. With ``IntervalRegressor.paper()``, ``PAPER_SPACE`` and ``select="paper"``
     this is the search of the paper.
@@ -85,11 +85,11 @@ def search(
     finalists : int, default 0
         Best candidates that train once more, as the estimator will: with its own number of
         networks, for the epochs found and without early stopping. Their aggregates then decide.
-        Candidates are otherwise judged by single networks, at the epoch that was luckiest for the
-        rows that judge them.
+        Candidates are otherwise evaluated as single networks, at the epoch that was luckiest for
+        the rows held out.
     final_splits : int or iterable of pairs of arrays of int, optional
-        Splits for the finalists; as many new ones judge them by rows other than those that made
-        them finalists. The same as ``splits`` by default.
+        Splits for the finalists; as many new ones hold out rows other than those that made them
+        finalists. The same as ``splits`` by default.
     select : {"interval score", "covered", "paper"}
         Score that decides among those that went farthest, see ``SCORES``. Who goes on to the next
         rung or becomes a finalist is up to the interval score, which chance moves least.
