@@ -13,7 +13,7 @@ import optax
 import pytest
 
 from calipers import losses
-from calipers.bank import Plan, Program, Settings, Table, TrainingFailedError, train
+from calipers.bank import Plan, Program, Settings, Table, TrainingFailedError, _train, train
 from calipers.bank._shuffle import round_keys, shuffled
 from calipers.networks import DenseFactory
 from calipers.objectives import LOSSES, Objective, QDPlus
@@ -321,6 +321,21 @@ def test_stopping_from_outside(table, program):
     with pytest.raises(KeyboardInterrupt):
         train(program, table, plans(12, epochs=10_000), n_jobs=2, report=interrupt)
     assert threading.active_count() <= before + 2  # joblib's idle helpers, nothing that trains
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_plans_go_to_threads_as_they_are(table, program, monkeypatch, n_jobs):
+    seen = []
+
+    def run(program, table, plans, *rest):
+        seen.extend(plans)
+        return original(program, table, plans, *rest)
+
+    original = _train.run
+    monkeypatch.setattr(_train, "run", run)
+    given = plans(7)
+    train(program, table, given, n_jobs=n_jobs)
+    assert {id(plan) for plan in given} <= {id(plan) for plan in seen}  # the rest are retries
 
 
 def test_other_processes_can_do_the_work(table, program):

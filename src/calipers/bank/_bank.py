@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._process import before_computing
 from calipers.bank._cache import compiled
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program
@@ -101,6 +102,7 @@ class Bank:
 
     def forward(self, block: FloatArray) -> NDArray[np.float32]:
         """Parameters of up to ``BLOCK`` standardised rows, as (networks, fields, rows)."""
+        before_computing()
         lanes = lane_count(self.program, len(self))
         rows = np.pad(block, ((0, BLOCK - len(block)), (0, 0)))
         parts = []

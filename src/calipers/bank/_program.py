@@ -82,7 +82,7 @@ class Program:
     @cached_property
     def _outline(self) -> Any:
         with single_precision():
-            return eqx.filter_eval_shape(self._module, jnp.uint32(0))
+            return eqx.filter_eval_shape(self._module, jax.ShapeDtypeStruct((), jnp.uint32))
 
     @cached_property
     def weights(self) -> Any:

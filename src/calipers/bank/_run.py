@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._process import before_computing
 from calipers.bank._cache import compiled, single_precision
 from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State
 from calipers.bank._program import SEGMENT, Program
@@ -74,6 +75,7 @@ def run(
     Results do not depend on which networks share the lanes. From the time ``until`` on, networks
     are taken as they are, after one epoch each at least.
     """
+    before_computing()
     lanes = _Filling(program, table, plans, shape)
     epochs = 1
     while lanes.fill():

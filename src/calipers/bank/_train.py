@@ -1,4 +1,4 @@
-"""Training a bank: chunks side by side, failures trained anew."""
+"""Training a bank: chunks side by side, failures trained again."""
 
 import math
 import threading
@@ -57,7 +57,7 @@ def train(
         Chunks of the bank that train at a time, as in joblib; the backend of an enclosing
         ``joblib.parallel_config`` is used, threads otherwise.
     retries : int
-        How often a network that failed is trained anew, each time with another seed. A network
+        How often a network that failed is trained again, each time with another seed. A network
         has failed when its last loss is above ``largest_loss`` or not a number, or when its lower
         bound is not below its upper bound on one of its training rows.
     largest_loss : float
@@ -138,11 +138,14 @@ def _run_all(
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     watch = Observer(report, stop) if threads else None
     dues = [(deadline, 1 / -(-(len(groups) - number) // jobs)) for number in range(len(groups))]
-    send = sender(backend if jobs > 1 else None, table)  # joblib works here if there is one job
-    packed = _packed(program, table, [[plans[i] for i in group] for group in groups], send)
+    chunks = [[plans[i] for i in group] for group in groups]
+    work: Callable[..., Any] = _chunk
+    given: list[tuple[Any, ...]] = [(program, table, chunk) for chunk in chunks]
+    if not threads and jobs > 1:  # joblib works here if there is one job
+        work, given = _remote_chunk, _sent(program, table, chunks, sender(backend, table))
     tasks = (
-        joblib.delayed(_chunk)(*chunk, shape, largest_loss, watch, due)
-        for chunk, due in zip(packed, dues, strict=True)
+        joblib.delayed(work)(*first, shape, largest_loss, watch, due)
+        for first, due in zip(given, dues, strict=True)
     )
     trained: dict[int, Trained] = {}
     failed = np.zeros(len(plans), dtype=bool)
@@ -206,19 +209,19 @@ def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[IntArray]:
     return [order[i : i + size] for i in range(0, len(order), size)]
 
 
-def _packed(
+def _sent(
     program: Program, table: Table, chunks: list[list[Plan]], send: Callable[[Any], Any]
-) -> list[tuple[Any, Any, list[Plan], list[Any]]]:
-    """First arguments of ``_chunk``: what several chunks need is sent to a cluster once."""
+) -> list[tuple[Any, ...]]:
+    """First arguments of ``_remote_chunk``: what several chunks need is sent to a cluster once."""
     own = [{id(array): array for plan in chunk for array in _arrays(plan)} for chunk in chunks]
     uses = Counter(number for arrays in own for number in arrays)
-    packed = []
+    given = []
     for chunk, arrays in zip(chunks, own, strict=True):
         places = {number: i for i, number in enumerate(arrays)}
         light = [_with(plan, partial(_place, places)) for plan in chunk]
         sent = [send(array) if uses[number] > 1 else array for number, array in arrays.items()]
-        packed.append((send(program), send(table), light, sent))
-    return packed
+        given.append((send(program), send(table), light, sent))
+    return given
 
 
 def _place(places: dict[int, int], array: Any) -> int | None:
@@ -230,7 +233,7 @@ def _arrays(plan: Plan) -> list[Any]:
 
 
 def _whole(plans: list[Plan], arrays: list[Any]) -> list[Plan]:
-    """Plans with their arrays, in place of the numbers that ``_packed`` left."""
+    """Plans with their arrays, in place of the numbers that ``_sent`` left."""
     found = dict(enumerate(map(received, arrays)))
     return [_with(plan, found.get) for plan in plans]
 
@@ -240,21 +243,26 @@ def _with(plan: Plan, values: Callable[[Any], Any]) -> Plan:
     return replace(plan, **changed)
 
 
+def _remote_chunk(
+    program: Any, table: Any, plans: list[Plan], arrays: list[Any], *rest: Any
+) -> tuple[list[Trained], BoolArray]:
+    """Train what ``_sent`` has sent to another process."""
+    return _chunk(received(program), received(table), _whole(plans, arrays), *rest)
+
+
 def _chunk(
-    program: Any,
-    table: Any,
+    program: Program,
+    table: Table,
     plans: list[Plan],
-    arrays: list[Any],
     shape: Shape,
     largest_loss: float,
     watch: Observer | None,
     due: tuple[float, float],
 ) -> tuple[list[Trained], BoolArray]:
-    """Train some plans, here or on another machine, and find out which have failed.
+    """Train some plans and find out which have failed.
 
     They may take a share of the time that is left until a deadline.
     """
-    program, table, plans = received(program), received(table), _whole(plans, arrays)
     deadline, share = due
     now = time.time()
     until = now + share * (deadline - now)

@@ -1,0 +1,73 @@
+"""Fitting and predicting under the settings and in the processes that users have."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+FIT = """
+import numpy as np
+from calipers import IntervalRegressor
+rng = np.random.default_rng(0)
+X = rng.normal(size=(60, 2))
+model = IntervalRegressor(epochs=5, n_networks=5, random_state=0).fit(X, X[:, 0])
+"""
+
+
+def run(script, **environment):
+    """What a script prints; a hang is an error."""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_double_precision_of_jax_changes_nothing():
+    script = FIT + "print(model.predict_interval(X).tobytes().hex())"
+    assert run(script) == run(script, JAX_ENABLE_X64="1")
+
+
+fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+
+
+@fork
+def test_a_fork_after_a_prediction_is_told_what_helps():
+    script = """
+import multiprocessing
+expected = model.predict(X)
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    try:
+        pool.map(model.predict, [X, X])
+    except RuntimeError as error:
+        print(error)
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    try:
+        pool.apply(model.fit, (X, X[:, 0]))
+    except RuntimeError as error:
+        print(error)
+assert (model.predict(X) == expected).all()  # nothing has changed here
+"""
+    told = run(FIT + script).splitlines()
+    assert len(told) == 2
+    for sentence in told:
+        assert "get_context('spawn') or 'forkserver', or let joblib start them" in sentence
+
+
+@fork
+def test_a_fork_before_any_computation_can_predict(tmp_path):
+    path = str(tmp_path / "model")
+    run(FIT + f"model.save({path!r})")
+    script = f"""
+import multiprocessing
+import calipers
+model = calipers.load({path!r})
+with multiprocessing.get_context("fork").Pool(2) as pool:
+    print(sum(len(points) for points in pool.map(model.predict, [[[0.0, 1.0]]] * 4)))
+"""
+    assert run(script) == "4\n"
