@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
 def test_report(folder, tmp_path):
     out = tmp_path / "page.html"
     answer = run("report", folder / "model", "--data", folder / "test.csv", "--out", out)
-    assert answer.stdout == f"100 rows judged, written to {out}\n"
+    assert answer.stdout == f"100 rows evaluated, written to {out}\n"
     text = out.read_text("utf-8")
     assert "Prediction intervals for y" in text
     assert "flatters" not in text
