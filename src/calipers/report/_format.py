@@ -22,8 +22,8 @@ class Unit:
     --------
     >>> Unit.of(np.array([100.0, 150.0, 223.0])).write(152.1335)
     '152.1'
-    >>> Unit.of(np.array([1e5, 5e5])).write(1234567.8)
-    '1,234,568'
+    >>> Unit.of(np.array([1e5, 5e5])).write(1234567.8), Unit(0).write(-0.4)
+    ('1,234,568', '0')
     """
 
     decimals: int | None
@@ -43,7 +43,7 @@ class Unit:
             return "unbounded"
         if self.decimals is None:
             return f"{value:.4g}"
-        return f"{value:,.{self.decimals}f}".replace("-", "\N{MINUS SIGN}")
+        return f"{value:z,.{self.decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def share(value: float) -> str:

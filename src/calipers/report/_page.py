@@ -198,9 +198,9 @@ def seen(column: Any) -> str:
         rest = len(column.categories) - _CATEGORIES
         text += f" and {rest} more" if rest > 0 else ""
     elif column.low is not None:
-        ends = (column.low, column.high, column.typical)
+        ends = [column.low, column.high, column.typical]
         if column.kind == "date":
-            ends = tuple(np.datetime64(end) for end in ends)
+            ends = [np.datetime64(end) for end in ends]
         text = "{} to {}, typically {}".format(*map(brief, ends))
     return f"{text}; also missing" if column.missing and text else text
 

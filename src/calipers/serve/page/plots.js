@@ -109,7 +109,7 @@ export function drawSweep(host, sweep, target, label) {
   return (event) => area.toX.invert(event.clientX - area.svg.getBoundingClientRect().left);
 }
 
-function drawBand({ plot, toX, toY, left, right, top, bottom }, sweep) {
+function drawBand({ svg, plot, toX, toY, left, right, top, bottom }, sweep) {
   for (const [start, end] of [[left, toX(sweep.low)], [toX(sweep.high), right]]) {
     if (end - start > 0.5) add(plot, "rect", { class: "unseen", x: start, width: end - start, y: top, height: bottom - top });
   }
@@ -122,7 +122,7 @@ function drawBand({ plot, toX, toY, left, right, top, bottom }, sweep) {
   if (!isNumber(sweep.place)) return;
   const here = clamp(toX(sweep.place), left, right);
   add(plot, "line", { class: "here", x1: here, x2: here, y1: top, y2: bottom });
-  add(plot, "circle", { class: "ring", cx: here, cy: toY(sweep.point), r: 5 });
+  add(svg, "circle", { class: "ring", cx: here, cy: toY(sweep.point), r: 5 });
 }
 
 function drawCategories({ plot, toX, toY }, sweep) {
