@@ -1,8 +1,14 @@
 """Small models, served."""
 
 import io
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
+import httpx2 as httpx
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -131,3 +137,73 @@ def make_client(folder):
     yield make
     for client in made:
         client.__exit__(None, None, None)
+
+
+SERVER = """
+import sys
+from calipers.serve import Settings, create_app, run
+settings = Settings(**eval(sys.argv[2]))
+run(create_app([sys.argv[1]], settings), settings, port=0, notify=lambda a: print(a, flush=True))
+"""
+
+
+class Server:
+    """A server process that may not have much more memory than it started with."""
+
+    def __init__(self, folder, **settings):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SERVER, str(folder), repr(settings)],
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "MALLOC_ARENA_MAX": "2"},
+        )
+        self.address = self.process.stdout.readline().strip()
+        self.client = httpx.Client(base_url=self.address, timeout=60)
+        self.wait_until("/ready", 200)
+
+    def wait_until(self, path, status):
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            if self.client.get(path).status_code == status:
+                return
+            time.sleep(0.05)
+        raise TimeoutError(path)
+
+    def status(self, name):
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
+
+    def limit(self, size):
+        """Let the process have so many bytes of addresses more."""
+        import resource
+
+        most = self.status("VmSize") + size
+        resource.prlimit(self.process.pid, resource.RLIMIT_AS, (most, most))
+
+    def post(self, content, kind, path="predict", **query):
+        url = f"/v1/models/plain/{path}"
+        began = time.monotonic()
+        answer = self.client.post(
+            url, content=content, headers={"Content-Type": kind}, params=query
+        )
+        assert time.monotonic() - began < 30  # on a machine that others share
+        return answer.status_code, answer.text[:500]
+
+    def close(self):
+        self.client.close()
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture(scope="session")
+def start_server(folder):
+    """Server processes with settings of their own."""
+    made = []
+
+    def start(**settings):
+        made.append(Server(folder / "plain", **settings))
+        return made[-1]
+
+    yield start
+    for server in made:
+        server.close()

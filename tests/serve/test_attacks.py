@@ -2,18 +2,16 @@
 
 import io
 import json
-import os
 import struct
-import subprocess
 import sys
 import time
-from pathlib import Path
+from types import SimpleNamespace
 
-import httpx2 as httpx
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from calipers.serve._answers import kept_bytes, numbers_bytes, outside_bytes
 from calipers.serve._arrow import _child, _field, _follow, _text, _vector, read_arrow
 from calipers.serve._limits import Limits
 from calipers.serve._problems import Problem
@@ -22,68 +20,13 @@ from calipers.serve._reading import ARROW_STREAM, CSV, JSON
 MEMORY = 256 * 2**20
 SECONDS = 30  # on a machine that others share
 LIMITS = Limits(body=16 * 2**20, rows=100_000, columns=1_000, cells=4_000_000)
-SERVER = """
-import sys
-from calipers.serve import Settings, create_app, run
-settings = Settings(**eval(sys.argv[2]))
-run(create_app([sys.argv[1]], settings), settings, port=0, notify=lambda a: print(a, flush=True))
-"""
-
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of addresses are Linux's")
 
 
-class Server:
-    """A server process that may not have much more memory than it started with."""
-
-    def __init__(self, folder, **settings):
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SERVER, str(folder), repr(settings)],
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "MALLOC_ARENA_MAX": "2"},
-        )
-        self.address = self.process.stdout.readline().strip()
-        self.client = httpx.Client(base_url=self.address, timeout=60)
-        self.wait_until("/ready", 200)
-
-    def wait_until(self, path, status):
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            if self.client.get(path).status_code == status:
-                return
-            time.sleep(0.05)
-        raise TimeoutError(path)
-
-    def status(self, name):
-        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
-        return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
-
-    def limit(self, size):
-        """Let the process have so many bytes of addresses more."""
-        import resource
-
-        most = self.status("VmSize") + size
-        resource.prlimit(self.process.pid, resource.RLIMIT_AS, (most, most))
-
-    def post(self, content, kind, path="predict", **query):
-        url = f"/v1/models/plain/{path}"
-        began = time.monotonic()
-        answer = self.client.post(
-            url, content=content, headers={"Content-Type": kind}, params=query
-        )
-        assert time.monotonic() - began < SECONDS
-        return answer.status_code, answer.text[:500]
-
-    def close(self):
-        self.client.close()
-        self.process.kill()
-        self.process.communicate()
-
-
 @pytest.fixture(scope="module")
-def server(folder):
+def server(start_server):
     """One for all attacks: what one of them takes away, the next would miss."""
-    made = Server(folder / "plain", max_memory=MEMORY)
+    made = start_server(max_memory=MEMORY)
     made.post(b'{"rows": [[1, 2]]}', JSON)
     made.post(b"speed,load\n" + b"1,2\n" * 30_000, CSV)  # threads, and all that is loaded late
     made.limit(MEMORY + 256 * 2**20)
@@ -91,7 +34,6 @@ def server(folder):
     assert made.process.poll() is None
     assert made.client.get("/health").status_code == 200
     assert made.post(b'{"rows": [[1, 2]]}', JSON)[0] == 200
-    made.close()
 
 
 MANY = 16 * 2**20 - 100
@@ -321,3 +263,23 @@ def test_what_is_shared_a_little_is_read():
     assert found.to_pydict() == table.to_pydict()
     two = pa.concat_tables([table.slice(0, 7), table.slice(7)])
     assert read_arrow(bytes(stream(two)), LIMITS, lambda _: None).to_pydict() == table.to_pydict()
+
+
+@pytest.mark.parametrize("accept", [JSON, CSV, ARROW_STREAM])
+@pytest.mark.parametrize("more", [{}, {"quantiles": [1 / 3, 2 / 3]}, {"parameters": True}])
+def test_answers_are_no_longer_than_was_reckoned(client, tables, accept, more):
+    """Every row names every input that is outside: bytes that no limit of numbers counts."""
+    frame = tables["homes"].assign(size=1e-300 / 3, kind="\x01castle, \U0001f600", built=1e300 / 3)
+    body = pa.Table.from_pandas(frame, preserve_index=False)
+    answer = client.table(
+        bytes(stream(body)), ARROW_STREAM, "homes", accept, keep=accept != JSON, **more
+    )
+    assert answer.status_code == 200, answer.text
+    members, levels = 2, len(more.get("quantiles", ()))
+    numbers = len(frame) * (3 + levels + 3 * members * ("parameters" in more))
+    outside = np.tile([c in ("size", "kind", "built") for c in frame], (len(frame), 1))
+    served = SimpleNamespace(
+        model=SimpleNamespace(inputs_=[SimpleNamespace(name=c) for c in frame])
+    )
+    most = numbers_bytes(numbers, len(frame)) + outside_bytes(served, {"outside": outside})
+    assert len(answer.content) < most + (accept != JSON) * kept_bytes(body) + 5_000

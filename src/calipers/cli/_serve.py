@@ -39,6 +39,10 @@ def serve_command(
     max_requests: Annotated[
         int, typer.Option(min=1, help="Most requests at a time; others get 429.")
     ] = 256,
+    max_memory: Annotated[
+        int,
+        typer.Option(min=1, help="Most MiB that all requests together hold; others get 503."),
+    ] = 1_024,
     timeout: Annotated[float, typer.Option(min=0.1, help="Most seconds of a request.")] = 30.0,
     window: Annotated[
         int, typer.Option(min=1, help="Rows over which width and coverage roll.")
@@ -70,6 +74,7 @@ def serve_command(
         max_rows=max_rows,
         max_columns=max_columns,
         max_requests=max_requests,
+        max_memory=max_memory * 2**20,
         timeout=timeout,
         window=window,
         remember=remember,

@@ -15,16 +15,25 @@ from calipers.serve._reading import ARROW_STREAM, CSV, FORMATS
 
 _BYTES_A_NUMBER = 80  # in an array, and in the longest form: a quantile with its level in JSON
 _BYTES_A_ROW = 64
+_BYTES_A_CELL = 32
 _NUMBERS_A_BLOCK = 100_000
 _NULLS: dict[str, Any] = {"inf_nan_mode": "null"}
 
 
-def answer_bytes(served: Served, answer: Answer, numbers: int, kept: Any = None) -> int:
-    """Bytes that an answer takes, at most, in whatever format."""
+def numbers_bytes(numbers: int, rows: int) -> int:
+    """Bytes that the numbers of an answer take, at most, in whatever format."""
+    return _BYTES_A_NUMBER * numbers + _BYTES_A_ROW * rows
+
+
+def kept_bytes(table: Any) -> int:
+    """Bytes that the caller's own columns take in an answer, at most."""
+    return _BYTES_A_CELL * table.num_rows * table.num_columns + 2 * int(table.nbytes)
+
+
+def outside_bytes(served: Served, answer: Answer) -> int:
+    """Bytes of the names of inputs that training did not see, at most."""
     lengths = np.array([4 * len(column.name) + 4 for column in served.model.inputs_])
-    outside = int(answer["outside"].sum(axis=0) @ lengths)
-    size = _BYTES_A_NUMBER * numbers + _BYTES_A_ROW * len(answer["point"]) + 2 * outside
-    return size if kept is None else size + 2 * int(kept.memory_usage(deep=True).sum())
+    return 2 * int(answer["outside"].sum(axis=0) @ lengths)
 
 
 def negotiate(accept: str | None, sent: str) -> str:

@@ -13,7 +13,15 @@ from starlette.responses import Response
 from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve import _bodies as bodies
-from calipers.serve._answers import answer_bytes, as_frame, as_json, negotiate, write_frame
+from calipers.serve._answers import (
+    as_frame,
+    as_json,
+    kept_bytes,
+    negotiate,
+    numbers_bytes,
+    outside_bytes,
+    write_frame,
+)
 from calipers.serve._asking import Answer, Columns, Piece, join
 from calipers.serve._batching import Batcher
 from calipers.serve._guard import ACCOUNT, read_body
@@ -44,10 +52,11 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """What a request asks, about which rows."""
+    """What a request asks, about which rows, and how many numbers answer it."""
 
     columns: Columns
     rows: int
+    numbers: int
     options: Options
     frame: Any = None
 
@@ -145,12 +154,11 @@ class Service:
                 len(body), self._read, served, body, sent, options, account.reserve
             )
             answer = await self._answer(served, table)
+            account.reserve(outside_bytes(served, answer))
             key = None
             if table.options.record:
                 key = self._monitor.predicted(name, answer)
-            numbers = table.rows * table.options.ask.size(len(served.ensemble.bank))
-            account.reserve(answer_bytes(served, answer, numbers, table.frame))
-            content = await _aside(numbers, _written, served, answer, table, key, wanted)
+            content = await _aside(table.numbers, _written, served, answer, table, key, wanted)
         headers = {} if key is None else {ID_HEADER: key}
         return Response(content, media_type=wanted, headers=headers)
 
@@ -169,19 +177,22 @@ class Service:
                 raise Problem(422, "with a body in JSON, what is asked goes into the body")
             request = read_request(body, limits, reserve)
             options = Options(bodies.ask_of(request), request.record)
-            self._check(served, len(request.rows), options.ask)
+            numbers = self._checked(served, len(request.rows), options.ask)
+            reserve(numbers_bytes(numbers, len(request.rows)))
             columns = bodies.columns_of(request.rows, served)
-            return _Table(columns, len(request.rows), options)
+            return _Table(columns, len(request.rows), numbers, options)
         options = options or Options(Query())
         table = read_table(body, sent, limits, reserve)
-        self._check(served, table.num_rows, options.ask)
+        numbers = self._checked(served, table.num_rows, options.ask)
+        reserve(numbers_bytes(numbers, table.num_rows) + options.keep * kept_bytes(table))
         frame = bodies.frame_of(table)
         columns = bodies.frame_columns(frame, served)
-        return _Table(columns, len(frame), options, frame if options.keep else None)
+        return _Table(columns, len(frame), numbers, options, frame if options.keep else None)
 
-    def _check(self, served: Served, rows: int, ask: Query) -> None:
-        """Refuse what is too much, or what the model cannot tell."""
-        if rows * ask.size(len(served.ensemble.bank)) > self._settings.max_numbers:
+    def _checked(self, served: Served, rows: int, ask: Query) -> int:
+        """Numbers of an answer; too many are refused, and those that the model cannot tell."""
+        numbers = rows * ask.size(len(served.ensemble.bank))
+        if numbers > self._settings.max_numbers:
             raise Problem(
                 413,
                 f"the answer would have more than {self._settings.max_numbers:,} numbers: "
@@ -191,6 +202,7 @@ class Service:
             served.check(ask)
         except ValueError as error:
             raise Problem(422, str(error)) from None
+        return numbers
 
     async def _answer(self, served: Served, table: _Table) -> Answer:
         """Send a table through the model's queue, piece by piece, so that others get between."""

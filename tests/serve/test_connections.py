@@ -1,0 +1,134 @@
+"""Connections, headers and bodies that are held open: none keeps others out."""
+
+import socket
+import sys
+import time
+from contextlib import ExitStack, suppress
+
+import pytest
+
+from calipers.serve._reading import CSV, JSON
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="counts files as Unix does")
+
+HEAD = b"POST /v1/models/plain/predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: %s\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(start_server):
+    return start_server(
+        max_connections=40, idle_timeout=2.0, timeout=3.0, max_memory=128 * 2**20, max_requests=32
+    )
+
+
+@pytest.fixture
+def connect(server):
+    """Open connections, which are closed at the end."""
+    host, port = server.address.removeprefix("http://").split(":")
+    with ExitStack() as stack:
+
+        def connect(buffer=None):
+            made = stack.enter_context(socket.socket())
+            made.settimeout(60)
+            if buffer is not None:
+                made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+            made.connect((host, int(port)))
+            return made
+
+        yield connect
+
+
+def is_cut(connection):
+    """Wait until the server cuts a connection."""
+    try:
+        while connection.recv(2**16):
+            pass
+    except ConnectionError:
+        pass
+    return True
+
+
+def answers(server):
+    """Whether a newcomer is answered at once."""
+    began = time.monotonic()
+    for path in ("/health", "/metrics"):
+        assert server.client.get(path, headers={"Connection": "close"}).status_code == 200
+    return time.monotonic() - began < 10
+
+
+def test_idle_connections_are_cut_and_keep_nobody_out(server, connect):
+    idle = [connect() for _ in range(300)]
+    assert answers(server)
+    assert all(is_cut(connection) for connection in idle)
+
+
+@pytest.mark.parametrize("head", [b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: a", b"G"])
+def test_headers_that_do_not_end(server, connect, head):
+    slow = [connect() for _ in range(30)]
+    for connection in slow:
+        connection.sendall(head)
+    assert answers(server)
+    assert all(is_cut(connection) for connection in slow)
+
+
+@pytest.mark.parametrize("line", [b"X-%d: " + b"a" * 1_000, b"X%d" + b"a" * 1_000])
+def test_headers_without_end(server, connect, line):
+    connection = connect()
+    connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n")
+    sent = 0
+    with suppress(ConnectionError):
+        while sent < 100_000:
+            connection.sendall((line % sent) + b"\r\n" * (b":" in line))
+            sent += 1
+    assert sent < 20_000  # what fits between two sockets, not 100 MB
+    assert answers(server)
+
+
+def test_held_bodies_are_counted_together(server, connect):
+    before = server.status("VmRSS")
+    held = [connect() for _ in range(30)]
+    length = 16 * 2**20
+    for connection in held:
+        connection.settimeout(0.5)
+        connection.sendall(HEAD % JSON.encode() + b"Content-Length: %d\r\n\r\n" % length)
+        try:
+            for _ in range(15):
+                connection.sendall(b" " * 2**20)
+        except OSError:
+            pass  # refused, and no longer read
+    assert answers(server)
+    assert server.status("VmRSS") - before < 200 * 2**20  # of 450 MiB that were sent
+    found = []
+    for connection in held:
+        connection.settimeout(60)
+        try:
+            found.append(connection.recv(12))
+        except ConnectionError:
+            found.append(b"")
+    assert b"HTTP/1.1 503" in found
+    assert set(found) <= {b"HTTP/1.1 503", b"HTTP/1.1 408", b""}
+
+
+def test_an_answer_that_nobody_reads(server, connect):
+    rows = b"speed,load\n" + b"0.5,1\n" * 20_000
+    query = "&".join(f"quantiles={i / 26}" for i in range(1, 26)).encode()
+    head = HEAD.replace(b"predict", b"predict?" + query) % CSV.encode()
+    slow = connect(4_096)
+    slow.sendall(head + b"Content-Length: %d\r\n\r\n" % len(rows) + rows)
+    assert slow.recv(12) == b"HTTP/1.1 200"
+    assert "calipers_requests_running 1.0" in server.client.get("/metrics").text
+    assert answers(server)
+    end = time.monotonic() + 60
+    while "calipers_requests_running 0.0" not in server.client.get("/metrics").text:
+        assert time.monotonic() < end
+
+
+def test_a_connection_is_used_again(server, connect):
+    connection = connect()
+    for _ in range(3):
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        found = b""
+        while not found.endswith(b'{"status":"ok"}'):
+            found += connection.recv(2**16)
+        assert found.startswith(b"HTTP/1.1 200")
+    assert is_cut(connection)
