@@ -37,7 +37,7 @@ def make_bank(network, head, members=3, seed=0):
     own = Scaling(0.1 * ones, 1.1 * ones, np.full(members, 0.1), np.linspace(0.9, 1.1, members))
     units = Scaling(np.array([1e5, -3.0, 0.0]), np.array([10.0, 0.01, 1.0]), 7e3, SCALE)
     seeds = np.arange(members)
-    return Bank(program, weights, own, units, seeds, seeds, seeds, [])
+    return Bank(program, weights, own, units, seeds, seeds, seeds, [], seeds < 0)
 
 
 def make_rows(rows, dtype=np.float64):

@@ -5,6 +5,8 @@
 
 import hashlib
 import math
+import warnings
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from numbers import Integral
@@ -21,7 +23,17 @@ from calipers import storage
 from calipers._inputs import learn_inputs
 from calipers._progress import progress
 from calipers.aggregation import AGGREGATIONS
-from calipers.bank import Bank, BankPoints, Points, Program, Table, Upgraded, around_zero, train
+from calipers.bank import (
+    Bank,
+    BankPoints,
+    Plan,
+    Points,
+    Program,
+    Table,
+    Upgraded,
+    around_zero,
+    train,
+)
 from calipers.crossfit import Fold, calibrate, make_folds
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
@@ -36,7 +48,6 @@ _UNKNOWN_ROWS = (
     "that it knows for new ones: pass those rows, or say fresh=True if it has seen none of these, "
     "or set cv=None and conformalize on rows that it has not seen"
 )
-_TRAINING = 0.9  # part of a time budget; the rest is for calibration
 
 
 class TrainingRows(NamedTuple):
@@ -126,7 +137,6 @@ def train_ensemble(
     table: Table,
     data: TrainingRows,
     folds: list[Fold],
-    began: float,
     *,
     previous: Bank | None = None,
     source: BankPoints | Points | None = None,
@@ -146,16 +156,43 @@ def train_ensemble(
         plans = [around_zero(plan, table) for plan in plans]
     total = sum(plan.settings.epochs for plan in plans)
     with progress("training", total, visible=bool(model.verbose)) as report:
-        deadline = began + _TRAINING * (model.time_budget or math.inf)
-        trained = train(
-            program, table, plans, n_jobs=model.n_jobs, report=report, deadline=deadline
-        )
+        seconds = model.time_budget or math.inf
+        trained = train(program, table, plans, n_jobs=model.n_jobs, report=report, seconds=seconds)
+    if model.time_budget is not None:
+        model.about_["time_budget"] = _time_report(trained, plans, model.time_budget)
     bank = trained if source is None else Upgraded(source, trained)
     ensemble = Ensemble(bank, model.coverage, model.aggregation, n_jobs=model.n_jobs)
     if model.cv is None or not ensemble.head.has_interval:
         return ensemble
     found = calibrate(ensemble, folds, fold_of, data.X, data.y, data.weights)
     return replace(ensemble, calibrations=() if found is None else (found,))
+
+
+def _time_report(bank: Bank, plans: list[Plan], seconds: float) -> dict[str, Any]:
+    """How far training came in its time, as plain JSON; warns if that is not far."""
+    found = {
+        "seconds": float(seconds),
+        "networks": len(bank),
+        "out_of_time": int(bank.out_of_time.sum()),
+        "epochs": int(np.median([len(history) for history in bank.histories])),
+        "planned_epochs": int(np.median([plan.settings.epochs for plan in plans])),
+    }
+    text = out_of_time(found)
+    if text:
+        warnings.warn(text, UserWarning, stacklevel=4)
+    return found
+
+
+def out_of_time(found: Mapping[str, Any]) -> str:
+    """A sentence on a training that its time budget ended early; empty if that matters little."""
+    reached, planned = found["epochs"], found["planned_epochs"]
+    if 2 * found["out_of_time"] <= found["networks"] or 2 * reached >= planned:
+        return ""  # most networks had stopped getting better, or were near their end
+    return (
+        f"time_budget={found['seconds']:g} ended training after {reached} of {planned} epochs: "
+        "intervals are honest but wider, and points worse, than longer training would make them; "
+        f"all epochs would take about {found['seconds'] * planned / reached:,.0f} s"
+    )
 
 
 def networks_to_continue(model: Any) -> Bank | None:

@@ -105,7 +105,7 @@ def _bank_to_arrays(bank: Bank) -> Arrays:
     for name, scaling in (("scaling", bank.scaling), ("units", bank.units)):
         for field, value in scaling._asdict().items():
             arrays[f"{name}.{field}"] = np.asarray(value, dtype=np.float64)
-    for name in ("numbers", "seeds", "failures"):
+    for name in ("numbers", "seeds", "failures", "out_of_time"):
         arrays[name] = getattr(bank, name)
     arrays["epochs"] = np.array([len(history) for history in bank.histories])
     whole = np.concatenate(bank.histories)
@@ -127,6 +127,7 @@ def _bank_from_arrays(program: Program, arrays: Arrays) -> Bank:
         seeds=arrays["seeds"],
         failures=arrays["failures"],
         histories=_histories_from_arrays(arrays["history"], arrays["epochs"]),
+        out_of_time=arrays.get("out_of_time", np.zeros(len(arrays["seeds"]), bool)),
     )
     _check_shapes(bank)
     return bank

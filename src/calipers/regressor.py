@@ -1,7 +1,6 @@
 """IntervalRegressor: the scikit-learn estimator over an ensemble of networks. Wiring only."""
 
 import os
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral, Real
@@ -115,7 +114,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         Rows of a step; by default 64, and more from 16,000 rows on.
     time_budget : float, optional
         Seconds that training may take. Networks train for fewer epochs if they must, each for one
-        at least, also where compiling the first program of its kind takes longer than that.
+        at least, and a warning says so if they come less than half the way. Compiling the first
+        program of its kind, and calibration, are not counted.
     patience : int, "auto" or None, default "auto"
         Stop a network after so many epochs without a better loss on rows that it sets aside, and
         restore its best weights; "auto" waits for a fifth of all epochs, None never stops.
@@ -296,7 +296,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         calipers.bank.TrainingFailedError
             If networks keep failing.
         """
-        began = time.time()
         previous = networks_to_continue(self)
         data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
         table = Table.from_arrays(data.X, data.y, None if previous is None else previous.units)
@@ -306,7 +305,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         else:  # more rows may ask for more frequencies, but these are trained
             program = replace(program, network=previous.program.network)
         folds = data.folds(self.cv, self.n_networks)
-        self.ensemble_ = train_ensemble(self, program, table, data, folds, began, previous=previous)
+        self.ensemble_ = train_ensemble(self, program, table, data, folds, previous=previous)
         return self
 
     def upgrade(
@@ -364,7 +363,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         >>> bool(lower < 1 < upper)
         True
         """
-        began = time.time()
         if not adapt >= 0:
             raise ValueError(f"adapt must not be negative, got {adapt}")
         source = take_points(self, points)
@@ -381,7 +379,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         point_at = cast(int, HEADS[around].point_at)
         network = Around(program.network, point_at, float(adapt))
         program = replace(program, network=network, head=around)
-        self.ensemble_ = train_ensemble(self, program, table, data, folds, began, source=source)
+        self.ensemble_ = train_ensemble(self, program, table, data, folds, source=source)
         return self
 
     @property

@@ -210,19 +210,39 @@ def test_validation_is_looked_at_when_asked(table, program):
     assert np.isfinite(history["loss"]).all()
 
 
-def test_a_deadline_shortens_plans_and_takes_networks_as_they_are(table, program):
+def test_a_time_limit_shortens_plans_and_takes_networks_as_they_are(table, program):
     settings = SETTINGS._replace(epochs=100_000, learning_rate=1e-3)
     long = [Plan(seed, np.arange(100), settings=settings) for seed in range(12)]
     began = time.time()
-    bank = train(program, table, long, deadline=began + 1, retries=0, needed=0, largest_loss=1e9)
+    program = replace(program, objective=Safe)
+    bank = train(program, table, long, seconds=1, retries=0, largest_loss=1e9)
     assert time.time() - began < 60  # hours without it; the machine may be busy
     assert all(1 <= len(history) < 100_000 for history in bank.histories)
-    assert len({len(history) for history in bank.histories}) < 12
+    assert bank.out_of_time.all()
+    assert bank[:3].out_of_time.shape == (3,)
+
+
+def test_a_time_limit_counts_from_when_programs_are_compiled(table, program, monkeypatch):
+    from calipers.bank import _run
+
+    waits = []
+
+    def slow(*arguments, **options):
+        if not waits:  # as long as compiling may take, on a clock of its own
+            waits.append(time.monotonic)
+            monkeypatch.setattr(time, "monotonic", lambda: waits[0]() + 1000)
+        return compiled(*arguments, **options)
+
+    compiled = _run.compiled
+    monkeypatch.setattr(_run, "compiled", slow)
+    bank = train(program, table, plans(3, epochs=20), n_jobs=1, seconds=100, retries=0, needed=0)
+    assert [len(history) for history in bank.histories] == [20] * len(bank)
+    assert not bank.out_of_time.any()
 
 
 def test_plans_that_are_in_time_keep_their_epochs(table, program):
     brief = plans(3, epochs=4)
-    bank = train(program, table, brief, deadline=time.time() + 600, retries=0, needed=0)
+    bank = train(program, table, brief, seconds=600, retries=0, needed=0)
     assert [len(history) for history in bank.histories] == [4] * len(bank)
 
 

@@ -39,6 +39,8 @@ class Bank:
         How many networks were thrown away before each of these.
     histories : list of structured arrays
         What happened in each epoch, in the target's unit.
+    out_of_time : array of bool
+        Which networks were still getting better when their time was up.
     """
 
     program: Program
@@ -49,6 +51,7 @@ class Bank:
     seeds: IntArray
     failures: IntArray
     histories: list[History]
+    out_of_time: NDArray[np.bool_]
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -65,6 +68,7 @@ class Bank:
             self.seeds[numbers],
             self.failures[numbers],
             [self.histories[i] for i in numbers],
+            self.out_of_time[numbers],
         )
 
     def weights_of(self, number: int) -> list[FloatArray]:

@@ -4,7 +4,6 @@ Python steps in between segments of epochs: it collects the networks that have f
 lanes to those that wait, reports progress and looks whether it should stop.
 """
 
-import math
 import threading
 import time
 from collections import deque
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from calipers._process import before_computing
 from calipers.bank._cache import compiled, single_precision
+from calipers.bank._clock import Clock
 from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State
 from calipers.bank._program import SEGMENT, Program
 from calipers.bank._table import Plan, Table
@@ -49,6 +49,7 @@ class Trained(NamedTuple):
     loss: float
     epochs: int
     history: History
+    out_of_time: bool
 
 
 class StoppedError(Exception):
@@ -67,25 +68,33 @@ def run(
     table: Table,
     plans: list[Plan],
     shape: Shape,
-    watch: Observer | None = None,
-    until: float = math.inf,
+    watch: Observer | None,
+    clock: Clock,
+    share: float,
 ) -> list[Trained]:
     """Train all plans, as many at a time as there are lanes.
 
-    Results do not depend on which networks share the lanes. From the time ``until`` on, networks
-    are taken as they are, after one epoch each at least.
+    Results do not depend on which networks share the lanes, unless the clock is limited: then
+    networks train for as many epochs as a share of the time that it has left allows, at least one.
     """
     before_computing()
     lanes = _Filling(program, table, plans, shape)
-    epochs = 1
+    epochs, spent, trained = 1, 0.0, 0
+    lanes.fill()
+    lanes.compile()
+    until = clock.until(share)
     while lanes.fill():
-        began = time.perf_counter()
-        done = lanes.advance(epochs if time.time() < until else 1, until)
+        began = time.monotonic()
+        done = lanes.advance(epochs if began < until else 1, until)
         if watch is not None:
             watch.report(done)
             if watch.stop.is_set():
                 raise StoppedError
-        pace = _SEGMENT_SECONDS / max(time.perf_counter() - began, 1e-9)
+        took = max(time.monotonic() - began, 1e-9)
+        if clock.limited:
+            spent, trained = spent + took, trained + epochs
+            lanes.shorten(min(took / epochs, spent / trained), until)
+        pace = _SEGMENT_SECONDS / took
         epochs = int(np.clip(epochs * pace, 1, min(SEGMENT, 8 * epochs)))
     return lanes.results
 
@@ -156,6 +165,26 @@ class _Filling:
                 array[lane] = value
         return given
 
+    def compile(self) -> None:
+        """Compile what ``advance`` runs, before the clock starts."""
+        arguments = (self.state, self.on_device, self.table.on_device, np.int32(1))
+        compiled(self.program.advance, arguments, donate=(0,))
+
+    def shorten(self, epoch_seconds: float, until: float) -> None:
+        """Plan for as many epochs as the time left allows, at the pace that was measured.
+
+        A learning rate that falls to its end in few epochs serves better than one cut short.
+        """
+        busy = [lane for lane, _ in self._occupied()]
+        in_turn = 1 + len(self.waiting) / max(1, len(busy))
+        allowed = max(1, int((until - time.monotonic()) / (epoch_seconds * in_turn)))
+        epoch = np.asarray(self.state.epoch)
+        for lane, number in self._occupied():
+            planned = int(self.plans[number].settings.epochs)
+            self.lanes.settings.epochs[lane] = min(planned, int(epoch[lane]) + allowed)
+        settings = jax.device_put(self.lanes.settings)
+        self.on_device = self.on_device._replace(settings=settings)
+
     def advance(self, epochs: int, until: float) -> int:
         """Train for some epochs and collect what is to go no further; network-epochs done."""
         arguments = (self.state, self.on_device, self.table.on_device, np.int32(epochs))
@@ -164,11 +193,11 @@ class _Filling:
         self.state, records, running = program(*arguments)
         running, records = np.asarray(running), np.asarray(records)
         passed = np.asarray(self.state.epoch) - before
-        late = time.time() >= until
+        late = time.monotonic() >= until
         for lane, number in self._occupied():
             self.records[number].append(records[: passed[lane], lane].copy())
             if late or not running[lane]:
-                self.finished[number] = self._collect(lane, number)
+                self.finished[number] = self._collect(lane, number, late and bool(running[lane]))
                 self.owner[lane] = None
         return int(passed.sum())
 
@@ -177,11 +206,14 @@ class _Filling:
             if number is not None:
                 yield lane, number
 
-    def _collect(self, lane: int, number: int) -> Trained:
+    def _collect(self, lane: int, number: int, late: bool) -> Trained:
         plan = self.plans[number]
+        allowed, epoch = int(self.lanes.settings.epochs[lane]), int(self.state.epoch[lane])
+        short = late or (allowed < plan.settings.epochs and epoch >= allowed)
         source = self.program.product(self.state)
         if plan.settings.patience and np.isfinite(self.state.best_loss[lane]):
             source = self.state.best
+            short = short and 2 * int(self.state.best_epoch[lane]) > epoch  # still getting better
         records = np.concatenate(self.records[number])
         history = np.empty(len(records), dtype=HISTORY_TYPE)
         history["epoch"] = np.arange(1, len(records) + 1)
@@ -197,6 +229,7 @@ class _Filling:
             loss=float(self.state.loss[lane]),
             epochs=len(records),
             history=history,
+            out_of_time=short,
         )
 
 

@@ -2,7 +2,6 @@
 
 import math
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers.bank._bank import BLOCK, Bank, lane_count
+from calipers.bank._clock import Clock
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program
 from calipers.bank._run import Observer, Shape, Trained, run
@@ -23,7 +23,6 @@ from calipers.cluster import received, sender
 BoolArray = NDArray[np.bool_]
 
 _GROUPS_PER_JOB = 8  # enough to even out the work, few enough to cost nothing
-_CAUTION = 0.85  # part of the time left that is planned for; the pace may fall
 _ARRAYS = ("rows", "weights", "validation", "validation_weights")  # of a plan, as long as the table
 
 
@@ -41,7 +40,7 @@ def train(
     largest_loss: float = 20.0,
     needed: int | None = None,
     report: Callable[[int], None] | None = None,
-    deadline: float = math.inf,
+    seconds: float = math.inf,
 ) -> Bank:
     """Train one network for each plan.
 
@@ -66,9 +65,9 @@ def train(
         How many networks must succeed, all by default. Those that fail to the end are left out.
     report : callable, optional
         Called with the number of network-epochs done, from several threads.
-    deadline : float
-        Time, as of ``time.time``, by which to be done: plans are shortened to what the pace of
-        their first epochs allows, and networks that are late all the same are taken as they are.
+    seconds : float
+        Time that training may take, compiling not counted. Networks whose pace does not allow all
+        their epochs train for fewer, at least one; their learning rate falls accordingly.
 
     Returns
     -------
@@ -81,9 +80,8 @@ def train(
         If fewer than ``needed`` networks succeed.
     """
     plans = list(plans)
-    if deadline < math.inf:
-        plans = _shortened(program, table, plans, n_jobs, deadline)
-    trained, lost = _run_all(program, table, plans, n_jobs, largest_loss, report, deadline)
+    clock = Clock(seconds)
+    trained, lost = _run_all(program, table, plans, n_jobs, largest_loss, report, clock)
     failures = np.zeros(len(plans), dtype=np.int64)
     failed = np.flatnonzero(lost)
     for attempt in range(1, retries + 1):
@@ -93,7 +91,7 @@ def train(
         for i in failed:
             plans[i] = replace(plans[i], seed=spawn_seeds((plans[i].seed, attempt), 1)[0])
         again = [plans[i] for i in failed]
-        results, lost = _run_all(program, table, again, n_jobs, largest_loss, report, deadline)
+        results, lost = _run_all(program, table, again, n_jobs, largest_loss, report, clock)
         for i, result in zip(failed, results, strict=True):
             trained[i] = result
         failed = failed[lost]
@@ -119,9 +117,9 @@ def _run_all(
     table: Table,
     plans: list[Plan],
     n_jobs: int | None,
-    largest_loss: float = math.inf,
-    report: Callable[[int], None] | None = None,
-    deadline: float = math.inf,
+    largest_loss: float,
+    report: Callable[[int], None] | None,
+    clock: Clock,
 ) -> tuple[list[Trained], BoolArray]:
     """Train plans in groups, side by side: results in the plans' order, and which have failed."""
     lanes = lane_count(program, len(plans))
@@ -137,7 +135,10 @@ def _run_all(
     backend = joblib.parallel.get_active_backend(prefer="threads")[0]
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     watch = Observer(report, stop) if threads else None
-    dues = [(deadline, 1 / -(-(len(groups) - number) // jobs)) for number in range(len(groups))]
+    rounds = [-(-(len(groups) - number) // jobs) for number in range(len(groups))]
+    dues: list[tuple[Clock, float]] = [(clock, 1 / left) for left in rounds]
+    if not threads and groups:
+        dues = [(Clock(clock.seconds / rounds[0]), 1.0)] * len(groups)
     chunks = [[plans[i] for i in group] for group in groups]
     work: Callable[..., Any] = _chunk
     given: list[tuple[Any, ...]] = [(program, table, chunk) for chunk in chunks]
@@ -163,41 +164,6 @@ def _run_all(
     finally:
         stop.set()
     return [trained[i] for i in range(len(plans))], failed
-
-
-def _shortened(
-    program: Program, table: Table, plans: list[Plan], n_jobs: int | None, deadline: float
-) -> list[Plan]:
-    """Plans of as many epochs as the pace of a few of them allows, not more than they have.
-
-    A learning rate that falls to its end in few epochs serves better than one cut short.
-    """
-    at_once = lane_count(program, len(plans)) * joblib.effective_n_jobs(n_jobs)
-    for share in (0.0, 0.02):  # the first time everything is compiled, the second counts
-        few = [_of_length(plan, share) for plan in plans[:at_once]]
-        began = time.time()
-        _run_all(program, table, few, n_jobs)
-    seconds = (time.time() - began) / sum(plan.settings.epochs for plan in few)
-    allowed = max(0.0, deadline - time.time()) / seconds
-    share = min(1.0, _CAUTION * allowed / sum(plan.settings.epochs for plan in plans))
-    return [_of_length(plan, share) for plan in plans]
-
-
-def _of_length(plan: Plan, share: float) -> Plan:
-    """The plan with a share of its epochs, at least one."""
-
-    def shortened(epochs: int, least: int) -> int:
-        return min(epochs, max(least, round(share * epochs)))
-
-    s = plan.settings
-    return replace(
-        plan,
-        settings=s._replace(
-            epochs=shortened(s.epochs, 1),
-            patience=shortened(s.patience, 10),
-            check_every=shortened(s.check_every, 1),
-        ),
-    )
 
 
 def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[IntArray]:
@@ -257,16 +223,10 @@ def _chunk(
     shape: Shape,
     largest_loss: float,
     watch: Observer | None,
-    due: tuple[float, float],
+    due: tuple[Clock, float],
 ) -> tuple[list[Trained], BoolArray]:
-    """Train some plans and find out which have failed.
-
-    They may take a share of the time that is left until a deadline.
-    """
-    deadline, share = due
-    now = time.time()
-    until = now + share * (deadline - now)
-    trained = run(program, table, plans, shape, watch, until)
+    """Train some plans, in a share of the time that a clock has left; find out which failed."""
+    trained = run(program, table, plans, shape, watch, *due)
     return trained, _failed(program, table, plans, trained, largest_loss)
 
 
@@ -306,4 +266,5 @@ def _collect(
         seeds=np.array([plan.seed for plan in plans], dtype=np.int64),
         failures=failures,
         histories=[result.history for result in trained],
+        out_of_time=np.array([result.out_of_time for result in trained]),
     )
