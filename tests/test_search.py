@@ -21,6 +21,7 @@ from calipers.bank import TrainingFailedError
 from calipers.ensemble import Ensemble
 from calipers.networks import MLP
 from calipers.search import PAPER_SPACE, Candidate, Outcome, SearchResult, paper_score, search
+from calipers.search._store import Store
 
 SPACE = {"optimizer__learning_rate": [1e-6, 0.003, 0.01], "loss__point_weight": [0.6, 0.7]}
 QUICK = {"splits": 2, "max_epochs": 40, "patience": 10, "random_state": 0, "verbose": 0}
@@ -408,3 +409,50 @@ def test_kill_and_resume(result, model, data, tmp_path):
     lines = [json.loads(line) for line in path.read_bytes().splitlines()[1:]]
     assert lines[:2] == kept
     assert sorted(line["candidate"] for line in lines) == list(range(6))
+
+
+RACE = """
+import pathlib, sys
+from calipers.search._result import Outcome
+from calipers.search._store import Store
+folder, shift = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+print("ready", flush=True)
+sys.stdin.readline()
+for number in range(20):
+    store = Store(folder / f"{number}.jsonl", {"seed": number})
+    for i in range(25):
+        candidate = (i + shift) % 25
+        outcome = Outcome(0.9, 1.0, float(candidate), float("nan"), 5.0, 10, 0, 60)
+        store.add({(16, candidate): outcome})
+    assert len(store.outcomes) == 25
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
+def test_several_processes_share_a_store(tmp_path):
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", RACE, str(tmp_path), str(shift)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for shift in (0, 0, 9)
+    ]
+    for process in processes:
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    for process in processes:
+        process.communicate(timeout=120)
+        assert process.returncode == 0
+    for number in range(20):
+        path = tmp_path / f"{number}.jsonl"
+        header, *lines = map(json.loads, path.read_text().splitlines())
+        assert header == {"calipers_search": 1, "seed": number}
+        assert sorted(line["candidate"] for line in lines) == list(range(25))
+        store = Store(path, {"seed": number})
+        assert {key: o.interval_score for key, o in store.outcomes.items()} == {
+            (16, i): float(i) for i in range(25)
+        }

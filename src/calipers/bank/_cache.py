@@ -42,7 +42,7 @@ def single_precision() -> AbstractContextManager[Any]:
     """Context in which JAX has single precision, whatever ``JAX_ENABLE_X64`` says."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(False)
-    from jax.experimental import disable_x64  # before JAX 0.8
+    from jax.experimental import disable_x64  # type: ignore[attr-defined]  # before JAX 0.8
 
     return disable_x64()
 
@@ -86,7 +86,7 @@ def _identity(function: Any) -> tuple[Any, ...]:
 
 def _default_device() -> Any:
     """The device that programs run on, which ``jax.default_device`` may say."""
-    chosen = jax.config.jax_default_device
+    chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
     if chosen is None or isinstance(chosen, str):
         return jax.devices(chosen)[0]
     return chosen
@@ -141,7 +141,8 @@ class _Kept:
         if lowered is None:
             return self.program(*leaves)
         try:
-            results = jax.block_until_ready(self.program(*leaves))
+            results = self.program(*leaves)
+            jax.block_until_ready(results)  # type: ignore[no-untyped-call]
         except Exception as error:
             if any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves):
                 raise  # the arguments are gone, there is nothing to try again with
@@ -159,8 +160,10 @@ def _load(path: Path, device: Any) -> Any:
     several = device.client.device_count() > 1
     place: dict[str, Any] = {"execution_devices": [device]} if several else {}
     try:
-        payload = pickle.loads(_read_own(path))  # noqa: S301 - only what the user alone can write
-        return serialize_executable.deserialize_and_load(*payload, device.client, **place)
+        code, inputs, outputs = pickle.loads(_read_own(path))  # noqa: S301 - the user's own code
+        return serialize_executable.deserialize_and_load(
+            code, inputs, outputs, device.client, **place
+        )
     except FileNotFoundError:
         return None
     except Exception as error:  # a cache must never be the reason that training fails

@@ -81,8 +81,9 @@ class Program:
 
     @cached_property
     def _outline(self) -> Any:
+        seed = jax.ShapeDtypeStruct((), jnp.uint32)  # type: ignore[no-untyped-call]
         with single_precision():
-            return eqx.filter_eval_shape(self._module, jax.ShapeDtypeStruct((), jnp.uint32))
+            return eqx.filter_eval_shape(self._module, seed)
 
     @cached_property
     def weights(self) -> Any:

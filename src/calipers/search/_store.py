@@ -2,7 +2,8 @@
 
 One file of JSON lines. The first says which search it belongs to, every other one holds a finished
 candidate. Lines are only ever appended, and are on the disk before the search goes on; a last line
-that was cut short by a kill is dropped.
+that was cut short by a kill is dropped. The file is locked while it is read and written, so that
+several processes can run one search: each candidate has one line, that of the first to finish it.
 """
 
 import json
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from calipers._files import locked
 from calipers.search._result import Outcome
 
 Key = tuple[int, int]
@@ -36,39 +38,37 @@ class Store:
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lines, cut_short = _read(self.path)
         header = {"calipers_search": _VERSION, **identity}
-        if lines:
-            self._check(lines[0], header)
-            self._remember(lines[1:])
-        elif not _encoded([header]).startswith(cut_short):
-            raise ValueError(f"{self.path} is not the store of a search")
-        if cut_short:
-            os.truncate(self.path, self.path.stat().st_size - len(cut_short))
-        if not lines:
-            self._append([header])
+        with locked(self.path):
+            lines, cut_short = _read(self.path)
+            if lines:
+                self._check(lines[0], header)
+                self._remember(lines[1:])
+            elif not _encoded([header]).startswith(cut_short):
+                raise ValueError(f"{self.path} is not the store of a search")
+            _append(self.path, [] if lines else [header], cut_short)
 
     def add(self, outcomes: Mapping[Key, Outcome]) -> None:
-        """Keep finished candidates."""
-        self.outcomes.update(outcomes)
-        self._append(
-            {"budget": budget, "candidate": number, **_plain(outcome)}
-            for (budget, number), outcome in outcomes.items()
-        )
+        """Keep finished candidates, and those that other processes have finished meanwhile."""
+        if self.path is None:
+            self.outcomes.update(outcomes)
+            return
+        with locked(self.path):
+            lines, cut_short = _read(self.path)
+            self._remember(lines[1:])
+            new = {key: outcome for key, outcome in outcomes.items() if key not in self.outcomes}
+            self.outcomes.update(new)
+            records = (
+                {"budget": budget, "candidate": number, **_plain(outcome)}
+                for (budget, number), outcome in new.items()
+            )
+            _append(self.path, records, cut_short)
 
     def _remember(self, lines: list[dict[str, Any]]) -> None:
         for line in lines:
             key = (line.pop("budget"), line.pop("candidate"))
             values: Any = {n: math.nan if value is None else value for n, value in line.items()}
             self.outcomes[key] = Outcome(**values)
-
-    def _append(self, records: Iterable[Mapping[str, Any]]) -> None:
-        if self.path is None:
-            return
-        with self.path.open("ab") as file:
-            file.write(_encoded(records))
-            file.flush()
-            os.fsync(file.fileno())
 
     def _check(self, found: dict[str, Any], wanted: dict[str, Any]) -> None:
         if "calipers_search" not in found:
@@ -81,6 +81,16 @@ class Store:
                 f"{self.path} belongs to another search, which differs in {', '.join(differing)}: "
                 "give another store, or remove that file"
             )
+
+
+def _append(path: Path, records: Iterable[Mapping[str, Any]], cut_short: bytes) -> None:
+    """Write lines in place of one that was cut short, and see them to the disk."""
+    with path.open("ab") as file:
+        if cut_short:
+            file.truncate(file.tell() - len(cut_short))
+        file.write(_encoded(records))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _encoded(records: Iterable[Mapping[str, Any]]) -> bytes:
