@@ -164,8 +164,10 @@ def _kind_of_text(series: Any, most: int) -> Found:
         return Found("boolean", values=texts.spread(read_truth(words)))
     form, hint = date_text(words)
     if form is not None:
-        note = "" if form == "ISO8601" else f"dates written as {form}"
-        return Found("date", form=form, note=note, values=texts.spread(read_dates(words, form)))
+        values = texts.spread(read_dates(words, form))
+        if form == "ISO8601":  # as dates are read anyway
+            return Found("date", values=values)
+        return Found("date", form=form, note=f"dates written as {form}", values=values)
     note = note or hint
     rows = np.flatnonzero(texts.codes >= 0)
     if len(words) > most:

@@ -168,7 +168,7 @@ def read_bytes(
     parts: list[Any] = []
     rows = 0
     most = _ROWS if max_rows is None else min(_ROWS, max_rows + 1)
-    with io.BufferedReader(io.BytesIO(body)) as raw:  # type: ignore[arg-type]
+    with io.BufferedReader(io.BytesIO(body)) as raw:
         for block in _blocks(raw, kind, name, form, most):
             if max_columns is not None and block.table.num_columns > max_columns:
                 raise TooLargeError(f"the table has more than {max_columns:,} columns", file=name)
