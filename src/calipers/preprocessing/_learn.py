@@ -8,6 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calipers.preprocessing._column import Column, DataError, check_kind
+from calipers.preprocessing._dates import date_text
 from calipers.preprocessing._encoders import (
     BooleanEncoder,
     CategoryEncoder,
@@ -20,13 +21,8 @@ from calipers.preprocessing._encoders import (
     digests,
 )
 from calipers.preprocessing._kinds import Found, Texts, find_kind, number_style, type_of
-from calipers.preprocessing._text import (
-    NumberText,
-    date_text,
-    given_number_text,
-    is_truth,
-    number_text,
-)
+from calipers.preprocessing._numbers import NumberText, given_number_text, number_text
+from calipers.preprocessing._text import is_truth
 
 FloatArray = NDArray[np.float64]
 

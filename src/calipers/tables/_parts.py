@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from calipers.tables._open import TableError
-from calipers.tables._read import RowSource, check_names, find_files
+from calipers.tables._read import find_files
+from calipers.tables._source import RowSource, check_names
 
 _LARGEST = 256 * 2**20  # bytes of a file that is one part
 _ROWS = 2**16
