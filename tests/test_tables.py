@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from calipers.tables import (
     TableError,
     TextFormat,
     TooLargeError,
+    _parts,
     find_files,
     find_parts,
     format_of,
@@ -209,9 +211,55 @@ def test_names_that_occur_twice(kind, tmp_path):
     with pytest.raises(TableError, match="more than one column 'a'"):
         read_bytes(path.read_bytes(), kind.removesuffix(" stream"))
     if kind == "parquet":
-        ((part,), _) = find_parts([str(path)])
         with pytest.raises(TableError, match="more than one column 'a'"):
-            list(read_part(part))
+            find_parts([str(path)])
+
+
+class TestParts:
+    @pytest.fixture
+    def folder(self, tmp_path):
+        """Files in folders that name a year and a city."""
+        for year in ("2023", "2024"):
+            for city in ("New%20York", "Oslo"):
+                place = tmp_path / "all" / f"year={year}" / f"city={city}"
+                place.mkdir(parents=True)
+                pq.write_table(pa.table({"x": range(10)}), place / "p.parquet", row_group_size=4)
+        (tmp_path / "all" / "_marked.parquet").write_text("no Parquet")
+        return tmp_path / "all"
+
+    def test_names_of_folders_are_columns(self, folder):
+        parts, sources = find_parts([str(folder)])
+        found = [block.table for part in parts for block in read_part(part)]
+        assert [part.name for part in parts] == [f"part-{i:06d}.parquet" for i in range(4)]
+        assert [Path(name).parent.name for name, _, _ in sources] == [
+            "city=New%20York",
+            "city=Oslo",
+        ] * 2
+        whole = pa.concat_tables(found).to_pydict()
+        assert whole["x"] == list(range(10)) * 4
+        assert whole["year"] == [2023] * 20 + [2024] * 20
+        assert whole["city"] == (["New York"] * 10 + ["Oslo"] * 10) * 2
+
+    def test_large_files_are_cut_between_row_groups(self, folder, monkeypatch):
+        monkeypatch.setattr(_parts, "_LARGEST", 1)
+        parts, _ = find_parts([str(folder / "year=2023" / "city=Oslo")])
+        blocks = [list(read_part(pickle.loads(pickle.dumps(part)))) for part in parts]
+        assert [[block.table.num_rows for block in part] for part in blocks] == [[4], [4], [2]]
+        assert str(blocks[1][0].placed(DataError("odd", row=1))).endswith("p.parquet, row 6: odd")
+
+    def test_what_cannot_be_read(self, tmp_path):
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        with pytest.raises(TableError, match="no Parquet file in this folder"):
+            find_parts([str(empty)])
+        (tmp_path / "t.csv").write_text("a,b")
+        with pytest.raises(TableError, match=r"t\.csv: this is not Parquet"):
+            find_parts([str(tmp_path / "t.csv")])
+        with pytest.raises(TableError, match=r"lost\.parquet: cannot be read: No such file"):
+            find_parts([str(tmp_path / "lost.parquet")])
+        (tmp_path / "cut.parquet").write_bytes(b"PAR1" + b"x" * 40)
+        with pytest.raises(TableError, match=r"cut\.parquet: the Parquet file cannot be read"):
+            find_parts([str(tmp_path / "cut.parquet")])
 
 
 def test_rows_left_out_keep_the_places_of_others(tmp_path):

@@ -3,6 +3,7 @@
 import os
 import time
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,6 +31,7 @@ from calipers.cli._tables import (
 )
 
 _FEWEST = 20  # rows without which nothing can be learnt and evaluated
+_MOST_SHOWN = 60  # columns in a line each
 _AFFORDABLE = 20_000  # rows up to which training a second time, on all of them, is worth it
 
 
@@ -274,9 +276,17 @@ def _print_columns(result: dict[str, Any], files: list[str]) -> None:
     target, where = result["target"], files[0] if len(files) == 1 else f"{len(files)} files"
     typer.echo(f"{where}: {result['rows']:,} rows")
     say_left_out(result["rows_without_target"])
+    columns = result["columns"]
+    shown = columns
+    if len(columns) > _MOST_SHOWN:  # those that are not as others first
+        shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MOST_SHOWN]
     rows = [(target["name"], "target", _range(target), "")]
-    rows += [(c["name"], c["kind"], _range(c), _remark(c)) for c in result["columns"]]
+    rows += [(c["name"], c["kind"], _range(c), _remark(c)) for c in shown]
     print_rows(("column", "kind", "values", "noticed"), rows)
+    if len(shown) < len(columns):
+        counts = Counter(column["kind"] for column in columns)
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
+        typer.echo(f"  and {len(columns) - len(shown):,} more columns; of all {kinds}")
     typer.echo("")
 
 

@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calipers.preprocessing._column import DataError
-from calipers.preprocessing._text import NumberText, as_text, read_dates, read_truth
+from calipers.preprocessing._dates import read_dates
+from calipers.preprocessing._numbers import NumberText
+from calipers.preprocessing._text import as_text, read_truth
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

@@ -12,26 +12,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from calipers.preprocessing._column import DataError
+from calipers.preprocessing._dates import date_text, read_dates
 from calipers.preprocessing._encoders import NumberEncoder, check_finite
-from calipers.preprocessing._text import (
-    MISSING_MARKS,
-    NumberText,
-    as_text,
-    best_number_text,
-    date_text,
-    is_truth,
-    is_whole,
-    number_text,
-    read_dates,
-    read_truth,
-    refuse_mixture,
-)
+from calipers.preprocessing._numbers import NumberText, best_number_text, number_text
+from calipers.preprocessing._text import MISSING_MARKS, as_text, is_truth, is_whole, read_truth
 
 FloatArray = NDArray[np.float64]
 
 _FEWEST_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
 _NAMES_ROWS = re.compile(r"(^|[\W_])(id|uuid|guid|index|key|row|rownum|nr|no)$|[a-z](Id|ID)$", re.I)
 _SCALARS = ("string", "mixed-integer", "mixed", "bytes", "time", "empty")
+_MOSTLY = 0.9  # a column with this share of numbers, or dates, is one with mistakes in it
 _SENTENCE = 25  # characters of half of the texts of a column of free text, or more
 
 
@@ -164,18 +155,38 @@ def _kind_of_text(series: Any, most: int) -> Found:
         return Found("boolean", values=texts.spread(read_truth(words)))
     form, hint = date_text(words)
     if form is not None:
-        note = "" if form == "ISO8601" else f"dates written as {form}"
-        return Found("date", form=form, note=note, values=texts.spread(read_dates(words, form)))
+        values = texts.spread(read_dates(words, form))
+        if form == "ISO8601":  # as dates are read anyway
+            return Found("date", values=values)
+        return Found("date", form=form, note=f"dates written as {form}", values=values)
     note = note or hint
-    rows = np.flatnonzero(texts.codes >= 0)
     if len(words) > most:
-        refuse_mixture(texts.levels, texts.is_word, texts.codes[rows], rows, name)
-    if len(rows) >= _FEWEST_IDENTIFIERS and len(texts.levels) > 0.9 * len(rows):
+        _refuse_mixture(texts, name)
+    rows = int(texts.counts.sum())
+    if rows >= _FEWEST_IDENTIFIERS and len(texts.levels) > 0.9 * rows:
         note = note or "nearly every text differs: names rows, no value is kept"
         return Found("identifier", note=note)
     if len(texts.levels) > _FEWEST_IDENTIFIERS and _is_prose(texts):
         return Found("identifier", note=note or "free text: not an input, no value is kept")
     return Found("category", note=note, texts=texts)
+
+
+def _refuse_mixture(texts: Texts, name: str) -> None:
+    """Refuse a column that is numbers, or dates, but for a few values."""
+    rows = np.flatnonzero(texts.codes >= 0)
+    rows = rows[texts.is_word[texts.codes[rows]]]
+    readings = (("numbers", NumberText().read), ("dates", lambda part: read_dates(part, "ISO8601")))
+    for what, read in readings:
+        fits = ~np.isnan(read(texts.levels))[texts.codes[rows]]
+        if _MOSTLY <= fits.mean() < 1:
+            row = int(rows[np.argmin(fits)])
+            raise DataError(
+                f"{texts.levels[int(texts.codes[row])].as_py()!r} is not among the {what} that "
+                f"this column holds otherwise ({fits.mean():.0%} of it): correct it, or leave it "
+                "empty",
+                column=name,
+                row=row,
+            )
 
 
 def _how_written(style: NumberText, words: Any) -> str:

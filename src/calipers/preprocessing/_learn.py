@@ -8,6 +8,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from calipers.preprocessing._column import Column, DataError, check_kind
+from calipers.preprocessing._dates import date_text
 from calipers.preprocessing._encoders import (
     BooleanEncoder,
     CategoryEncoder,
@@ -19,14 +20,9 @@ from calipers.preprocessing._encoders import (
     as_objects,
     digests,
 )
-from calipers.preprocessing._kinds import Texts, find_kind, number_style, type_of
-from calipers.preprocessing._text import (
-    NumberText,
-    date_text,
-    given_number_text,
-    is_truth,
-    number_text,
-)
+from calipers.preprocessing._kinds import Found, Texts, find_kind, number_style, type_of
+from calipers.preprocessing._numbers import NumberText, given_number_text, number_text
+from calipers.preprocessing._text import is_truth
 
 FloatArray = NDArray[np.float64]
 
@@ -51,25 +47,28 @@ def learn(series: Any, kind: str | None, max_categories: int, min_frequency: int
     max_categories, min_frequency : int
         See ``TableEncoder``.
     """
-    name, note, values, texts = str(series.name), "", None, None
-    style, form = NumberText(), None
+    name = str(series.name)
     kind, _, written = (kind or "").partition(" ")
     if not kind:
-        kind, style, form, note, values, texts = find_kind(series, max_categories)
+        found = find_kind(series, max_categories)
     elif kind in ("number", "date"):
         style, form = _format(series, kind, written)
+        found = Found(kind, style, form)
     elif written:
         raise _no_format(name, kind, written)
-    if kind == "identifier":
-        column = Column(name, kind, used=False, note=note or "names rows: no value is kept")
+    else:
+        found = Found(kind)
+    if found.kind == "identifier":
+        note = found.note or "names rows: no value is kept"
         encoder = IdentifierEncoder()
+        column = Column(name, "identifier", used=False, note=note)
         return Learnt(column, encoder, encoder.read(series))
-    if kind == "constant":
-        return _constant(texts or Texts.of(series), name, note)
-    if kind == "category":
-        texts = texts or Texts.of(series)
-        return _category(texts, name, note, max_categories, min_frequency)
-    return _ordered(series, name, kind, style, form, note, values)
+    if found.kind == "constant":
+        return _constant(found.texts or Texts.of(series), name, found.note)
+    if found.kind == "category":
+        texts = found.texts or Texts.of(series)
+        return _category(texts, name, found.note, max_categories, min_frequency)
+    return _ordered(series, name, found)
 
 
 def read_number(series: Any, kind: str | None = None) -> FloatArray:
@@ -146,7 +145,7 @@ def _format(series: Any, kind: str, written: str) -> tuple[NumberText, str | Non
     form, hint = date_text(words)
     if hint:
         raise DataError(hint, column=str(series.name))
-    return NumberText(), form
+    return NumberText(), None if form == "ISO8601" else form
 
 
 def _no_format(name: str, kind: str, written: str) -> ValueError:
@@ -191,18 +190,11 @@ def _objects(texts: Texts) -> NDArray[np.object_]:
     return as_objects(texts.levels.take(pa.array(texts.codes, mask=texts.codes < 0)))
 
 
-def _ordered(
-    series: Any,
-    name: str,
-    kind: str,
-    style: NumberText,
-    form: str | None,
-    note: str,
-    values: FloatArray | None,
-) -> Learnt:
+def _ordered(series: Any, name: str, found: Found) -> Learnt:
     """Numbers, booleans and dates."""
+    kind, style, form, note, values, _ = found
     if values is None:
-        readers: dict[str, Encoder] = {
+        readers: dict[str, NumberEncoder | DateEncoder] = {
             "number": NumberEncoder(0.0, 0.0, 0.0, True, **vars(style)),
             "boolean": BooleanEncoder(0.0, 1.0, 0.0, True),
             "date": DateEncoder(0.0, 0.0, 0.0, True, [], form),
@@ -214,20 +206,16 @@ def _ordered(
         return _constant(Texts.of(series), name, note)
     low, high, middle = float(there.min()), float(there.max()), float(np.median(there))
     encoder: Encoder
+    ends: tuple[Any, Any, Any] = (low, high, middle)
     if kind == "boolean":
         often = float(there.mean() > 0.5)
-        encoder = BooleanEncoder(low, high, often, missing)
-        return Learnt(
-            Column(name, kind, low, high, often, missing=missing, note=note), encoder, values
-        )
-    if kind == "number":
+        ends, encoder = (low, high, often), BooleanEncoder(low, high, often, missing)
+    elif kind == "number":
         encoder = NumberEncoder.learn(values, style)
         note = note or ("has far outliers: drawn in by asinh" if encoder.scale else "")
-        return Learnt(
-            Column(name, kind, low, high, middle, missing=missing, note=note), encoder, values
-        )
-    ends = _iso(low), _iso(high), _iso(middle)
-    encoder = DateEncoder.learn(values, form)
+    else:
+        ends = _iso(low), _iso(high), _iso(middle)
+        encoder = DateEncoder.learn(values, form)
     return Learnt(Column(name, kind, *ends, missing=missing, note=note), encoder, values)
 
 

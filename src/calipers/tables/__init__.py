@@ -9,7 +9,8 @@ name file, row and column.
 
 from calipers.tables._open import TableError, TooLargeError
 from calipers.tables._parts import Part, find_parts, read_part
-from calipers.tables._read import RowSource, find_files, read_blocks, read_bytes, read_table
+from calipers.tables._read import find_files, read_blocks, read_bytes, read_table
+from calipers.tables._source import RowSource
 from calipers.tables._text import TextFormat
 from calipers.tables._write import FORMATS, format_of, write_blocks
 

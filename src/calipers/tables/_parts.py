@@ -1,19 +1,16 @@
 """Parquet in many files: parts that can be read one by one, on any machine that sees them."""
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
-from urllib.parse import unquote
+from typing import Any, NamedTuple, NoReturn
 
 from calipers.tables._open import TableError
-from calipers.tables._read import RowSource, check_names, find_files
+from calipers.tables._read import find_files
+from calipers.tables._source import RowSource, check_names
 
 _LARGEST = 256 * 2**20  # bytes of a file that is one part
 _ROWS = 2**16
-_HIVE = re.compile(r"([^=/]+)=([^/]*)")
-_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 
 class Part(NamedTuple):
@@ -23,18 +20,15 @@ class Part(NamedTuple):
     ----------
     name : str
         Name for a file of what is made of them.
-    file : str
-        File of the rows.
-    groups : pair of int, optional
-        Its row groups, from the first up to the second; all by default.
-    values : dict
+    fragment : pyarrow.dataset.ParquetFileFragment
+        File of the rows, or some of its row groups, with the values that its folders name.
+    fields : list of pyarrow.Field
         Columns that the names of folders give, as in ``year=2024``.
     """
 
     name: str
-    file: str
-    groups: tuple[int, int] | None
-    values: dict[str, Any]
+    fragment: Any
+    fields: list[Any]
 
 
 def find_parts(names: Sequence[str]) -> tuple[list[Part], list[list[Any]]]:
@@ -51,24 +45,27 @@ def find_parts(names: Sequence[str]) -> tuple[list[Part], list[list[Any]]]:
     TableError
         If a file is not there or not Parquet.
     """
-    found: list[tuple[str, dict[str, str]]] = []
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+    import pyarrow.parquet as pq
+
+    parts: list[Part] = []
+    sources: list[list[Any]] = []
     for name in find_files(names):
         root = Path(name).absolute()
         files = _files_of(root) if root.is_dir() else [root]
-        found += [(os.fspath(path), _folder_values(path, root)) for path in files]
-    numbers = {key: True for _, values in found for key in values}
-    for _, values in found:
-        for key, value in values.items():
-            numbers[key] &= value == _NULL or re.fullmatch(r"-?\d{1,18}", value) is not None
-    parts: list[Part] = []
-    sources: list[list[Any]] = []
-    for file, texts in found:
-        _check_parquet(file)
-        status = Path(file).stat()
-        sources.append([file, status.st_size, status.st_mtime_ns])
-        typed = {key: _typed(value, numbers[key]) for key, value in texts.items()}
-        for groups in _pieces(file, status.st_size):
-            parts.append(Part(f"part-{len(parts):06d}.parquet", file, groups, typed))
+        sources += [_checked(path) for path in files]
+        base = os.fspath(root if root.is_dir() else root.parent)
+        paths = [os.fspath(path) for path in files]
+        try:
+            check_names(pq.read_schema(paths[0]).names, paths[0])
+            data = ds.dataset(paths, format="parquet", partitioning="hive", partition_base_dir=base)
+        except (pa.ArrowException, OSError) as error:
+            _refuse(error, name)
+        named = list(data.partitioning.schema)
+        for fragment in data.get_fragments():
+            for piece in _pieces(fragment, Path(fragment.path).stat().st_size):
+                parts.append(Part(f"part-{len(parts):06d}.parquet", piece, named))
     return parts, sources
 
 
@@ -81,46 +78,33 @@ def _files_of(folder: Path) -> list[Path]:
     return found
 
 
-def _folder_values(path: Path, root: Path) -> dict[str, str]:
-    """Values in the names of folders below a root, such as ``year=2024``."""
-    if path == root:
-        return {}
-    matches = (_HIVE.fullmatch(name) for name in path.relative_to(root).parts[:-1])
-    return {unquote(m[1]): unquote(m[2]) for m in matches if m}
-
-
-def _typed(value: str, number: bool) -> int | str | None:
-    if value == _NULL:
-        return None
-    return int(value) if number else value
-
-
-def _check_parquet(file: str) -> None:
-    """Refuse another file by its first bytes."""
+def _checked(path: Path) -> list[Any]:
+    """Name, size and time of change of a file, which is Parquet by its first bytes."""
     try:
-        with open(file, "rb") as raw:  # noqa: PTH123
+        with path.open("rb") as raw:
             magic = raw.read(4)
+        status = path.stat()
     except OSError as error:
-        raise TableError(f"cannot be read: {error.strerror or error}", file=file) from None
+        problem = f"cannot be read: {error.strerror or error}"
+        raise TableError(problem, file=os.fspath(path)) from None
     if magic != b"PAR1":
-        raise TableError("this is not Parquet, which a cluster needs", file=file)
+        raise TableError("this is not Parquet, which a cluster needs", file=os.fspath(path))
+    return [os.fspath(path), status.st_size, status.st_mtime_ns]
 
 
-def _pieces(file: str, size: int) -> list[tuple[int, int] | None]:
+def _pieces(fragment: Any, size: int) -> list[Any]:
     """Runs of row groups of a large file; a small one is taken whole, without opening it."""
-    import pyarrow.parquet as pq
-
     if size <= _LARGEST:
-        return [None]
-    metadata = pq.read_metadata(file)
-    pieces: list[tuple[int, int] | None] = []
-    first = weight = 0
-    for i in range(metadata.num_row_groups):
-        weight += metadata.row_group(i).total_byte_size
-        if weight >= _LARGEST or i + 1 == metadata.num_row_groups:
-            pieces.append((first, i + 1))
-            first, weight = i + 1, 0
-    return pieces
+        return [fragment]
+    runs: list[list[int]] = [[]]
+    weight = 0
+    for group in fragment.row_groups:
+        if weight >= _LARGEST:
+            runs.append([])
+            weight = 0
+        runs[-1].append(group.id)
+        weight += group.total_byte_size
+    return [fragment.subset(row_group_ids=run) for run in runs]
 
 
 def read_part(part: Part) -> Iterator[RowSource]:
@@ -132,24 +116,22 @@ def read_part(part: Part) -> Iterator[RowSource]:
         If the file cannot be read.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
+    fragment = part.fragment
     try:
-        with pq.ParquetFile(part.file, pre_buffer=False) as file:
-            first, last = part.groups or (0, file.num_row_groups)
-            start = sum(file.metadata.row_group(i).num_rows for i in range(first))
-            groups = list(range(first, last))
-            check_names(file.schema_arrow.names, part.file)
-            for batch in file.iter_batches(_ROWS, row_groups=groups, use_threads=False):
-                table = pa.Table.from_batches([batch])
-                own = {k: v for k, v in part.values.items() if k not in table.column_names}
-                for name, value in own.items():
-                    kind = pa.int64() if isinstance(value, int) else pa.string()
-                    column = pa.array([value], kind).take(pa.array([0] * batch.num_rows))
-                    table = table.append_column(name, column)
-                if batch.num_rows:
-                    yield RowSource(table, ((part.file, -start),))
-                start += batch.num_rows
+        own = fragment.physical_schema
+        check_names(own.names, fragment.path)
+        schema = pa.schema([*own, *(field for field in part.fields if field.name not in own.names)])
+        first = fragment.row_groups[0].id if fragment.row_groups else 0
+        start = sum(fragment.metadata.row_group(i).num_rows for i in range(first))
+        for batch in fragment.to_batches(schema, batch_size=_ROWS, use_threads=False):
+            if batch.num_rows:
+                yield RowSource(pa.Table.from_batches([batch]), ((fragment.path, -start),))
+            start += batch.num_rows
     except (pa.ArrowException, OSError) as error:
-        problem = f"the Parquet file cannot be read ({str(error).splitlines()[0]})"
-        raise TableError(problem, file=part.file) from None
+        _refuse(error, fragment.path)
+
+
+def _refuse(error: Exception, name: str) -> NoReturn:
+    problem = f"the Parquet file cannot be read ({str(error).splitlines()[0]})"
+    raise TableError(problem, file=name) from None

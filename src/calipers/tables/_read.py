@@ -4,68 +4,17 @@ import glob
 import io
 import os
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, BinaryIO, Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
-from calipers.preprocessing import DataError
+from calipers.tables._binary import arrow_tables, parquet_tables
 from calipers.tables._open import STANDARD, TableError, TooLargeError, open_bytes
+from calipers.tables._source import RowSource, check_names
 from calipers.tables._text import TextFormat, text_tables
 
 _ROWS = 2**16
 _MARKS = re.compile(r"[*?\[]")
-
-
-@dataclass(frozen=True, eq=False)
-class RowSource:
-    """Rows, and where they are from.
-
-    Attributes
-    ----------
-    table : pyarrow.Table
-        The rows; all columns of text files are text, as it stands there.
-    files : tuple of (str, int)
-        Each file, and the row of the table at which it begins; below 0 in a later block of it.
-    rows : array of int, optional
-        Which rows of the files these are, counted through all files; all by default.
-    """
-
-    table: Any
-    files: tuple[tuple[str, int], ...]
-    rows: NDArray[np.int64] | None = None
-
-    @cached_property
-    def frame(self) -> Any:
-        """The rows as a pandas frame."""
-        return self.table.to_pandas()
-
-    @property
-    def row_numbers(self) -> NDArray[np.int64]:
-        """Number of each row as people count, from 1, through all files."""
-        return 1 + (np.arange(self.table.num_rows) if self.rows is None else self.rows)
-
-    def take(self, chosen: NDArray[np.bool_]) -> "RowSource":
-        """Some of the rows, which keep their places in errors."""
-        import pyarrow as pa
-
-        rows = self.row_numbers[chosen] - 1
-        return RowSource(self.table.filter(pa.array(chosen)), self.files, rows)
-
-    def placed(self, error: DataError) -> TableError:
-        """An error in the rows, with its place in the files."""
-        file, start = self.files[0]
-        if error.row is None:
-            name = file if len(self.files) == 1 else f"{file} and {len(self.files) - 1} more"
-            return TableError(error.problem, file=name, column=error.column)
-        row = error.row if self.rows is None else int(self.rows[error.row])
-        file, start = next(entry for entry in reversed(self.files) if entry[1] <= row)
-        return TableError(error.problem, file=file, row=row - start + 1, column=error.column)
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
@@ -168,7 +117,7 @@ def read_bytes(
     parts: list[Any] = []
     rows = 0
     most = _ROWS if max_rows is None else min(_ROWS, max_rows + 1)
-    with io.BufferedReader(io.BytesIO(body)) as raw:  # type: ignore[arg-type]
+    with io.BufferedReader(io.BytesIO(body)) as raw:
         for block in _blocks(raw, kind, name, form, most):
             if max_columns is not None and block.table.num_columns > max_columns:
                 raise TooLargeError(f"the table has more than {max_columns:,} columns", file=name)
@@ -222,7 +171,12 @@ def _blocks(
     raw: BinaryIO, kind: str, name: str, form: TextFormat | None, rows: int
 ) -> Iterator[RowSource]:
     """Rows of an open file, whose kind is known."""
-    readers = {"text": text_tables, "parquet": _parquet, "arrow": _arrow, "arrow stream": _arrow}
+    readers = {
+        "text": text_tables,
+        "parquet": parquet_tables,
+        "arrow": arrow_tables,
+        "arrow stream": arrow_tables,
+    }
     start = 0
     for table in readers[kind](raw, name, form or TextFormat(), rows):
         check_names(table.column_names, name)
@@ -233,38 +187,6 @@ def _blocks(
         raise TableError("the file has a header and no rows", file=name)
 
 
-def _parquet(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(raw, pre_buffer=False)
-        for batch in file.iter_batches(batch_size=rows, use_threads=False):
-            yield pa.Table.from_batches([batch])
-    except (pa.ArrowException, OSError) as error:
-        raise TableError(
-            f"the Parquet file is damaged or cut off ({str(error).splitlines()[0]})", file=name
-        ) from None
-
-
-def _arrow(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
-    import pyarrow as pa
-
-    try:
-        if raw.peek(6)[:6] == b"ARROW1":  # type: ignore[attr-defined]
-            file = pa.ipc.open_file(raw)
-            batches = (file.get_batch(i) for i in range(file.num_record_batches))
-        else:
-            batches = iter(pa.ipc.open_stream(raw))
-        for batch in batches:
-            table = pa.Table.from_batches([batch])
-            yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
-    except (pa.ArrowException, OSError) as error:
-        raise TableError(
-            f"the Arrow file is damaged or cut off ({str(error).splitlines()[0]})", file=name
-        ) from None
-
-
 def _position(raw: Any) -> int:
     """Bytes of the file that have been read, as far as that can be told."""
     while hasattr(raw, "raw") and hasattr(raw.raw, "fileobj"):
@@ -273,13 +195,6 @@ def _position(raw: Any) -> int:
         return int(raw.tell())
     except (OSError, ValueError):
         return 0
-
-
-def check_names(names: list[str], name: str) -> None:
-    """Refuse a table with two columns of one name."""
-    column, count = Counter(names).most_common(1)[0] if names else ("", 0)
-    if count > 1:
-        raise TableError(f"there is more than one column {column!r}", file=name)
 
 
 def _refuse_columns(found: list[str], wanted: list[str], name: str, first: str) -> None:

@@ -1,0 +1,60 @@
+"""Dates in text: their format, and only where there is one way to read them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.preprocessing._text import HOW, every
+
+FloatArray = NDArray[np.float64]
+
+_DAYS = ("%Y/%m/%d", "%d.%m.%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y")
+_SLASHED = ("%m/%d/%Y", "%d/%m/%Y")
+_WHICH_FIRST = (
+    f"the day or the month may be first: give the kind 'date %d/%m/%Y' or 'date %m/%d/%Y' {HOW}"
+)
+_TIMES = ("", " %H:%M", " %H:%M:%S")
+
+
+def date_text(texts: Any) -> tuple[str | None, str]:
+    """Format of the distinct texts of a column as dates, or None; and what was noticed.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> date_text(pa.array(["2024-01-31", "2024-02-01 12:30"]))[0]
+    'ISO8601'
+    >>> date_text(pa.array(["31/01/2024"]))[0]
+    '%d/%m/%Y'
+    >>> date_text(pa.array(["01/02/2024"]))[1].partition(":")[0]
+    'the day or the month may be first'
+    """
+    if not every(texts, r"^(\d{1,4}\D|[A-Za-z]{3,9} \d)"):
+        return None, ""
+    if _reads(texts, "ISO8601"):
+        return "ISO8601", ""
+    for time in _TIMES:
+        for day in _DAYS:
+            if _reads(texts, day + time):
+                return day + time, ""
+        fits = [day + time for day in _SLASHED if _reads(texts, day + time)]
+        if len(fits) == 1:
+            return fits[0], ""
+        if fits:
+            return None, _WHICH_FIRST
+    return None, ""
+
+
+def _reads(texts: Any, form: str) -> bool:
+    return all(not np.isnan(read_dates(part, form)).any() for part in (texts[:50], texts[50:]))
+
+
+def read_dates(texts: Any, form: str | None) -> FloatArray:
+    """Seconds since 1970 of dates in an Arrow array or a series; NaN for what is none."""
+    import pandas as pd
+
+    series = texts if isinstance(texts, pd.Series) else texts.to_pandas()
+    found = pd.to_datetime(series, format=form, errors="coerce", utc=True)
+    times = found.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+    return np.where(np.isnat(times), np.nan, times.astype(np.int64) / 1e6)

@@ -1,0 +1,41 @@
+"""Parquet and Arrow as tables of some rows each."""
+
+from collections.abc import Iterator
+from typing import Any, BinaryIO
+
+from calipers.tables._open import TableError
+from calipers.tables._text import TextFormat
+
+
+def parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
+    """Tables from a Parquet file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(raw, pre_buffer=False)
+        for batch in file.iter_batches(batch_size=rows, use_threads=False):
+            yield pa.Table.from_batches([batch])
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(
+            f"the Parquet file is damaged or cut off ({str(error).splitlines()[0]})", file=name
+        ) from None
+
+
+def arrow_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
+    """Tables from Arrow, a file or a stream."""
+    import pyarrow as pa
+
+    try:
+        if raw.peek(6)[:6] == b"ARROW1":  # type: ignore[attr-defined]
+            file = pa.ipc.open_file(raw)
+            batches = (file.get_batch(i) for i in range(file.num_record_batches))
+        else:
+            batches = iter(pa.ipc.open_stream(raw))
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
+    except (pa.ArrowException, OSError) as error:
+        raise TableError(
+            f"the Arrow file is damaged or cut off ({str(error).splitlines()[0]})", file=name
+        ) from None

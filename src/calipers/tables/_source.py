@@ -1,0 +1,65 @@
+"""Rows that know where they are from, so that errors name file and row."""
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.preprocessing import DataError
+from calipers.tables._open import TableError
+
+
+@dataclass(frozen=True, eq=False)
+class RowSource:
+    """Rows, and where they are from.
+
+    Attributes
+    ----------
+    table : pyarrow.Table
+        The rows; all columns of text files are text, as it stands there.
+    files : tuple of (str, int)
+        Each file, and the row of the table at which it begins; below 0 in a later block of it.
+    rows : array of int, optional
+        Which rows of the files these are, counted through all files; all by default.
+    """
+
+    table: Any
+    files: tuple[tuple[str, int], ...]
+    rows: NDArray[np.int64] | None = None
+
+    @cached_property
+    def frame(self) -> Any:
+        """The rows as a pandas frame."""
+        return self.table.to_pandas()
+
+    @property
+    def row_numbers(self) -> NDArray[np.int64]:
+        """Number of each row as people count, from 1, through all files."""
+        return 1 + (np.arange(self.table.num_rows) if self.rows is None else self.rows)
+
+    def take(self, chosen: NDArray[np.bool_]) -> "RowSource":
+        """Some of the rows, which keep their places in errors."""
+        import pyarrow as pa
+
+        rows = self.row_numbers[chosen] - 1
+        return RowSource(self.table.filter(pa.array(chosen)), self.files, rows)
+
+    def placed(self, error: DataError) -> TableError:
+        """An error in the rows, with its place in the files."""
+        file, start = self.files[0]
+        if error.row is None:
+            name = file if len(self.files) == 1 else f"{file} and {len(self.files) - 1} more"
+            return TableError(error.problem, file=name, column=error.column)
+        row = error.row if self.rows is None else int(self.rows[error.row])
+        file, start = next(entry for entry in reversed(self.files) if entry[1] <= row)
+        return TableError(error.problem, file=file, row=row - start + 1, column=error.column)
+
+
+def check_names(names: list[str], name: str) -> None:
+    """Refuse a table with two columns of one name."""
+    column, count = Counter(names).most_common(1)[0] if names else ("", 0)
+    if count > 1:
+        raise TableError(f"there is more than one column {column!r}", file=name)
