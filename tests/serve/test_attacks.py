@@ -294,7 +294,7 @@ def test_what_is_shared_a_little_is_read():
 
 @pytest.mark.parametrize("accept", [JSON, CSV, ARROW_STREAM])
 @pytest.mark.parametrize("more", [{}, {"quantiles": [1 / 3, 2 / 3]}, {"parameters": True}])
-def test_answers_are_no_longer_than_was_reckoned(client, tables, accept, more):
+def test_answers_are_no_longer_than_estimated(client, tables, accept, more):
     """Every row names every input that is outside: bytes that no limit of numbers counts."""
     frame = tables["homes"].assign(size=1e-300 / 3, kind="\x01castle, \U0001f600", built=1e300 / 3)
     body = pa.Table.from_pandas(frame, preserve_index=False)

@@ -56,7 +56,7 @@ def answers(server):
     return time.monotonic() - began < 10
 
 
-def test_idle_connections_are_cut_and_keep_nobody_out(server, connect):
+def test_idle_connections_are_cut_and_keep_no_one_out(server, connect):
     idle = [connect() for _ in range(300)]
     assert answers(server)
     assert all(is_cut(connection) for connection in idle)
@@ -109,7 +109,7 @@ def test_held_bodies_are_counted_together(server, connect):
     assert set(found) <= {b"HTTP/1.1 503", b"HTTP/1.1 408", b""}
 
 
-def test_an_answer_that_nobody_reads(server, connect):
+def test_an_answer_that_is_not_read(server, connect):
     rows = b"speed,load,word\n" + (b"0.5,1," + b"a" * 10_000 + b"\n") * 1_000
     head = HEAD.replace(b"predict", b"predict?keep=true") % CSV.encode()
     slow = connect(4_096)
