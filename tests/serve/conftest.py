@@ -181,6 +181,7 @@ class Server:
         resource.prlimit(self.process.pid, resource.RLIMIT_AS, (most, most))
 
     def post(self, content, kind, path="predict", **query):
+        """Status and the first words of an answer, which must not take long."""
         url = f"/v1/models/plain/{path}"
         began = time.monotonic()
         answer = self.client.post(

@@ -2,9 +2,11 @@
 
 import io
 import json
+import re
 import struct
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -176,6 +178,31 @@ def test_nulls_and_codes_take_little_and_stand_for_much(server):
     assert server.post(bytes(stream(table)), ARROW_STREAM)[0] == 413
 
 
+def test_all_at_once(server):
+    """Each allowed by itself: together they hold no more than the budget, and others are told."""
+    rows = 90_000
+    numbers = np.random.default_rng(0).normal(size=(rows, 2))
+    text = b"\n".join(b"%f,%f" % tuple(row) for row in numbers)
+    wide = {f"x{i}": numbers[:, 0] for i in range(18)}
+    table = pa.table({"speed": numbers[:, 0], "load": numbers[:, 1], **wide})
+    bodies = [
+        (b'{"rows": [[%s]]}' % text.replace(b"\n", b"],["), JSON, {}),
+        (b"speed,load\n" + text, CSV, {"keep": True}),
+        (bytes(stream(table)), ARROW_STREAM, {"keep": True, "quantiles": [0.1, 0.5, 0.9]}),
+        (b'{"rows": [%s]}' % many(b'["a",{}]', 900_000), JSON, {}),
+        (b'{"rows": [["%s", 1]]}' % (b"a" * MANY), JSON, {}),
+    ]
+    with ThreadPoolExecutor(15) as pool:
+        asked = [pool.submit(server.post, *body[:2], **body[2]) for body in bodies * 3]
+        while not all(one.done() for one in asked):
+            assert server.client.get("/health").status_code == 200
+    found = {one.result()[0] for one in asked}
+    assert found <= {200, 413, 422, 503}
+    assert {422, 503} <= found
+    reserved = re.search(r"memory_reserved_bytes (\d.*)", server.client.get("/metrics").text)
+    assert float(reserved.group(1)) == 0
+
+
 def refused(body, *words, limits=LIMITS):
     with pytest.raises(Problem) as caught:
         read_arrow(bytes(body), limits, lambda _: None)
@@ -267,7 +294,7 @@ def test_what_is_shared_a_little_is_read():
 
 @pytest.mark.parametrize("accept", [JSON, CSV, ARROW_STREAM])
 @pytest.mark.parametrize("more", [{}, {"quantiles": [1 / 3, 2 / 3]}, {"parameters": True}])
-def test_answers_are_no_longer_than_was_reckoned(client, tables, accept, more):
+def test_answers_are_no_longer_than_estimated(client, tables, accept, more):
     """Every row names every input that is outside: bytes that no limit of numbers counts."""
     frame = tables["homes"].assign(size=1e-300 / 3, kind="\x01castle, \U0001f600", built=1e300 / 3)
     body = pa.Table.from_pandas(frame, preserve_index=False)

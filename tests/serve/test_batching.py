@@ -5,8 +5,9 @@ import threading
 
 import pytest
 
+from calipers.prediction import Query
 from calipers.preprocessing import DataError
-from calipers.serve._asking import Ask, Piece
+from calipers.serve._asking import Piece
 from calipers.serve._batching import Batcher
 from calipers.serve._bodies import columns_of
 from calipers.serve._models import load_models
@@ -82,7 +83,7 @@ def test_who_gives_up_is_left_out():
 def test_a_batch_of_different_questions(folder):
     served = load_models([folder / "homes"])["homes"]
     rows = [dict(served.example, size=float(size)) for size in (40, 80, 120, 160)]
-    asks = [Ask(), Ask((0.5,)), Ask(), Ask((0.5,), (0.1, 0.9), True, 5)]
+    asks = [Query(), Query((0.5,)), Query(), Query((0.5,), (0.1, 0.9), True, 5)]
     pieces = [Piece(columns_of([row], served), 1, ask) for row, ask in zip(rows, asks, strict=True)]
     together = served.answer(pieces)
     for piece, answer in zip(pieces, together, strict=True):
@@ -94,8 +95,8 @@ def test_a_batch_of_different_questions(folder):
 
 def test_one_wrong_row_does_not_spoil_the_batch(folder):
     served = load_models([folder / "homes"])["homes"]
-    good = Piece(columns_of([served.example], served), 1, Ask())
-    bad = Piece(columns_of([dict(served.example, size="huge")], served), 1, Ask())
+    good = Piece(columns_of([served.example], served), 1, Query())
+    bad = Piece(columns_of([dict(served.example, size="huge")], served), 1, Query())
     first, wrong, last = served.answer([good, bad, good])
     assert first["point"] == last["point"]
     assert isinstance(wrong, DataError)

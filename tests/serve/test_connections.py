@@ -17,7 +17,7 @@ HEAD = b"POST /v1/models/plain/predict HTTP/1.1\r\nHost: localhost\r\nContent-Ty
 @pytest.fixture(scope="module")
 def server(start_server):
     return start_server(
-        max_connections=40, idle_timeout=2.0, timeout=3.0, max_memory=128 * 2**20, max_requests=32
+        max_connections=40, idle_timeout=2.0, timeout=5.0, max_memory=256 * 2**20, max_requests=32
     )
 
 
@@ -56,7 +56,7 @@ def answers(server):
     return time.monotonic() - began < 10
 
 
-def test_idle_connections_are_cut_and_keep_nobody_out(server, connect):
+def test_idle_connections_are_cut_and_keep_no_one_out(server, connect):
     idle = [connect() for _ in range(300)]
     assert answers(server)
     assert all(is_cut(connection) for connection in idle)
@@ -97,7 +97,7 @@ def test_held_bodies_are_counted_together(server, connect):
         except OSError:
             pass  # refused, and no longer read
     assert answers(server)
-    assert server.status("VmRSS") - before < 200 * 2**20  # of 450 MiB that were sent
+    assert server.status("VmRSS") - before < 250 * 2**20  # of 450 MiB that were sent
     found = []
     for connection in held:
         connection.settimeout(60)
@@ -109,10 +109,9 @@ def test_held_bodies_are_counted_together(server, connect):
     assert set(found) <= {b"HTTP/1.1 503", b"HTTP/1.1 408", b""}
 
 
-def test_an_answer_that_nobody_reads(server, connect):
-    rows = b"speed,load\n" + b"0.5,1\n" * 20_000
-    query = "&".join(f"quantiles={i / 26}" for i in range(1, 26)).encode()
-    head = HEAD.replace(b"predict", b"predict?" + query) % CSV.encode()
+def test_an_answer_that_is_not_read(server, connect):
+    rows = b"speed,load,word\n" + (b"0.5,1," + b"a" * 10_000 + b"\n") * 1_000
+    head = HEAD.replace(b"predict", b"predict?keep=true") % CSV.encode()
     slow = connect(4_096)
     slow.sendall(head + b"Content-Length: %d\r\n\r\n" % len(rows) + rows)
     assert slow.recv(12) == b"HTTP/1.1 200"

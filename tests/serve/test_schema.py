@@ -18,7 +18,7 @@ CHECKS = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def schema(folder):
     app = create_app([folder / "plain", folder / "homes"])
     return schemathesis.openapi.from_asgi("/openapi.json", app)

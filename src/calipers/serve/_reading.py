@@ -19,6 +19,20 @@ _NUMBER_BYTES, _OBJECT_BYTES = 16, 112  # of a value of a frame, at most
 _DELIMITERS = (b",", b";", b"\t", b"|")
 
 
+def media_type(header: str) -> str:
+    """What a body is, by its Content-Type.
+
+    Examples
+    --------
+    >>> media_type("Text/CSV; charset=utf-8")
+    'text/csv'
+    """
+    given = header.split(";")[0].strip().lower()
+    if given not in FORMATS:
+        raise Problem(415, f"Content-Type must be one of {', '.join(FORMATS)}; got {given[:100]!r}")
+    return given
+
+
 def read_table(body: bytes, kind: str, limits: Limits, reserve: Reserve) -> Any:
     """The table of a body in CSV or Arrow; columns of CSV are text.
 

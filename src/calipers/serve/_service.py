@@ -1,11 +1,10 @@
 """How a request becomes an answer: read, cut, queued, predicted, recorded, written."""
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -30,15 +29,17 @@ from calipers.serve._limits import Account, Limits, Reserve
 from calipers.serve._models import Served
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import Problem
+<<<<<<< HEAD
 from calipers.serve._reading import FORMATS, JSON, read_table
+=======
+from calipers.serve._reading import CSV, JSON, media_type, read_table
+>>>>>>> serve
 from calipers.serve._settings import Settings
+from calipers.serve._threads import aside
 
 ID_HEADER = "Calipers-Prediction-Id"
 
-_SMALL = 2**16  # bytes that are read and rows times numbers that are written without a thread
 _LABELS_AT_A_TIME = 100
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -146,19 +147,17 @@ class Service:
         served = self.model(name)
         account: Account = request.scope[ACCOUNT]
         account.admit()
-        sent = media_type(request)
+        sent = media_type(request.headers.get("content-type", ""))
         wanted = negotiate(request.headers.get("accept"), sent)
         body = await self._body(request, account)
         async with self._in_time():
-            table = await _aside(
-                len(body), self._read, served, body, sent, options, account.reserve
-            )
+            table = await aside(len(body), self._read, served, body, sent, options, account.reserve)
             answer = await self._answer(served, table)
             account.reserve(outside_bytes(served, answer))
             key = None
             if table.options.record:
                 key = self._monitor.predicted(name, answer)
-            content = await _aside(table.numbers, _written, served, answer, table, key, wanted)
+            content = await aside(table.numbers, _written, served, answer, table, key, wanted)
         headers = {} if key is None else {ID_HEADER: key}
         return Response(content, media_type=wanted, headers=headers)
 
@@ -224,11 +223,11 @@ class Service:
         self.model(name)
         account: Account = request.scope[ACCOUNT]
         account.admit()
-        if media_type(request) != JSON:
+        if media_type(request.headers.get("content-type", "")) != JSON:
             raise Problem(415, "labels come as application/json")
         body = await self._body(request, account)
         async with self._in_time():
-            posted = await _aside(len(body), read_labels, body, self._limits(), account.reserve)
+            posted = await aside(len(body), read_labels, body, self._limits(), account.reserve)
             return await self._count(name, posted)
 
     async def _count(self, name: str, posted: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -249,38 +248,8 @@ class Service:
         return {"counted": counted, "repeated": repeated, "unknown": unknown}
 
 
-def media_type(request: Request) -> str:
-    """What a request says its body is."""
-    given = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    if given not in FORMATS:
-        raise Problem(415, f"Content-Type must be one of {', '.join(FORMATS)}; got {given[:100]!r}")
-    return given
-
-
 def _written(served: Served, answer: Answer, table: _Table, key: str | None, kind: str) -> bytes:
     ask = table.options.ask
     if kind == JSON:
         return as_json(served, answer, ask, key)
     return write_frame(as_frame(served, answer, ask, table.frame), kind)
-
-
-async def _aside(size: int, function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function, in a thread where it would keep others waiting.
-
-    Whoever gives up waiting still waits for a call that has begun: what it holds stays counted
-    until it is let go.
-    """
-    if size <= _SMALL:
-        return function(*arguments)
-    given_up = threading.Event()
-
-    def call() -> T | None:
-        return None if given_up.is_set() else function(*arguments)
-
-    future = asyncio.get_running_loop().run_in_executor(None, call)
-    try:
-        return cast(T, await asyncio.shield(future))
-    except asyncio.CancelledError:
-        given_up.set()
-        await asyncio.wait([future])
-        raise
