@@ -194,11 +194,7 @@ class Monitor:
             Histogram, "request_seconds", "Time to answer.", "route", buckets=_SECONDS
         )
         self.running = make(Gauge, "requests_running", "Requests worked on or waiting.")
-<<<<<<< HEAD
-        self.memory = make(Gauge, "memory_reserved_bytes", "Held by requests, as estimated.")
-=======
         self.memory = make(Gauge, "memory_reserved_bytes", "Estimate of what requests hold.")
->>>>>>> serve
         self.batches = make(
             Histogram, "batch_rows", "Rows predicted together.", "model", buckets=_ROWS
         )

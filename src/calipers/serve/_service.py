@@ -29,11 +29,7 @@ from calipers.serve._limits import Account, Limits, Reserve
 from calipers.serve._models import Served
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import Problem
-<<<<<<< HEAD
-from calipers.serve._reading import FORMATS, JSON, read_table
-=======
-from calipers.serve._reading import CSV, JSON, media_type, read_table
->>>>>>> serve
+from calipers.serve._reading import JSON, media_type, read_table
 from calipers.serve._settings import Settings
 from calipers.serve._threads import aside
 
