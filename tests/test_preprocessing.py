@@ -20,6 +20,7 @@ from calipers.preprocessing import (
     Column,
     DataError,
     TableEncoder,
+    _categories,
     _encoders,
     _kinds,
     as_numbers,
@@ -319,7 +320,7 @@ class TestOnce:
 
     def test_columns_are_read_once(self, text, monkeypatch):
         read = []
-        for module in (_kinds, _encoders):
+        for module in (_kinds, _encoders, _categories):
             original = module.as_text
             monkeypatch.setattr(
                 module,

@@ -6,11 +6,11 @@ which ``learn_number`` reads by the same rules. What it has learnt is plain JSON
 so that it can be a part of a saved model; it keeps no value of a column that it does not use.
 """
 
+from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._column import KINDS, Column, DataError, describe_numbers
 from calipers.preprocessing._encoders import (
     CYCLES,
     DAY,
-    CategoryEncoder,
     DateEncoder,
     NumberEncoder,
 )

@@ -5,15 +5,15 @@ Every encoder has ``read`` (a column of a frame to values, errors naming row and
 training did not see). They are frozen dataclasses of JSON values: ``vars`` of one is its document.
 """
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from hashlib import blake2b
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from calipers.preprocessing._categories import CategoryEncoder, as_objects
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._dates import read_dates
 from calipers.preprocessing._numbers import NumberText
@@ -26,12 +26,6 @@ TAIL = 10.0  # robust deviations beyond which the tail of a column is heavy
 DAY = 86_400.0
 _LARGEST = np.finfo(np.float64).max
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}
-
-
-def as_objects(texts: Any) -> NDArray[np.object_]:
-    """An Arrow array of text as an array of objects, None where it is null."""
-    found: NDArray[np.object_] = texts.to_numpy(zero_copy_only=False)
-    return found
 
 
 def _read(series: Any, reader: Callable[[Any], FloatArray], what: str) -> FloatArray:
@@ -140,71 +134,6 @@ class BooleanEncoder(NumberEncoder):
             if (np.isin(values, [0.0, 1.0]) | np.isnan(values)).all():
                 return values
         return _read(series, read_truth, "true or false")
-
-
-@dataclass(frozen=True)
-class CategoryEncoder:
-    """One column of ones and zeros for each frequent category; the others share one.
-
-    Where there are too many for a column each, how often a category occurred is a number too. Rare
-    categories count as unseen ones; of their names only digests are kept, to know them again.
-    """
-
-    levels: list[str]
-    counts: list[int]
-    kept: int
-    missing: bool
-    rare: list[str] = field(default_factory=list)
-
-    def read(self, series: Any) -> NDArray[np.object_]:
-        """Categories as text, None where they are missing."""
-        return as_objects(as_text(series, keep=self.levels))
-
-    @property
-    def others(self) -> bool:
-        """Whether there are categories without a column of their own."""
-        return self.kept < len(self.levels) or bool(self.rare)
-
-    def _codes(self, values: NDArray[np.object_]) -> NDArray[np.intp]:
-        """Position of each category among the levels; -1 for others, -2 where it is missing."""
-        import pandas as pd
-
-        codes = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(values, dtype=object))
-        codes[[value is None for value in values]] = -2
-        return codes
-
-    def encode(self, values: NDArray[np.object_]) -> FloatArray:
-        """Ones and zeros; then the others, their frequency, and what is missing."""
-        codes = self._codes(values)
-        columns = [codes == i for i in range(self.kept)]
-        if self.others:
-            columns.append((codes == -1) | (codes >= self.kept))
-            known = np.log1p(np.array([*self.counts, 0.0, 0.0]))
-            columns.append(known[codes])
-        if self.missing:
-            columns.append(codes == -2)
-        return np.stack(columns, axis=1).astype(np.float64)
-
-    def names(self, name: str) -> list[str]:
-        """Names of what ``encode`` gives."""
-        found = [f"{name}={level}" for level in self.levels[: self.kept]]
-        found += [f"{name} (other)", f"{name} (frequency)"] if self.others else []
-        return [*found, f"{name} (missing)"] if self.missing else found
-
-    def outside(self, values: NDArray[np.object_]) -> BoolArray:
-        """Which categories training did not see, or are missing where none was."""
-        codes = self._codes(values)
-        found = (codes == -1) | ((codes == -2) & (not self.missing))
-        new = np.flatnonzero(codes == -1)
-        if self.rare and new.size:
-            rare = set(self.rare)
-            found[new] = [digest not in rare for digest in digests(values[new])]
-        return np.asarray(found, dtype=bool)
-
-
-def digests(names: Iterable[str]) -> list[str]:
-    """Short digests of some names, by which they are known again and cannot be read."""
-    return [blake2b(str(name).encode(), digest_size=8).hexdigest() for name in names]
 
 
 @dataclass(frozen=True)

@@ -7,18 +7,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from calipers.preprocessing._categories import CategoryEncoder, as_objects, digests
 from calipers.preprocessing._column import Column, DataError, check_kind
 from calipers.preprocessing._dates import date_text
 from calipers.preprocessing._encoders import (
     BooleanEncoder,
-    CategoryEncoder,
     ConstantEncoder,
     DateEncoder,
     Encoder,
     IdentifierEncoder,
     NumberEncoder,
-    as_objects,
-    digests,
 )
 from calipers.preprocessing._kinds import Found, Texts, find_kind, number_style, type_of
 from calipers.preprocessing._numbers import NumberText, given_number_text, number_text
