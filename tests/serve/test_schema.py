@@ -39,7 +39,9 @@ def attack(schema, examples):
             )
             @given(case=operation.as_strategy(generation_mode=mode))
             def check(case):
-                case.call_and_validate(checks=CHECKS)
+                # not ready yet is what /ready is there to say
+                checks = CHECKS[1:] if case.path == "/ready" else CHECKS
+                case.call_and_validate(checks=checks)
 
             with suppress(Unsatisfiable):  # nothing can be wrong where nothing is sent
                 check()
