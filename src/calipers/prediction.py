@@ -112,6 +112,13 @@ class Prediction:
     def __getitem__(self, rows: slice) -> "Prediction":
         return replace(self, **{name: array[rows] for name, array in self._by_row().items()})
 
+    def with_coverages(self, count: int) -> "Prediction":
+        """The same with the first so many of the coverages."""
+        if self.intervals is None:
+            return self
+        kept = self.intervals[:, :, :count] if count else None
+        return replace(self, coverages=self.coverages[:count], intervals=kept)
+
     def _by_row(self) -> dict[str, Any]:
         """Arrays that have rows."""
         common = ("coverages", "quantile_levels")

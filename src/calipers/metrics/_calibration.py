@@ -6,7 +6,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers.metrics._checks import FloatArray, fraction, numbers
+from calipers._checks import FloatArray, fraction, numbers
 from calipers.metrics._intervals import coverage_rate
 
 _COVERAGES = tuple(k / 20 for k in range(1, 20))

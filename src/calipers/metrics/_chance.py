@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
-from calipers.metrics._checks import FloatArray, fraction, numbers, refuse
+from calipers._checks import FloatArray, fraction, numbers, refuse
 
 
 def coverage_band(

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers.metrics._checks import FloatArray
+from calipers._checks import FloatArray
 from calipers.metrics._rows import interval_rows
 
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers.metrics._checks import FloatArray, finite, numbers, refuse, require_same_shape
+from calipers._checks import FloatArray, finite, numbers, refuse, require_same_shape
 from calipers.metrics._rows import average, weighted
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers import losses
-from calipers.metrics._checks import finite, fraction, refuse
+from calipers._checks import finite, fraction, refuse
 from calipers.metrics._rows import average, interval_rows, rows
 
 

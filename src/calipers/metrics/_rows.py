@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers.metrics._checks import FloatArray, finite, numbers, refuse, require_same_shape
+from calipers._checks import FloatArray, finite, numbers, refuse, require_same_shape
 
 # The one infinity that makes sense in an argument: the end of an open interval.
 _OPEN_END = {"y_lower": -math.inf, "y_upper": math.inf}

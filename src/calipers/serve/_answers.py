@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
-from calipers.prediction import Query, level_name
 from calipers.serve._asking import Answer
 from calipers.serve._models import Served
 from calipers.serve._problems import Problem
@@ -33,7 +32,7 @@ def kept_bytes(table: Any) -> int:
 def outside_bytes(served: Served, answer: Answer) -> int:
     """Bytes of the names of inputs that training did not see, at most."""
     lengths = np.array([4 * len(column.name) + 4 for column in served.model.inputs_])
-    return 2 * int(answer["outside"].sum(axis=0) @ lengths)
+    return 2 * int(answer.outside.sum(axis=0) @ lengths)
 
 
 def negotiate(accept: str | None, sent: str) -> str:
@@ -77,46 +76,46 @@ def _weight(parameters: list[str]) -> float:
     return 1.0
 
 
-def as_json(served: Served, answer: Answer, ask: Query, key: str | None) -> bytes:
+def as_json(served: Served, answer: Answer, numbers: int, key: str | None) -> bytes:
     """The answer in JSON, row by row; null where a bound is infinite.
 
-    Written in blocks of rows, since its objects take many times the bytes that come of them.
+    Written in blocks of rows, since its objects take many times the bytes that come of them;
+    ``numbers`` are those of the whole answer.
     """
-    rows = max(1, _NUMBERS_A_BLOCK // ask.size(len(served.ensemble.bank)))
+    rows = max(1, _NUMBERS_A_BLOCK * len(answer) // max(numbers, 1))
     blocks = [
-        to_json(_block(served, {k: v[i : i + rows] for k, v in answer.items()}, ask), **_NULLS)
-        for i in range(0, len(answer["point"]), rows)
+        to_json(_block(served, answer[i : i + rows]), **_NULLS) for i in range(0, len(answer), rows)
     ]
     head = to_json({"model": served.name, "id": key, "predictions": []})
     return head[:-2] + b",".join(block[1:-1] for block in blocks) + b"]}"
 
 
-def _block(served: Served, answer: Answer, ask: Query) -> list[dict[str, Any]]:
+def _block(served: Served, answer: Answer) -> list[dict[str, Any]]:
     """Objects of some rows."""
-    levels = ask.coverages if ask.coverages is not None else (served.coverage,)
-    told: dict[str, Any] = {"point": answer["point"].tolist()}
-    sides = answer["intervals"].transpose(2, 1, 0).tolist() if "intervals" in answer else []
-    told["intervals"] = _by_row(
-        [
-            _dicts(coverage=[level] * len(lower), lower=lower, upper=upper)
-            for level, (lower, upper) in zip(levels, sides, strict=False)
-        ],  # a model may have none
-        len(answer["point"]),
-    )
-    if "quantiles" in answer:
-        columns = zip(ask.quantiles, answer["quantiles"].T.tolist(), strict=True)
-        told["quantiles"] = _by_row(
-            [_dicts(level=[level] * len(values), value=values) for level, values in columns]
+    found, rows = answer.prediction, len(answer)
+    columns: dict[str, list[Any]] = {"point": found.point.tolist(), "intervals": [[]] * rows}
+    if found.intervals is not None:
+        sides = zip(found.coverages.tolist(), found.intervals.transpose(2, 1, 0), strict=True)
+        columns["intervals"] = _by_row(
+            [
+                _dicts(coverage=[level] * rows, lower=lower.tolist(), upper=upper.tolist())
+                for level, (lower, upper) in sides
+            ]
         )
-    if "members" in answer:
-        parts = answer["members"].transpose(2, 1, 0).tolist()
+    if found.quantiles is not None:
+        pairs = zip(found.quantile_levels.tolist(), found.quantiles.T.tolist(), strict=True)
+        columns["quantiles"] = _by_row(
+            [_dicts(level=[level] * rows, value=values) for level, values in pairs]
+        )
+    if found.members is not None:
         names = ("loc", "left_scale", "right_scale")
-        told["members"] = _by_row([_dicts(**dict(zip(names, p, strict=True))) for p in parts])
-    if "density" in answer:
-        x, y = answer["density"].transpose(1, 0, 2).tolist()
-        told["density"] = _dicts(x=x, y=y)
-    told["outside"] = _outside(served, answer)
-    return _dicts(**told)
+        parts = found.members.transpose(2, 1, 0).tolist()
+        columns["members"] = _by_row([_dicts(**dict(zip(names, p, strict=True))) for p in parts])
+    if found.density is not None:
+        x, y = found.density.transpose(1, 0, 2).tolist()
+        columns["density"] = _dicts(x=x, y=y)
+    columns["outside"] = _outside(served, answer)
+    return _dicts(**columns)
 
 
 def _dicts(**columns: list[Any]) -> list[dict[str, Any]]:
@@ -124,36 +123,25 @@ def _dicts(**columns: list[Any]) -> list[dict[str, Any]]:
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
-def _by_row(columns: list[list[Any]], rows: int = 0) -> list[list[Any]]:
-    """Lists by row from lists by column; empty ones if there are no columns."""
-    return [list(row) for row in zip(*columns, strict=True)] if columns else [[]] * rows
+def _by_row(columns: list[list[Any]]) -> list[list[Any]]:
+    """Lists by row from lists by column."""
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _outside(served: Served, answer: Answer) -> list[list[str]]:
     """Names of each row's inputs that training did not see; most rows have none."""
     names = np.array([column.name for column in served.model.inputs_], dtype=object)
-    found: list[list[str]] = [[]] * len(answer["outside"])
-    for row in np.flatnonzero(answer["outside"].any(axis=1)):
-        found[row] = names[answer["outside"][row]].tolist()
+    found: list[list[str]] = [[]] * len(answer)
+    for row in np.flatnonzero(answer.outside.any(axis=1)):
+        found[row] = names[answer.outside[row]].tolist()
     return found
 
 
-def as_frame(served: Served, answer: Answer, ask: Query, kept: Any = None) -> Any:
+def as_frame(served: Served, answer: Answer, kept: Any = None) -> Any:
     """The answer as a frame, after the columns of the table ``kept``."""
     import pandas as pd
 
-    columns: dict[str, Any] = {"prediction": answer["point"]}
-    if "intervals" in answer:
-        levels = ask.coverages if ask.coverages is not None else (served.coverage,)
-        for i, level in enumerate(levels):
-            for side, name in enumerate(("lower", "upper")):
-                columns[f"{name}_{level_name(level)}"] = answer["intervals"][:, side, i]
-    for i, level in enumerate(ask.quantiles):
-        columns[f"quantile_{level_name(level)}"] = answer["quantiles"][:, i]
-    if "members" in answer:
-        for member in range(answer["members"].shape[2]):
-            for part, name in enumerate(("loc", "left_scale", "right_scale")):
-                columns[f"{name}_{member}"] = answer["members"][:, part, member]
+    columns: dict[str, Any] = dict(answer.prediction.columns())
     columns["outside"] = [", ".join(names) for names in _outside(served, answer)]
     frame = pd.DataFrame(columns)
     if kept is None:

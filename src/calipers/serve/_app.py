@@ -162,8 +162,8 @@ def _add_models(app: FastAPI, service: Service) -> None:
         """
         options = None
         if request.query_params:
-            ask = prediction.Query(tuple(coverage) or None, tuple(quantiles), bool(parameters))
-            options = Options(ask, record is not False, bool(keep))
+            query = prediction.Query(tuple(coverage) or None, tuple(quantiles), bool(parameters))
+            options = Options(query, record is not False, bool(keep))
         return await service.predict(name, request, options)
 
     @app.post(

@@ -1,4 +1,4 @@
-"""What is asked about some rows, and the arrays that answer it."""
+"""Rows of a request with its query, and the prediction that answers them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,18 +9,8 @@ from numpy.typing import NDArray
 
 from calipers.prediction import Prediction, Query
 
-Values = NDArray[Any]
-
-Columns = dict[str, Values]
+Columns = dict[str, NDArray[Any]]
 """A table by columns, each of shape (rows,): numbers, times or objects."""
-
-Answer = dict[str, Values]
-"""Arrays by name with the rows along the first axis, so that answers are cut and joined alike.
-
-``point``, ``lower`` and ``upper`` (of the model's own coverage), ``outside`` (rows, inputs), and
-what was asked: ``intervals`` (rows, 2, coverages), ``quantiles`` (rows, levels), ``members``
-(rows, 3, members), ``density`` (rows, 2, points).
-"""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,28 +19,56 @@ class Piece:
 
     columns: Columns
     rows: int
-    ask: Query
+    query: Query
 
     def __len__(self) -> int:
         return self.rows
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What is written and recorded about some rows.
+
+    Attributes
+    ----------
+    prediction : Prediction
+        What was asked.
+    outside : array of bool of shape (rows, inputs)
+        Which values training did not see.
+    bounds : array of shape (rows, 2), or None
+        Bounds of the model's own coverage, which the monitor watches.
+    """
+
+    prediction: Prediction
+    outside: NDArray[np.bool_]
+    bounds: NDArray[np.float64] | None
+
+    def __len__(self) -> int:
+        return len(self.outside)
+
+    def __getitem__(self, rows: Any) -> "Answer":
+        bounds = None if self.bounds is None else self.bounds[rows]
+        return Answer(self.prediction[rows], self.outside[rows], bounds)
 
 
 def join(answers: Sequence[Answer]) -> Answer:
     """One answer from those of consecutive rows."""
     if len(answers) == 1:
         return answers[0]
-    return {name: np.concatenate([a[name] for a in answers]) for name in answers[0]}
+    bounds = [answer.bounds for answer in answers if answer.bounds is not None]
+    return Answer(
+        Prediction.concatenate([answer.prediction for answer in answers]),
+        np.concatenate([answer.outside for answer in answers]),
+        np.concatenate(bounds) if bounds else None,
+    )
 
 
-def answer_of(prediction: Prediction, outside: Values, ask: Query, own: float) -> Answer:
-    """What is written and recorded; ``own`` is the coverage that the monitor watches."""
-    answer: Answer = {"point": prediction.point, "outside": outside}
-    if prediction.intervals is not None:
-        answer["lower"], answer["upper"] = prediction.bounds(own)
-        asked = len(prediction.coverages if ask.coverages is None else ask.coverages)
-        if asked:
-            answer["intervals"] = prediction.intervals[:, :, :asked]
-    for name in ("quantiles", "members", "density"):
-        if (values := getattr(prediction, name)) is not None:
-            answer[name] = values
-    return answer
+def answer_of(
+    prediction: Prediction, outside: NDArray[np.bool_], query: Query, own: float
+) -> Answer:
+    """The answer to a query that was asked with the model's own coverage at its end."""
+    if prediction.intervals is None:
+        return Answer(prediction, outside, None)
+    bounds = np.stack(prediction.bounds(own), axis=1)
+    asked = len(prediction.coverages if query.coverages is None else query.coverages)
+    return Answer(prediction.with_coverages(asked), outside, bounds)

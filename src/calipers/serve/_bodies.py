@@ -16,7 +16,7 @@ from calipers.serve._problems import Problem
 from calipers.serve._schemas import PredictRequest
 
 
-def ask_of(request: PredictRequest) -> Query:
+def query_of(request: PredictRequest) -> Query:
     """What a request in JSON asks."""
     coverage = request.coverage
     coverages = (coverage,) if isinstance(coverage, float) else coverage

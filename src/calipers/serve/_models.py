@@ -62,7 +62,7 @@ class Served:
         """Whether it tells intervals of any coverage, quantiles and densities."""
         return self.ensemble.gives_distribution
 
-    def check(self, ask: Query) -> None:
+    def check(self, query: Query) -> None:
         """Refuse what this model cannot tell.
 
         Raises
@@ -70,10 +70,10 @@ class Served:
         ValueError
             With what it can.
         """
-        other = ask.coverages is not None and set(ask.coverages) != {self.coverage}
-        if not self.has_interval and (ask.coverages is not None or ask.needs_distribution):
+        other = query.coverages is not None and set(query.coverages) != {self.coverage}
+        if not self.has_interval and (query.coverages is not None or query.needs_distribution):
             raise ValueError(f"the model {self.name!r} was trained for points and gives no more")
-        if not self.has_distribution and (other or ask.needs_distribution):
+        if not self.has_distribution and (other or query.needs_distribution):
             raise ValueError(
                 f"the model {self.name!r} gives points and intervals of coverage "
                 f"{self.coverage:g}, and no other coverage, quantiles, parameters or density"
@@ -105,23 +105,23 @@ class Served:
         return [result for piece in pieces for result in self.answer([piece])]
 
     def _answer(self, pieces: list[Piece]) -> list[Answer]:
-        asks = list(dict.fromkeys(piece.ask for piece in pieces))
-        arranged = sorted(range(len(pieces)), key=lambda i: asks.index(pieces[i].ask))
+        queries_ = list(dict.fromkeys(piece.query for piece in pieces))
+        arranged = sorted(range(len(pieces)), key=lambda i: queries_.index(pieces[i].query))
         ordered = [pieces[i] for i in arranged]
         numbers, outside = self._read(_joined(ordered))
-        queries = [(len(piece), self._with_own_coverage(piece.ask)) for piece in ordered]
+        queries = [(len(piece), self._with_own_coverage(piece.query)) for piece in ordered]
         found = self.ensemble.predict_each(numbers, queries)
         parts = np.split(outside, np.cumsum([len(piece) for piece in ordered])[:-1])
-        answers: list[Answer] = [{}] * len(pieces)
+        answers: dict[int, Answer] = {}
         for place, prediction, part in zip(arranged, found, parts, strict=True):
-            answers[place] = answer_of(prediction, part, pieces[place].ask, self.coverage)
-        return answers
+            answers[place] = answer_of(prediction, part, pieces[place].query, self.coverage)
+        return [answers[place] for place in range(len(pieces))]
 
-    def _with_own_coverage(self, ask: Query) -> Query:
+    def _with_own_coverage(self, query: Query) -> Query:
         """The query, which asks for the model's own coverage too: the monitor watches that."""
-        if ask.coverages is None or self.coverage in ask.coverages or not self.has_interval:
-            return ask
-        return replace(ask, coverages=(*ask.coverages, self.coverage))
+        if query.coverages is None or self.coverage in query.coverages or not self.has_interval:
+            return query
+        return replace(query, coverages=(*query.coverages, self.coverage))
 
     def _read(self, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Inputs as the networks take them, and which values training did not see."""
@@ -142,8 +142,8 @@ class Served:
     def warm_up(self) -> None:
         """Compile what the first request would otherwise wait for."""
         row = {name: np.array([value]) for name, value in self.example.items()}
-        ask = Query((0.5, 0.9), (0.5,), True, 3) if self.has_distribution else Query()
-        [result] = self.answer([Piece(row, 1, ask)])
+        query = Query((0.5, 0.9), (0.5,), True, 3) if self.has_distribution else Query()
+        [result] = self.answer([Piece(row, 1, query)])
         if isinstance(result, Exception):
             raise result
 

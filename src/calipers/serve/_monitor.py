@@ -125,11 +125,12 @@ class Watch:
 
     def keep(self, answer: Answer) -> str | None:
         """Take in a prediction; its id, under which labels may come, or None if it is not kept."""
-        self.outside.add(np.asarray(answer["outside"].any(axis=1), dtype=np.float64))
-        if "lower" not in answer:
+        self.outside.add(np.asarray(answer.outside.any(axis=1), dtype=np.float64))
+        if answer.bounds is None:
             return None
-        self.width.add(answer["upper"] - answer["lower"])
-        return self._ring.put(answer["lower"], answer["upper"])
+        lower, upper = answer.bounds.T
+        self.width.add(upper - lower)
+        return self._ring.put(lower, upper)
 
     def label(self, key: str, labels: FloatArray) -> tuple[int, int, int] | None:
         """Compare labels, NaN where there is none yet, with the intervals of a prediction.
@@ -224,8 +225,8 @@ class Monitor:
 
     def predicted(self, name: str, answer: Answer) -> str | None:
         """Take in a prediction; its id for labels, or None if it is not kept."""
-        self.rows.labels(name).inc(len(answer["point"]))
-        self.strange.labels(name).inc(int(answer["outside"].any(axis=1).sum()))
+        self.rows.labels(name).inc(len(answer))
+        self.strange.labels(name).inc(int(answer.outside.any(axis=1).sum()))
         return self.watches[name].keep(answer)
 
     def labelled(self, name: str, key: str, labels: FloatArray) -> tuple[int, int] | None:

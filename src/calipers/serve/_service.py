@@ -42,7 +42,7 @@ _LABELS_AT_A_TIME = 100
 class Options:
     """What the address of a request may say where its body is a table."""
 
-    ask: Query
+    query: Query
     record: bool = True
     keep: bool = False
 
@@ -171,22 +171,22 @@ class Service:
             if options is not None:
                 raise Problem(422, "with a body in JSON, what is asked goes into the body")
             request = read_request(body, limits, reserve)
-            options = Options(bodies.ask_of(request), request.record)
-            numbers = self._checked(served, len(request.rows), options.ask)
+            options = Options(bodies.query_of(request), request.record)
+            numbers = self._checked(served, len(request.rows), options.query)
             reserve(numbers_bytes(numbers, len(request.rows)))
             columns = bodies.columns_of(request.rows, served)
             return _Table(columns, len(request.rows), numbers, options)
         options = options or Options(Query())
         table = read_table(body, sent, limits, reserve)
-        numbers = self._checked(served, table.num_rows, options.ask)
+        numbers = self._checked(served, table.num_rows, options.query)
         reserve(numbers_bytes(numbers, table.num_rows) + options.keep * kept_bytes(table))
         frame = bodies.frame_of(table)
         columns = bodies.frame_columns(frame, served)
         return _Table(columns, len(frame), numbers, options, frame if options.keep else None)
 
-    def _checked(self, served: Served, rows: int, ask: Query) -> int:
+    def _checked(self, served: Served, rows: int, query: Query) -> int:
         """Numbers of an answer; too many are refused, and those that the model cannot tell."""
-        numbers = rows * ask.size(len(served.ensemble.bank))
+        numbers = rows * query.size(len(served.ensemble.bank))
         if numbers > self._settings.max_numbers:
             raise Problem(
                 413,
@@ -194,7 +194,7 @@ class Service:
                 "send fewer rows, or ask less about each",
             )
         try:
-            served.check(ask)
+            served.check(query)
         except ValueError as error:
             raise Problem(422, str(error)) from None
         return numbers
@@ -206,7 +206,7 @@ class Service:
         for start in range(0, table.rows, size):
             rows = min(size, table.rows - start)
             part = {name: values[start : start + rows] for name, values in table.columns.items()}
-            piece = Piece(part, rows, table.options.ask)
+            piece = Piece(part, rows, table.options.query)
             try:
                 answers.append(await self._batchers[served.name].submit(piece))
             except DataError as error:
@@ -245,7 +245,6 @@ class Service:
 
 
 def _written(served: Served, answer: Answer, table: _Table, key: str | None, kind: str) -> bytes:
-    ask = table.options.ask
     if kind == JSON:
-        return as_json(served, answer, ask, key)
-    return write_frame(as_frame(served, answer, ask, table.frame), kind)
+        return as_json(served, answer, table.numbers, key)
+    return write_frame(as_frame(served, answer, table.frame), kind)
