@@ -505,7 +505,7 @@ class TestPredict:
         assert found["size"].tolist()[:-1] == flats["size"].tolist()[:-1]
         assert np.isnan(found["size"].iloc[-1])
         run("predict", saved, "new.csv", "--out", "scored.csv", "--keep", "size")
-        assert (here / "scored.csv").read_text().splitlines()[-1].split(",")[0].strip('"') == "?"
+        assert (here / "scored.csv").read_text().splitlines()[-1].startswith("?,")
 
     def test_pipes(self, run, saved, flats):
         answer = run("predict", saved, "-", input=csv(flats).encode())

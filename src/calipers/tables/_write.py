@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from calipers.storage import replacing
 from calipers.tables._open import STANDARD, TableError
@@ -139,12 +139,48 @@ def _writer(out: Any, kind: str, schema: Any) -> Any:
         return pq.ParquetWriter(out, schema)
     if kind == "arrow":
         return pa.ipc.new_file(out, schema)
-    import pyarrow.csv as writer
+    return _TextWriter(out, "," if kind == "csv" else "\t", schema.names)
 
-    delimiter = "," if kind == "csv" else "\t"
-    plain = not any(sign in name for name in schema.names for sign in (delimiter, '"', "\n", "\r"))
-    header = "none" if plain else "needed"
-    options = writer.WriteOptions(
-        delimiter=delimiter, quoting_style="needed", quoting_header=header
-    )
-    return writer.CSVWriter(out, schema, write_options=options)
+
+class _TextWriter:
+    """Delimited text with quotation marks around those values alone that need them.
+
+    pyarrow's own writer puts them around all text, also around numbers that are kept as they were.
+    """
+
+    def __init__(self, out: Any, delimiter: str, names: list[str]) -> None:
+        import pyarrow as pa
+
+        self._out, self._delimiter = out, delimiter
+        self._write([self._cells(pa.array([name])) for name in names])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the file open: it is not the writer's."""
+
+    def write_table(self, table: Any) -> None:
+        """Write some rows."""
+        self._write([self._cells(column) for column in table.columns])
+
+    def _cells(self, column: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        text = column.cast(pa.large_string())
+        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+            return pc.fill_null(text, "")
+        odd = pc.match_substring_regex(text, f'[{self._delimiter}"\r\n]|^$')
+        twice = pc.replace_substring(text, '"', '""')
+        mark = pa.scalar('"', text.type)
+        quoted = pc.binary_join_element_wise(mark, twice, mark, pa.scalar("", text.type))
+        return pc.fill_null(pc.if_else(odd, quoted, text), "")
+
+    def _write(self, cells: list[Any]) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        between = pa.scalar(self._delimiter, pa.large_string())
+        lines = pc.binary_join_element_wise(*cells, between).to_pylist()
+        self._out.write("".join(f"{line}\n" for line in lines).encode())
