@@ -17,13 +17,13 @@ FORMATS = {
     ".feather": "arrow",
     ".arrow": "arrow",
 }
-"""Formats by the ending of a name; delimited text may be packed, as in ``.csv.gz``."""
+"""Formats by the ending of a name; delimited text may be compressed, as in ``.csv.gz``."""
 
-_PACKINGS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".xz": "xz"}
+_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".xz": "xz"}
 
 
 def format_of(name: str) -> tuple[str, str | None]:
-    """Format and packing that a name asks for.
+    """Format and compression that a name asks for.
 
     Examples
     --------
@@ -38,13 +38,13 @@ def format_of(name: str) -> tuple[str, str | None]:
     if name == STANDARD:
         return "csv", None
     endings = [ending.lower() for ending in Path(name).suffixes]
-    packing = _PACKINGS.get(endings[-1]) if endings else None
-    kind = FORMATS.get((endings[:-1] if packing else endings)[-1:][0] if endings else "")
-    if kind is None or (packing and kind not in ("csv", "tsv")):
+    compression = _COMPRESSIONS.get(endings[-1]) if endings else None
+    kind = FORMATS.get((endings[:-1] if compression else endings)[-1:][0] if endings else "")
+    if kind is None or (compression and kind not in ("csv", "tsv")):
         raise TableError(
             f"the name must end in {', '.join(FORMATS)}, or .csv.gz and the like", file=name
         )
-    return kind, packing
+    return kind, compression
 
 
 @contextmanager
@@ -63,10 +63,10 @@ def write_blocks(name: str) -> Iterator[Callable[[Any], None]]:
     TableError
         If the file cannot be written there.
     """
-    kind, packing = format_of(name)
+    kind, compression = format_of(name)
     with ExitStack() as stack:
         raw = stack.enter_context(_destination(name))
-        out = stack.enter_context(_packed(raw, packing)) if packing else raw
+        out = stack.enter_context(_compressed(raw, compression)) if compression else raw
         writers: list[Any] = []
 
         def write(table: Any) -> None:
@@ -100,22 +100,22 @@ def _destination(name: str) -> Iterator[BinaryIO]:
         yield file
 
 
-def _packed(raw: BinaryIO, packing: str) -> Any:
-    if packing == "xz":
+def _compressed(raw: BinaryIO, compression: str) -> Any:
+    if compression == "xz":
         import lzma
 
         return lzma.LZMAFile(raw, "wb")
-    if packing == "gzip":
+    if compression == "gzip":
         import gzip
 
         return gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0)
-    if packing == "bz2":
+    if compression == "bz2":
         import bz2
 
         return bz2.BZ2File(raw, "wb")
     import pyarrow as pa
 
-    return pa.CompressedOutputStream(pa.PythonFile(_Lasting(raw), "w"), packing)
+    return pa.CompressedOutputStream(pa.PythonFile(_Lasting(raw), "w"), compression)
 
 
 class _Lasting:
