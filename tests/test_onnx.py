@@ -221,13 +221,15 @@ def table():
         }
     )
     frame.loc[3, "kind"] = None
+    frame.loc[6, "kind"] = "hut"  # once, which makes it rare
     return frame, pd.Series(rng.normal(7000, SCALE, rows), name="price")
 
 
-def test_tables_go_in_as_they_are(table, tmp_path):
+@pytest.mark.parametrize("most", [2, 30])
+def test_tables_go_in_as_they_are(most, table, tmp_path):
     frame, y = table
     model = IntervalRegressor(
-        preprocessor=TableEncoder(max_categories=2),
+        preprocessor=TableEncoder(max_categories=most),
         n_networks=2,
         cv=2,
         network=MLP(hidden_layers=(8,), frequencies=0),

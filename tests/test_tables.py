@@ -48,6 +48,19 @@ def test_what_is_written_is_read(name, tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == [name]
 
 
+def test_only_what_needs_them_has_quotation_marks(tmp_path):
+    path = tmp_path / "t.csv"
+    kept = pa.array(["1.50", "007", "a,b", 'say "so"', "two\nlines", "", None])
+    columns = {"kept, as it was": kept, "n": pa.array([1e300, 0.1, None, 1, 2, 3, 4.5])}
+    with write_blocks(str(path)) as write:
+        write(pa.table(columns).slice(0, 4))
+        write(pa.table(columns).slice(4))
+    assert path.read_text() == (
+        '"kept, as it was",n\n1.50,1e+300\n007,0.1\n"a,b",\n"say ""so""",1\n"two\nlines",2\n'
+        '"",3\n,4.5\n'
+    )
+
+
 def test_a_failure_leaves_what_was_there(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("before")

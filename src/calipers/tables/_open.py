@@ -1,4 +1,4 @@
-"""Files as streams of bytes: what they hold, unpacked, and as UTF-8 where they are text."""
+"""Files as streams of bytes: what they hold, decompressed, and as UTF-8 where they are text."""
 
 import codecs
 import io
@@ -18,8 +18,13 @@ STANDARD = "-"
 HEAD = 2**16  # bytes that tell what a file holds
 
 _CHUNK = 2**20
-_BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # unpacking damaged data
-_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz", b"\x28\xb5\x2f\xfd": "zstd"}
+_BROKEN = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)  # decompressing damaged data
+_COMPRESSED = {
+    b"\x1f\x8b": "gzip",
+    b"BZh": "bz2",
+    b"\xfd7zXZ\x00": "xz",
+    b"\x28\xb5\x2f\xfd": "zstd",
+}
 _FORMATS = {
     b"PAR1": "parquet",
     b"ARROW1": "arrow",
@@ -67,7 +72,7 @@ class TooLargeError(TableError):
 
 
 def open_bytes(name: str, stack: ExitStack, stream: BinaryIO | None = None) -> tuple[BinaryIO, str]:
-    """Open a file, unpacked, and say what it holds: "text", "parquet", "arrow", "arrow stream".
+    """Open a file, decompressed, and say what it holds: "text", "parquet", "arrow", "arrow stream".
 
     Parameters
     ----------
@@ -80,24 +85,26 @@ def open_bytes(name: str, stack: ExitStack, stream: BinaryIO | None = None) -> t
     """
     raw = _open_raw(name, stack) if stream is None else _buffered(stream, stack)
     head = _peek(raw)
-    packing = next((kind for magic, kind in _PACKED.items() if head.startswith(magic)), None)
-    if packing is not None:
-        raw = stack.enter_context(_unpacked(raw, packing))
+    compression = next(
+        (kind for magic, kind in _COMPRESSED.items() if head.startswith(magic)), None
+    )
+    if compression is not None:
+        raw = stack.enter_context(_decompressed(raw, compression))
         try:
             head = _peek(raw)
         except _BROKEN as error:
-            refuse_packed(name, error)
+            refuse_compressed(name, error)
     if not head:
         raise TableError("the file is empty", file=name)
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
             raise TableError(f"this is {what}", file=name)
     form = next((kind for magic, kind in _FORMATS.items() if head.startswith(magic)), "text")
-    if form in ("parquet", "arrow") and (packing is not None or not raw.seekable()):
+    if form in ("parquet", "arrow") and (compression is not None or not raw.seekable()):
         try:
             raw = _spooled(raw, stack)
         except _BROKEN as error:
-            refuse_packed(name, error)
+            refuse_compressed(name, error)
     return raw, form
 
 
@@ -124,24 +131,24 @@ def _peek(raw: Any) -> bytes:
     return found
 
 
-def _unpacked(raw: BinaryIO, packing: str) -> Any:
+def _decompressed(raw: BinaryIO, compression: str) -> Any:
     """The content of a compressed stream."""
-    if packing == "gzip":
+    if compression == "gzip":
         import gzip
 
         return io.BufferedReader(gzip.GzipFile(fileobj=raw))
-    if packing == "bz2":
+    if compression == "bz2":
         import bz2
 
         return io.BufferedReader(bz2.BZ2File(raw))
-    if packing == "xz":
+    if compression == "xz":
         return io.BufferedReader(lzma.LZMAFile(raw))
     import pyarrow as pa
 
     return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd"))
 
 
-def refuse_packed(name: str, error: Exception) -> NoReturn:
+def refuse_compressed(name: str, error: Exception) -> NoReturn:
     """Say that compressed data end early or are damaged."""
     early = isinstance(error, EOFError) or "runcated" in str(error)
     what = "end early: the file was cut off" if early else f"are damaged ({error})"
@@ -207,7 +214,7 @@ class TextStream(io.RawIOBase):
         try:
             found = self._raw.read(_CHUNK)
         except _BROKEN as error:
-            refuse_packed(self._name, error)
+            refuse_compressed(self._name, error)
         if self._start and found[:2] in _WIDE and not self._encoding.lower().startswith("utf-16"):
             raise TableError("the text is UTF-16: give the encoding utf-16", file=self._name)
         self._start = False

@@ -94,7 +94,7 @@ def read_bytes(
     Parameters
     ----------
     body : bytes
-        The table, not compressed: what it unpacks to could not be bounded. The buffers within Arrow
+        The table, not compressed: what it expands to could not be bounded. The buffers within Arrow
         and Parquet may be; refuse them before where the sender is not trusted.
     kind : "text", "arrow" or "parquet"
         What it is; nothing else is tried.

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 from calipers._files import replacing
 from calipers.tables._open import STANDARD, TableError
@@ -17,13 +17,13 @@ FORMATS = {
     ".feather": "arrow",
     ".arrow": "arrow",
 }
-"""Formats by the ending of a name; delimited text may be packed, as in ``.csv.gz``."""
+"""Formats by the ending of a name; delimited text may be compressed, as in ``.csv.gz``."""
 
-_PACKINGS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".xz": "xz"}
+_COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".xz": "xz"}
 
 
 def format_of(name: str) -> tuple[str, str | None]:
-    """Format and packing that a name asks for.
+    """Format and compression that a name asks for.
 
     Examples
     --------
@@ -38,13 +38,13 @@ def format_of(name: str) -> tuple[str, str | None]:
     if name == STANDARD:
         return "csv", None
     endings = [ending.lower() for ending in Path(name).suffixes]
-    packing = _PACKINGS.get(endings[-1]) if endings else None
-    kind = FORMATS.get((endings[:-1] if packing else endings)[-1:][0] if endings else "")
-    if kind is None or (packing and kind not in ("csv", "tsv")):
+    compression = _COMPRESSIONS.get(endings[-1]) if endings else None
+    kind = FORMATS.get((endings[:-1] if compression else endings)[-1:][0] if endings else "")
+    if kind is None or (compression and kind not in ("csv", "tsv")):
         raise TableError(
             f"the name must end in {', '.join(FORMATS)}, or .csv.gz and the like", file=name
         )
-    return kind, packing
+    return kind, compression
 
 
 @contextmanager
@@ -63,10 +63,10 @@ def write_blocks(name: str) -> Iterator[Callable[[Any], None]]:
     TableError
         If the file cannot be written there.
     """
-    kind, packing = format_of(name)
+    kind, compression = format_of(name)
     with ExitStack() as stack:
         raw = stack.enter_context(_destination(name))
-        out = stack.enter_context(_packed(raw, packing)) if packing else raw
+        out = stack.enter_context(_compressed(raw, compression)) if compression else raw
         writers: list[Any] = []
 
         def write(table: Any) -> None:
@@ -100,22 +100,22 @@ def _destination(name: str) -> Iterator[BinaryIO]:
         yield file
 
 
-def _packed(raw: BinaryIO, packing: str) -> Any:
-    if packing == "xz":
+def _compressed(raw: BinaryIO, compression: str) -> Any:
+    if compression == "xz":
         import lzma
 
         return lzma.LZMAFile(raw, "wb")
-    if packing == "gzip":
+    if compression == "gzip":
         import gzip
 
         return gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0)
-    if packing == "bz2":
+    if compression == "bz2":
         import bz2
 
         return bz2.BZ2File(raw, "wb")
     import pyarrow as pa
 
-    return pa.CompressedOutputStream(pa.PythonFile(_Lasting(raw), "w"), packing)
+    return pa.CompressedOutputStream(pa.PythonFile(_Lasting(raw), "w"), compression)
 
 
 class _Lasting:
@@ -139,12 +139,48 @@ def _writer(out: Any, kind: str, schema: Any) -> Any:
         return pq.ParquetWriter(out, schema)
     if kind == "arrow":
         return pa.ipc.new_file(out, schema)
-    import pyarrow.csv as writer
+    return _TextWriter(out, "," if kind == "csv" else "\t", schema.names)
 
-    delimiter = "," if kind == "csv" else "\t"
-    plain = not any(sign in name for name in schema.names for sign in (delimiter, '"', "\n", "\r"))
-    header = "none" if plain else "needed"
-    options = writer.WriteOptions(
-        delimiter=delimiter, quoting_style="needed", quoting_header=header
-    )
-    return writer.CSVWriter(out, schema, write_options=options)
+
+class _TextWriter:
+    """Delimited text with quotation marks around those values alone that need them.
+
+    pyarrow's own writer puts them around all text, also around numbers that are kept as they were.
+    """
+
+    def __init__(self, out: Any, delimiter: str, names: list[str]) -> None:
+        import pyarrow as pa
+
+        self._out, self._delimiter = out, delimiter
+        self._write([self._cells(pa.array([name])) for name in names])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the file open: it is not the writer's."""
+
+    def write_table(self, table: Any) -> None:
+        """Write some rows."""
+        self._write([self._cells(column) for column in table.columns])
+
+    def _cells(self, column: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        text = column.cast(pa.large_string())
+        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+            return pc.fill_null(text, "")
+        odd = pc.match_substring_regex(text, f'[{self._delimiter}"\r\n]|^$')
+        twice = pc.replace_substring(text, '"', '""')
+        mark = pa.scalar('"', text.type)
+        quoted = pc.binary_join_element_wise(mark, twice, mark, pa.scalar("", text.type))
+        return pc.fill_null(pc.if_else(odd, quoted, text), "")
+
+    def _write(self, cells: list[Any]) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        between = pa.scalar(self._delimiter, pa.large_string())
+        lines = pc.binary_join_element_wise(*cells, between).to_pylist()
+        self._out.write("".join(f"{line}\n" for line in lines).encode())
