@@ -1,14 +1,17 @@
 """What docs/architecture.md says: one file and one line add a loss, a head, an aggregation..."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from calipers import IntervalRegressor, losses
 from calipers.aggregation import AGGREGATIONS, Aggregation
 from calipers.calibration import CALIBRATIONS, CalibratedMixture, Calibration
+from calipers.cli import app
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import HEADS, Head
 from calipers.networks import MLP
@@ -24,6 +27,7 @@ class Laplace(Head):
     size = 2
     fields = ("median", "scale")
     split_normal = ("median", "scale", "scale")
+    lengths = ("scale",)
 
     def parameters(self, raw):
         return raw[..., 0], jnp.exp(raw[..., 1])
@@ -99,27 +103,70 @@ def test_an_aggregation(data, tmp_path, monkeypatch):
         model.to_onnx(tmp_path / "model.onnx")
 
 
+@dataclass(frozen=True)
+class Cautious:
+    """The usual map with scores half as far out again; inherits nothing."""
+
+    inner: Calibration
+
+    kind: ClassVar[str] = "cautious"
+    strict: ClassVar[bool] = False
+    row_weight: ClassVar[None] = None
+
+    @classmethod
+    def from_scores(cls, scores, weights=None, strict=False, row_weight=None):
+        return cls(Calibration.from_scores(1.5 * scores, weights, strict))
+
+    @property
+    def n_rows(self):
+        return self.inner.n_rows
+
+    def with_row_weight(self, row_weight):
+        raise ValueError("a cautious calibration has no weights")
+
+    def calibrated(self, dist, X, unsupported="inf"):
+        return CalibratedMixture(dist, self.inner, None, unsupported)
+
+    def supports(self, p, weight=None):
+        return self.inner.supports(p)
+
+    def rows_needed(self, coverage):
+        return self.inner.rows_needed(coverage)
+
+    def fixed_scores(self, v):
+        return self.inner.to_score(v)
+
+    def to_arrays(self):
+        return self.inner.to_arrays()
+
+    @classmethod
+    def from_arrays(cls, arrays):
+        return cls(Calibration.from_arrays(arrays))
+
+
 def test_a_calibration(data, tmp_path, monkeypatch):
-    @dataclass(frozen=True, eq=False)
-    class Cautious(Calibration):
-        """The usual map with scores half as far out again."""
-
-        kind = "cautious"
-
-        def calibrated(self, dist, X, unsupported="inf"):
-            wider = replace(self, scores=1.5 * self.scores, tail_slope=1.5 * self.tail_slope)
-            return CalibratedMixture(dist, wider, None, unsupported)
-
     monkeypatch.setitem(CALIBRATIONS, "cautious", Cautious)
-    model = IntervalRegressor(n_networks=4, cv=2, **SMALL).fit(*data)
-    usual = np.ptp(model.predict_interval(data[0]), axis=1)
-    own = Cautious(**vars(model.ensemble_.calibrations[0]))
-    model.ensemble_ = replace(model.ensemble_, calibrations=(own,))
-    assert (np.ptp(model.predict_interval(data[0]), axis=1) > 1.2 * usual).all()
+    usual = IntervalRegressor(n_networks=4, cv=2, **SMALL).fit(*data)
+    model = IntervalRegressor(calibration="cautious", n_networks=4, cv=2, **SMALL).fit(*data)
+    wide, narrow = (np.ptp(m.predict_interval(data[0]), axis=1) for m in (model, usual))
+    assert (wide > 1.2 * narrow).all()
     model.save(tmp_path / "model")
     again = IntervalRegressor.load(tmp_path / "model")
     assert isinstance(again.ensemble_.calibrations[0], Cautious)
     assert np.array_equal(again.predict_interval(data[0]), model.predict_interval(data[0]))
+    shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "model")])
+    assert "calibrated out of fold on 200 rows" in shown.output.lower()
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(model.to_onnx(tmp_path / "model.onnx"))
+    (lower,) = session.run(["lower"], {"X": data[0]})
+    np.testing.assert_allclose(lower, model.predict_interval(data[0])[:, 0], rtol=1e-5, atol=1e-5)
+
+
+def test_a_head_of_unknown_fields_is_refused_when_it_is_defined():
+    with pytest.raises(TypeError, match=r"Odd.fields must be .*got \('low', 'high'\)"):
+
+        class Odd(Head):
+            fields = ("low", "high")
 
 
 def test_a_loss_of_known_parts_needs_no_registration(data):

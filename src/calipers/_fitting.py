@@ -9,12 +9,10 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from numbers import Integral
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
 from sklearn.model_selection import PredefinedSplit
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
@@ -22,7 +20,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from calipers import storage
 from calipers._inputs import learn_inputs
 from calipers._progress import progress
-from calipers.aggregation import AGGREGATIONS
 from calipers.bank import (
     Bank,
     BankPoints,
@@ -39,7 +36,7 @@ from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
 from calipers.preprocessing import describe_numbers
-from calipers.training import SHORTHANDS, batch_size_of, expanded, make_plans, objective_of
+from calipers.training import batch_size_of, check_parameters, make_plans, objective_of
 
 FloatArray = NDArray[np.float64]
 
@@ -73,29 +70,6 @@ class TrainingRows(NamedTuple):
         for part in (self.X, self.y, counted, self.groups):
             digest.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
-
-
-def check_parameters(model: Any) -> None:
-    """Refuse parameters that break a rule, alone or together."""
-    model._validate_params()
-    for name in SHORTHANDS:
-        nested = expanded(name, getattr(model, name))
-        if isinstance(nested, BaseEstimator):
-            nested._validate_params()
-    if model.aggregation == "none" and model.n_networks > 1:
-        raise ValueError(
-            "aggregation='none' leaves networks as they are, which is one prediction only for "
-            f"n_networks=1, got n_networks={model.n_networks}"
-        )
-    if not AGGREGATIONS[model.aggregation].gives_distribution and model.cv is not None:
-        raise ValueError(
-            f"aggregation={model.aggregation!r} gives no distribution to calibrate: set cv=None"
-        )
-    if isinstance(model.cv, Integral) and model.n_networks % int(model.cv):
-        raise ValueError(
-            f"every fold has as many networks: n_networks must be a multiple of cv={model.cv}, "
-            f"got {model.n_networks}"
-        )
 
 
 def read_rows(
@@ -164,7 +138,7 @@ def train_ensemble(
     ensemble = Ensemble(bank, model.coverage, model.aggregation, n_jobs=model.n_jobs)
     if model.cv is None or not ensemble.head.has_interval:
         return ensemble
-    found = calibrate(ensemble, folds, fold_of, data.X, data.y, data.weights)
+    found = calibrate(ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration)
     return replace(ensemble, calibrations=() if found is None else (found,))
 
 

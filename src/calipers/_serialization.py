@@ -1,7 +1,7 @@
 """A fitted model as JSON and arrays, and back. Code is never stored, only asked for again."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import partial
 from types import NoneType
 from typing import Any
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from calipers._text import plain
 from calipers.bank import HISTORY_TYPE, Bank, BankPoints, Program, Scaling, Upgraded
-from calipers.calibration import CALIBRATIONS
+from calipers.calibration import CALIBRATIONS, Calibrator
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
 from calipers.networks import Around, DenseFactory
@@ -75,21 +75,14 @@ def ensemble_from_dict(
         bank = _bank_from_arrays(_program_from_dict(document["program"], network), arrays)
         given = document.get("points")
         known = given and _points_from_dict(given, _under(arrays, "points."), network, points)
-        kinds = document["calibrations"]
-        if isinstance(kinds, int):  # of version 0.1, which knew one kind
-            kinds = ["map"] * kinds
-        calibrations = tuple(
-            CALIBRATIONS[kind].from_arrays(_under(arrays, f"calibration.{i}."))
-            for i, kind in enumerate(kinds)
-        )
+        calibrations = calibrations_from_dict(document, arrays)
         if document["row_weight"] == CUSTOM and row_weight is None:
             raise ModelFileError(
                 "the model was conformalized with a row_weight, which is code and not stored: pass "
                 "the same function as load(..., row_weight=...)"
             )
         if row_weight is not None:
-            last: Any = replace(calibrations[-1], row_weight=row_weight)  # type: ignore[type-var]
-            calibrations = (*calibrations[:-1], last)
+            calibrations = (*calibrations[:-1], calibrations[-1].with_row_weight(row_weight))
         return Ensemble(
             Upgraded(known, bank) if known else bank,
             document["coverage"],
@@ -98,6 +91,17 @@ def ensemble_from_dict(
         )
     except (KeyError, TypeError, IndexError) as error:
         raise ModelFileError(f"the model lacks a piece or holds a wrong one: {error!r}") from error
+
+
+def calibrations_from_dict(document: Mapping[str, Any], arrays: Arrays) -> tuple[Calibrator, ...]:
+    """The calibrations of a stored ensemble."""
+    kinds = document["calibrations"]
+    if isinstance(kinds, int):  # of version 0.1, which knew one kind
+        kinds = ["map"] * kinds
+    return tuple(
+        CALIBRATIONS[kind].from_arrays(_under(arrays, f"calibration.{i}."))
+        for i, kind in enumerate(kinds)
+    )
 
 
 def _bank_to_arrays(bank: Bank) -> Arrays:

@@ -8,7 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold
 
-from calipers.calibration import Calibration, normal_scores, out_of_fold, pooled_scores
+from calipers.calibration import (
+    CALIBRATIONS,
+    Calibrator,
+    normal_scores,
+    out_of_fold,
+    pooled_scores,
+)
 from calipers.ensemble import Ensemble
 
 FloatArray = NDArray[np.float64]
@@ -120,7 +126,8 @@ def calibrate(
     X: FloatArray,
     y: FloatArray,
     weights: FloatArray | None,
-) -> Calibration | None:
+    kind: str = "map",
+) -> Calibrator | None:
     """Calibration by each row's score under the networks that have not seen it.
 
     Parameters
@@ -135,10 +142,12 @@ def calibrate(
         The data of all rows.
     weights : array, optional
         Weights of the rows.
+    kind : str
+        A key of ``CALIBRATIONS``.
 
     Returns
     -------
-    Calibration or None
+    Calibrator or None
         None where no row was held out.
     """
     held_out = [fold.held_out for fold in folds]
@@ -151,4 +160,4 @@ def calibrate(
         scores = pooled_scores(components, y[rows], fold_of, row_folds)
     else:
         scores = normal_scores(out_of_fold(components, fold_of, row_folds), y[rows])
-    return Calibration.from_scores(scores, None if weights is None else weights[rows])
+    return CALIBRATIONS[kind].from_scores(scores, None if weights is None else weights[rows])

@@ -1,6 +1,6 @@
 """An ensemble: a bank of networks seen as one distribution, and the one path of prediction.
 
-The estimator, the command line, the server, the report and the study all ask through
+The estimator, the command line, the server, the report and the search all ask through
 ``Ensemble.predict``. Nothing here knows of them.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
-from calipers.calibration import CalibratedMixture, Calibrator
+from calipers.calibration import CalibratedMixture, Calibrator, Unsupported
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
@@ -52,7 +52,7 @@ class Ensemble:
     coverage: float
     aggregation: str
     calibrations: tuple[Calibrator, ...] = ()
-    unsupported: Any = "inf"
+    unsupported: Unsupported = "inf"
     n_jobs: int | None = 1
 
     @property
@@ -99,6 +99,8 @@ class Ensemble:
 
         Equal queries that follow each other are answered together.
         """
+        if any(query.at is not None for _, query in queries):
+            raise ValueError("values at which to give the distribution function are for predict")
         forward, start = self._forward(X), 0
         found: list[Prediction] = []
         for query, group in groupby(queries, key=itemgetter(1)):

@@ -36,7 +36,7 @@ from calipers.bank import (
     Table,
     error_table,
 )
-from calipers.calibration import Calibration, normal_scores
+from calipers.calibration import CALIBRATIONS, Unsupported, normal_scores
 from calipers.cluster import is_lazy, lazily
 from calipers.crossfit import out_of_fold_points
 from calipers.ensemble import Distribution, Ensemble
@@ -103,6 +103,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         How members become one prediction: "snm", a mixture of split normals; "normal", one of
         normals; "sem" and "std", mean bounds widened by standard errors or deviations; "mean";
         "none" for one network.
+    calibration : str, default "map"
+        How distributions are corrected by rows that were held out: a key of
+        ``calipers.calibration.CALIBRATIONS``.
     cv : int, scikit-learn splitter or None, default 5
         Folds for calibration. None trains every network on all rows and calibrates nothing.
     n_networks : int, default 10
@@ -186,6 +189,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         network: str | MLP | Callable[..., Any] = "mlp",
         optimizer: str | Adam = "adam",
         aggregation: str = "snm",
+        calibration: str = "map",
         cv: Any = 5,
         n_networks: int = 10,
         epochs: int | None = None,
@@ -194,7 +198,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         patience: int | str | None = "auto",
         validation_fraction: float = 0.1,
         preprocessor: TableEncoder | None = None,
-        unsupported: str = "inf",
+        unsupported: Unsupported = "inf",
         warm_start: bool = False,
         n_jobs: int | None = -1,
         random_state: Any = None,
@@ -205,6 +209,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self.network = network
         self.optimizer = optimizer
         self.aggregation = aggregation
+        self.calibration = calibration
         self.cv = cv
         self.n_networks = n_networks
         self.epochs = epochs
@@ -391,6 +396,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             "network": [StrOptions(set(NETWORKS)), MLP, callable],
             "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
             "aggregation": [StrOptions(set(AGGREGATIONS))],
+            "calibration": [StrOptions(set(CALIBRATIONS))],
             "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
             "n_networks": [_COUNT],
             "epochs": [_COUNT, None],
@@ -640,7 +646,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         base = self._ensemble if keep else replace(self._ensemble, calibrations=())
         weights = None if row_weight is None else row_weight(X)
         scores = normal_scores(base.distribution(X), y)
-        found = Calibration.from_scores(scores, weights, strict=True, row_weight=row_weight)
+        kind = CALIBRATIONS[self.calibration]
+        found = kind.from_scores(scores, weights, strict=True, row_weight=row_weight)
         self.ensemble_ = replace(base, calibrations=(*base.calibrations, found))
         return self
 

@@ -5,11 +5,14 @@ that has them as attributes, such as an ``IntervalRegressor``.
 """
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 
+from calipers.aggregation import AGGREGATIONS
 from calipers.bank import Bank, Plan, Program, Settings, spawn_seeds
 from calipers.crossfit import Fold, set_aside
 from calipers.networks import MLP, NETWORKS, Network
@@ -42,6 +45,29 @@ class Parameters(Protocol):
 def expanded(name: str, value: Any) -> Any:
     """The object that a nested parameter stands for; a name stands for the defaults under it."""
     return SHORTHANDS[name][value]() if isinstance(value, str) else value
+
+
+def check_parameters(model: Any) -> None:
+    """Refuse parameters that break a rule, alone or together."""
+    model._validate_params()
+    for name in SHORTHANDS:
+        nested = expanded(name, getattr(model, name))
+        if isinstance(nested, BaseEstimator):
+            nested._validate_params()
+    if AGGREGATIONS[model.aggregation].single and model.n_networks > 1:
+        raise ValueError(
+            f"aggregation={model.aggregation!r} leaves networks as they are, which is one "
+            f"prediction only for n_networks=1, got n_networks={model.n_networks}"
+        )
+    if not AGGREGATIONS[model.aggregation].gives_distribution and model.cv is not None:
+        raise ValueError(
+            f"aggregation={model.aggregation!r} gives no distribution to calibrate: set cv=None"
+        )
+    if isinstance(model.cv, Integral) and model.n_networks % int(model.cv):
+        raise ValueError(
+            f"every fold has as many networks: n_networks must be a multiple of cv={model.cv}, "
+            f"got {model.n_networks}"
+        )
 
 
 def objective_of(parameters: Parameters) -> Objective:

@@ -32,6 +32,8 @@ class Aggregation:
     gives_distribution : bool
         Whether it gives a ``SplitNormalMixture``, from which intervals of any coverage follow, or
         an ``Interval`` of the members' own coverage.
+    single : bool
+        Whether it is for an ensemble of one network.
     onnx : callable, optional
         The same in a ``calipers.onnx`` graph: ``onnx(graph, lower, point, upper, coverage=...,
         members=...)``, from names of values to the names of ``loc``, ``left_scale`` and
@@ -41,6 +43,7 @@ class Aggregation:
 
     function: Callable[..., SplitNormalMixture | Interval]
     gives_distribution: bool
+    single: bool = False
     onnx: Callable[..., tuple[Any, ...]] | None = None
 
     def __call__(

@@ -98,7 +98,7 @@ def _onnx(widening: Callable[[float, int], float]) -> Callable[..., tuple[str, s
     return combined
 
 
-SEM = Aggregation(sem, False, _onnx(lambda coverage, m: quantile(coverage) / m**0.5))
-STD = Aggregation(std, False, _onnx(lambda coverage, _: quantile(coverage)))
-MEAN = Aggregation(mean, False, _onnx(lambda *_: 0.0))
-NONE = Aggregation(none, False, _onnx(lambda *_: 0.0))
+SEM = Aggregation(sem, False, onnx=_onnx(lambda coverage, m: quantile(coverage) / m**0.5))
+STD = Aggregation(std, False, onnx=_onnx(lambda coverage, _: quantile(coverage)))
+MEAN = Aggregation(mean, False, onnx=_onnx(lambda *_: 0.0))
+NONE = Aggregation(none, False, single=True, onnx=_onnx(lambda *_: 0.0))

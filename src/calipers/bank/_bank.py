@@ -99,7 +99,7 @@ class Bank:
             values[:, :, start : start + BLOCK] = self.forward(block)
         scale = self.scaling.target_scale * self.units.target_scale
         center = self.scaling.target_center * self.units.target_scale + self.units.target_center
-        is_place = np.array([not name.endswith("scale") for name in fields])
+        is_place = np.array([name not in self.program.output.lengths for name in fields])
         values *= scale[:, None, None]
         values += (center[:, None] * is_place)[:, :, None]
         return {name: values[:, i] for i, name in enumerate(fields)}

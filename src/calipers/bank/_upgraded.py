@@ -90,7 +90,7 @@ class Upgraded:
         points, seen = self.points(inputs)
         values = self.heads.predict(seen)
         return {
-            name: value if name.endswith("scale") else value + points
+            name: value if name in self.program.output.lengths else value + points
             for name, value in values.items()
         }
 

@@ -51,9 +51,9 @@ References
 """
 
 from calipers.calibration._calibration import Calibration
-from calipers.calibration._mixture import CalibratedMixture
+from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.calibration._pool import out_of_fold, pooled_scores
-from calipers.calibration._protocol import Calibrator
+from calipers.calibration._protocol import Calibrator, LevelMap
 from calipers.calibration._scores import normal_scores
 
 __all__ = [
@@ -61,6 +61,8 @@ __all__ = [
     "CalibratedMixture",
     "Calibration",
     "Calibrator",
+    "LevelMap",
+    "Unsupported",
     "normal_scores",
     "out_of_fold",
     "pooled_scores",

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -12,11 +12,9 @@ from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
 from calipers.calibration._integrals import crps, mean_and_variance
+from calipers.calibration._protocol import LevelMap
 from calipers.calibration._rows import MixtureRows
 from calipers.distributions import SplitNormal, SplitNormalMixture
-
-if TYPE_CHECKING:
-    from calipers.calibration._calibration import Calibration
 
 Unsupported: TypeAlias = Literal["inf", "raise"]
 
@@ -35,8 +33,8 @@ class CalibratedMixture:
     ----------
     mixture : SplitNormalMixture or CalibratedMixture
         What the model predicts; one that has been corrected may be corrected again.
-    calibration : Calibration
-        Learned from `normal_scores` of the same model.
+    calibration : LevelMap
+        A `Calibration`, learned from `normal_scores` of the same model.
     row_weights : array-like, optional
         Weight of each row, where the calibration has weights for covariate shift; broadcasts
         against `shape`. The mean of the calibration weights if not given.
@@ -79,14 +77,14 @@ class CalibratedMixture:
     """
 
     mixture: "SplitNormalMixture | CalibratedMixture"
-    calibration: "Calibration"
+    calibration: LevelMap
     row_weights: FloatArray
     unsupported: Unsupported
 
     def __init__(
         self,
         mixture: "SplitNormalMixture | CalibratedMixture",
-        calibration: "Calibration",
+        calibration: LevelMap,
         row_weights: ArrayLike | None = None,
         unsupported: Unsupported = "inf",
     ) -> None:

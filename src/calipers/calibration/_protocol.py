@@ -1,15 +1,48 @@
 """What a calibration must be able to do to be part of an ensemble."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, Self
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers.calibration._mixture import CalibratedMixture, Unsupported
+from calipers._checks import FloatArray
 from calipers.distributions import SplitNormalMixture
 
-FloatArray = NDArray[np.float64]
+if TYPE_CHECKING:
+    from calipers.calibration._calibration import Pieces
+    from calipers.calibration._mixture import CalibratedMixture, Unsupported
+
+
+class LevelMap(Protocol):
+    """A map between nominal levels and scores, which a ``CalibratedMixture`` applies."""
+
+    @property
+    def n_rows(self) -> int:
+        """Number of calibration rows."""
+
+    @property
+    def scores(self) -> FloatArray:
+        """Scores of the knots between which the map is straight, in ascending order."""
+
+    @property
+    def total_weight(self) -> float:
+        """Sum of their weights."""
+
+    def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+        """Score of a level, both on the normal scale."""
+
+    def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+        """Level of a score: the inverse of ``to_score``."""
+
+    def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> "Pieces":
+        """Straight pieces of the map on which scores lie."""
+
+    def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
+        """Whether the calibration rows are enough for the level ``p``."""
+
+    def rows_needed(self, coverage: float) -> int:
+        """Count the rows that an interval of this coverage takes."""
 
 
 class Calibrator(Protocol):
@@ -23,6 +56,16 @@ class Calibrator(Protocol):
 
     kind: ClassVar[str]
 
+    @classmethod
+    def from_scores(
+        cls,
+        scores: ArrayLike,
+        weights: ArrayLike | None = None,
+        strict: bool = False,
+        row_weight: Callable[[FloatArray], FloatArray] | None = None,
+    ) -> Self:
+        """Learn from the normal scores of calibration rows, see ``Calibration.from_scores``."""
+
     @property
     def n_rows(self) -> int:
         """Number of calibration rows."""
@@ -32,16 +75,19 @@ class Calibrator(Protocol):
         """Whether the guarantee of split conformal prediction holds."""
 
     @property
-    def row_weight(self) -> Any:
+    def row_weight(self) -> Callable[[FloatArray], FloatArray] | None:
         """Function that gives weights of new rows, or None; it is not stored."""
+
+    def with_row_weight(self, row_weight: Callable[[FloatArray], FloatArray]) -> Self:
+        """The same with that function, after it was stored without."""
 
     def calibrated(
         self,
-        dist: SplitNormalMixture | CalibratedMixture,
+        dist: "SplitNormalMixture | CalibratedMixture",
         X: FloatArray,
-        unsupported: Unsupported = "inf",
-    ) -> CalibratedMixture:
-        """Correct the distributions that were predicted for the rows ``X``."""
+        unsupported: "Unsupported" = "inf",
+    ) -> "CalibratedMixture":
+        """Correct the distributions that were predicted for the rows ``X``, by a ``LevelMap``."""
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
         """Whether the calibration rows are enough for the level ``p``."""
@@ -50,7 +96,10 @@ class Calibrator(Protocol):
         """Count the rows that an interval of this coverage takes."""
 
     def fixed_scores(self, v: FloatArray) -> FloatArray:
-        """Scores of levels on the normal scale, the same for every row, as exports need them."""
+        """Scores of levels on the normal scale, the same for every row, as exports need them.
+
+        Raises ValueError where they are not.
+        """
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Give all there is to store, as plain arrays."""

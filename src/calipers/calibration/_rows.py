@@ -4,16 +4,14 @@ A corrected distribution is a chain. A value has a score in the members' mixture
 calibration turns a score into a level on the normal scale, which is the score for the next.
 """
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
+from calipers.calibration._protocol import LevelMap
 from calipers.distributions import mixture_logpdf, mixture_scores, mixture_values
-
-if TYPE_CHECKING:
-    from calipers.calibration._calibration import Calibration
 
 IntArray = NDArray[np.intp]
 
@@ -37,7 +35,7 @@ class MixtureRows(NamedTuple):
     left: FloatArray
     right: FloatArray
     weights: FloatArray
-    calibrations: tuple["Calibration", ...]
+    calibrations: tuple[LevelMap, ...]
     row_weights: tuple[FloatArray, ...]
 
     def take(self, rows: IntArray) -> "MixtureRows":

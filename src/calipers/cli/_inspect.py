@@ -28,6 +28,8 @@ def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
 
 def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What is known of a model, as plain JSON."""
+    from calipers._serialization import calibrations_from_dict
+
     inputs, ensemble = document["inputs"], document["ensemble"]
     encoder = inputs["preprocessor"]
     columns = inputs["columns"] if encoder is None else [c["column"] for c in encoder["columns"]]
@@ -44,11 +46,8 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
             "weights": sum(a.size for n, a in arrays.items() if n.startswith("weights.")),
         },
         "calibrations": [
-            {
-                "rows": int(arrays[f"calibration.{i}.n_rows"]),
-                "strict": bool(arrays[f"calibration.{i}.strict"]),
-            }
-            for i, _ in enumerate(_kinds(ensemble["calibrations"]))
+            {"rows": int(found.n_rows), "strict": bool(found.strict)}
+            for found in calibrations_from_dict(ensemble, arrays)
         ],
         "settings": document["parameters"],
         "about": inputs["about"],
@@ -89,11 +88,6 @@ def _networks(found: dict[str, Any]) -> str:
         f"epochs; loss {loss}, aggregation {settings['aggregation']}"
         + (f"; {again} failed and were trained again" if again else "")
     )
-
-
-def _kinds(calibrations: Any) -> list[Any]:
-    """Kinds of calibration; version 0.1 stored their number, there was one kind."""
-    return [None] * calibrations if isinstance(calibrations, int) else calibrations
 
 
 def _loss(stored: Any) -> str:

@@ -17,6 +17,7 @@ class Normal(Head):
     size = 2
     fields = ("mean", "scale")
     split_normal = ("mean", "scale", "scale")
+    lengths = ("scale",)
     point_at = 0
     around_point = "normal"
 
@@ -40,6 +41,7 @@ class SplitNormalByMode(Head):
     name = "split normal"
     size = 3
     fields = split_normal = ("loc", "left_scale", "right_scale")
+    lengths = ("left_scale", "right_scale")
     around_point = "centred"
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:

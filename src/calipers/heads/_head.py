@@ -30,8 +30,10 @@ class Head(ABC):
     size : int
         How many raw outputs the network has.
     fields : tuple of str
-        The parameters that the head makes of them. Those whose name ends in ``scale`` are lengths,
-        the others are places on the target's axis.
+        The parameters that the head makes of them: ``lower``, ``point`` and ``upper`` for bounds,
+        ``point`` alone for a point; those of a density may have any names.
+    lengths : tuple of str
+        The fields that are lengths; the others are places on the target's axis.
     can_cross : bool
         Whether the lower bound can lie above the upper one.
     point_at : int or None
@@ -46,10 +48,24 @@ class Head(ABC):
     name: ClassVar[str]
     size: ClassVar[int]
     fields: ClassVar[tuple[str, ...]]
+    lengths: ClassVar[tuple[str, ...]] = ()
     can_cross: ClassVar[bool] = False
     point_at: ClassVar[int | None] = None
     split_normal: ClassVar[tuple[str, ...]] = ()
     around_point: ClassVar[str | None] = None
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        fields = getattr(cls, "fields", None)
+        if (
+            fields
+            and not cls.split_normal
+            and fields not in (("lower", "point", "upper"), ("point",))
+        ):
+            raise TypeError(
+                f"{cls.__name__}.fields must be ('lower', 'point', 'upper') or ('point',), or "
+                f"split_normal must name those of a density; got {fields}"
+            )
 
     @abstractmethod
     def parameters(self, raw: Array) -> tuple[Array, ...]:
@@ -68,11 +84,6 @@ class Head(ABC):
         if not self.split_normal:
             return None
         return SplitNormal(*(values[name] for name in self.split_normal))
-
-    @property
-    def has_bounds(self) -> bool:
-        """Whether the parameters are bounds of the trained coverage and a point."""
-        return "lower" in self.fields
 
     @property
     def has_interval(self) -> bool:

@@ -149,7 +149,8 @@ def _interval(
     density = _density(ensemble, values)
     if not ensemble.gives_distribution:
         lower, upper = _bounds(graph, values, density, ensemble.coverage)
-        sides = aggregate(graph, lower, None, upper, **options)
+        point = values["point"] if density is None else density_mean(graph, *density)
+        sides = aggregate(graph, lower, point, upper, **options)
         return [graph.unsqueezed(side, 1) for side in sides], None
     if density is None:
         density = aggregate(graph, values["lower"], values["point"], values["upper"], **options)

@@ -40,8 +40,9 @@ def parameters(graph: Graph, members: Bank | Upgraded, inputs: str) -> dict[str,
             "as ONNX: torch.onnx.export writes that network"
         )
     point = _of_bank(graph, members.points.bank, inputs)["point"]
+    lengths = members.program.output.lengths
     return {
-        name: value if name.endswith("scale") else graph("Add", value, point)
+        name: value if name in lengths else graph("Add", value, point)
         for name, value in _of_bank(graph, members.heads, inputs).items()
     }
 
@@ -68,7 +69,7 @@ def _of_bank(graph: Graph, bank: Bank, inputs: str) -> dict[str, str]:
     found = {}
     for name, value in zip(head.fields, head.onnx(graph, *columns), strict=True):
         wide = graph("Mul", graph.cast(value, "float64"), graph.constant(scale[:, None]))
-        place = not name.endswith("scale")
+        place = name not in head.lengths
         found[name] = graph("Add", wide, graph.constant(center[:, None])) if place else wide
     return found
 

@@ -9,16 +9,16 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import ParameterGrid, ParameterSampler
 
-from calipers._fitting import check_parameters
 from calipers._text import did_you_mean
 from calipers.heads import HEADS
 from calipers.regressor import IntervalRegressor
-from calipers.training import objective_of
+from calipers.training import check_parameters, objective_of
 
 Space = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Params = dict[str, Any]
 
 _NOT_SEARCHED = {
+    "calibration": "it is no part of what is measured",
     "cv": "calibration is no part of what is measured",
     "coverage": "candidates of unequal coverage cannot be compared",
     "n_networks": "more are always better, and cost more",
