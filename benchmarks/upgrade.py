@@ -28,8 +28,8 @@ from sklearn.metrics import root_mean_squared_error
 
 import calipers.torch
 from calipers import IntervalRegressor, metrics
+from calipers._files import replace_file
 from calipers.datasets import load
-from calipers.storage import replace_file
 from calipers_study.splits import hernandez_lobato_splits
 
 COVERAGE = 0.95

@@ -24,8 +24,10 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_pre
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from typer.testing import CliRunner
 
 from calipers import IntervalRegressor, losses, metrics
+from calipers.cli import app
 from calipers.networks import MLP, DenseFactory
 from calipers.objectives import LOSSES, Density, IntervalScore, Objective
 from calipers.optimizers import Adam
@@ -304,6 +306,26 @@ class TestMethods:
         assert np.array_equal(again.predict_interval(data[0]), model.predict_interval(data[0]))
         with pytest.raises(ModelFileError, match="do not fit the network"):
             IntervalRegressor.load(tmp_path / "model", network=Skip(5))
+
+    def test_a_training_that_ran_out_of_time_says_so(self, data, tmp_path):
+        slow = {"optimizer__learning_rate": 1e-5, "optimizer__schedule": "constant"}
+        model = small(epochs=10**6, time_budget=0.2, patience=10**6, **slow)
+        with pytest.warns(
+            UserWarning, match=r"time_budget=0.2 ended training after \d+ of 1000000"
+        ):
+            model.fit(*data)
+        about = model.about_["time_budget"]
+        assert about["out_of_time"] == about["networks"] == 2
+        model.save(tmp_path / "model")
+        shown = CliRunner().invoke(app, ["inspect", str(tmp_path / "model")])
+        assert "Note: time_budget=0.2 ended training" in shown.output
+        page = model.report(*data, tmp_path / "report.html").read_text("utf-8")
+        assert "ended training after" in page
+
+    def test_a_budget_that_is_enough_changes_nothing_that_is_said(self, data):
+        model = small(epochs=5, time_budget=600).fit(*data)
+        assert model.about_["time_budget"]["out_of_time"] == 0
+        assert [len(history) for history in model.ensemble_.bank.histories] == [5, 5]
 
     def test_early_stopping(self, data):
         model = small(patience=3, epochs=500, optimizer__learning_rate=0.1).fit(*data)

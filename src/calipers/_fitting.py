@@ -6,7 +6,6 @@
 import hashlib
 import math
 import warnings
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
@@ -23,7 +22,6 @@ from calipers._progress import progress
 from calipers.bank import (
     Bank,
     BankPoints,
-    Plan,
     Points,
     Program,
     Table,
@@ -36,7 +34,14 @@ from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
 from calipers.preprocessing import describe_numbers
-from calipers.training import batch_size_of, check_parameters, make_plans, objective_of
+from calipers.training import (
+    batch_size_of,
+    check_parameters,
+    make_plans,
+    objective_of,
+    out_of_time,
+    time_report,
+)
 
 FloatArray = NDArray[np.float64]
 
@@ -133,40 +138,15 @@ def train_ensemble(
         seconds = model.time_budget or math.inf
         trained = train(program, table, plans, n_jobs=model.n_jobs, report=report, seconds=seconds)
     if model.time_budget is not None:
-        model.about_["time_budget"] = _time_report(trained, plans, model.time_budget)
+        model.about_["time_budget"] = spent = time_report(trained, plans, model.time_budget)
+        if text := out_of_time(spent):
+            warnings.warn(text, UserWarning, stacklevel=3)
     bank = trained if source is None else Upgraded(source, trained)
     ensemble = Ensemble(bank, model.coverage, model.aggregation, n_jobs=model.n_jobs)
     if model.cv is None or not ensemble.head.has_interval:
         return ensemble
     found = calibrate(ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration)
     return replace(ensemble, calibrations=() if found is None else (found,))
-
-
-def _time_report(bank: Bank, plans: list[Plan], seconds: float) -> dict[str, Any]:
-    """How far training came in its time, as plain JSON; warns if that is not far."""
-    found = {
-        "seconds": float(seconds),
-        "networks": len(bank),
-        "out_of_time": int(bank.out_of_time.sum()),
-        "epochs": int(np.median([len(history) for history in bank.histories])),
-        "planned_epochs": int(np.median([plan.settings.epochs for plan in plans])),
-    }
-    text = out_of_time(found)
-    if text:
-        warnings.warn(text, UserWarning, stacklevel=4)
-    return found
-
-
-def out_of_time(found: Mapping[str, Any]) -> str:
-    """A sentence on a training that its time budget ended early; empty if that matters little."""
-    reached, planned = found["epochs"], found["planned_epochs"]
-    if 2 * found["out_of_time"] <= found["networks"] or 2 * reached >= planned:
-        return ""  # most networks had stopped getting better, or were near their end
-    return (
-        f"time_budget={found['seconds']:g} ended training after {reached} of {planned} epochs: "
-        "intervals are honest but wider, and points worse, than longer training would make them; "
-        f"all epochs would take about {found['seconds'] * planned / reached:,.0f} s"
-    )
 
 
 def networks_to_continue(model: Any) -> Bank | None:

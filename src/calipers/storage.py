@@ -33,7 +33,6 @@ import safetensors
 import safetensors.numpy
 
 from calipers._files import locked, replacing
-from calipers._files import replace_file as replace_file  # for the study, until it moves
 from calipers._text import JSON, plain
 
 FORMAT = "calipers-model"

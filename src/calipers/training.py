@@ -4,7 +4,7 @@ The estimator, the search and the study all come here. Functions take the parame
 that has them as attributes, such as an ``IntervalRegressor``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import Any, Protocol
 
@@ -189,3 +189,28 @@ def make_plans(
             )
         )
     return plans
+
+
+def time_report(bank: Bank, plans: list[Plan], seconds: float) -> dict[str, Any]:
+    """How far training came in its time, as plain JSON."""
+    return {
+        "seconds": float(seconds),
+        "networks": len(bank),
+        "out_of_time": int(bank.out_of_time.sum()),
+        "epochs": int(np.median([len(history) for history in bank.histories])),
+        "planned_epochs": int(np.median([plan.settings.epochs for plan in plans])),
+    }
+
+
+def out_of_time(found: Mapping[str, Any] | None) -> str:
+    """A sentence on a training that its time budget ended early; empty if that matters little."""
+    if found is None:
+        return ""
+    reached, planned = found["epochs"], found["planned_epochs"]
+    if 2 * found["out_of_time"] <= found["networks"] or 2 * reached >= planned:
+        return ""  # most networks had stopped getting better, or were near their end
+    return (
+        f"time_budget={found['seconds']:g} ended training after {reached} of {planned} epochs: "
+        "intervals are honest but wider, and points worse, than longer training would make them; "
+        f"all epochs would take about {found['seconds'] * planned / reached:,.0f} s"
+    )

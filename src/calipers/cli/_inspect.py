@@ -56,6 +56,8 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
 
 
 def _show(found: dict[str, Any]) -> None:
+    from calipers.training import out_of_time
+
     target, inputs, about = found["target"], found["inputs"], found["about"]
     used = sum(column["used"] for column in inputs)
     typer.echo(f"{found['model']}: predicts {target['name']} from {used} of {len(inputs)} inputs")
@@ -64,6 +66,8 @@ def _show(found: dict[str, Any]) -> None:
     print_rows(("column", "kind", "seen in training", "noticed"), rows)
     typer.echo(f"\n{_networks(found)}")
     typer.echo(_calibration(found["calibrations"]))
+    if text := out_of_time(about.get("time_budget")):
+        typer.echo(f"Note: {text}")
     changed = _changed(found["settings"])
     typer.echo(f"Settings: {changed or 'the defaults'}")
     if evaluation := about.get("evaluation"):

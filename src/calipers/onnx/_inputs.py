@@ -43,6 +43,8 @@ def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[str, list[Va
         elif isinstance(encoder, NumberEncoder):
             inputs.append(array_info(name, dtype, ["rows"]))
             parts += _number(graph, encoder, graph.cast(name, "float64"))
+        else:
+            raise ValueError(f"a column of kind {column.kind!r} has no ONNX form")
     return graph("Concat", *(graph.unsqueezed(part, 1) for part in parts), axis=1), inputs
 
 

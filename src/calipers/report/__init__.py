@@ -16,6 +16,7 @@ from calipers.report._format import count
 from calipers.report._groups import breakdowns
 from calipers.report._inputs import read_inputs, worst_misses
 from calipers.report._page import Content, render
+from calipers.training import out_of_time
 
 __all__ = ["write"]
 
@@ -88,7 +89,7 @@ def write(
         names,
         title or f"Prediction intervals for {model.target_.name}",
         f"Evaluated on {count(len(answers), 'row')}" + (f" of {source}" if source else ""),
-        list(cautions or []),
+        [*(cautions or []), *filter(None, [out_of_time(model.about_.get("time_budget"))])],
     )
     file = Path(path)
     replace_file(file, render(content).encode())
