@@ -4,7 +4,7 @@
     python benchmarks/scale.py estimate [--constants benchmarks/scale.json]
 
 ``measure`` trains a bank of default networks and scores Parquet on threads and on workers of Dask,
-one thread each, in turns within one run, and keeps the least wall time and the least CPU time, which
+one thread each, in turns within one run, and keeps the least wall time and CPU time, which
 says more where a machine is shared. ``estimate`` puts what was measured into formulas; bandwidths,
 which cannot be measured on one machine, are arguments.
 """
