@@ -496,9 +496,9 @@ class TestPredict:
         }
         marks = pd.read_csv(here / "scored.csv")["outside"]
         assert marks.tolist() == ["size", "kind", "size"]
-        printed = run("predict", saved, "far.csv").stderr
-        assert "3 rows are outside what training saw" in printed
-        assert "size (2), kind (1)" in printed
+        told = run("predict", saved, "far.csv").stderr
+        assert "3 rows are outside what training saw" in told
+        assert "size (2), kind (1)" in told
 
     def test_blocks_change_nothing(self, run, here, saved, flats, monkeypatch):
         many = pd.concat([flats] * 5)
