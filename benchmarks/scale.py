@@ -4,9 +4,9 @@
     python benchmarks/scale.py estimate [--constants benchmarks/scale.json]
 
 ``measure`` trains a bank of default networks and scores Parquet on threads and on workers of Dask,
-one thread each, in turns within one run, and keeps the least of each: of seconds, and of seconds of
-processors, which tell more where a machine is shared. ``estimate`` puts what was measured into
-formulas; bandwidths, which one machine cannot show, are arguments.
+one thread each, in turns within one run, and keeps the least wall time and CPU time, which
+says more where a machine is shared. ``estimate`` puts what was measured into formulas; bandwidths,
+which cannot be measured on one machine, are arguments.
 """
 
 import argparse
@@ -251,12 +251,12 @@ def measure_bytes(client):
     return {
         "table_bytes_per_row": size / 50_000,
         "result_bytes_per_network": share,
-        "judge_s": judge_seconds(program, table, plans[:LANES]),
+        "validation_s": validation_seconds(program, table, plans[:LANES]),
     }
 
 
-def judge_seconds(program, table, plans):
-    """Seconds that the client needs to judge one network on one row."""
+def validation_seconds(program, table, plans):
+    """Seconds that the client needs to evaluate one network on one row."""
     import numpy as np
 
     from calipers.bank import train
@@ -392,7 +392,7 @@ def search_terms(c, workers, network, rows, candidates=1000, splits=5, steps=20_
         COMPUTING: math.ceil(chunks / workers) * LANES * steps * c["step_s"],
         "scheduler": chunks * c["task_s"],
         "results to the client": networks * c["result_bytes_per_network"] / network,
-        "judging on the client": networks * rows / 10 * c["judge_s"],
+        "validation on the client": networks * rows / 10 * c["validation_s"],
     }
 
 

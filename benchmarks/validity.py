@@ -1,13 +1,13 @@
-"""Does the default cover what it says? Hundreds of refits on problems whose truth is known.
+"""Coverage of the default over hundreds of refits, on problems with a known distribution.
 
     python benchmarks/validity.py [--problems toy ...] [--sizes 50 100 200 1000] [--refits 200]
 
 All refits of a problem and size train as one bank, on rows of their own. Coverage is not counted on
 test rows but worked out from the true distribution at 300 inputs, so that all chance is in the
 training rows. Prints a table: the mean over refits with its standard error, the tenth of the
-refits that cover least, and coverage where it is conditional: in the tenth of the inputs that fare
-worst on average, and in the narrowest and widest thirds of the intervals. What was found before
-for other problems and sizes is kept.
+refits that cover least, and conditional coverage: in the tenth of the inputs with the lowest mean
+coverage, and in the narrowest and widest thirds of the intervals. Earlier results for other
+problems and sizes are kept.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def true_coverage(problem, inputs, bounds):
     return np.array([problem.cdf(inputs, upper) for upper in bounds[:, 1].T]) - below
 
 
-def judge(problem, model, rows, count):
+def evaluate(problem, model, rows, count):
     """Rows of the table for one problem and size."""
     inputs, _ = problem.sample(300, random_state=12345)
     ensembles = refits(model, problem, rows, count)
@@ -117,7 +117,7 @@ def store(folder, new):
 
 
 def main():
-    """Judge the default and write what was found."""
+    """Evaluate the default and write the results."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--sizes", nargs="+", type=int, default=[50, 100, 200, 1000])
@@ -127,7 +127,7 @@ def main():
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.problems:
         for rows in options.sizes:
-            new = list(judge(PROBLEMS[name], IntervalRegressor(verbose=0), rows, options.refits))
+            new = list(evaluate(PROBLEMS[name], IntervalRegressor(verbose=0), rows, options.refits))
             print(markdown(new).splitlines()[-1], flush=True)
             store(options.out, new)
 

@@ -21,9 +21,9 @@ def train_toy():
     """The paper's toy problem, by the paper's method and by the defaults."""
     X, y = TOY.sample(1000, random_state=0)
     paper = IntervalRegressor.paper(
-        hidden_layers=(50,),
+        network__hidden_layers=(50,),
         batch_size=50,
-        learning_rate=0.001,
+        optimizer__learning_rate=0.001,
         epochs=5000,
         patience=500,
         random_state=0,

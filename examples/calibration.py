@@ -1,7 +1,7 @@
-"""Calibration: what goes wrong without it, groups of rows, and a guarantee from rows held out."""
+"""Calibration: what goes wrong without it, groups of rows, and a guarantee from held-out rows."""
 
-# %% Eighty clinics, ten patients each. A clinic has a habit of its own, which no input tells;
-# but its altitude is an input, and gives the clinic away.
+# %% Eighty clinics, ten patients each. Each clinic has an effect of its own that is not an input;
+# but its altitude is an input, and identifies the clinic.
 import numpy as np
 
 from calipers import IntervalRegressor, metrics
@@ -30,15 +30,16 @@ def show(name, model, X=X_new, y=y_new):
     print(f"{name:48} {rate:6.1%} inside, mean width {width:.2f}")
 
 
-# %% Folds of rows: other patients of the same clinics train, so that new clinics look easy.
+# %% Folds of patients: networks have seen other patients of the same clinics, so that errors look
+# smaller than they are for new clinics.
 naive = IntervalRegressor(**settings).fit(X, y)
 show("calibrated on folds of patients", naive)
 
-# %% What the networks say before any calibration.
+# %% What the networks predict before calibration.
 lower, upper = naive.predict_dist(X_new).mixture.interval(0.9)
 print(f"{'not calibrated':48} {metrics.coverage_rate(y_new, lower, upper):6.1%} inside")
 
-# %% Folds of clinics: judged by clinics that training has not seen, as new ones are.
+# %% Folds of clinics: calibrated on clinics that the networks have not seen, like new ones.
 grouped = IntervalRegressor(**settings).fit(X, y, groups=clinic)
 show("calibrated on folds of clinics", grouped)
 
@@ -48,7 +49,7 @@ X_other, y_other, _ = visit(100, 1, rng)
 naive.conformalize(X_other, y_other)
 show("conformalized on one patient of 100 clinics", naive)
 
-# %% Coverage is an average. Look at parts: every clinic has its own.
+# %% Coverage is an average. Look at subsets: it differs between clinics.
 lower, upper = grouped.predict_interval(X_new).T
 by_age = metrics.coverage_by_value(y_new, lower, upper, X_new[:, 0])
 print("coverage from young to old:", np.round(by_age.coverage_rate, 2))
@@ -56,5 +57,5 @@ by_clinic = metrics.coverage_by_group(y_new, lower, upper, clinic_new)
 worst = by_clinic.coverage_rate.argmin()
 print(f"the worst clinic: {by_clinic.coverage_rate[worst]:.0%} inside")
 
-# %% What cannot be promised is not pretended: too few rows for such a coverage.
+# %% Too few rows for such a coverage: the interval is infinite.
 print("99.9% from 100 rows:", naive.predict_interval(X_new[:1], coverage=0.999)[0])

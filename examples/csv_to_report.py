@@ -1,6 +1,6 @@
-"""From a CSV as it comes to a report: categories, dates, missing values, rows unlike training."""
+"""From a raw CSV to a report: categories, dates, missing values, rows unlike training."""
 
-# %% A CSV of flats. Nobody has cleaned it.
+# %% A CSV of flats as exported, not cleaned.
 import numpy as np
 import pandas as pd
 
@@ -37,7 +37,7 @@ def flats(n, seed):
 flats(600, seed=0).to_csv("flats.csv", index=False)
 flats(300, seed=1).to_csv("new.csv", index=False)
 
-# %% The encoder takes the table as it comes and says what it found.
+# %% The encoder takes the raw table and reports what it found.
 table = pd.read_csv("flats.csv")
 X, y = table.drop(columns="price"), table["price"]
 for column in TableEncoder().fit(X).columns_:
@@ -51,7 +51,7 @@ model = IntervalRegressor(
 )  # fmt: skip
 model.fit(X, y)
 
-# %% New rows, whose truth happens to be known.
+# %% New rows whose targets are known.
 new = pd.read_csv("new.csv")
 lower, upper = model.predict_interval(new).T
 print(f"{metrics.coverage_rate(new['price'], lower, upper):.1%} of new rows inside")
@@ -59,7 +59,7 @@ by_town = metrics.coverage_by_group(new["price"], lower, upper, new["town"])
 for town, rate, width in zip(by_town.group, by_town.coverage_rate, by_town.mean_width, strict=True):
     print(f"  {town:8} {rate:.1%} inside, mean width {width:,.0f}")
 
-# %% A row unlike training: the interval says little, and the model says so.
+# %% A row unlike those of training: its interval cannot be trusted, and the model says so.
 strange = pd.DataFrame(
     {"size": [900.0], "town": ["Paris"], "balcony": ["no"], "sold": ["2025-01-01"]}
 )
@@ -67,7 +67,7 @@ strange = strange.assign(id="F99999", country="NO")
 names = [column.name for column in model.inputs_]
 print("outside of training:", [names[i] for i in np.flatnonzero(model.outside(strange)[0])])
 
-# %% One page for whoever has to decide: opens in a browser, without a network.
+# %% A report as one HTML file, which a browser opens without a network connection.
 page = model.report(new.drop(columns="price"), new["price"], "report.html", title="Flats")
 print(f"{page}: {page.stat().st_size / 1e3:.0f} kB")
 

@@ -1,4 +1,4 @@
-"""A loss and a network of one's own: a decision as the point, an input that can only lower it."""
+"""A custom loss and network: the point is a decision, which falls with one of the inputs."""
 
 # %% How much to stock. Demand falls with the price, whatever else is known; and to have too little
 # costs four times as much as to have too much, so the best stock is the 80% quantile of demand.
@@ -73,18 +73,18 @@ model = IntervalRegressor(
 )
 model.fit(X, y)
 
-# %% The decision falls with the price everywhere, since it can do nothing else.
+# %% The decision falls with the price everywhere, by construction.
 grid = np.column_stack([np.linspace(0, 1, 50), np.zeros(50)])
 assert (np.diff(model.predict(grid)) <= 0).all()
 
-# %% Does it hold what it should? The decision is the networks' own, the interval is calibrated.
+# %% Evaluate. The decision is the networks' own, uncalibrated; the interval is calibrated.
 lower, upper = model.predict_interval(X_new).T
 print(f"90% intervals hold {metrics.coverage_rate(y_new, lower, upper):.1%} of new rows")
 print(f"demand stays below the stock in {(y_new <= model.predict(X_new)).mean():.1%}, wanted 80%")
 quantile = model.predict_quantiles(X_new, 0.8)
 print(f"and below the calibrated 80% quantile in {(y_new <= quantile).mean():.1%}")
 
-# %% A network of one's own is code, and code is not stored: `load` takes the factory again.
+# %% A custom network is code, and code is not saved: pass its factory to `load`.
 model.save("model")
 again = IntervalRegressor.load("model", network=FallingFactory())
 assert np.array_equal(again.predict(X_new), model.predict(X_new))

@@ -1,6 +1,6 @@
-"""Quickstart: fit, predict, judge, draw, keep.
+"""Quickstart: fit, predict, evaluate, plot, save.
 
-Cells are parted by lines of percent signs: run the file, or open it as a notebook.
+Cells begin with ``# %%``: run the file, or open it as a notebook.
 """
 
 # %% A table: ten measurements of 442 patients, and how far their diabetes went in a year.
@@ -35,7 +35,7 @@ lower, upper = model.predict_interval(X_test).T
 print(model.predict_interval(X_test.iloc[:3], coverage=[0.5, 0.9], as_frame=True).round(1))
 print(model.predict_quantiles(X_test.iloc[:3], [0.1, 0.5, 0.9], as_frame=True).round(1))
 
-# %% Are they honest? With few test rows chance moves the share inside; the band says how far.
+# %% Do they cover? With few test rows the share inside varies by chance; the band says how far.
 rate = metrics.coverage_rate(y_test, lower, upper)
 low, high = metrics.coverage_band(len(y_test), 0.9)
 print(f"90% intervals hold {rate:.1%} of the test rows; chance allows {low:.1%} to {high:.1%}")
@@ -43,13 +43,13 @@ print(f"mean width {metrics.mean_width(lower, upper):.0f}", end=", ")
 print(f"interval score {metrics.interval_score(y_test, lower, upper, coverage=0.9):.0f}", end=", ")
 print(f"root mean squared error {root_mean_squared_error(y_test, point):.1f}")
 
-# %% The whole distribution of each row: a probability, and where the doubt comes from.
+# %% The whole distribution of each row: a probability, and how much of its variance is epistemic.
 dist = model.predict_dist(X_test)
 print("probability of more than 200:", dist.sf(200.0)[:3].round(2))
-doubt = dist.epistemic_var / (dist.aleatoric_var + dist.epistemic_var)
-print(f"the networks' disagreement is {np.median(doubt):.0%} of the variance of a typical row")
+epistemic = dist.epistemic_var / (dist.aleatoric_var + dist.epistemic_var)
+print(f"the networks' disagreement is {np.median(epistemic):.0%} of the variance of a typical row")
 
-# %% Three pictures.
+# %% Three plots.
 with style():
     figure = new_figure(2.6)
     first, second, third = figure.subplots(1, 3)
@@ -62,7 +62,7 @@ with style():
     plot_uncertainty(third, np.sqrt(dist.aleatoric_var), np.sqrt(dist.epistemic_var), inside)
     figure.savefig("quickstart.png")
 
-# %% Kept as a folder of JSON and arrays, and read again to the same bits.
+# %% Saved as a folder of JSON and arrays; the loaded model predicts the same bits.
 model.save("model")
 again = calipers.load("model")
 assert np.array_equal(again.predict_interval(X_test), model.predict_interval(X_test))

@@ -1,9 +1,9 @@
-"""QD+ in a PyTorch training loop of one's own, then split normal mixture aggregation.
+"""QD+ in a plain PyTorch training loop, then split normal mixture aggregation.
 
     .venv-torch/bin/python examples/torch_loop.py
 
-The losses of calipers are functions of arrays and know nothing of who made them: on tensors they
-give tensors, with gradients. Everything about training stays in the loop. What the members predict
+The losses of calipers are functions of arrays of any library: on tensors they return tensors with
+gradients. Everything about training stays in the loop. What the members predict
 goes to ``calipers.aggregation`` as NumPy arrays.
 """
 
@@ -26,7 +26,7 @@ def make_network(inputs):
 
 
 def parts(lower, point, upper, target):
-    """What QD+ is made of, for a look at how training goes."""
+    """The terms of QD+, to follow training."""
     capture = losses.soft_capture(lower, upper, target)
     return {
         "width": losses.captured_width(lower, upper, capture),
@@ -57,7 +57,7 @@ def train(X, y, epochs, seed):
 
 
 def main(arguments=None):
-    """Train an ensemble and print what its intervals are worth; returns the measures."""
+    """Train an ensemble, print the measures of its intervals, and return them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--members", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=300)

@@ -22,6 +22,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,7 @@ import pytest
 from markdown_it import MarkdownIt
 
 from calipers import IntervalRegressor
+from calipers.aggregation import AGGREGATIONS
 from calipers.networks import MLP
 
 ROOT = Path(__file__).parents[1]
@@ -115,7 +117,8 @@ class Reader:
 )
 def test_page_does_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    Reader(page).follow(page.read_text("utf-8"))
+    with mock.patch.dict(AGGREGATIONS):  # a page may add its own
+        Reader(page).follow(page.read_text("utf-8"))
 
 
 @contextlib.contextmanager

@@ -37,7 +37,7 @@ fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 
 @fork
-def test_a_fork_after_a_prediction_is_told_what_helps():
+def test_a_fork_after_a_prediction_gets_an_error_with_the_remedy():
     script = """
 import multiprocessing
 expected = model.predict(X)
@@ -53,9 +53,9 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
         print(error)
 assert (model.predict(X) == expected).all()  # nothing has changed here
 """
-    told = run(FIT + script).splitlines()
-    assert len(told) == 2
-    for sentence in told:
+    errors = run(FIT + script).splitlines()
+    assert len(errors) == 2
+    for sentence in errors:
         assert "get_context('spawn') or 'forkserver', or let joblib start them" in sentence
 
 

@@ -28,8 +28,8 @@ REFITS = {50: 60, 100: 60, 200: 60, 1000: 15}
 
 @pytest.mark.parametrize("rows", BANDS)
 @pytest.mark.parametrize("name", ["toy", "skewed", "two_modes", "gap", "friedman"])
-def test_default_covers_what_it_says(name, rows):
-    found = validity.judge(PROBLEMS[name], IntervalRegressor(verbose=0), rows, REFITS[rows])
+def test_default_has_its_nominal_coverage(name, rows):
+    found = validity.evaluate(PROBLEMS[name], IntervalRegressor(verbose=0), rows, REFITS[rows])
     mean = {row["coverage"]: row["mean"] for row in found}
     low, high = BANDS[rows]
     assert low < mean[0.95] < high

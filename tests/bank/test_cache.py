@@ -261,7 +261,7 @@ print(len(jax.devices()), y.devices().pop().id, len(done), float(y.sum()))
 
 
 def start(folder, devices=1, chosen=0):
-    """A process that runs a program once it is told to."""
+    """A process that runs a program when it has read a line."""
     flags = f"--xla_force_host_platform_device_count={devices}"
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, str(chosen)],

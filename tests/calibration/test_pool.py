@@ -1,4 +1,4 @@
-"""Judges and pool: plain scores cover too often, pooled ones as often as they should.
+"""Pooled scores: out-of-fold scores alone cover too much, pooled ones as much as nominal.
 
 Simulated without networks: members predict the truth, a common bias and independent errors of
 standard deviation tau, with normal noise distributions of scale s. Noise has the scale 1.

@@ -83,7 +83,7 @@ def test_year_is_read_from_text_and_from_zip(small_year, tmp_path):
         np.testing.assert_array_equal(y_read, y)
 
 
-def test_year_with_another_text_is_refused_unless_told_otherwise(small_year, tmp_path):
+def test_year_with_another_text_is_refused_unless_allowed(small_year, tmp_path):
     entry, X, _, text = small_year
     path = tmp_path / "YearPredictionMSD.txt"
     path.write_bytes(text.replace(b"\n", b"\r\n"))

@@ -53,7 +53,7 @@ def test_argument_goes_before_environment_and_folder_before_cache(
     assert load("tiny", folder=other).source == tiny.cached
 
 
-def test_altered_file_in_own_folder_is_refused_unless_told_otherwise(tiny, folder):
+def test_altered_file_in_own_folder_is_refused_unless_allowed(tiny, folder):
     np.savez(folder / "tiny.npz", X=tiny.X + 1, y=tiny.y)
     with pytest.raises(DatasetCorruptError, match=r"tiny\.npz is not the file"):
         load("tiny", folder=folder)
