@@ -1,7 +1,7 @@
 """What a calibration must be able to do to be part of an ensemble."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar, Protocol, Self
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,7 +32,7 @@ class Calibrator(Protocol):
         """Whether the guarantee of split conformal prediction holds."""
 
     @property
-    def row_weight(self) -> Any:
+    def row_weight(self) -> Callable[[FloatArray], FloatArray] | None:
         """Function that gives weights of new rows, or None; it is not stored."""
 
     def calibrated(
