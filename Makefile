@@ -32,7 +32,7 @@ types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
 FAST := not slow and not torch and not browser
-PYTEST := $(BIN)/pytest -n 2 --dist loadscope
+PYTEST := $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 quick: $(READY) ## under a minute: the tests of what changed, or a core selection
 	$(PYTEST) -q --budget 45 -m "$(FAST)" $$($(BIN)/python tests/quick.py)

@@ -34,6 +34,12 @@ def pytest_configure(config):
         config.option.ends_at = time.time() + config.option.budget
 
 
+def pytest_collection_modifyitems(items):
+    """Start with the files that take longest, lest a worker is left alone with one at the end."""
+    longest = ("test_docs.py", "test_regressor.py", "test_search.py", "test_examples.py")
+    items.sort(key=lambda item: item.path.name not in longest)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
     """Leave out what no time is left for."""
