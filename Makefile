@@ -7,7 +7,7 @@ TORCH := .venv-torch
 TORCH_VERSION := 2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit slow test-browser test-torch docs benchmarks clean
+.PHONY: help demo test quick lint types unit slow test-browser chromium test-torch docs benchmarks clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -31,20 +31,29 @@ lint: $(READY) ## ruff, and the direction of imports
 types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
-unit: $(READY) ## the fast tests and the doctests
-	$(BIN)/pytest -n 2 --dist loadscope -m "not slow and not torch and not browser"
+FAST := not slow and not torch and not browser
+PYTEST := $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-slow: $(READY) ## tests that take minutes
-	$(BIN)/pytest -m slow
+quick: $(READY) ## under a minute: the tests of what changed, or a core selection
+	$(PYTEST) -q --budget 45 -m "$(FAST)" $$($(BIN)/python tests/quick.py)
+
+unit: $(READY) ## the fast tests and the doctests
+	$(PYTEST) -m "$(FAST)"
+
+# These compile as users do, with all optimisations; the fast tests do without.
+slow: $(READY) chromium ## what takes minutes, what needs a browser, what needs the datasets
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PYTEST) -m "slow or browser or data"
 
 # Playwright's own browsers are large downloads; a Chromium of the system does as well.
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
 
-test-browser: $(READY) ## the report and the server's page in a real browser
+chromium: $(READY)
 	$(BIN)/python -m pip install --quiet --group browser
 	command -v chromium || command -v chromium-browser || command -v google-chrome \
 		|| ($(SUDO) apt-get update -q && $(SUDO) apt-get install -y -q chromium)
-	$(BIN)/pytest -n 2 --dist loadscope -m browser tests/report tests/serve
+
+test-browser: chromium ## the report and the server's page in a real browser
+	$(PYTEST) -m browser tests/report tests/serve
 
 # Only an exact version: anything looser brings gigabytes of CUDA along.
 $(TORCH)/.ready: pyproject.toml study/pyproject.toml
@@ -56,7 +65,7 @@ $(TORCH)/.ready: pyproject.toml study/pyproject.toml
 	touch $@
 
 test-torch: $(TORCH)/.ready ## losses, a training loop and upgrades on PyTorch
-	$(TORCH)/bin/pytest tests/torch src/calipers/torch.py
+	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(TORCH)/bin/pytest tests/torch src/calipers/torch.py
 
 docs: $(READY) ## the documentation as HTML in docs/_build, warnings as errors
 	$(BIN)/python -m pip install --quiet --group docs

@@ -2,24 +2,70 @@
 
 import os
 import shutil
+import time
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 collect_ignore = [] if find_spec("torch") else ["src/calipers/torch.py"]
 
+# Most of the time of these tests is compilation; with few optimisations it takes half as long.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
 settings.register_profile("patient", deadline=None)  # a busy machine is no reason to fail
 settings.load_profile("patient")
 
 
+DATA_FOLDER = os.environ.get("CALIPERS_DATA")
+
+
+def pytest_addoption(parser):
+    """Add a limit of time."""
+    text = "seconds after which no further test is started, as `make quick` has it"
+    parser.addoption("--budget", type=float, metavar="SECONDS", help=text)
+    parser.addoption("--ends-at", type=float, help="the same as a time, which workers are told")
+
+
+def pytest_configure(config):
+    """Set the end once, for all workers."""
+    if config.option.budget and not config.option.ends_at:
+        config.option.ends_at = time.time() + config.option.budget
+
+
+def pytest_collection_modifyitems(items):
+    """Start with the files that take longest, lest a worker is left alone with one at the end."""
+    longest = ("test_docs.py", "test_regressor.py", "test_search.py", "test_examples.py")
+    items.sort(key=lambda item: item.path.name not in longest)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Leave out what no time is left for."""
+    if time.time() > (item.config.option.ends_at or float("inf")):
+        pytest.skip("no time left within the budget; `make unit` runs everything")
+
+
+@pytest.fixture
+def data_folder():
+    """The folder with the real data, for tests that need it."""
+    if not DATA_FOLDER:
+        pytest.skip("CALIPERS_DATA is not set, so the real data is not at hand")
+    return Path(DATA_FOLDER)
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _cache(tmp_path_factory):
-    """Nothing that tests compile or download leaves the test run, whose workers share it."""
+    """Nothing that tests compile or download leaves the test run, whose workers share it.
+
+    And none sees the user's folder of data unless it asks for it.
+    """
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CALIPERS_CACHE", str(shared / "cache"))
+        patch.delenv("CALIPERS_DATA", raising=False)
         yield
 
 

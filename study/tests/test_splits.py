@@ -1,6 +1,4 @@
 import dataclasses
-import os
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,23 +22,6 @@ PUBLISHED = {
     "wine": (160, 20),
     "yacht": (31, 20),
 }
-
-
-DATA_FOLDER = os.environ.get("CALIPERS_DATA")
-
-
-@pytest.fixture(autouse=True)
-def _no_folder(monkeypatch):
-    """No test sees the user's folder unless it asks for it."""
-    monkeypatch.delenv("CALIPERS_DATA", raising=False)
-
-
-@pytest.fixture
-def data_folder():
-    """The folder with the real data, for tests that need it."""
-    if not DATA_FOLDER:
-        pytest.skip("CALIPERS_DATA is not set, so the real data is missing")
-    return Path(DATA_FOLDER)
 
 
 def assert_every_row_once(split, n_rows):
@@ -108,6 +89,7 @@ def test_hernandez_lobato_splits(name):
         assert (np.diff(split.train) > 0).all()
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("name", SHUFFLED)
 def test_rule_gives_the_published_splits(name, data_folder):
     assert (data_folder / "splits" / f"{name}.npz").is_file()

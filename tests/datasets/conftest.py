@@ -14,8 +14,6 @@ import pytest
 from calipers.datasets import CATALOGUE, Entry, _download
 from calipers.datasets._files import values_sha256
 
-DATA_FOLDER = os.environ.get("CALIPERS_DATA")
-
 Behaviour = Callable[[BaseHTTPRequestHandler], None]
 
 
@@ -26,14 +24,6 @@ def isolated(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CALIPERS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(_download, "FIRST_PAUSE", 0.0)
-
-
-@pytest.fixture
-def data_folder() -> Path:
-    """The folder with the real data, for tests that need it."""
-    if not DATA_FOLDER:
-        pytest.skip("CALIPERS_DATA is not set, so the real data is not at hand")
-    return Path(DATA_FOLDER)
 
 
 @dataclasses.dataclass

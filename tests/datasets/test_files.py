@@ -175,6 +175,7 @@ def test_zip_with_several_texts_is_refused(tiny, tmp_path):
         read(tmp_path / "tiny.zip", tiny.entry)
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("name", SOURCE_FORMATS)
 def test_published_text_and_npz_hold_the_same_bits(name, data_folder, tmp_path):
     entry = CATALOGUE[name]

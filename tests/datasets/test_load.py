@@ -154,6 +154,7 @@ TARGETS = {
 }
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("name", TARGETS)
 def test_real_data(name, data_folder):
     data = load(name, folder=data_folder, download=False)
@@ -162,6 +163,7 @@ def test_real_data(name, data_folder):
     assert data.source == Path(data_folder, f"{name}.npz")
 
 
+@pytest.mark.data
 def test_real_sample_in_the_layout_of_year(data_folder, folder, monkeypatch):
     with np.load(data_folder / "year_partial.npz", allow_pickle=False) as arrays:
         X, y = arrays["X"][:500], arrays["y"][:500]

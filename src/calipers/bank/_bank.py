@@ -1,11 +1,10 @@
 """A bank of trained networks, and what it predicts."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from calipers._process import before_computing
 from calipers.bank._cache import compiled
@@ -56,9 +55,9 @@ class Bank:
     def __len__(self) -> int:
         return len(self.seeds)
 
-    def __getitem__(self, chosen: Any) -> "Bank":
+    def __getitem__(self, chosen: slice | ArrayLike) -> "Bank":
         """Some of the networks, by an index array, a mask or a slice."""
-        numbers = np.arange(len(self))[chosen]
+        numbers = np.arange(len(self))[chosen if isinstance(chosen, slice) else np.asarray(chosen)]
         return Bank(
             self.program,
             [leaf[numbers] for leaf in self.weights],

@@ -84,7 +84,7 @@ def _identity(function: Any) -> tuple[Any, ...]:
     return (function.__func__, function.__self__)
 
 
-def _default_device() -> Any:
+def _default_device() -> jax.Device:
     """The device that programs run on, which ``jax.default_device`` may say."""
     chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
     if chosen is None or isinstance(chosen, str):
@@ -93,7 +93,10 @@ def _default_device() -> Any:
 
 
 def _compile(
-    function: Callable[..., Any], arguments: tuple[Any, ...], donate: tuple[int, ...], device: Any
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    donate: tuple[int, ...],
+    device: jax.Device,
 ) -> Callable[..., Any]:
     """Compile over flat lists of arrays, which can be stored where the trees could not."""
     leaves, structure = jax.tree.flatten(arguments)
@@ -124,19 +127,21 @@ def _compile(
 class _Kept:
     """A program from disk or the compiler; one from disk is on trial until it has run."""
 
-    def __init__(self, path: Path, lowered: Any, device: Any) -> None:
+    def __init__(self, path: Path, lowered: jax.stages.Lowered, device: jax.Device) -> None:
         self.path = path
-        self.lowered = lowered
-        self.program = _load(path, device)
-        if self.program is None:
+        self.lowered: jax.stages.Lowered | None = lowered
+        found = _load(path, device)
+        if found is None:
             self._compile(lowered)
+        else:
+            self.program = found
 
-    def _compile(self, lowered: Any) -> None:
+    def _compile(self, lowered: jax.stages.Lowered) -> None:
         self.program = lowered.compile()
         self.lowered = None  # its text is large
         _store(self.path, self.program)
 
-    def __call__(self, leaves: list[Any]) -> Any:
+    def __call__(self, leaves: list[Any]) -> list[jax.Array]:
         lowered = self.lowered
         if lowered is None:
             return self.program(*leaves)
@@ -154,7 +159,7 @@ class _Kept:
         return results
 
 
-def _load(path: Path, device: Any) -> Any:
+def _load(path: Path, device: jax.Device) -> jax.stages.Compiled | None:
     """A program from disk, or None if there is none that can be used and trusted."""
     # Without the device, JAX would load the program for all that there are.
     several = device.client.device_count() > 1
@@ -171,7 +176,7 @@ def _load(path: Path, device: Any) -> Any:
         return None
 
 
-def _store(path: Path, program: Any) -> None:
+def _store(path: Path, program: jax.stages.Compiled) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         _check_owner(path.parent, path.parent.stat())
@@ -218,7 +223,7 @@ def _evict(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _fingerprint(lowered: Any, signature: Any, device: Any) -> str:
+def _fingerprint(lowered: jax.stages.Lowered, signature: object, device: jax.Device) -> str:
     """Digest of the program's text and of everything that could change its machine code."""
     parts = (
         lowered.as_text(),

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-Array = Any
+Array = Any  # of NumPy or of JAX, traced or not
+Tree = Any  # arrays in whatever containers the network or the optimiser has
 
 MEASURES = ("loss", "coverage", "width", "mse")
 
@@ -89,12 +90,12 @@ class State(NamedTuple):
     ``average`` is None where weights are not averaged, ``best`` where nothing is validated.
     """
 
-    network: Any
-    average: Any
-    optimizer: Any
+    network: Tree
+    average: Tree | None
+    optimizer: Tree
     epoch: Array
     loss: Array
-    best: Any
+    best: Tree | None
     best_loss: Array
     best_epoch: Array
 

@@ -15,13 +15,20 @@ import jax.numpy as jnp
 import optax
 
 from calipers.bank._cache import single_precision
-from calipers.bank._lanes import MEASURES, SCHEDULES, Lanes, Scaling, Settings, State
+from calipers.bank._lanes import (
+    MEASURES,
+    SCHEDULES,
+    Array,
+    Lanes,
+    Scaling,
+    Settings,
+    State,
+    Tree,
+)
 from calipers.bank._shuffle import round_keys, shuffled
 from calipers.heads import HEADS, Head
 from calipers.networks import Network
 from calipers.objectives import Objective
-
-Array = Any
 
 SEGMENT = 128  # epochs a program can run, and record, before Python steps in
 TILE = 256  # rows evaluated at a time: one size, so that a row's bits do not depend on its company
@@ -29,11 +36,11 @@ EARLY = 10  # so many times ``check_every`` epochs are all validated: some data 
 SMALL_TILE = 32  # rows predicted at a time on a CPU: a single row then costs what 32 do, not 256
 
 
-def _select(condition: Array, new: Any, old: Any) -> Any:
+def _select(condition: Array, new: Tree, old: Tree) -> Tree:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
-def _is_matrix(tree: Any) -> Any:
+def _is_matrix(tree: Tree) -> Tree:
     return jax.tree.map(lambda leaf: leaf.ndim > 1, tree)
 
 
@@ -76,28 +83,28 @@ class Program:
         return HEADS[self.head or self.objective.head]
 
     @cached_property
-    def _static(self) -> Any:
+    def _static(self) -> Tree:
         return eqx.partition(self._outline, _is_array_shape)[1]
 
     @cached_property
-    def _outline(self) -> Any:
+    def _outline(self) -> Tree:
         seed = jax.ShapeDtypeStruct((), jnp.uint32)  # type: ignore[no-untyped-call]
         with single_precision():
             return eqx.filter_eval_shape(self._module, seed)
 
     @cached_property
-    def weights(self) -> Any:
+    def weights(self) -> Tree:
         """Shapes of one network's weights, as a tree."""
         return eqx.filter(self._outline, _is_array_shape)
 
-    def tree(self, leaves: list[Any]) -> Any:
+    def tree(self, leaves: list[Array]) -> Tree:
         """Weights as a tree, from the plain list that leaves the program."""
         return jax.tree.unflatten(jax.tree.structure(self.weights), leaves)
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def _module(self, seed: Array) -> Any:
+    def _module(self, seed: Array) -> eqx.Module:
         key = jax.random.key(seed, impl="threefry2x32")
         return self.network(self.in_size, self.output.size, key=key)
 
@@ -136,30 +143,32 @@ class Program:
         exhausted = (patience > 0) & (state.epoch - state.best_epoch >= patience)
         return (state.epoch < lane.settings.epochs) & jnp.isfinite(state.loss) & ~exhausted
 
-    def _rows(self, table: Any, scaling: Scaling, row: Array) -> tuple[Array, Array]:
+    def _rows(
+        self, table: tuple[Array, Array], scaling: Scaling, row: Array
+    ) -> tuple[Array, Array]:
         inputs, target = (a.at[row].get(mode="promise_in_bounds") for a in table)
         target = (target - scaling.target_center) / scaling.target_scale
         return (inputs - scaling.input_center) / scaling.input_scale, target
 
-    def _predict(self, network: Any, inputs: Array) -> tuple[Array, ...]:
+    def _predict(self, network: Tree, inputs: Array) -> tuple[Array, ...]:
         module = eqx.combine(network, self._static)
         return self.output.parameters(jax.vmap(module)(inputs))
 
     def _batch_loss(
-        self, predicted: Any, target: Array, weight: Array, settings: Settings
+        self, predicted: tuple[Array, ...], target: Array, weight: Array, settings: Settings
     ) -> Array:
         numbers = {"coverage": settings.coverage, **settings.loss}
         return self.objective.loss(*predicted, target, weight=weight, **numbers)
 
     def _loss(
-        self, network: Any, inputs: Array, target: Array, weight: Array, settings: Settings
+        self, network: Tree, inputs: Array, target: Array, weight: Array, settings: Settings
     ) -> tuple[Array, tuple[Array, ...]]:
         predicted = self._predict(network, inputs)
         loss = self._batch_loss(predicted, target, weight, settings)
         return loss, predicted
 
     def _training_loss(
-        self, network: Any, inputs: Array, target: Array, weight: Array, settings: Settings
+        self, network: Tree, inputs: Array, target: Array, weight: Array, settings: Settings
     ) -> tuple[Array, tuple[Array, ...]]:
         loss, predicted = self._loss(network, inputs, target, weight, settings)
         if self.adversarial:
@@ -170,7 +179,12 @@ class Program:
         return loss, predicted
 
     def _sums(
-        self, predicted: Any, loss: Array, target: Array, weight: Array, settings: Settings
+        self,
+        predicted: tuple[Array, ...],
+        loss: Array,
+        target: Array,
+        weight: Array,
+        settings: Settings,
     ) -> Array:
         """Weight, and weighted sums of ``MEASURES``."""
         lower, point, upper = self.output.interval(*predicted, coverage=settings.coverage)
@@ -188,7 +202,7 @@ class Program:
         keys: tuple[Array, Array],
         running: Array,
         start: Array,
-        table: Any,
+        table: tuple[Array, Array],
     ) -> tuple[State, Array]:
         position = start + jnp.arange(self.batch_size)
         inside = position < lane.train.count
@@ -211,7 +225,9 @@ class Program:
         batch = self._sums(predicted, loss, target, weight, lane.settings)
         return _select(live, moved, state), sums + jnp.where(live, batch, 0)
 
-    def _validation_measures(self, lane: Lanes, predicted: Any, table: Any) -> Array:
+    def _validation_measures(
+        self, lane: Lanes, predicted: tuple[Array, ...], table: tuple[Array, Array]
+    ) -> Array:
         """Measures on the validation rows."""
         real = jnp.arange(lane.valid.index.size) < lane.valid.count
         weight = jnp.where(real, lane.valid.weight, 0)
@@ -220,13 +236,13 @@ class Program:
         sums = self._sums(predicted, loss, target, weight, lane.settings)
         return sums[1:] / sums[0]
 
-    def product(self, state: State) -> Any:
+    def product(self, state: State) -> Tree:
         """The weights that a training is for."""
         return state.average if self.averaging else state.network
 
     # All lanes. These are compiled.
 
-    def start(self, state: State | None, lanes: Lanes, renew: Array, given: Any) -> State:
+    def start(self, state: State | None, lanes: Lanes, renew: Array, given: Tree | None) -> State:
         """Put fresh networks into the lanes marked ``renew``; ``given`` weights, where not None."""
         fresh = jax.vmap(self._fresh)(lanes)
         if given is not None:
@@ -239,7 +255,7 @@ class Program:
         return choose(renew, fresh, state)
 
     def advance(
-        self, state: State, lanes: Lanes, table: Any, epochs: Array
+        self, state: State, lanes: Lanes, table: tuple[Array, Array], epochs: Array
     ) -> tuple[State, Array, Array]:
         """Train every lane for some epochs, at most ``SEGMENT``.
 
@@ -262,7 +278,7 @@ class Program:
         state, records = jax.lax.fori_loop(0, epochs, epoch, (state, records))
         return state, records, jax.vmap(self._running)(state, lanes)
 
-    def _epoch(self, state: State, lanes: Lanes, table: Any) -> tuple[State, Array]:
+    def _epoch(self, state: State, lanes: Lanes, table: tuple[Array, Array]) -> tuple[State, Array]:
         running = jax.vmap(self._running)(state, lanes)
         keys = jax.vmap(round_keys)(lanes.seed, state.epoch, lanes.train.count)
         batches = jnp.max(jnp.where(running, self._batches(lanes.train.count), 0))
@@ -284,7 +300,7 @@ class Program:
         return state, jnp.stack([trained, validated], axis=1)
 
     def _validate(
-        self, state: State, lanes: Lanes, table: Any, running: Array
+        self, state: State, lanes: Lanes, table: tuple[Array, Array], running: Array
     ) -> tuple[State, Array]:
         spacing = lanes.settings.check_every
         last = state.epoch >= lanes.settings.epochs
@@ -303,11 +319,11 @@ class Program:
             best_epoch=jnp.where(better, state.epoch, state.best_epoch),
         ), validated
 
-    def _evaluate(self, network: Any, lanes: Lanes, table: Any) -> Array:
+    def _evaluate(self, network: Tree, lanes: Lanes, table: tuple[Array, Array]) -> Array:
         lane_count, size = lanes.valid.index.shape
         width = len(self.output.fields)
 
-        def forward(network: Any, lane: Lanes, start: Array) -> Array:
+        def forward(network: Tree, lane: Lanes, start: Array) -> Array:
             row = jax.lax.dynamic_slice(lane.valid.index, (start,), (TILE,))
             inputs, _ = self._rows(table, lane.scaling, row)
             return jnp.stack(self._predict(network, inputs))
@@ -321,13 +337,13 @@ class Program:
         predicted = jax.lax.fori_loop(0, tiles, tile, predicted)
         return jax.vmap(self._validation_measures, in_axes=(0, 0, None))(lanes, predicted, table)
 
-    def predict(self, network: Any, scaling: Scaling, inputs: Array, count: Array) -> Array:
+    def predict(self, network: Tree, scaling: Scaling, inputs: Array, count: Array) -> Array:
         """Parameters of the first ``count`` rows in standardised units, (lanes, fields, rows)."""
         lane_count = scaling.target_scale.shape[0]
         width = len(self.output.fields)
         size = SMALL_TILE if jax.default_backend() == "cpu" else TILE
 
-        def forward(network: Any, scaling: Scaling, rows: Array) -> Array:
+        def forward(network: Tree, scaling: Scaling, rows: Array) -> Array:
             scaled = (rows - scaling.input_center) / scaling.input_scale
             return jnp.stack(self._predict(network, scaled))
 
@@ -340,5 +356,5 @@ class Program:
         return jax.lax.fori_loop(0, -(-count // size), tile, predicted)
 
 
-def _is_array_shape(leaf: Any) -> bool:
+def _is_array_shape(leaf: object) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct)

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from calipers._process import before_computing
 from calipers.bank._cache import compiled, single_precision
 from calipers.bank._clock import Clock
-from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State
+from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State, Tree
 from calipers.bank._program import SEGMENT, Program
-from calipers.bank._table import Plan, Table
+from calipers.bank._table import FloatArray, IntArray, Plan, Table
 
 _SEGMENT_SECONDS = 0.5
 
@@ -120,7 +120,7 @@ class _Filling:
         with single_precision():
             abstract = jax.eval_shape(program.start, None, self.lanes, None, None)
         self.state: State = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), abstract)
-        self.on_device: Any = None
+        self.on_device: Lanes = self.lanes
 
     @property
     def results(self) -> list[Trained]:
@@ -152,7 +152,7 @@ class _Filling:
         arguments = (self.state, self.on_device, renew, given)
         self.state = compiled(self.program.start, arguments)(*arguments)
 
-    def _given(self) -> Any:
+    def _given(self) -> Tree | None:
         """Weights that plans start from, or None where they all start at random."""
         if all(plan.initial is None for plan in self.plans):
             return None
@@ -236,7 +236,7 @@ class _Filling:
 def _entry(plan: Plan, scaling: Scaling, shape: Shape, defaults: dict[str, Any]) -> Lanes:
     """A plan as the arrays of one lane; ``defaults`` are the numbers of its loss."""
 
-    def rows(index: Any, weights: Any, size: int) -> RowIndex:
+    def rows(index: IntArray, weights: FloatArray | None, size: int) -> RowIndex:
         extra = size - len(index)
         weights = np.ones(len(index)) if weights is None else weights
         return RowIndex(np.pad(index, (0, extra)), np.pad(weights, (0, extra)), len(index))
@@ -251,7 +251,7 @@ def _entry(plan: Plan, scaling: Scaling, shape: Shape, defaults: dict[str, Any])
     return jax.tree.map(_single, lane)
 
 
-def _single(value: Any) -> NDArray[Any]:
+def _single(value: ArrayLike) -> NDArray[Any]:
     """A number or array in the precision that programs take."""
     array = np.asarray(value)
     kinds = {"f": np.float32, "i": np.int32, "u": np.uint32}

@@ -25,7 +25,7 @@ def padded(count: int) -> int:
     return -(-count // step) * step
 
 
-def center_and_scale(values: FloatArray, weights: FloatArray | None = None) -> Any:
+def center_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tuple[Any, Any]:
     """Weighted mean and standard deviation along the first axis, safe in any unit.
 
     A constant column gets the scale 1.

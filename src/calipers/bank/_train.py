@@ -190,7 +190,7 @@ def _sent(
     return given
 
 
-def _place(places: dict[int, int], array: Any) -> int | None:
+def _place(places: dict[int, int], array: object) -> int | None:
     return places.get(id(array))
 
 
@@ -210,7 +210,7 @@ def _with(plan: Plan, values: Callable[[Any], Any]) -> Plan:
 
 
 def _remote_chunk(
-    program: Any, table: Any, plans: list[Plan], arrays: list[Any], *rest: Any
+    program: object, table: object, plans: list[Plan], arrays: list[Any], *rest: Any
 ) -> tuple[list[Trained], BoolArray]:
     """Train what ``_sent`` has sent to another process."""
     return _chunk(received(program), received(table), _whole(plans, arrays), *rest)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from calipers.bank._bank import Bank
 from calipers.bank._lanes import Scaling
@@ -33,7 +33,7 @@ class Points(Protocol):
     def __call__(self, inputs: FloatArray) -> tuple[NDArray[np.float64], FloatArray]:
         """Points, of shape (rows,) or (networks, rows), and what the heads see of each row."""
 
-    def __getitem__(self, chosen: Any) -> "Points":
+    def __getitem__(self, chosen: slice | ArrayLike) -> "Points":
         """The points of some of the networks."""
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -53,7 +53,7 @@ class BankPoints:
         """Points of shape (networks, rows), and the inputs as they are."""
         return self.bank.predict(inputs)["point"], inputs
 
-    def __getitem__(self, chosen: Any) -> "BankPoints":
+    def __getitem__(self, chosen: slice | ArrayLike) -> "BankPoints":
         """The points of some of the networks."""
         return BankPoints(self.bank[chosen])
 
@@ -81,7 +81,7 @@ class Upgraded:
     def __len__(self) -> int:
         return len(self.heads)
 
-    def __getitem__(self, chosen: Any) -> "Upgraded":
+    def __getitem__(self, chosen: slice | ArrayLike) -> "Upgraded":
         """Some of the members, by an index array, a mask or a slice."""
         return Upgraded(self.points[chosen], self.heads[chosen])
 

@@ -3,12 +3,15 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.base import clone
 
 from calipers.bank import TrainingFailedError
 from calipers.regressor import IntervalRegressor
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Outcome(NamedTuple):
@@ -193,7 +196,7 @@ class SearchResult:
         best.set_params(**self.best_params, patience=None)
         return best
 
-    def to_frame(self) -> Any:
+    def to_frame(self) -> "pd.DataFrame":
         """Candidates as a pandas frame, best first."""
         import pandas as pd  # an import of its own weight, paid by those who ask for frames
 

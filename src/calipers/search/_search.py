@@ -2,7 +2,6 @@
 
 import os
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -41,7 +40,7 @@ def search(
     finalists: int = 0,
     final_splits: Splits | None = None,
     select: str = "interval score",
-    random_state: Any = None,
+    random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = -1,
     store: str | os.PathLike[str] | None = None,
     verbose: int = 1,

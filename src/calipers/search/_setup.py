@@ -26,13 +26,13 @@ _WITHOUT_EFFECT = (
 )
 
 
-def check_estimator(estimator: Any) -> None:
+def check_estimator(estimator: object) -> None:
     """Refuse what does not train on the bank."""
     if not isinstance(estimator, IntervalRegressor):
         raise TypeError(f"estimator must be an IntervalRegressor, got {type(estimator).__name__}")
 
 
-def check_counts(**counts: Any) -> None:
+def check_counts(**counts: object) -> None:
     """Refuse what is not a whole number from 1 on; finalists start at 0, halving at 2."""
     for name, value in counts.items():
         least = {"finalists": 0, "halving": 2}.get(name, 1)
@@ -106,6 +106,6 @@ def _digest(*arrays: NDArray[Any]) -> str:
     return digest.hexdigest()
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     """Name of an object, since its text may hold an address."""
     return str(getattr(value, "__qualname__", type(value).__qualname__))

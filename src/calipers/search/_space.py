@@ -120,7 +120,7 @@ def _draw(parts: list[dict[str, Any]], count: int, seed: int) -> list[Params]:
     return list(ParameterSampler(parts, count, random_state=seed))
 
 
-def _check(name: str, values: Any, estimator: IntervalRegressor) -> None:
+def _check(name: str, values: object, estimator: IntervalRegressor) -> None:
     known = estimator.get_params()
     if name not in known:
         raise ValueError(
@@ -138,5 +138,5 @@ def _check(name: str, values: Any, estimator: IntervalRegressor) -> None:
         )
 
 
-def _is_distribution(values: Any) -> bool:
+def _is_distribution(values: object) -> bool:
     return hasattr(values, "rvs")
