@@ -1,115 +1,166 @@
-"""Moments and the CRPS of corrected distributions, as integrals over their distribution function.
+r"""Moments and the CRPS of corrected distributions, from quantiles at scores common to all rows.
 
-Integrals run between the values of the knots, where the integrands are smooth, with a Gauss-Kronrod
-rule of 3 and 7 points. Pieces on which the two disagree are halved until they agree to 1e-8 of the
-distribution's scale; the better rule, whose result is taken, is closer than that.
+With a row's quantile function q on the normal scale and the distribution P of its scores,
+
+.. math:: E X^k = \int q^k \, dP \quad \text{and} \quad
+          \mathrm{CRPS} = 2 \int_{q > y} (q - y) \, dP - 2 \int P (q - y) \, dP,
+
+and a rule has the weights of these integrals. Only in the cell that y falls into is there anything
+to integrate for one row.
+
+How far off a rule is follows from the last Legendre coefficients of q on each panel and from what
+the first ones left out would add. Rows for which that is more than `TOLERANCE` standard deviations
+(some with members far apart or very narrow) get panels half as wide, and at last the adaptive
+quadrature.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
-from scipy.special import ndtr
+from numpy.polynomial import legendre
 
 from calipers._checks import FloatArray
+from calipers.calibration import _adaptive as adaptive
 from calipers.calibration._rows import IntArray, MixtureRows
+from calipers.calibration._rules import (
+    FINE_SHARES,
+    FINE_WEIGHTS,
+    GROUP,
+    POINTS,
+    TRANSFORM,
+    Rule,
+    make_rule,
+    normal_density,
+)
+from calipers.distributions import mixture_scores, mixture_values_on_grid
 
-# Rows worked on at a time: some 50 pieces of 7 points each are then a few megabytes.
-CHUNK = 64
-# Levels, on the normal scale, beyond which there is nothing left to add up.
-END = 9.0
-# Agreement asked of the two rules, in units of the row's scale, or of the piece itself.
-TOLERANCE, RELATIVE = 1e-8, 1e-10
-ROUNDS = 60
+# Error of a row, estimated in standard deviations, with which a rule is good enough.
+TOLERANCE = 5e-7
+HALVINGS = 3
+# Rows worked on at a time: the members' arrays then stay in a core's cache.
+CHUNK = 1024
 
-# Abscissae and weights of the pair of rules (Kronrod, 1965), the positive half and zero.
-_NODES = np.array([0.9604912687080202, 0.7745966692414834, 0.4342437493468026, 0.0])
-_KRONROD = np.array([0.1046562260264673, 0.2684880898683334, 0.4013974147759622, 0.450916538658474])
-_GAUSS = np.array([0.0, 5.0 / 9.0, 0.0, 8.0 / 9.0])
-NODES = np.concatenate([-_NODES, _NODES[-2::-1]])
-KRONROD, GAUSS = (np.concatenate([half, half[-2::-1]]) for half in (_KRONROD, _GAUSS))
+Integral = Callable[[MixtureRows, FloatArray, Rule], tuple[FloatArray, ...]]
 
 
 def crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
     """Score of `y`: the integral of (F(x) - 1[x >= y])^2."""
-    scores: FloatArray = _chunked(_crps, rows, y)[0]
-    return scores
+    return _integrate(_crps, lambda rows, y: adaptive.crps(rows, y)[None], rows, y)[0]
 
 
 def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
-    """First two moments, from integrals of both tails about the median."""
-    mean, variance = _chunked(_moments, rows, np.zeros(rows.loc.shape[1]))
+    """First two moments."""
+    mean, variance = _integrate(
+        _moments,
+        lambda rows, _: np.stack(adaptive.mean_and_variance(rows)),
+        rows,
+        np.zeros(rows.loc.shape[1]),
+    )
     return mean, variance
 
 
-def _chunked(
-    function: Callable[[MixtureRows, FloatArray], FloatArray], rows: MixtureRows, y: FloatArray
-) -> FloatArray:
-    """Work on a few rows at a time, since each of them needs many points."""
-    parts = [np.arange(i, min(i + CHUNK, y.size)) for i in range(0, y.size, CHUNK)]
-    return np.concatenate([function(rows.take(part), y[part]) for part in parts], axis=-1)
-
-
-def _crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
-    breaks, scale = _breaks(rows, y)
-
-    def integrand(x: FloatArray, row: IntArray) -> FloatArray:
-        v = rows.take(row).levels(x)
-        squares: FloatArray = ndtr(np.where(x < y[row], v, -v))[None] ** 2
-        return squares
-
-    # Outside of the pieces the distribution function is 0 or 1, and the score a distance.
-    outside = np.maximum(breaks[0] - y, 0.0) + np.maximum(y - breaks[-1], 0.0)
-    inside = _integrate(integrand, breaks, TOLERANCE * scale[None])
-    return np.asarray(outside + inside)
-
-
-def _moments(rows: MixtureRows, _: FloatArray) -> FloatArray:
-    middle = rows.values(np.zeros(rows.loc.shape[1]))
-    breaks, scale = _breaks(rows, middle)
-
-    def integrand(x: FloatArray, row: IntArray) -> FloatArray:
-        v = rows.take(row).levels(x)
-        tail = np.copysign(ndtr(-np.abs(v)), x - middle[row])
-        return np.stack([tail, 2.0 * tail * (x - middle[row])])
-
-    first, second = _integrate(integrand, breaks, TOLERANCE * np.stack([scale, scale**2]))
-    return np.stack([middle + first, np.maximum(second - first**2, 0.0)])
-
-
-def _breaks(rows: MixtureRows, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Ends of the pieces to begin with, of shape (pieces + 1, n), and the rows' scales."""
-    n = y.size
-    ends = [rows.values(np.full(n, v)) for v in (-END, -1.0, 1.0, END)]
-    inner = rows._replace(calibrations=rows.calibrations[:-1], row_weights=rows.row_weights[:-1])
-    at_knots = [inner.values(np.full(n, knot)) for knot in rows.calibrations[-1].scores]
-    inside = np.clip(np.stack([*at_knots, *ends[1:3], y]), ends[0], ends[3])
-    return np.sort(np.stack([ends[0], *inside, ends[3]]), axis=0), ends[2] - ends[1]
-
-
 def _integrate(
-    integrand: Callable[[FloatArray, IntArray], FloatArray],
-    breaks: FloatArray,
-    tolerance: FloatArray,
+    integral: Integral,
+    otherwise: Callable[[MixtureRows, FloatArray], FloatArray],
+    rows: MixtureRows,
+    y: FloatArray,
 ) -> FloatArray:
-    """Integrals of several functions, of shape (functions, n), over all pieces of each row."""
-    result = np.zeros_like(tolerance)
-    n = breaks.shape[1]
-    low, high = breaks[:-1].ravel(), breaks[1:].ravel()
-    row = np.tile(np.arange(n), len(breaks) - 1)
-    for attempt in range(ROUNDS):
-        centre, half = 0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low
-        x = centre + half * NODES[:, None]
-        values = integrand(x.ravel(), np.tile(row, len(NODES))).reshape(-1, len(NODES), row.size)
-        kronrod, gauss = (half * np.tensordot(values, rule, (1, 0)) for rule in (KRONROD, GAUSS))
-        enough = np.maximum(tolerance[:, row], RELATIVE * np.abs(kronrod))
-        done = (np.abs(kronrod - gauss) <= enough).all(axis=0)
-        done |= (attempt == ROUNDS - 1) | ~(low < centre) | ~(centre < high)
-        for total, part in zip(result, kronrod, strict=True):
-            total += np.bincount(row[done], part[done], minlength=n)
-        low, high, centre = (array[~done] for array in (low, high, centre))
-        row = row[~done]
-        if row.size == 0:
-            break
-        low, high = np.concatenate([low, centre]), np.concatenate([centre, high])
-        row = np.concatenate([row, row])
-    return result
+    """Integrate with ever narrower panels, rows of one weight at a time; shape (results, n)."""
+    results: FloatArray | None = None
+    for weights, chunk in _chunks(rows.row_weights):
+        left = chunk
+        for halvings in range(HALVINGS + 1):
+            rule = make_rule(rows.calibrations, weights, halvings)
+            *found, error, scale = integral(rows.take(left), y[left], rule)
+            if results is None:
+                results = np.empty((len(found), y.size))
+            results[:, left] = found
+            left = left[~(error <= TOLERANCE * scale)]
+            if left.size == 0:
+                break
+        if left.size:
+            results[:, left] = otherwise(rows.take(left), y[left])
+    assert results is not None  # noqa: S101 - blocks have rows
+    return results
+
+
+def _chunks(row_weights: tuple[FloatArray, ...]) -> Iterator[tuple[tuple[float, ...], IntArray]]:
+    """Weights, and some of the rows that have them."""
+    pairs = np.stack(row_weights)
+    distinct, group = pairs[:, :1], np.zeros(pairs.shape[1], np.intp)
+    if (pairs != distinct).any():
+        distinct, group = np.unique(pairs, axis=1, return_inverse=True)
+    for number, weights in enumerate(distinct.T.tolist()):
+        alike = np.flatnonzero(group.ravel() == number)
+        for start in range(0, alike.size, CHUNK):
+            yield tuple(weights), alike[start : start + CHUNK]
+
+
+def _moments(rows: MixtureRows, _: FloatArray, rule: Rule) -> tuple[FloatArray, ...]:
+    """Mean, variance, error of the worse of them and the scale that it is measured in."""
+    q = _quantiles(rows, rule)
+    middle = q[len(q) // 2, 0]
+    q = q - middle
+    squares = q * q
+    first, second = (np.tensordot(rule.over_p, f, 2) for f in (q, squares))
+    variance = np.maximum(second - first**2, 0.0)
+    scale = np.sqrt(variance)
+    error = np.maximum(_error(q, rule)[0] * scale, _error(squares, rule)[0])
+    return middle + first, variance, error, variance
+
+
+def _crps(rows: MixtureRows, y: FloatArray, rule: Rule) -> tuple[FloatArray, ...]:
+    """Score, its error and the scale that it is measured in."""
+    q = _quantiles(rows, rule) - y
+    mean = np.tensordot(rule.over_p, q, 2)
+    scale = np.sqrt(np.maximum(np.tensordot(rule.over_p, q * q, 2) - mean**2, 0.0))
+    z = mixture_scores(y, rows.loc, rows.left, rows.right, rows.weights)
+    z = np.clip(z, rule.z[0], rule.z[-1])
+    above = _above(z, q, rule)
+    error, within = _error(q, rule)
+    panel = np.clip(np.searchsorted(rule.edges, z) - 1, 0, len(within) - 1)
+    error = error + within[panel, np.arange(y.size)]
+    return 2.0 * (above - np.tensordot(rule.over_p2, q, 2)), error, scale
+
+
+def _quantiles(rows: MixtureRows, rule: Rule) -> FloatArray:
+    """Quantiles at the rule's points, of shape (panels, POINTS, n)."""
+    q = mixture_values_on_grid(rule.points, rows.loc, rows.left, rows.right, rows.weights)
+    return q.reshape(*rule.over_p.shape, -1)
+
+
+def _error(f: FloatArray, rule: Rule) -> tuple[FloatArray, FloatArray]:
+    """Estimated error of the integral, of shape (n,), and of one that ends in a panel, (panels, n).
+
+    The coefficients that are left out are taken to decay as the last ones do. An integral that ends
+    within a panel has a part of one swing of them.
+    """
+    sizes = np.abs(TRANSFORM[-2 * GROUP :] @ f).reshape(len(f), 2, GROUP, -1).sum(axis=2)
+    decay = np.fmin(sizes[:, 1] / sizes[:, 0], 1.0)
+    left_out = decay * sizes[:, 1]
+    within = 8.0 * POINTS**-1.5 * rule.mass[:, None] * left_out
+    total = np.zeros(f.shape[-1])
+    for alias in rule.aliases.T:
+        total += alias @ left_out
+        left_out = left_out * decay
+    return total, within
+
+
+def _above(z: FloatArray, q: FloatArray, rule: Rule) -> FloatArray:
+    """Integral of q over the scores above `z`: panels, cells of z's own panel, part of its cell."""
+    cell = np.clip(np.searchsorted(rule.z, z, side="right") - 1, 0, len(rule.panel) - 1)
+    panel, row = rule.panel[cell], np.arange(z.size)
+    by_panel = np.einsum("pk,pkn->pn", rule.over_p, q)
+    panels = np.cumsum(by_panel[::-1], axis=0)[::-1] - by_panel
+    own = q[panel, :, row].T
+    cells = np.einsum("nk,kn->n", rule.rest[cell], own)
+    start, end = rule.v[cell], rule.v[cell + 1]
+    start = start + (z - rule.z[cell]) / (rule.z[cell + 1] - rule.z[cell]) * (end - start)
+    level, score = (
+        a + FINE_SHARES[:, None] * (b - a) for a, b in ((start, end), (z, rule.z[cell + 1]))
+    )
+    t = 2.0 * (score - rule.edges[panel]) / np.diff(rule.edges)[panel] - 1.0
+    values = legendre.legval(t, (TRANSFORM @ own)[:, None], tensor=False)
+    part = 0.5 * (end - start) * (FINE_WEIGHTS @ (values * normal_density(level)))
+    total: FloatArray = panels[panel, row] + cells + part
+    return total

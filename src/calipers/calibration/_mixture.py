@@ -218,7 +218,7 @@ class CalibratedMixture:
         return self._apply(MixtureRows.values, rng.standard_normal(wanted), n_jobs=n_jobs)
 
     def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        r"""Continuous ranked probability score of `y`, to about 1e-8 of the row's scale.
+        r"""Continuous ranked probability score of `y`, to about 1e-6 standard deviations.
 
         .. math:: \int (F(x) - 1[x \ge y])^2 dx
         """
@@ -230,7 +230,10 @@ class CalibratedMixture:
         return self.ppf(0.5)
 
     def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance, by quadrature; sensitive, as moments are, to far scores."""
+        """Mean and variance, by quadrature; sensitive, as moments are, to far scores.
+
+        The mean is right to about 1e-6 standard deviations, the variance to 1e-6 of itself.
+        """
         mean, variance = self._apply(mean_and_variance, outputs=2, n_jobs=n_jobs)
         return mean, variance
 

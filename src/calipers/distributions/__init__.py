@@ -6,6 +6,7 @@ one block of rows, values of shape (n,), parameters of shape (members, n) and we
 """
 
 from calipers.distributions._fit import scale_table
+from calipers.distributions._grid import mixture_values_on_grid
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._mixture_formulas import logpdf as mixture_logpdf
 from calipers.distributions._scores import mixture_scores, mixture_values
@@ -17,5 +18,6 @@ __all__ = [
     "mixture_logpdf",
     "mixture_scores",
     "mixture_values",
+    "mixture_values_on_grid",
     "scale_table",
 ]

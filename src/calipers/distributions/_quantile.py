@@ -96,7 +96,7 @@ def _lower(
     q: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
 ) -> FloatArray:
     """Quantile at q <= 1/2: fast steps on all rows, then safe ones on those that need them."""
-    terms = _terms(loc, left, right, weights)
+    terms = mixture_terms(loc, left, right, weights)
     x = _moment_start(q, loc, left, right, weights)
     pending = np.flatnonzero(q > 0)
     if pending.size < x.size:
@@ -114,7 +114,9 @@ def _lower(
     return x
 
 
-def _terms(loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray) -> Terms:
+def mixture_terms(
+    loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
+) -> Terms:
     below, above = formulas.shares(left, right)
     height = weights * SQRT_2_OVER_PI / (left + right)
     left_rate, right_rate = 1.0 / (SQRT2 * left), 1.0 / (SQRT2 * right)

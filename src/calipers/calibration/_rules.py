@@ -1,0 +1,159 @@
+"""Quadrature rules for corrected distributions, common to all rows of one weight.
+
+A corrected distribution is that of q(z), where q is the row's own quantile function on the normal
+scale and z = h(v) the score of a standard normal v. The map h, knots and all, and so the
+distribution P of z are the same for all rows of one weight. On panels of scores a rule replaces q
+by the polynomial through Gauss points; the integrals of polynomials over P are taken here, between
+knots, to rounding.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.polynomial import legendre
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from calipers._checks import FloatArray
+
+if TYPE_CHECKING:
+    from calipers.calibration._calibration import Calibration
+
+IntArray = NDArray[np.intp]
+Chain = tuple["Calibration", ...]
+
+# Levels, on the normal scale, beyond which there is less than 1e-8 of a variance.
+END = 6.5
+# Points of a panel, and those of a cell, at which the normal density is integrated to rounding.
+POINTS, FINE = 16, 12
+# Ends of the panels above zero, which double from the last; none so close to the end of all.
+PANELS, CLOSE = (0.0, 1.1, 2.6, 6.0), 0.65
+# Legendre coefficients are looked at in groups of so many to see how fast they decay.
+GROUP = 4
+
+NODES, _GAUSS = legendre.leggauss(POINTS)
+# From values at the points to Legendre coefficients.
+TRANSFORM = legendre.legvander(NODES, POINTS - 1).T * _GAUSS * (np.arange(POINTS) + 0.5)[:, None]
+FINE_NODES, FINE_WEIGHTS = legendre.leggauss(FINE)
+FINE_SHARES = 0.5 * (1.0 + FINE_NODES)
+
+
+class Rule(NamedTuple):
+    """Panels of scores, the cells that knots cut them into, and integrals over both.
+
+    Attributes
+    ----------
+    edges : array of shape (panels + 1,)
+        Ends of the panels.
+    over_p, over_p2 : array of shape (panels, POINTS)
+        Weights of the points in integrals over dP and over P dP.
+    mass : array of shape (panels,)
+        Probability of each panel.
+    aliases : array of shape (panels, groups)
+        Largest integral over dP of a group of Legendre polynomials, the highest degrees first.
+        At a panel's points, polynomials of degree POINTS + k look like those of POINTS - k.
+    z, v : array of shape (cells + 1,)
+        Ends of the cells, as scores and as levels on the normal scale.
+    panel : array of shape (cells,)
+        The panel that each cell is in.
+    rest : array of shape (cells, POINTS)
+        Weights of the points in integrals over the part of the panel above the cell.
+    """
+
+    edges: FloatArray
+    over_p: FloatArray
+    over_p2: FloatArray
+    mass: FloatArray
+    aliases: FloatArray
+    z: FloatArray
+    v: FloatArray
+    panel: IntArray
+    rest: FloatArray
+
+    @property
+    def points(self) -> FloatArray:
+        """Scores at which quantiles are needed, in ascending order."""
+        width = np.diff(self.edges)[:, None]
+        return (self.edges[:-1, None] + 0.5 * width * (1.0 + NODES)).ravel()
+
+
+@lru_cache(maxsize=64)
+def make_rule(calibrations: Chain, weights: tuple[float, ...], halvings: int = 0) -> Rule:
+    """Make the rule for a chain of calibrations, a row's weights in them, and panels halved."""
+    ends = _scores(np.array([-END, END]), calibrations, weights)
+    edges = _panels(*ends.tolist(), halvings)
+    v = _cells(edges, calibrations, weights)
+    z = _scores(v, calibrations, weights)
+    panel = np.clip(np.searchsorted(edges, 0.5 * (z[:-1] + z[1:])) - 1, 0, len(edges) - 2)
+    level, score = (e[:-1, None] + np.diff(e)[:, None] * FINE_SHARES for e in (v, z))
+    weight = 0.5 * np.diff(v)[:, None] * FINE_WEIGHTS * normal_density(level)
+    left, width = edges[panel][:, None], np.diff(edges)[panel][:, None]
+    basis = legendre.legvander(2.0 * (score - left) / width - 1.0, POINTS + GROUP - 1)
+    by_cell, by_cell2 = (
+        np.einsum("cf,cfk->ck", each, basis) for each in (weight, weight * ndtr(level))
+    )
+    first = np.searchsorted(panel, np.arange(len(edges) - 1))
+    over_p, over_p2 = (np.add.reduceat(part, first) for part in (by_cell, by_cell2))
+    upto = np.cumsum(by_cell, axis=0)
+    above = upto[np.append(first[1:], len(panel)) - 1][panel] - upto
+    return Rule(
+        edges=edges,
+        over_p=over_p[:, :POINTS] @ TRANSFORM,
+        over_p2=over_p2[:, :POINTS] @ TRANSFORM,
+        mass=over_p[:, 0],
+        aliases=_aliases(over_p),
+        z=z,
+        v=v,
+        panel=panel,
+        rest=above[:, :POINTS] @ TRANSFORM,
+    )
+
+
+def _aliases(over_p: FloatArray) -> FloatArray:
+    """Group integrals of Legendre polynomials, of shape (panels, POINTS + GROUP)."""
+    largest = np.abs(over_p).reshape(len(over_p), -1, GROUP).max(axis=2)[:, ::-1]
+    return np.column_stack([largest[:, :2].max(axis=1), largest[:, 2:]])
+
+
+def normal_density(v: FloatArray) -> FloatArray:
+    """Density of the standard normal distribution."""
+    density: FloatArray = np.exp(-0.5 * v * v) / np.sqrt(2.0 * np.pi)
+    return density
+
+
+def _scores(v: FloatArray, calibrations: Chain, weights: tuple[float, ...]) -> FloatArray:
+    for calibration, weight in zip(reversed(calibrations), reversed(weights), strict=True):
+        v = calibration.to_score(v, weight)
+    return v
+
+
+def _levels(z: FloatArray, calibrations: Chain, weights: tuple[float, ...]) -> FloatArray:
+    for calibration, weight in zip(calibrations, weights, strict=True):
+        z = calibration.from_score(z, weight)
+    return z
+
+
+def _panels(low: float, high: float, halvings: int) -> FloatArray:
+    """Ends of the panels between two scores."""
+    ends = list(PANELS)
+    while ends[-1] < max(-low, high):
+        ends.append(2.0 * ends[-1])
+    both = np.array([*(-end for end in ends[:0:-1]), *ends])
+    lowest, highest = (CLOSE * low if low < 0 else low), (CLOSE * high if high > 0 else high)
+    inner = both[(both > lowest) & (both < highest)]
+    edges = np.concatenate([[low], inner, [high]])
+    for _ in range(halvings):
+        edges = np.insert(edges, np.arange(1, len(edges)), 0.5 * (edges[:-1] + edges[1:]))
+    return edges
+
+
+def _cells(edges: FloatArray, calibrations: Chain, weights: tuple[float, ...]) -> FloatArray:
+    """Levels at which the map bends or a panel ends, and others, so that none are far apart."""
+    knots = (
+        _levels(calibrations[k].scores, calibrations[k:], weights[k:])
+        for k in range(len(calibrations))
+    )
+    inner = _levels(edges[1:-1], calibrations, weights)
+    every = np.concatenate([np.arange(-END, END + 0.5), inner, *knots])
+    return np.unique(every[np.abs(every) <= END])

@@ -1,0 +1,116 @@
+"""Moments and scores from common quantiles, against the adaptive quadrature."""
+
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from calipers.calibration import Calibration, _adaptive, _integrals
+from calipers.calibration._rows import MixtureRows
+from calipers.distributions import mixture_scores, mixture_values_on_grid
+
+BOUND = 1e-6
+ROWS = 12
+
+
+def components(name):
+    """Modes and scales of several rows, of shape (members, rows)."""
+    rng = np.random.default_rng(7)
+    members, spread, narrowest = {
+        "one": (1, 0.0, 0.3),
+        "two": (2, 1.0, 0.3),
+        "ten alike": (10, 0.2, 0.8),
+        "ten": (10, 1.0, 0.3),
+        "ten far apart": (10, 3.0, 0.1),
+        "fifty": (50, 1.0, 0.3),
+    }[name]
+    loc = 10.0 + spread * rng.standard_normal((members, ROWS))
+    return loc, *rng.uniform(narrowest, 2.0, (2, members, ROWS))
+
+
+def make_rows(name, calibrations, *weights):
+    members = components(name)
+    own = [
+        c.total_weight / c.n_rows if w is None else w
+        for c, w in zip(calibrations, weights, strict=True)
+    ]
+    wide = tuple(np.broadcast_to(weight, ROWS) for weight in own)
+    return MixtureRows(
+        *members, np.full((len(members[0]), 1), 1 / len(members[0])), calibrations, wide
+    )
+
+
+NAMES = ["one", "two", "ten alike", "ten", "ten far apart", "fifty"]
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["ordinary", "strict"])
+def map_of_many(request):
+    scores = 1.2 * np.random.default_rng(5).standard_normal(400) + 0.3
+    return Calibration.from_scores(scores, strict=request.param)
+
+
+def targets(mean, scale):
+    """Some in the middle, some far out on either side."""
+    y = mean + scale * np.linspace(-4.0, 4.0, ROWS)
+    y[[0, -1]] = -40.0, 300.0
+    return y
+
+
+def check(rows):
+    with np.errstate(all="ignore"):
+        mean, variance = _adaptive.mean_and_variance(rows)
+        found = _integrals.mean_and_variance(rows)
+        y = targets(mean, np.sqrt(variance))
+        score, scores = _adaptive.crps(rows, y), _integrals.crps(rows, y)
+    scale = np.sqrt(variance)
+    assert (np.abs(found[0] - mean) <= BOUND * scale).all()
+    assert (np.abs(found[1] - variance) <= BOUND * variance).all()
+    assert (np.abs(scores - score) <= BOUND * scale).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_errors_are_within_the_bound(name, map_of_many):
+    check(make_rows(name, (map_of_many,), None))
+
+
+def test_errors_are_within_the_bound_for_every_map(calibration):
+    check(make_rows("ten", (calibration,), None))
+
+
+def test_errors_are_within_the_bound_where_rows_differ_in_weight(map_of_many):
+    check(make_rows("ten alike", (map_of_many,), np.repeat([0.1, 1.0, 40.0], ROWS // 3)))
+
+
+def test_errors_are_within_the_bound_for_two_corrections(map_of_many):
+    second = Calibration.from_scores(0.5 * ndtri(np.arange(1, 100) / 100) - 2.0)
+    check(make_rows("ten alike", (map_of_many, second), 2.0, None))
+
+
+def test_rows_that_are_alike_do_not_need_the_adaptive_quadrature(map_of_many, monkeypatch):
+    rows = make_rows("ten alike", (map_of_many,), None)
+    monkeypatch.setattr(_integrals, "adaptive", None)
+    _integrals.mean_and_variance(rows)
+    _integrals.crps(rows, np.full(ROWS, 10.0))
+
+
+def test_a_point_mass_has_no_variance():
+    calibration = Calibration.from_scores([-1.0, 0.0, 2.0])
+    zero = np.zeros((1, 3))
+    rows = MixtureRows(zero + 5.0, zero, zero, np.ones((1, 1)), (calibration,), (np.ones(3),))
+    with np.errstate(all="ignore"):
+        mean, variance = _integrals.mean_and_variance(rows)
+        scores = _integrals.crps(rows, np.array([5.0, 7.0, 2.0]))
+    assert np.array_equal(mean, np.full(3, 5.0))
+    assert np.array_equal(variance, np.zeros(3))
+    assert np.allclose(scores, [0.0, 2.0, 3.0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_quantiles_on_a_grid_have_their_scores(name):
+    """The steps of the walk are those of a rule, or a little wider."""
+    loc, left, right = components(name)
+    weights = np.full((len(loc), 1), 1 / len(loc))
+    z = np.concatenate([[-60.0], np.linspace(-9.0, 9.0, 90), [60.0]])
+    with np.errstate(all="ignore"):
+        found = mixture_values_on_grid(z, loc, left, right, weights)
+        scores = [mixture_scores(x, loc, left, right, weights) for x in found]
+    assert np.abs(scores - z[:, None]).max() < 1e-5
