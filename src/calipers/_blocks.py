@@ -23,6 +23,23 @@ Index = tuple[slice, ...]
 BLOCK_SIZE = 40_960
 
 
+def sum_members(values: FloatArray) -> FloatArray:
+    """Sum over the first axis, one member after the other.
+
+    NumPy's own sum takes another order where rows are few or memory is laid out otherwise, so that
+    a row would have other last bits alone than in company.
+
+    Examples
+    --------
+    >>> sum_members(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([4., 6.])
+    """
+    total = np.array(values[0], dtype=np.float64)
+    for value in values[1:]:
+        total += value
+    return total
+
+
 def blocks(shape: tuple[int, ...], size: int) -> Iterator[Index]:
     """Cut an array of this shape into slices of at most `size` elements each.
 

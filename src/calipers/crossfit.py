@@ -62,6 +62,10 @@ def make_folds(
             return [Fold(rows, rows[:0])]
         cv = kind(n_splits=most, shuffle=True, random_state=seed)
     folds = [Fold(rows[a], rows[b]) for a, b in cv.split(X[rows], y[rows], chosen)]
+    empty = [number for number, fold in enumerate(folds) if not fold.train.size]
+    if empty or not folds:
+        what = f"no rows to train on in fold {empty[0]}" if empty else "no folds"
+        raise ValueError(f"cv={cv!r} leaves {what} of {len(rows)} rows: choose another splitter")
     if n_networks % len(folds):
         raise ValueError(
             f"n_networks must be a multiple of the {len(folds)} folds of cv, got {n_networks}"
@@ -120,7 +124,7 @@ def calibrate(
     X: FloatArray,
     y: FloatArray,
     weights: FloatArray | None,
-) -> Calibration | None:
+) -> Calibration:
     """Calibration by each row's score under the networks that have not seen it.
 
     Parameters
@@ -138,16 +142,16 @@ def calibrate(
 
     Returns
     -------
-    Calibration or None
-        None where no row was held out.
+    Calibration
+        One that supports no coverage where no row was held out.
     """
     held_out = [fold.held_out for fold in folds]
     rows = np.concatenate(held_out)
     if not rows.size:
-        return None
+        return Calibration.without_rows()
     row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in held_out])
     components = ensemble.mixture(X[rows]).components
-    if len(fold_of) >= 2 * len(folds):
+    if len(fold_of) >= 2 * len(folds) > 2:  # in a single fold, all networks are out of fold
         scores = pooled_scores(components, y[rows], fold_of, row_folds)
     else:
         scores = normal_scores(out_of_fold(components, fold_of, row_folds), y[rows])

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.bank import Bank, Plan, Program, Settings, spawn_seeds
+from calipers.bank import Bank, Plan, Program, Settings, padded, spawn_seeds
 from calipers.crossfit import Fold, set_aside
 from calipers.networks import MLP, NETWORKS, Network
 from calipers.objectives import LOSSES, Objective
@@ -51,8 +51,10 @@ def objective_of(parameters: Parameters) -> Objective:
 
 
 def batch_size_of(parameters: Parameters, rows: int) -> int:
-    """Rows of a step, where ``rows`` are trained on."""
-    return parameters.batch_size or int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
+    """Rows of a step, where ``rows`` are trained on; no more than there are, but for padding."""
+    if parameters.batch_size:
+        return int(min(parameters.batch_size, padded(rows)))
+    return int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
 
 
 def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int) -> Program:

@@ -7,9 +7,12 @@ from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 
+from calipers._checks import refuse_masked
+
 
 def numbers(name: str, values: ArrayLike) -> FloatArray:
     """Read values as floats, NaN included, but not text, dates or complex numbers."""
+    refuse_masked(name, values)
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":
