@@ -11,7 +11,14 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
 from calipers._checks import refuse_masked
-from calipers.preprocessing import Column, TableEncoder, describe_numbers, pick_numbers
+from calipers._schema import anything, list_of, one_of
+from calipers.preprocessing import (
+    Column,
+    TableEncoder,
+    check_column,
+    describe_numbers,
+    pick_numbers,
+)
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -75,6 +82,12 @@ class Inputs:
         numbers = pick_numbers(frame, [column.name for column in self.columns])
         return numbers if named else numbers.to_numpy()
 
+    @property
+    def width(self) -> int:
+        """Count of numbers that ``read`` gives for a row."""
+        encoder = self.encoder
+        return len(self.columns) if encoder is None else len(encoder.get_feature_names_out())
+
     def to_document(self) -> dict[str, Any]:
         """All there is to store, as plain JSON."""
         return {
@@ -84,8 +97,18 @@ class Inputs:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Make one again of what ``to_document`` gave."""
+        """Make one again of what ``to_document`` gave.
+
+        Raises
+        ------
+        SchemaError
+            If it is another document.
+        """
         if document["preprocessor"] is None:
+            list_of(anything, least=1)(document["columns"], "inputs.columns")
+            for i, column in enumerate(document["columns"]):
+                check_column(column, f"inputs.columns[{i}]")
+                one_of("number")(column["kind"], f"inputs.columns[{i}].kind")
             return cls(tuple(map(Column.from_document, document["columns"])))
         encoder = TableEncoder.from_document(document["preprocessor"])
         return cls(encoder.columns_, encoder)

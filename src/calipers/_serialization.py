@@ -1,6 +1,6 @@
 """A fitted model as JSON and arrays, and back. Code is never stored, only asked for again."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from types import NoneType
@@ -10,20 +10,38 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._inputs import Inputs
+from calipers._model_schema import (
+    ABOUT,
+    CUSTOM,
+    check_bank,
+    check_ensemble,
+    check_names,
+    check_outputs,
+)
+from calipers._schema import (
+    SchemaError,
+    anything,
+    list_of,
+    number,
+    one_of,
+    optional,
+    record,
+    refuse,
+    text,
+    whole,
+)
 from calipers._text import plain
 from calipers.bank import HISTORY_TYPE, Bank, BankPoints, Program, Scaling, Upgraded
 from calipers.calibration import CALIBRATIONS
 from calipers.ensemble import Ensemble
-from calipers.heads import HEADS
 from calipers.networks import Around, DenseFactory
 from calipers.objectives import LOSSES, Objective
+from calipers.preprocessing import Column, check_column
 from calipers.storage import ModelFileError
 from calipers.training import SHORTHANDS
 
 Arrays = dict[str, NDArray[Any]]
-
-CUSTOM = {"custom": True}
-"""Stands in a document for a function of the user's own."""
 
 _NETWORKS: dict[str, Any] = {kind.__name__: kind for kind in (DenseFactory, Around)}
 _MEASURES = [name for name in HISTORY_TYPE.names or () if name != "epoch"]
@@ -62,42 +80,138 @@ def ensemble_from_dict(
     network: Any = None,
     row_weight: Any = None,
     points: Any = None,
+    largest: float = 0.0,
 ) -> Ensemble:
-    """The ensemble that ``ensemble_to_dict`` took apart.
+    """The ensemble that ``ensemble_to_dict`` took apart; ``largest`` is the size of the target.
 
     Raises
     ------
+    SchemaError
+        If pieces are missing or do not fit together.
     ModelFileError
-        If pieces are missing or do not fit together, or if the model has a network of the user's
-        own and none is given.
+        If the model has a network of the user's own and none is given.
     """
+    document = _current_ensemble(document)
+    check_ensemble(document)
+    bank = _bank_from_arrays(document["program"], arrays, network, largest)
+    given = document["points"]
+    known = given and _points_from_dict(
+        given, _under(arrays, "points."), network, points, largest, len(bank)
+    )
+    calibrations = tuple(
+        _calibration_from_arrays(kind, _under(arrays, f"calibration.{i}."))
+        for i, kind in enumerate(document["calibrations"])
+    )
+    if document["aggregation"] == "none" and len(bank) > 1:
+        refuse("ensemble.aggregation", "another for several networks", "none")
+    if document["row_weight"] == CUSTOM and row_weight is None:
+        raise ModelFileError(
+            "the model was conformalized with a row_weight, which is code and not stored: pass "
+            "the same function as load(..., row_weight=...)"
+        )
+    if row_weight is not None and calibrations:
+        last: Any = replace(calibrations[-1], row_weight=row_weight)  # type: ignore[type-var]
+        calibrations = (*calibrations[:-1], last)
+    return Ensemble(
+        Upgraded(known, bank) if known else bank,
+        document["coverage"],
+        document["aggregation"],
+        calibrations,
+    )
+
+
+def _calibration_from_arrays(kind: str, arrays: Arrays) -> Any:
     try:
-        bank = _bank_from_arrays(_program_from_dict(document["program"], network), arrays)
-        given = document.get("points")
-        known = given and _points_from_dict(given, _under(arrays, "points."), network, points)
-        kinds = document["calibrations"]
-        if isinstance(kinds, int):  # of version 0.1, which knew one kind
-            kinds = ["map"] * kinds
-        calibrations = tuple(
-            CALIBRATIONS[kind].from_arrays(_under(arrays, f"calibration.{i}."))
-            for i, kind in enumerate(kinds)
-        )
-        if document["row_weight"] == CUSTOM and row_weight is None:
-            raise ModelFileError(
-                "the model was conformalized with a row_weight, which is code and not stored: pass "
-                "the same function as load(..., row_weight=...)"
-            )
-        if row_weight is not None:
-            last: Any = replace(calibrations[-1], row_weight=row_weight)  # type: ignore[type-var]
-            calibrations = (*calibrations[:-1], last)
-        return Ensemble(
-            Upgraded(known, bank) if known else bank,
-            document["coverage"],
-            document["aggregation"],
-            calibrations,
-        )
-    except (KeyError, TypeError, IndexError) as error:
-        raise ModelFileError(f"the model lacks a piece or holds a wrong one: {error!r}") from error
+        return CALIBRATIONS[kind].from_arrays(arrays)
+    except (KeyError, TypeError) as error:  # of a kind of the user's own
+        raise SchemaError(f"the calibration lacks an array or has a wrong one: {error!r}") from None
+
+
+def _current_ensemble(document: Any) -> Any:
+    """Document of an ensemble, that of version 0.1 under the names of now."""
+    if not isinstance(document, Mapping):
+        refuse("ensemble", "an object", document)
+    found = {"points": None, **document}
+    kinds = found.get("calibrations")
+    if type(kinds) is int:  # of version 0.1, which knew one kind
+        whole(0, 100)(kinds, "ensemble.calibrations")
+        found["calibrations"] = ["map"] * kinds
+    for name in ("program", "points"):
+        program = found.get(name)
+        if isinstance(program, Mapping) and isinstance(program.get("network"), Mapping):
+            found[name] = {**program, "network": _current_network(program["network"])}
+    return found
+
+
+def _current_network(network: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(network)
+    if found.get("kind") in ("MLP", "EmbeddedMLP"):
+        for old, new in (("hidden", "hidden_layers"), ("waves", "frequencies")):
+            if old in found:
+                found[new] = found.pop(old)
+        found["kind"] = "DenseFactory"
+    elif found.get("kind") == "Around" and isinstance(found.get("network"), Mapping):
+        inner = found["network"]  # of which it may be no more than one
+        found["network"] = inner if inner.get("kind") == "Around" else _current_network(inner)
+    return found
+
+
+def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **code: Any) -> None:
+    """Make a model, as its constructor gives it, the one of a document and arrays.
+
+    Raises
+    ------
+    SchemaError
+        If they are not those of a model.
+    """
+    record(dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), anything))(
+        document, "the document"
+    )
+    model.set_params(**parameters_from_dict(document["parameters"], model._get_param_names()))
+    _validated(model, "parameters")
+    optional(_threads)(model.n_jobs, "parameters.n_jobs")
+    inputs = document["inputs"]
+    _INPUTS(inputs, "inputs")
+    reader = Inputs.from_document(inputs)
+    check_column(inputs["target"], "inputs.target")
+    target = Column.from_document(inputs["target"])
+    names = [column.name for column in reader.columns]
+    if inputs["names"] not in (None, names):
+        refuse("inputs.names", f"null or {names}", inputs["names"])
+    if target.kind != "number":
+        refuse("inputs.target.kind", "'number'", target.kind)
+    largest = max(abs(float(target.low or 0)), abs(float(target.high or 0)))
+    ensemble = ensemble_from_dict(document["ensemble"], arrays, largest=largest, **code)
+    _check_fit(model, reader, ensemble, document["ensemble"])
+    check_names(arrays, set(ensemble_to_dict(ensemble)[1]) | {"out_of_time"})
+    model.ensemble_, model.reader_, model.target_ = ensemble, reader, target
+    model.about_ = inputs["about"]
+
+
+_INPUTS = record(
+    {
+        "names": optional(list_of(text)),
+        "columns": anything,
+        "preprocessor": anything,
+        "target": anything,
+        "about": ABOUT,
+    }
+)
+
+
+def _threads(value: Any, place: str) -> None:
+    if not -1024 <= value <= 1024 or value == 0:
+        refuse(place, "a number of threads, or -1 for all", value)
+
+
+def _check_fit(model: Any, reader: Inputs, ensemble: Ensemble, document: Any) -> None:
+    """Refuse parameters, inputs and networks that do not go together."""
+    if not ensemble.gives_distribution and ensemble.head.has_interval:
+        if model.coverage != ensemble.coverage:
+            refuse("parameters.coverage", f"{ensemble.coverage}, the trained one", model.coverage)
+    if document.get("points") != CUSTOM and ensemble.bank.program.in_size != reader.width:
+        size = ensemble.bank.program.in_size
+        refuse("ensemble.program.in_size", f"{reader.width}, as the inputs are", size)
 
 
 def _bank_to_arrays(bank: Bank) -> Arrays:
@@ -113,14 +227,21 @@ def _bank_to_arrays(bank: Bank) -> Arrays:
     return arrays
 
 
-def _bank_from_arrays(program: Program, arrays: Arrays) -> Bank:
+def _bank_from_arrays(
+    document: Mapping[str, Any], arrays: Arrays, network: Any, largest: float
+) -> Bank:
+    check_bank(document, arrays)
+    program = _program_from_dict(document, network)
     scaling, units = (
         Scaling(*(arrays[f"{name}.{field}"] for field in Scaling._fields))
         for name in ("scaling", "units")
     )
-    bank = Bank(
+    weights = _numbered(arrays, "weights")
+    _check_shapes(program, len(arrays["seeds"]), weights)
+    check_outputs(document, arrays, weights, largest)
+    return Bank(
         program,
-        _numbered(arrays, "weights"),
+        weights,
         scaling,
         units,
         numbers=arrays["numbers"],
@@ -129,13 +250,16 @@ def _bank_from_arrays(program: Program, arrays: Arrays) -> Bank:
         histories=_histories_from_arrays(arrays["history"], arrays["epochs"]),
         out_of_time=arrays.get("out_of_time", np.zeros(len(arrays["seeds"]), bool)),
     )
-    _check_shapes(bank)
-    return bank
 
 
-def _points_from_dict(document: Any, arrays: Arrays, network: Any, points: Any) -> Any:
+def _points_from_dict(
+    document: Any, arrays: Arrays, network: Any, points: Any, largest: float, networks: int
+) -> Any:
     if document != CUSTOM:
-        return BankPoints(_bank_from_arrays(_program_from_dict(document, network), arrays))
+        bank = _bank_from_arrays(document, arrays, network, largest)
+        if len(bank) != networks:
+            refuse("array 'points.seeds'", f"of {networks} networks, as the heads", len(bank))
+        return BankPoints(bank)
     if points is None:
         raise ModelFileError(
             "the points of the model come from a network of PyTorch, which is code and not stored: "
@@ -150,6 +274,8 @@ def _under(arrays: Arrays, prefix: str) -> Arrays:
 
 def _numbered(arrays: Arrays, name: str) -> list[NDArray[Any]]:
     found = _under(arrays, f"{name}.")
+    if set(found) != {str(i) for i in range(len(found))}:
+        refuse(f"arrays {name!r}", f"numbered from 0 to {len(found) - 1}", sorted(found)[:5])
     return [found[str(i)] for i in range(len(found))]
 
 
@@ -177,8 +303,6 @@ def _program_from_dict(document: Mapping[str, Any], network: Any) -> Program:
     shape, objective = rest.pop("network"), rest.pop("objective")
     name, head = objective["loss"], objective["head"]
     known = _Unknown if name == CUSTOM else LOSSES[name]
-    if head not in HEADS:
-        raise ModelFileError(f"the model has the head {head!r}, known are {sorted(HEADS)}")
     own = "" if head == known.head else head
     return Program(_network_from_dict(shape, network), known, head=own, **rest)
 
@@ -188,12 +312,7 @@ def _network_from_dict(shape: Any, network: Any) -> Any:
         return tuple(shape) if isinstance(shape, list) else shape
     if shape != CUSTOM:
         parts = {k: _network_from_dict(v, network) for k, v in shape.items() if k != "kind"}
-        kind = shape["kind"]
-        if kind in ("MLP", "EmbeddedMLP"):  # of version 0.1
-            parts["hidden_layers"] = parts.pop("hidden")
-            parts["frequencies"] = parts.pop("waves", None)
-            kind = "DenseFactory"
-        return _NETWORKS[kind](**parts)
+        return _NETWORKS[shape["kind"]](**parts)
     if network is None:
         raise ModelFileError(
             "the model has a network of its maker's own, which is code and not stored: pass the "
@@ -225,12 +344,14 @@ def _histories_from_arrays(measures: NDArray[Any], epochs: NDArray[Any]) -> list
     return histories
 
 
-def _check_shapes(bank: Bank) -> None:
-    expected = [(len(bank), *leaf.shape) for leaf in jax.tree.leaves(bank.program.weights)]
-    found = [leaf.shape for leaf in bank.weights]
+def _check_shapes(program: Program, networks: int, weights: list[NDArray[Any]]) -> None:
+    leaves = jax.tree.leaves(program.weights)
+    expected = [((networks, *leaf.shape), leaf.dtype) for leaf in leaves]
+    found = [(leaf.shape, leaf.dtype) for leaf in weights]
     if expected != found:
-        raise ModelFileError(
-            f"the weights do not fit the network: its arrays are {expected}, the model has {found}"
+        wanted, got = ([(*shape, str(dtype)) for shape, dtype in x] for x in (expected, found))
+        raise SchemaError(
+            f"the weights do not fit the network: its arrays are {wanted}, the model has {got}"
         )
 
 
@@ -242,19 +363,61 @@ def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def parameters_from_dict(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as the constructor takes them; what was not stored is left out."""
-    found = {}
-    for name, value in _current(document).items():
+def parameters_from_dict(document: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Parameters as the constructor takes them; what was not stored is left out.
+
+    Parameters
+    ----------
+    document : dict
+        What ``parameters_to_dict`` gave.
+    names : sequence of str
+        Parameters of the estimator.
+
+    Raises
+    ------
+    SchemaError
+        If there are others, or nested objects are not of a known kind.
+    """
+    found, current = {}, _current(document)
+    record({}, dict.fromkeys(names, anything))(current, "parameters")
+    for name, value in current.items():
         if value == CUSTOM:
             continue
         if isinstance(value, Mapping):
-            kinds = {kind.__name__: kind for kind in SHORTHANDS[name].values()}
-            own = {k: _as_tuple(v) for k, v in value.items() if k != "kind"}
-            found[name] = kinds[value["kind"]](**own)
+            found[name] = _nested_from_dict(name, value)
         else:
+            _plain(value, f"parameters.{name}")
             found[name] = _as_tuple(value)
     return found
+
+
+def _plain(value: Any, place: str) -> None:
+    if isinstance(value, list):
+        list_of(whole(1, 10**6))(value, place)
+    elif not isinstance(value, str | bool | NoneType):
+        number(-1e18, 1e18)(value, place)
+
+
+def _nested_from_dict(name: str, value: Mapping[str, Any]) -> Any:
+    """A loss, network or optimiser from its parameters."""
+    place = f"parameters.{name}"
+    kinds = {kind.__name__: kind for kind in SHORTHANDS.get(name, {}).values()}
+    kind = kinds.get(value.get("kind")) if isinstance(value.get("kind"), str) else None
+    if kind is None:
+        refuse(f"{place}.kind", f"one of {sorted(kinds)}", value.get("kind"))
+    own = {k: v for k, v in value.items() if k != "kind"}
+    record({}, dict.fromkeys(kind._get_param_names(), _plain))(own, place)
+    nested = kind(**{k: _as_tuple(v) for k, v in own.items()})
+    _validated(nested, place)
+    return nested
+
+
+def _validated(estimator: Any, place: str) -> None:
+    """Refuse parameters that break the estimator's own rules."""
+    try:
+        estimator._validate_params()
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"{place}: {error}") from None
 
 
 def _nested(kinds: Any, value: Any) -> Any:
@@ -283,11 +446,14 @@ _OPTIMIZER = (
 _LOSS = ("coverage_weight", "point_weight", "crossing_weight", "softness")
 
 
-def _current(document: Mapping[str, Any]) -> dict[str, Any]:
+def _current(document: Any) -> dict[str, Any]:
     """Stored parameters, those of version 0.1 under the names they have now."""
+    record({}, rest=anything)(document, "parameters")
     rest = dict(document)
     if "waves" not in rest:
         return rest
+    old = (*_NETWORK, *_OPTIMIZER, *_LOSS, "retries", "network", "loss")
+    record(dict.fromkeys(old, anything), rest=anything)(rest, "parameters")
     rest.pop("retries")
     network = {new: rest.pop(old) for old, new in _NETWORK.items()}
     optimizer = {name: rest.pop(name) for name in _OPTIMIZER}
@@ -296,6 +462,7 @@ def _current(document: Mapping[str, Any]) -> dict[str, Any]:
         rest["network"] = {"kind": "MLP"} | network
     rest["optimizer"] = {"kind": "Adam"} | optimizer
     if isinstance(rest["loss"], str):
+        one_of(*LOSSES)(rest["loss"], "parameters.loss")
         kind = LOSSES[rest["loss"]]
         if kind is LOSSES["density"]:
             numbers["crps_weight"] = numbers["point_weight"]

@@ -13,6 +13,7 @@ from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
+from calipers.calibration._stored import check_arrays
 from calipers.distributions import SplitNormalMixture
 
 IntArray = NDArray[np.intp]
@@ -177,7 +178,8 @@ class Calibration:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Make one again of what `to_arrays` gave."""
+        """Make one again of what `to_arrays` gave; a `SchemaError` says if it is another."""
+        check_arrays({name: np.asarray(array) for name, array in arrays.items()})
         return cls(
             scores=np.asarray(arrays["scores"], np.float64),
             mass=np.asarray(arrays["mass"], np.float64),

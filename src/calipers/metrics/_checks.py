@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-FloatArray = NDArray[np.float64]
-
 from calipers._checks import refuse_masked
+
+FloatArray = NDArray[np.float64]
 
 
 def numbers(name: str, values: ArrayLike) -> FloatArray:
