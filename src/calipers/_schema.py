@@ -4,6 +4,7 @@ A check is a function of a value and of the place it stands at; it raises ``Sche
 names the place, the rule and the value. Checks of lists and records are made of others.
 """
 
+import reprlib
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
@@ -22,8 +23,7 @@ class SchemaError(ValueError):
 
 def refuse(place: str, rule: str, value: object) -> NoReturn:
     """Raise the error for a value that breaks a rule."""
-    shown = repr(value)
-    raise SchemaError(f"{place} must be {rule}, got {shown if len(shown) < 60 else shown[:60]}...")
+    raise SchemaError(f"{place} must be {rule}, got {reprlib.repr(value)}")
 
 
 def anything(value: Any, place: str) -> None:
@@ -49,7 +49,7 @@ def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
     --------
     >>> number(0, 1)(1.5, "coverage")
     Traceback (most recent call last):
-    calipers._schema.SchemaError: coverage must be a number from 0 to 1, got 1.5...
+    calipers._schema.SchemaError: coverage must be a number from 0 to 1, got 1.5
     """
 
     def check(value: Any, place: str) -> None:
@@ -113,7 +113,7 @@ def record(
     --------
     >>> record({"name": text})({"nmae": "x"}, "column")
     Traceback (most recent call last):
-    calipers._schema.SchemaError: column must be an object with 'name', got {'nmae': 'x'}...
+    calipers._schema.SchemaError: column must be an object with 'name', got {'nmae': 'x'}
     """
     known = {**required, **(more or {})}
 
@@ -161,6 +161,7 @@ def array_of(
 
 def within(name: str, array: NDArray[Any], low: float, high: float) -> None:
     """Refuse an array with numbers beyond [low, high]."""
+    array = np.asarray(array, np.float64)
     if array.size and not (array.min() >= low and array.max() <= high):
         bad = array[~((array >= low) & (array <= high))]
         refuse(f"array {name!r}", f"of numbers from {low:g} to {high:g}", bad.flat[0])
