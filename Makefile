@@ -7,7 +7,7 @@ TORCH := .venv-torch
 TORCH_VERSION := 2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types unit slow test-browser test-torch docs benchmarks clean
+.PHONY: help demo test lint types unit slow campaigns test-browser test-torch docs benchmarks clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -36,6 +36,9 @@ unit: $(READY) ## the fast tests and the doctests
 
 slow: $(READY) ## tests that take minutes
 	$(BIN)/pytest -m slow
+
+campaigns: $(READY) ## attacks with their counts printed, minutes to an hour
+	$(BIN)/python tests/campaigns/forged_folders.py --mutants 10000 --seed 0
 
 # Playwright's own browsers are large downloads; a Chromium of the system does as well.
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)

@@ -1,8 +1,7 @@
-"""A fitted model as JSON and arrays, and back. Code is never stored, only asked for again."""
+"""An ensemble as JSON and arrays, and back. Code is never stored, only asked for again."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -10,36 +9,14 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._inputs import Inputs
-from calipers._model_schema import (
-    ABOUT,
-    CUSTOM,
-    check_bank,
-    check_ensemble,
-    check_names,
-    check_outputs,
-)
-from calipers._schema import (
-    SchemaError,
-    anything,
-    list_of,
-    number,
-    one_of,
-    optional,
-    record,
-    refuse,
-    text,
-    whole,
-)
-from calipers._text import plain
+from calipers._model_schema import CUSTOM, check_bank, check_ensemble, check_outputs
+from calipers._schema import SchemaError, refuse, whole
 from calipers.bank import HISTORY_TYPE, Bank, BankPoints, Program, Scaling, Upgraded
 from calipers.calibration import CALIBRATIONS
 from calipers.ensemble import Ensemble
 from calipers.networks import Around, DenseFactory
 from calipers.objectives import LOSSES, Objective
-from calipers.preprocessing import Column, check_column
 from calipers.storage import ModelFileError
-from calipers.training import SHORTHANDS
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -154,64 +131,6 @@ def _current_network(network: Mapping[str, Any]) -> dict[str, Any]:
         inner = found["network"]  # of which it may be no more than one
         found["network"] = inner if inner.get("kind") == "Around" else _current_network(inner)
     return found
-
-
-def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **code: Any) -> None:
-    """Make a model, as its constructor gives it, the one of a document and arrays.
-
-    Raises
-    ------
-    SchemaError
-        If they are not those of a model.
-    """
-    record(dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), anything))(
-        document, "the document"
-    )
-    model.set_params(**parameters_from_dict(document["parameters"], model._get_param_names()))
-    _validated(model, "parameters")
-    optional(_threads)(model.n_jobs, "parameters.n_jobs")
-    inputs = document["inputs"]
-    _INPUTS(inputs, "inputs")
-    reader = Inputs.from_document(inputs)
-    check_column(inputs["target"], "inputs.target")
-    target = Column.from_document(inputs["target"])
-    names = [column.name for column in reader.columns]
-    if inputs["names"] not in (None, names):
-        refuse("inputs.names", f"null or {names}", inputs["names"])
-    if target.kind != "number":
-        refuse("inputs.target.kind", "'number'", target.kind)
-    largest = max(abs(float(target.low or 0)), abs(float(target.high or 0)))
-    ensemble = ensemble_from_dict(document["ensemble"], arrays, largest=largest, **code)
-    _check_fit(model, reader, ensemble, document["ensemble"])
-    check_names(arrays, set(ensemble_to_dict(ensemble)[1]) | {"out_of_time"})
-    model.ensemble_, model.reader_, model.target_ = ensemble, reader, target
-    model.about_ = inputs["about"]
-
-
-_INPUTS = record(
-    {
-        "names": optional(list_of(text)),
-        "columns": anything,
-        "preprocessor": anything,
-        "target": anything,
-        "about": ABOUT,
-    }
-)
-
-
-def _threads(value: Any, place: str) -> None:
-    if not -1024 <= value <= 1024 or value == 0:
-        refuse(place, "a number of threads, or -1 for all", value)
-
-
-def _check_fit(model: Any, reader: Inputs, ensemble: Ensemble, document: Any) -> None:
-    """Refuse parameters, inputs and networks that do not go together."""
-    if not ensemble.gives_distribution and ensemble.head.has_interval:
-        if model.coverage != ensemble.coverage:
-            refuse("parameters.coverage", f"{ensemble.coverage}, the trained one", model.coverage)
-    if document.get("points") != CUSTOM and ensemble.bank.program.in_size != reader.width:
-        size = ensemble.bank.program.in_size
-        refuse("ensemble.program.in_size", f"{reader.width}, as the inputs are", size)
 
 
 def _bank_to_arrays(bank: Bank) -> Arrays:
@@ -353,119 +272,3 @@ def _check_shapes(program: Program, networks: int, weights: list[NDArray[Any]]) 
         raise SchemaError(
             f"the weights do not fit the network: its arrays are {wanted}, the model has {got}"
         )
-
-
-def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of an estimator as JSON; objects of the user's own become a mark."""
-    return {
-        name: plain(value, name, partial(_nested, SHORTHANDS.get(name, {}).values()))
-        for name, value in parameters.items()
-    }
-
-
-def parameters_from_dict(document: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Parameters as the constructor takes them; what was not stored is left out.
-
-    Parameters
-    ----------
-    document : dict
-        What ``parameters_to_dict`` gave.
-    names : sequence of str
-        Parameters of the estimator.
-
-    Raises
-    ------
-    SchemaError
-        If there are others, or nested objects are not of a known kind.
-    """
-    found, current = {}, _current(document)
-    record({}, dict.fromkeys(names, anything))(current, "parameters")
-    for name, value in current.items():
-        if value == CUSTOM:
-            continue
-        if isinstance(value, Mapping):
-            found[name] = _nested_from_dict(name, value)
-        else:
-            _plain(value, f"parameters.{name}")
-            found[name] = _as_tuple(value)
-    return found
-
-
-def _plain(value: Any, place: str) -> None:
-    if isinstance(value, list):
-        list_of(whole(1, 10**6))(value, place)
-    elif not isinstance(value, str | bool | NoneType):
-        number(-1e18, 1e18)(value, place)
-
-
-def _nested_from_dict(name: str, value: Mapping[str, Any]) -> Any:
-    """A loss, network or optimiser from its parameters."""
-    place = f"parameters.{name}"
-    kinds = {kind.__name__: kind for kind in SHORTHANDS.get(name, {}).values()}
-    kind = kinds.get(value.get("kind")) if isinstance(value.get("kind"), str) else None
-    if kind is None:
-        refuse(f"{place}.kind", f"one of {sorted(kinds)}", value.get("kind"))
-    own = {k: v for k, v in value.items() if k != "kind"}
-    record({}, dict.fromkeys(kind._get_param_names(), _plain))(own, place)
-    nested = kind(**{k: _as_tuple(v) for k, v in own.items()})
-    _validated(nested, place)
-    return nested
-
-
-def _validated(estimator: Any, place: str) -> None:
-    """Refuse parameters that break the estimator's own rules."""
-    try:
-        estimator._validate_params()
-    except (TypeError, ValueError) as error:
-        raise SchemaError(f"{place}: {error}") from None
-
-
-def _nested(kinds: Any, value: Any) -> Any:
-    """A nested object of a known kind as JSON, a mark for another."""
-    if type(value) not in kinds:
-        return CUSTOM
-    return {"kind": type(value).__name__} | parameters_to_dict(value.get_params(deep=False))
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-# Parameters of version 0.1 that have moved into nested objects or are no more.
-_NETWORK = {"hidden_layers": "hidden_layers", "activation": "activation", "waves": "frequencies"}
-_OPTIMIZER = (
-    "learning_rate",
-    "schedule",
-    "decay_rate",
-    "decay_steps",
-    "weight_decay",
-    "averaging",
-    "clip_norm",
-    "adversarial_step",
-)
-_LOSS = ("coverage_weight", "point_weight", "crossing_weight", "softness")
-
-
-def _current(document: Any) -> dict[str, Any]:
-    """Stored parameters, those of version 0.1 under the names they have now."""
-    record({}, rest=anything)(document, "parameters")
-    rest = dict(document)
-    if "waves" not in rest:
-        return rest
-    old = (*_NETWORK, *_OPTIMIZER, *_LOSS, "retries", "network", "loss")
-    record(dict.fromkeys(old, anything), rest=anything)(rest, "parameters")
-    rest.pop("retries")
-    network = {new: rest.pop(old) for old, new in _NETWORK.items()}
-    optimizer = {name: rest.pop(name) for name in _OPTIMIZER}
-    numbers = {name: rest.pop(name) for name in _LOSS}
-    if rest["network"] is None:
-        rest["network"] = {"kind": "MLP"} | network
-    rest["optimizer"] = {"kind": "Adam"} | optimizer
-    if isinstance(rest["loss"], str):
-        one_of(*LOSSES)(rest["loss"], "parameters.loss")
-        kind = LOSSES[rest["loss"]]
-        if kind is LOSSES["density"]:
-            numbers["crps_weight"] = numbers["point_weight"]
-        own = {k: v for k, v in numbers.items() if k in kind().get_params() and v is not None}
-        rest["loss"] = {"kind": kind.__name__} | own
-    return rest

@@ -24,12 +24,10 @@ from calipers._fitting import (
     train_ensemble,
 )
 from calipers._inputs import Inputs
+from calipers._loading import model_from_dict
+from calipers._parameters import parameters_to_dict
 from calipers._schema import SchemaError
-from calipers._serialization import (
-    ensemble_to_dict,
-    model_from_dict,
-    parameters_to_dict,
-)
+from calipers._serialization import ensemble_to_dict
 from calipers.aggregation import AGGREGATIONS, Interval
 from calipers.bank import (
     Points,
