@@ -7,7 +7,8 @@ TORCH := .venv-torch
 TORCH_VERSION := 2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint types unit slow test-browser chromium test-torch docs benchmarks clean
+.PHONY: help demo test quick lint types unit slow campaigns test-browser chromium test-torch docs \
+	benchmarks clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -43,6 +44,9 @@ unit: $(READY) ## the fast tests and the doctests
 # These compile as users do, with all optimisations; the fast tests do without.
 slow: $(READY) chromium ## what takes minutes, what needs a browser, what needs the datasets
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PYTEST) -m "slow or browser or data"
+
+campaigns: $(READY) ## attacks with their counts printed, minutes to an hour
+	$(BIN)/python tests/campaigns/forged_folders.py --mutants 10000 --seed 0
 
 # Playwright's own browsers are large downloads; a Chromium of the system does as well.
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)

@@ -19,9 +19,26 @@ from calipers._checks import FloatArray
 Result = TypeVar("Result")
 Index = tuple[slice, ...]
 
-# Numbers per array and block: arrays of 80 kB, some twenty of which stay in a core's cache, and which
-# the C library hands out again without asking the system for fresh pages.
+# Numbers per array and block: arrays of 80 kB, some twenty of which stay in a core's cache, and
+# which the C library hands out again without asking the system for fresh pages.
 BLOCK_SIZE = 10_240
+
+
+def sum_members(values: FloatArray) -> FloatArray:
+    """Sum over the first axis, one member after the other.
+
+    NumPy's own sum takes another order where rows are few or memory is laid out otherwise, so that
+    a row would have other last bits alone than in company.
+
+    Examples
+    --------
+    >>> sum_members(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([4., 6.])
+    """
+    total = np.array(values[0], dtype=np.float64)
+    for value in values[1:]:
+        total += value
+    return total
 
 
 def blocks(shape: tuple[int, ...], size: int) -> Iterator[Index]:

@@ -14,6 +14,24 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 
 
+def refuse_masked(name: str, values: Any) -> None:
+    """Refuse a masked array in which something is masked: what is masked would be taken as it is.
+
+    Examples
+    --------
+    >>> refuse_masked("y", np.ma.masked_invalid([1.0, np.nan]))
+    Traceback (most recent call last):
+    ...
+    ValueError: y has masked values, 1 of 2: leave those rows out, or fill them, y.filled(np.nan)
+    """
+    if np.ma.is_masked(values):
+        masked = int(np.ma.count_masked(values))
+        raise ValueError(
+            f"{name} has masked values, {masked} of {np.size(values)}: leave those rows out, or "
+            f"fill them, {name}.filled(np.nan)"
+        )
+
+
 def numbers(name: str, values: ArrayLike) -> FloatArray:
     """Read values as float64, NaN included, but not text, dates or complex numbers.
 
@@ -24,6 +42,7 @@ def numbers(name: str, values: ArrayLike) -> FloatArray:
     ...
     ValueError: target must hold real numbers: got an array of <U1
     """
+    refuse_masked(name, values)
     try:
         array = np.asarray(values)
         if array.dtype.kind not in "biufO":

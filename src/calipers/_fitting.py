@@ -17,6 +17,7 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from calipers import storage
+from calipers._checks import refuse_masked
 from calipers._inputs import learn_inputs
 from calipers._progress import progress
 from calipers.bank import (
@@ -103,9 +104,7 @@ def read_rows(
         "versions": storage.versions(),
     }
     if groups is not None:
-        groups = column_or_1d(groups)
-        check_consistent_length(X, groups)
-        groups = np.unique(groups, return_inverse=True)[1]
+        groups = _numbered_groups(X, groups)
     seed = int(check_random_state(model.random_state).randint(2**31))
     return TrainingRows(X, y, weights, groups, used, seed)
 
@@ -146,7 +145,7 @@ def train_ensemble(
     if model.cv is None or not ensemble.head.has_interval:
         return ensemble
     found = calibrate(ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration)
-    return replace(ensemble, calibrations=() if found is None else (found,))
+    return replace(ensemble, calibrations=(found,))
 
 
 def networks_to_continue(model: Any) -> Bank | None:
@@ -210,9 +209,29 @@ def head_around_points(model: Any) -> str:
 
 def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:
     """Weights with mean 1 over the rows that count; None where all are equal."""
+    refuse_masked("sample_weight", sample_weight)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
         raise ValueError("sample_weight must be positive for at least one row, got zeros only")
     if np.all(weights == weights[0]):
         return None
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not np.isfinite(total):  # numbers near the largest there is
+        weights = weights / weights.max()
     return weights / weights[weights > 0].mean()
+
+
+def _numbered_groups(X: Any, groups: ArrayLike) -> NDArray[np.intp]:
+    """Labels of groups as numbers from 0."""
+    refuse_masked("groups", groups)
+    labels = column_or_1d(groups)
+    check_consistent_length(X, labels)
+    try:
+        return np.unique(labels, return_inverse=True)[1]
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in labels})
+        raise ValueError(
+            f"groups must hold labels of one type, got {' and '.join(kinds)}: make all of them "
+            "text, or all of them numbers"
+        ) from None

@@ -10,7 +10,15 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
-from calipers.preprocessing import Column, TableEncoder, describe_numbers, pick_numbers
+from calipers._checks import refuse_masked
+from calipers._schema import anything, list_of, one_of
+from calipers.preprocessing import (
+    Column,
+    TableEncoder,
+    check_column,
+    describe_numbers,
+    pick_numbers,
+)
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -37,10 +45,13 @@ class Inputs:
         """Inputs as finite numbers; ``estimator`` is named in errors and knows the column names."""
         if self.encoder is not None:
             return self.encoder.transform(X)
+        refuse_masked("X", X)
         return validate_data(estimator, X, reset=False, dtype=_FLOATS)
 
     def read_with_targets(self, estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         """Inputs and targets as finite numbers."""
+        check_target(y)
+        refuse_masked("X", X)
         if self.encoder is None:
             X, y = validate_data(estimator, X, y, reset=False, dtype=_FLOATS, y_numeric=True)
         else:
@@ -71,6 +82,12 @@ class Inputs:
         numbers = pick_numbers(frame, [column.name for column in self.columns])
         return numbers if named else numbers.to_numpy()
 
+    @property
+    def width(self) -> int:
+        """Count of numbers that ``read`` gives for a row."""
+        encoder = self.encoder
+        return len(self.columns) if encoder is None else len(encoder.get_feature_names_out())
+
     def to_document(self) -> dict[str, Any]:
         """All there is to store, as plain JSON."""
         return {
@@ -80,11 +97,45 @@ class Inputs:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Make one again of what ``to_document`` gave."""
+        """Make one again of what ``to_document`` gave.
+
+        Raises
+        ------
+        SchemaError
+            If it is another document.
+        """
         if document["preprocessor"] is None:
+            list_of(anything, least=1)(document["columns"], "inputs.columns")
+            for i, column in enumerate(document["columns"]):
+                check_column(column, f"inputs.columns[{i}]")
+                one_of("number")(column["kind"], f"inputs.columns[{i}].kind")
             return cls(tuple(map(Column.from_document, document["columns"])))
         encoder = TableEncoder.from_document(document["preprocessor"])
         return cls(encoder.columns_, encoder)
+
+
+def check_target(y: Any) -> None:
+    """Refuse targets that are no numbers, naming the first; the rest is for scikit-learn to check.
+
+    Examples
+    --------
+    >>> check_target(["1.5", "many"])
+    Traceback (most recent call last):
+    ...
+    ValueError: y must hold numbers, got 'many' in row 1 (from 0)
+    """
+    refuse_masked("y", y)
+    values = np.asarray(y)
+    if values.dtype.kind in "mM":
+        raise ValueError(f"y must hold numbers, got {values.dtype}: make numbers of the times")
+    for row, value in enumerate(values.ravel() if values.dtype.kind in "OSU" else ()):
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            if value is None and y is None:
+                return
+            shown = value if value is None else str(value)
+            raise ValueError(f"y must hold numbers, got {shown!r} in row {row} (from 0)") from None
 
 
 def learn_inputs(
@@ -95,6 +146,8 @@ def learn_inputs(
     Rows of weight 0 are read, but not learnt from. Sets ``n_features_in_`` and
     ``feature_names_in_`` of the estimator.
     """
+    check_target(y)
+    refuse_masked("X", X)
     if estimator.preprocessor is None:
         X, y = validate_data(estimator, X, y, reset=True, dtype=_FLOATS, y_numeric=True)
         names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(X.shape[1])])

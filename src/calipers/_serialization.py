@@ -1,8 +1,7 @@
-"""A fitted model as JSON and arrays, and back. Code is never stored, only asked for again."""
+"""An ensemble as JSON and arrays, and back. Code is never stored, only asked for again."""
 
 from collections.abc import Mapping
 from dataclasses import fields
-from functools import partial
 from types import NoneType
 from typing import Any
 
@@ -10,20 +9,17 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._text import plain
+from calipers._model_schema import CUSTOM, check_bank, check_ensemble, check_outputs
+from calipers._schema import SchemaError, refuse, whole
+from calipers.aggregation import AGGREGATIONS
 from calipers.bank import HISTORY_TYPE, Bank, BankPoints, Program, Scaling, Upgraded
 from calipers.calibration import CALIBRATIONS, Calibrator
 from calipers.ensemble import Ensemble
-from calipers.heads import HEADS
 from calipers.networks import Around, DenseFactory
 from calipers.objectives import LOSSES, Objective
 from calipers.storage import ModelFileError
-from calipers.training import SHORTHANDS
 
 Arrays = dict[str, NDArray[Any]]
-
-CUSTOM = {"custom": True}
-"""Stands in a document for a function of the user's own."""
 
 _NETWORKS: dict[str, Any] = {kind.__name__: kind for kind in (DenseFactory, Around)}
 _MEASURES = [name for name in HISTORY_TYPE.names or () if name != "epoch"]
@@ -62,45 +58,83 @@ def ensemble_from_dict(
     network: Any = None,
     row_weight: Any = None,
     points: Any = None,
+    largest: float = 0.0,
 ) -> Ensemble:
-    """The ensemble that ``ensemble_to_dict`` took apart.
+    """The ensemble that ``ensemble_to_dict`` took apart; ``largest`` is the size of the target.
 
     Raises
     ------
+    SchemaError
+        If pieces are missing or do not fit together.
     ModelFileError
-        If pieces are missing or do not fit together, or if the model has a network of the user's
-        own and none is given.
+        If the model has a network of the user's own and none is given.
     """
-    try:
-        bank = _bank_from_arrays(_program_from_dict(document["program"], network), arrays)
-        given = document.get("points")
-        known = given and _points_from_dict(given, _under(arrays, "points."), network, points)
-        calibrations = calibrations_from_dict(document, arrays)
-        if document["row_weight"] == CUSTOM and row_weight is None:
-            raise ModelFileError(
-                "the model was conformalized with a row_weight, which is code and not stored: pass "
-                "the same function as load(..., row_weight=...)"
-            )
-        if row_weight is not None:
-            calibrations = (*calibrations[:-1], calibrations[-1].with_row_weight(row_weight))
-        return Ensemble(
-            Upgraded(known, bank) if known else bank,
-            document["coverage"],
-            document["aggregation"],
-            calibrations,
+    document = _current_ensemble(document)
+    check_ensemble(document)
+    bank = _bank_from_arrays(document["program"], arrays, network, largest)
+    given = document["points"]
+    known = given and _points_from_dict(
+        given, _under(arrays, "points."), network, points, largest, len(bank)
+    )
+    calibrations = calibrations_from_dict(document, arrays)
+    if AGGREGATIONS[document["aggregation"]].single and len(bank) > 1:
+        refuse("ensemble.aggregation", "another for several networks", document["aggregation"])
+    if document["row_weight"] == CUSTOM and row_weight is None:
+        raise ModelFileError(
+            "the model was conformalized with a row_weight, which is code and not stored: pass "
+            "the same function as load(..., row_weight=...)"
         )
-    except (KeyError, TypeError, IndexError) as error:
-        raise ModelFileError(f"the model lacks a piece or holds a wrong one: {error!r}") from error
+    if row_weight is not None and calibrations:
+        calibrations = (*calibrations[:-1], calibrations[-1].with_row_weight(row_weight))
+    return Ensemble(
+        Upgraded(known, bank) if known else bank,
+        document["coverage"],
+        document["aggregation"],
+        calibrations,
+    )
+
+
+def _calibration_from_arrays(kind: str, arrays: Arrays) -> Any:
+    try:
+        return CALIBRATIONS[kind].from_arrays(arrays)
+    except (KeyError, TypeError) as error:  # of a kind of the user's own
+        raise SchemaError(f"the calibration lacks an array or has a wrong one: {error!r}") from None
+
+
+def _current_ensemble(document: Any) -> Any:
+    """Document of an ensemble, that of version 0.1 under the names of now."""
+    if not isinstance(document, Mapping):
+        refuse("ensemble", "an object", document)
+    found = {"points": None, **document}
+    kinds = found.get("calibrations")
+    if type(kinds) is int:  # of version 0.1, which knew one kind
+        whole(0, 100)(kinds, "ensemble.calibrations")
+        found["calibrations"] = ["map"] * kinds
+    for name in ("program", "points"):
+        program = found.get(name)
+        if isinstance(program, Mapping) and isinstance(program.get("network"), Mapping):
+            found[name] = {**program, "network": _current_network(program["network"])}
+    return found
+
+
+def _current_network(network: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(network)
+    if found.get("kind") in ("MLP", "EmbeddedMLP"):
+        for old, new in (("hidden", "hidden_layers"), ("waves", "frequencies")):
+            if old in found:
+                found[new] = found.pop(old)
+        found["kind"] = "DenseFactory"
+    elif found.get("kind") == "Around" and isinstance(found.get("network"), Mapping):
+        inner = found["network"]  # of which it may be no more than one
+        found["network"] = inner if inner.get("kind") == "Around" else _current_network(inner)
+    return found
 
 
 def calibrations_from_dict(document: Mapping[str, Any], arrays: Arrays) -> tuple[Calibrator, ...]:
     """The calibrations of a stored ensemble."""
-    kinds = document["calibrations"]
-    if isinstance(kinds, int):  # of version 0.1, which knew one kind
-        kinds = ["map"] * kinds
     return tuple(
-        CALIBRATIONS[kind].from_arrays(_under(arrays, f"calibration.{i}."))
-        for i, kind in enumerate(kinds)
+        _calibration_from_arrays(kind, _under(arrays, f"calibration.{i}."))
+        for i, kind in enumerate(_current_ensemble(document)["calibrations"])
     )
 
 
@@ -117,14 +151,21 @@ def _bank_to_arrays(bank: Bank) -> Arrays:
     return arrays
 
 
-def _bank_from_arrays(program: Program, arrays: Arrays) -> Bank:
+def _bank_from_arrays(
+    document: Mapping[str, Any], arrays: Arrays, network: Any, largest: float
+) -> Bank:
+    check_bank(document, arrays)
+    program = _program_from_dict(document, network)
     scaling, units = (
         Scaling(*(arrays[f"{name}.{field}"] for field in Scaling._fields))
         for name in ("scaling", "units")
     )
-    bank = Bank(
+    weights = _numbered(arrays, "weights")
+    _check_shapes(program, len(arrays["seeds"]), weights)
+    check_outputs(document, arrays, weights, largest)
+    return Bank(
         program,
-        _numbered(arrays, "weights"),
+        weights,
         scaling,
         units,
         numbers=arrays["numbers"],
@@ -133,13 +174,16 @@ def _bank_from_arrays(program: Program, arrays: Arrays) -> Bank:
         histories=_histories_from_arrays(arrays["history"], arrays["epochs"]),
         out_of_time=arrays.get("out_of_time", np.zeros(len(arrays["seeds"]), bool)),
     )
-    _check_shapes(bank)
-    return bank
 
 
-def _points_from_dict(document: Any, arrays: Arrays, network: Any, points: Any) -> Any:
+def _points_from_dict(
+    document: Any, arrays: Arrays, network: Any, points: Any, largest: float, networks: int
+) -> Any:
     if document != CUSTOM:
-        return BankPoints(_bank_from_arrays(_program_from_dict(document, network), arrays))
+        bank = _bank_from_arrays(document, arrays, network, largest)
+        if len(bank) != networks:
+            refuse("array 'points.seeds'", f"of {networks} networks, as the heads", len(bank))
+        return BankPoints(bank)
     if points is None:
         raise ModelFileError(
             "the points of the model come from a network of PyTorch, which is code and not stored: "
@@ -154,6 +198,8 @@ def _under(arrays: Arrays, prefix: str) -> Arrays:
 
 def _numbered(arrays: Arrays, name: str) -> list[NDArray[Any]]:
     found = _under(arrays, f"{name}.")
+    if set(found) != {str(i) for i in range(len(found))}:
+        refuse(f"arrays {name!r}", f"numbered from 0 to {len(found) - 1}", sorted(found)[:5])
     return [found[str(i)] for i in range(len(found))]
 
 
@@ -181,8 +227,6 @@ def _program_from_dict(document: Mapping[str, Any], network: Any) -> Program:
     shape, objective = rest.pop("network"), rest.pop("objective")
     name, head = objective["loss"], objective["head"]
     known = _Unknown if name == CUSTOM else LOSSES[name]
-    if head not in HEADS:
-        raise ModelFileError(f"the model has the head {head!r}, known are {sorted(HEADS)}")
     own = "" if head == known.head else head
     return Program(_network_from_dict(shape, network), known, head=own, **rest)
 
@@ -192,12 +236,7 @@ def _network_from_dict(shape: Any, network: Any) -> Any:
         return tuple(shape) if isinstance(shape, list) else shape
     if shape != CUSTOM:
         parts = {k: _network_from_dict(v, network) for k, v in shape.items() if k != "kind"}
-        kind = shape["kind"]
-        if kind in ("MLP", "EmbeddedMLP"):  # of version 0.1
-            parts["hidden_layers"] = parts.pop("hidden")
-            parts["frequencies"] = parts.pop("waves", None)
-            kind = "DenseFactory"
-        return _NETWORKS[kind](**parts)
+        return _NETWORKS[shape["kind"]](**parts)
     if network is None:
         raise ModelFileError(
             "the model has a network of its maker's own, which is code and not stored: pass the "
@@ -229,80 +268,12 @@ def _histories_from_arrays(measures: NDArray[Any], epochs: NDArray[Any]) -> list
     return histories
 
 
-def _check_shapes(bank: Bank) -> None:
-    expected = [(len(bank), *leaf.shape) for leaf in jax.tree.leaves(bank.program.weights)]
-    found = [leaf.shape for leaf in bank.weights]
+def _check_shapes(program: Program, networks: int, weights: list[NDArray[Any]]) -> None:
+    leaves = jax.tree.leaves(program.weights)
+    expected = [((networks, *leaf.shape), leaf.dtype) for leaf in leaves]
+    found = [(leaf.shape, leaf.dtype) for leaf in weights]
     if expected != found:
-        raise ModelFileError(
-            f"the weights do not fit the network: its arrays are {expected}, the model has {found}"
+        wanted, got = ([(*shape, str(dtype)) for shape, dtype in x] for x in (expected, found))
+        raise SchemaError(
+            f"the weights do not fit the network: its arrays are {wanted}, the model has {got}"
         )
-
-
-def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of an estimator as JSON; objects of the user's own become a mark."""
-    return {
-        name: plain(value, name, partial(_nested, SHORTHANDS.get(name, {}).values()))
-        for name, value in parameters.items()
-    }
-
-
-def parameters_from_dict(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters as the constructor takes them; what was not stored is left out."""
-    found = {}
-    for name, value in _current(document).items():
-        if value == CUSTOM:
-            continue
-        if isinstance(value, Mapping):
-            kinds = {kind.__name__: kind for kind in SHORTHANDS[name].values()}
-            own = {k: _as_tuple(v) for k, v in value.items() if k != "kind"}
-            found[name] = kinds[value["kind"]](**own)
-        else:
-            found[name] = _as_tuple(value)
-    return found
-
-
-def _nested(kinds: Any, value: Any) -> Any:
-    """A nested object of a known kind as JSON, a mark for another."""
-    if type(value) not in kinds:
-        return CUSTOM
-    return {"kind": type(value).__name__} | parameters_to_dict(value.get_params(deep=False))
-
-
-def _as_tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-# Parameters of version 0.1 that have moved into nested objects or are no more.
-_NETWORK = {"hidden_layers": "hidden_layers", "activation": "activation", "waves": "frequencies"}
-_OPTIMIZER = (
-    "learning_rate",
-    "schedule",
-    "decay_rate",
-    "decay_steps",
-    "weight_decay",
-    "averaging",
-    "clip_norm",
-    "adversarial_step",
-)
-_LOSS = ("coverage_weight", "point_weight", "crossing_weight", "softness")
-
-
-def _current(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Stored parameters, those of version 0.1 under the names they have now."""
-    rest = dict(document)
-    if "waves" not in rest:
-        return rest
-    rest.pop("retries")
-    network = {new: rest.pop(old) for old, new in _NETWORK.items()}
-    optimizer = {name: rest.pop(name) for name in _OPTIMIZER}
-    numbers = {name: rest.pop(name) for name in _LOSS}
-    if rest["network"] is None:
-        rest["network"] = {"kind": "MLP"} | network
-    rest["optimizer"] = {"kind": "Adam"} | optimizer
-    if isinstance(rest["loss"], str):
-        kind = LOSSES[rest["loss"]]
-        if kind is LOSSES["density"]:
-            numbers["crps_weight"] = numbers["point_weight"]
-        own = {k: v for k, v in numbers.items() if k in kind().get_params() and v is not None}
-        rest["loss"] = {"kind": kind.__name__} | own
-    return rest

@@ -10,6 +10,7 @@ from sklearn.model_selection import GroupKFold, KFold
 
 from calipers.calibration import (
     CALIBRATIONS,
+    Calibration,
     Calibrator,
     normal_scores,
     out_of_fold,
@@ -68,6 +69,10 @@ def make_folds(
             return [Fold(rows, rows[:0])]
         cv = kind(n_splits=most, shuffle=True, random_state=seed)
     folds = [Fold(rows[a], rows[b]) for a, b in cv.split(X[rows], y[rows], chosen)]
+    empty = [number for number, fold in enumerate(folds) if not fold.train.size]
+    if empty or not folds:
+        what = f"no rows to train on in fold {empty[0]}" if empty else "no folds"
+        raise ValueError(f"cv={cv!r} leaves {what} of {len(rows)} rows: choose another splitter")
     if n_networks % len(folds):
         raise ValueError(
             f"n_networks must be a multiple of the {len(folds)} folds of cv, got {n_networks}"
@@ -127,7 +132,7 @@ def calibrate(
     y: FloatArray,
     weights: FloatArray | None,
     kind: str = "map",
-) -> Calibrator | None:
+) -> Calibrator:
     """Calibration by each row's score under the networks that have not seen it.
 
     Parameters
@@ -147,16 +152,16 @@ def calibrate(
 
     Returns
     -------
-    Calibrator or None
-        None where no row was held out.
+    Calibrator
+        One that supports no coverage where no row was held out.
     """
     held_out = [fold.held_out for fold in folds]
     rows = np.concatenate(held_out)
     if not rows.size:
-        return None
+        return Calibration.without_rows()
     row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in held_out])
     components = ensemble.mixture(X[rows]).components
-    if len(fold_of) >= 2 * len(folds):
+    if len(fold_of) >= 2 * len(folds) > 2:  # in a single fold, all networks are out of fold
         scores = pooled_scores(components, y[rows], fold_of, row_folds)
     else:
         scores = normal_scores(out_of_fold(components, fold_of, row_folds), y[rows])

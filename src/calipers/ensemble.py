@@ -14,6 +14,7 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._blocks import sum_members
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import CalibratedMixture, Calibrator, Unsupported
@@ -148,7 +149,8 @@ class Ensemble:
         """One pass through the networks."""
         values = self.bank.predict(X)
         density = self.head.density(values)
-        point = np.mean(values["point"] if density is None else density.mean, axis=0)
+        points = values["point"] if density is None else density.mean
+        point = sum_members(points) / len(points)
         if self.gives_distribution:
             return _Forward(self.coverage, point, dist=self._calibrated(self._mixture(values), X))
         if not self.head.has_interval:

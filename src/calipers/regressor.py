@@ -24,12 +24,10 @@ from calipers._fitting import (
     train_ensemble,
 )
 from calipers._inputs import Inputs
-from calipers._serialization import (
-    ensemble_from_dict,
-    ensemble_to_dict,
-    parameters_from_dict,
-    parameters_to_dict,
-)
+from calipers._loading import model_from_dict
+from calipers._parameters import parameters_to_dict
+from calipers._schema import SchemaError
+from calipers._serialization import ensemble_to_dict
 from calipers.aggregation import AGGREGATIONS, Interval
 from calipers.bank import (
     Points,
@@ -782,21 +780,20 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 f"{os.fspath(folder)} holds a model of {document.get('estimator')!r}, "
                 f"not of {cls.__name__}"
             )
-        model = cls(**parameters_from_dict(document["parameters"]))
+        model = cls()
+        try:
+            code = {"network": network, "row_weight": row_weight, "points": points}
+            model_from_dict(model, document, arrays, **code)
+        except SchemaError as error:
+            raise storage.ModelFileError(f"{os.fspath(folder)}: {error}") from None
         if network is not None:
             model.network = network
-        model.ensemble_ = ensemble_from_dict(
-            document["ensemble"], arrays, network=network, row_weight=row_weight, points=points
-        )
-        inputs = document["inputs"]
-        model.reader_ = Inputs.from_document(inputs)
         if model.reader_.encoder is not None:
             model.preprocessor = clone(model.reader_.encoder)
-        model.target_ = Column.from_document(inputs["target"])
-        model.about_ = inputs["about"]
         model.n_features_in_ = len(model.inputs_)
-        if inputs["names"] is not None:
-            model.feature_names_in_ = np.array(inputs["names"], dtype=object)
+        names = document["inputs"]["names"]
+        if names is not None:
+            model.feature_names_in_ = np.array(names, dtype=object)
         return model
 
     def __sklearn_tags__(self) -> Any:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from calipers.aggregation import AGGREGATIONS
-from calipers.bank import Bank, Plan, Program, Settings, spawn_seeds
+from calipers.bank import Bank, Plan, Program, Settings, padded, spawn_seeds
 from calipers.crossfit import Fold, set_aside
 from calipers.networks import MLP, NETWORKS, Network
 from calipers.objectives import LOSSES, Objective
@@ -50,6 +50,11 @@ def expanded(name: str, value: Any) -> Any:
 def check_parameters(model: Any) -> None:
     """Refuse parameters that break a rule, alone or together."""
     model._validate_params()
+    if isinstance(model.cv, str):  # which has a method split, but not a splitter's
+        raise ValueError(
+            "cv must be a number of folds from 2 on, a splitter of scikit-learn or None, "
+            f"got {model.cv!r}"
+        )
     for name in SHORTHANDS:
         nested = expanded(name, getattr(model, name))
         if isinstance(nested, BaseEstimator):
@@ -77,8 +82,10 @@ def objective_of(parameters: Parameters) -> Objective:
 
 
 def batch_size_of(parameters: Parameters, rows: int) -> int:
-    """Rows of a step, where ``rows`` are trained on."""
-    return parameters.batch_size or int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
+    """Rows of a step, where ``rows`` are trained on; no more than there are, but for padding."""
+    if parameters.batch_size:
+        return int(min(parameters.batch_size, padded(rows)))
+    return int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
 
 
 def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int) -> Program:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.aggregation._aggregation import Aggregation, Interval, checked, quantile
 
@@ -65,7 +66,7 @@ def none(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: floa
 
 def _widened(members: Interval, factor: float) -> Interval:
     """Mean bounds, moved outwards by `factor` standard deviations over the members."""
-    lower, point, upper = (array.mean(axis=0) for array in members)
+    lower, point, upper = (sum_members(array) / len(array) for array in members)
     return Interval(
         lower - factor * _spread(members.lower), point, upper + factor * _spread(members.upper)
     )
@@ -73,7 +74,10 @@ def _widened(members: Interval, factor: float) -> Interval:
 
 def _spread(values: FloatArray) -> FloatArray:
     """Standard deviation over members, 0 for a single one."""
-    return values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(values.shape[1:])
+    if len(values) == 1:
+        return np.zeros(values.shape[1:])
+    off = values - sum_members(values) / len(values)
+    return np.sqrt(sum_members(off * off) / (len(values) - 1))
 
 
 def _onnx(widening: Callable[[float, int], float]) -> Callable[..., tuple[str, str]]:

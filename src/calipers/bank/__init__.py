@@ -27,7 +27,7 @@ from calipers.bank._bank import Bank
 from calipers.bank._lanes import MEASURES, SCHEDULES, Scaling, Settings
 from calipers.bank._program import Program
 from calipers.bank._run import HISTORY_TYPE, History
-from calipers.bank._table import Plan, Table
+from calipers.bank._table import Plan, Table, padded
 from calipers.bank._train import TrainingFailedError, spawn_seeds, train
 from calipers.bank._upgraded import BankPoints, Points, Upgraded, around_zero, error_table
 
@@ -48,6 +48,7 @@ __all__ = [
     "Upgraded",
     "around_zero",
     "error_table",
+    "padded",
     "spawn_seeds",
     "train",
 ]

@@ -13,6 +13,7 @@ from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
+from calipers.calibration._stored import check_arrays
 from calipers.distributions import SplitNormalMixture
 
 IntArray = NDArray[np.intp]
@@ -128,6 +129,24 @@ class Calibration:
         total = float(weight.sum())
         return cls(scores_, mass, share, total, values.size, slope, strict, row_weight)
 
+    @classmethod
+    def without_rows(cls) -> Self:
+        """Calibration by no rows: levels stay as they are, and no coverage is supported.
+
+        Examples
+        --------
+        >>> calibration = Calibration.without_rows()
+        >>> float(calibration.score_of_level(0.5)), bool(calibration.supports(0.025))
+        (0.0, False)
+        """
+        middle, half = np.zeros(1), np.full(1, 0.5)
+        return cls(middle, middle, half, total_weight=0.0, n_rows=0, tail_slope=1.0)
+
+    @property
+    def mean_weight(self) -> float:
+        """Mean of the calibration weights; 1 where there are none."""
+        return self.total_weight / self.n_rows if self.n_rows else 1.0
+
     def calibrated(
         self,
         dist: SplitNormalMixture | CalibratedMixture,
@@ -163,7 +182,8 @@ class Calibration:
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Make one again of what `to_arrays` gave."""
+        """Make one again of what `to_arrays` gave; a `SchemaError` says if it is another."""
+        check_arrays({name: np.asarray(array) for name, array in arrays.items()})
         return cls(
             scores=np.asarray(arrays["scores"], np.float64),
             mass=np.asarray(arrays["mass"], np.float64),
@@ -301,5 +321,5 @@ class Calibration:
 
     def _weight(self, weight: ArrayLike | None) -> FloatArray:
         if weight is None:
-            return np.asarray(self.total_weight / self.n_rows)
+            return np.asarray(self.mean_weight)
         return checks.scale("weight", weight)

@@ -90,8 +90,9 @@ class CalibratedMixture:
     ) -> None:
         if unsupported not in ("inf", "raise"):
             raise ValueError(f"unsupported must be 'inf' or 'raise', got {unsupported!r}")
-        mean = calibration.total_weight / calibration.n_rows
-        given = checks.scale("row_weights", mean if row_weights is None else row_weights)
+        given = checks.scale(
+            "row_weights", calibration.mean_weight if row_weights is None else row_weights
+        )
         try:
             own = np.broadcast_to(given, mixture.shape)
         except ValueError:

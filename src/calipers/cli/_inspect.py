@@ -114,11 +114,12 @@ def _calibration(calibrations: list[dict[str, Any]]) -> str:
 def _changed(settings: dict[str, Any]) -> str:
     """Settings that are not the defaults."""
     from calipers import IntervalRegressor
-    from calipers._serialization import parameters_from_dict
+    from calipers._parameters import parameters_from_dict
     from calipers.training import SHORTHANDS
 
     usual = IntervalRegressor().get_params()
-    known = parameters_from_dict({k: v for k, v in settings.items() if k != "preprocessor"})
+    stored = {k: v for k, v in settings.items() if k != "preprocessor"}
+    known = parameters_from_dict(stored, IntervalRegressor._get_param_names())
     found = IntervalRegressor(**known).get_params()
     return ", ".join(
         f"{name}={value}"

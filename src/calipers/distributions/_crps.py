@@ -13,6 +13,7 @@ error functions.
 import numpy as np
 from scipy.special import erf, erfc, owens_t
 
+from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
@@ -22,10 +23,10 @@ def mixture_crps(
     y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
 ) -> FloatArray:
     """Score of `y`, shape (n,), under components of shape (members, n), weights (members, 1)."""
-    score: FloatArray = (
+    score = sum_members(
         weights * formulas.expected_distance(y, loc, left, right)
         - weights**2 * formulas.half_mean_difference(left, right)
-    ).sum(axis=0)
+    )
     for i in range(len(loc)):
         for j in range(i):
             apart = mean_difference(loc[i], left[i], right[i], loc[j], left[j], right[j])

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
@@ -63,7 +64,7 @@ def log_density(x: FloatArray, terms: LogTerms) -> FloatArray:
     t = offset * np.where(offset < 0, terms.left_rate, terms.right_rate)
     each = terms.log_height - t * t
     top: FloatArray = each.max(axis=0)
-    rest: FloatArray = np.exp(each - top).sum(axis=0)
+    rest = sum_members(np.exp(each - top))
     return top + np.log(rest)
 
 
@@ -74,7 +75,7 @@ def log_slope(x: FloatArray, terms: LogTerms) -> FloatArray:
     t = offset * rate
     each = terms.log_height - t * t
     share = np.exp(each - each.max(axis=0))
-    slope: FloatArray = -2.0 * (share * t * rate).sum(axis=0) / share.sum(axis=0)
+    slope: FloatArray = -2.0 * sum_members(share * t * rate) / sum_members(share)
     return slope
 
 

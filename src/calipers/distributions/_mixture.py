@@ -1,6 +1,7 @@
 """Mixtures of split normal distributions: what an ensemble predicts."""
 
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -95,7 +96,9 @@ class SplitNormalMixture:
     def __getitem__(self, key: Any) -> "SplitNormalMixture":
         """Take some of the mixtures, by any index that NumPy takes, with all of their members."""
         keys = key if isinstance(key, tuple) else (key,)
-        return SplitNormalMixture(self.components[(slice(None), *keys)], self.weights)
+        taken = copy(self)  # weights divided by their sum again would have other last bits
+        object.__setattr__(taken, "components", self.components[(slice(None), *keys)])
+        return taken
 
     @property
     def _members(self) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -5,14 +5,14 @@ Everywhere `x` has the shape (n,), the parameters (members, n) and the weights (
 
 import numpy as np
 
+from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
 
 
 def average(values: FloatArray, weights: FloatArray) -> FloatArray:
     """Weighted mean over the members."""
-    mean: FloatArray = (weights * values).sum(axis=0)
-    return mean
+    return sum_members(weights * values)
 
 
 def pdf(
@@ -28,7 +28,7 @@ def logpdf(
     """Logarithm of the density, summed relative to the largest component."""
     each = np.log(weights) + formulas.logpdf(x, loc, left, right)
     top: FloatArray = each.max(axis=0)
-    return np.where(np.isinf(top), top, top + np.log(np.exp(each - top).sum(axis=0)))
+    return np.where(np.isinf(top), top, top + np.log(sum_members(np.exp(each - top))))
 
 
 def cdf(

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import erf, erfc, ndtri
 
+from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
@@ -138,14 +139,14 @@ def _evaluate(x: FloatArray, terms: Terms) -> Values:
     t = np.fmax(np.abs(offset) * rate, 0.0)
     steepness = t * rate
     density = terms.height * np.exp(-t * t)
-    total = density.sum(axis=0)
+    total = sum_members(density)
     mass = terms.below * erfc(t)
     right = np.nonzero(offset >= 0)
     mass[right] = terms.below[right] + terms.above[right] * erf(t[right])
     return Values(
-        cdf=mass.sum(axis=0),
+        cdf=sum_members(mass),
         pdf=total,
-        log_slope=(np.copysign(2.0 * steepness, -offset) * (density / total)).sum(axis=0),
+        log_slope=sum_members(np.copysign(2.0 * steepness, -offset) * (density / total)),
         stiffness=steepness.max(axis=0) + terms.sharpest[0],
     )
 
@@ -155,8 +156,8 @@ def _moment_start(
 ) -> FloatArray:
     """Quantile of the normal distribution that has the mixture's mean and variance."""
     means = formulas.mean(loc, left, right)
-    centre = (weights * means).sum(axis=0)
-    variance = (weights * (formulas.var(left, right) + (means - centre) ** 2)).sum(axis=0)
+    centre = sum_members(weights * means)
+    variance = sum_members(weights * (formulas.var(left, right) + (means - centre) ** 2))
     start: FloatArray = centre + ndtri(q) * np.sqrt(variance)
     return start
 

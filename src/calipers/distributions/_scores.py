@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
+from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._density import widen
@@ -32,9 +33,9 @@ def mixture_scores(
     y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
 ) -> FloatArray:
     """Normal score of `y` in each row's mixture."""
-    atom = (weights * ((left + right == 0) & (loc == y))).sum(axis=0)
-    below = (weights * formulas.cdf(y, loc, left, right)).sum(axis=0) - 0.5 * atom
-    above = (weights * formulas.sf(y, loc, left, right)).sum(axis=0) + 0.5 * atom
+    atom = sum_members(weights * ((left + right == 0) & (loc == y)))
+    below = sum_members(weights * formulas.cdf(y, loc, left, right)) - 0.5 * atom
+    above = sum_members(weights * formulas.sf(y, loc, left, right)) + 0.5 * atom
     flip = above < below
     tail = np.minimum(below, above)
     z: FloatArray = ndtri(tail)
@@ -98,7 +99,7 @@ def _log_cdf(
     beyond = log_weight + np.log1p(-np.exp(log_above) * 2.0 * ndtr(-np.maximum(t, 0.0)))
     each = np.where(x < loc, tail, beyond)
     top: FloatArray = each.max(axis=0)
-    return np.where(np.isinf(top), top, top + np.log(np.exp(each - top).sum(axis=0)))
+    return np.where(np.isinf(top), top, top + np.log(sum_members(np.exp(each - top))))
 
 
 def _far_quantile(
@@ -114,7 +115,7 @@ def _far_quantile(
     quantiles = loc + terms[1] * ndtri_exp(log_share)
     low, high = quantiles.min(axis=0), quantiles.max(axis=0)
     at_low, at_high = (ndtri_exp(_log_cdf(end, *terms)) - depth for end in (low, high))
-    x: FloatArray = high
+    x, found, done = high, high, np.zeros(high.shape, dtype=bool)
     for k in range(STEPS):
         share = at_low / (at_low - at_high)
         x = np.where((share > 0) & (share < 1) & (k % 3 < 2), low + share * (high - low), x)
@@ -122,6 +123,8 @@ def _far_quantile(
         at = ndtri_exp(np.minimum(_log_cdf(x, *terms), np.log(0.5))) - depth
         low, at_low = np.where(at < 0, x, low), np.where(at < 0, at, at_low)
         high, at_high = np.where(at < 0, high, x), np.where(at < 0, at_high, at)
-        if np.all((np.abs(at) <= PRECISION * -depth) | ~(np.nextafter(low, np.inf) < high)):
+        found = np.where(done, found, x)  # a row that is done keeps its value, whatever others need
+        done |= (np.abs(at) <= PRECISION * -depth) | ~(np.nextafter(low, np.inf) < high)
+        if done.all():
             break
-    return x
+    return found

@@ -8,6 +8,7 @@ so that it can be a part of a saved model; it keeps no value of a column that it
 
 from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._column import KINDS, Column, DataError, describe_numbers
+from calipers.preprocessing._document import check_column
 from calipers.preprocessing._encoders import (
     CYCLES,
     DAY,
@@ -33,6 +34,7 @@ __all__ = [
     "TableEncoder",
     "as_numbers",
     "as_text",
+    "check_column",
     "describe_numbers",
     "learn_number",
     "pick_numbers",

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from calipers._checks import refuse_masked
 from calipers._text import did_you_mean
 from calipers.preprocessing._column import Column, DataError
 from calipers.preprocessing._learn import read_number
@@ -64,6 +65,7 @@ def _named(X: Any, columns: tuple[Column, ...]) -> Any:
 
     if hasattr(X, "toarray"):
         raise TypeError("sparse input is not supported: pass X.toarray()")
+    refuse_masked("X", X)
     values = np.asarray(X) if hasattr(X, "dtype") else np.asarray(X, dtype=object)
     if values.ndim != 2:
         raise ValueError(

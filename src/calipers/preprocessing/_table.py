@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers._text import did_you_mean
 from calipers.preprocessing._column import Column, DataError, check_kind
+from calipers.preprocessing._document import check_table
 from calipers.preprocessing._encoders import ENCODERS, Encoder
 from calipers.preprocessing._frames import as_frame, check_names
 from calipers.preprocessing._learn import kind_of, learn
@@ -253,7 +254,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The encoder that ``to_document`` wrote."""
+        """The encoder that ``to_document`` wrote.
+
+        Raises
+        ------
+        SchemaError
+            If it is another document; the message says where.
+        """
+        check_table(document)
         encoder = cls(**document["parameters"])
         columns = document["columns"]
         encoder.columns_ = tuple(Column.from_document(entry["column"]) for entry in columns)

@@ -1,0 +1,74 @@
+"""A model made again of a stored document and arrays, all of which are checked first."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from numpy.typing import NDArray
+
+from calipers._inputs import Inputs
+from calipers._model_schema import ABOUT, CUSTOM, check_names
+from calipers._parameters import parameters_from_dict, validated
+from calipers._schema import anything, list_of, optional, record, refuse, text
+from calipers._serialization import ensemble_from_dict, ensemble_to_dict
+from calipers.ensemble import Ensemble
+from calipers.preprocessing import Column, check_column
+
+Arrays = dict[str, NDArray[Any]]
+
+
+def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **code: Any) -> None:
+    """Make a model, as its constructor gives it, the one of a document and arrays.
+
+    Raises
+    ------
+    SchemaError
+        If they are not those of a model.
+    """
+    record(dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), anything))(
+        document, "the document"
+    )
+    model.set_params(**parameters_from_dict(document["parameters"], model._get_param_names()))
+    validated(model, "parameters")
+    optional(_threads)(model.n_jobs, "parameters.n_jobs")
+    inputs = document["inputs"]
+    _INPUTS(inputs, "inputs")
+    reader = Inputs.from_document(inputs)
+    check_column(inputs["target"], "inputs.target")
+    target = Column.from_document(inputs["target"])
+    names = [column.name for column in reader.columns]
+    if inputs["names"] not in (None, names):
+        refuse("inputs.names", f"null or {names}", inputs["names"])
+    if target.kind != "number":
+        refuse("inputs.target.kind", "'number'", target.kind)
+    largest = max(abs(float(target.low or 0)), abs(float(target.high or 0)))
+    ensemble = ensemble_from_dict(document["ensemble"], arrays, largest=largest, **code)
+    _check_fit(model, reader, ensemble, document["ensemble"])
+    check_names(arrays, set(ensemble_to_dict(ensemble)[1]) | {"out_of_time"})
+    model.ensemble_, model.reader_, model.target_ = ensemble, reader, target
+    model.about_ = inputs["about"]
+
+
+_INPUTS = record(
+    {
+        "names": optional(list_of(text)),
+        "columns": anything,
+        "preprocessor": anything,
+        "target": anything,
+        "about": ABOUT,
+    }
+)
+
+
+def _threads(value: Any, place: str) -> None:
+    if not -1024 <= value <= 1024 or value == 0:
+        refuse(place, "a number of threads, or -1 for all", value)
+
+
+def _check_fit(model: Any, reader: Inputs, ensemble: Ensemble, document: Any) -> None:
+    """Refuse parameters, inputs and networks that do not go together."""
+    fixed = ensemble.head.has_interval and not ensemble.gives_distribution
+    if fixed and model.coverage != ensemble.coverage:
+        refuse("parameters.coverage", f"{ensemble.coverage}, the trained one", model.coverage)
+    if document.get("points") != CUSTOM and ensemble.bank.program.in_size != reader.width:
+        size = ensemble.bank.program.in_size
+        refuse("ensemble.program.in_size", f"{reader.width}, as the inputs are", size)

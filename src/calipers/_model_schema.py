@@ -1,0 +1,223 @@
+"""What a stored model must look like, checked before anything is built of it.
+
+A model folder is data that anyone may have written, checksums included. So its sizes are bounded,
+its parts must fit each other, and its numbers must not lead to predictions that are no numbers.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers._schema import (
+    Check,
+    SchemaError,
+    anything,
+    array_of,
+    flag,
+    list_of,
+    mapping_of,
+    number,
+    one_of,
+    optional,
+    record,
+    refuse,
+    text,
+    whole,
+    within,
+)
+from calipers.aggregation import AGGREGATIONS
+from calipers.bank import MEASURES, SCHEDULES
+from calipers.calibration import CALIBRATIONS
+from calipers.heads import HEADS
+from calipers.networks import ACTIVATIONS
+from calipers.objectives import LOSSES
+
+Arrays = Mapping[str, NDArray[Any]]
+
+CUSTOM = {"custom": True}
+"""Stands in a document for a function of the user's own."""
+
+MOST_LAYERS, MOST_UNITS, MOST_INPUTS, MOST_NETWORKS = 256, 10**6, 10**6, 10**4
+"""Largest sizes of a network, its inputs and an ensemble that are read."""
+
+_DEEP = 16  # layers from which on a bound of the outputs says too little
+_FAR = 1e4  # standardised inputs of a network that does not clip them, as its outputs are bounded
+_LARGEST_OUTPUT = 1e37  # single precision ends at 3e38
+_LARGEST_TARGET = 1e150  # its square is a number still
+
+_LAYERS = list_of(whole(1, MOST_UNITS), most=MOST_LAYERS)
+
+
+def custom_or(inner: Check) -> Check:
+    """Take the mark of a user's own function too."""
+
+    def check(value: Any, place: str) -> None:
+        if value != CUSTOM:
+            inner(value, place)
+
+    return check
+
+
+def _network(value: Any, place: str) -> None:
+    dense = record(
+        {"kind": one_of("DenseFactory"), "hidden_layers": _LAYERS}
+        | {"activation": one_of(*ACTIVATIONS)},
+        {
+            "frequencies": optional(whole(0, 10**5)),
+            "columns": optional(list_of(whole(0, MOST_INPUTS))),
+            "spread": number(0, 1e6),
+            "amplitude": number(0, 1e6),
+            "clip": number(1e-3, 1e6),
+        },
+    )
+    around = record(
+        {"kind": one_of("Around"), "network": custom_or(dense), "point_at": whole(0, 2)}
+        | {"reach": number(0, 1e6)}
+    )
+    is_around = isinstance(value, dict) and value.get("kind") == "Around"
+    custom_or(around if is_around else dense)(value, place)
+
+
+def check_ensemble(document: Any) -> None:
+    """Refuse a document that is not of an ensemble."""
+    program = record(
+        {
+            "network": _network,
+            "objective": record({"loss": custom_or(one_of(*LOSSES)), "head": one_of(*HEADS)}),
+            "in_size": whole(1, MOST_INPUTS),
+            "batch_size": whole(1, 2**31),
+            "schedule": one_of(*SCHEDULES),
+            "clipping": flag,
+            "averaging": flag,
+            "adversarial": flag,
+        }
+    )
+    record(
+        {
+            "coverage": number(1e-9, 1 - 1e-9),
+            "aggregation": one_of(*AGGREGATIONS),
+            "calibrations": list_of(one_of(*CALIBRATIONS), most=100),
+            "row_weight": custom_or(optional(_nothing)),
+            "program": program,
+            "points": custom_or(optional(program)),
+        }
+    )(document, "ensemble")
+    _check_parts(document)
+
+
+def _nothing(value: Any, place: str) -> None:
+    refuse(place, "null", value)
+
+
+def _check_parts(document: Mapping[str, Any]) -> None:
+    """Refuse parts that do not go together."""
+    head, points = HEADS[document["program"]["objective"]["head"]], document["points"]
+    network = document["program"]["network"]
+    has_distribution = (
+        head.has_interval and AGGREGATIONS[document["aggregation"]].gives_distribution
+    )
+    if document["calibrations"] and not has_distribution:
+        refuse("ensemble.calibrations", "empty without a distribution", document["calibrations"])
+    if document["row_weight"] and not document["calibrations"]:
+        refuse("ensemble.row_weight", "null without a calibration", document["row_weight"])
+    if (network.get("kind") == "Around") != (points is not None):
+        refuse("ensemble.points", "there exactly if networks are around points", points)
+    if points is None:
+        return
+    if network["point_at"] != head.point_at:
+        refuse("ensemble.program.network.point_at", f"{head.point_at}", network["point_at"])
+    if points != CUSTOM and points["objective"]["head"] != "point":
+        refuse("ensemble.points.objective.head", "'point'", points["objective"]["head"])
+    if points != CUSTOM and points["in_size"] != document["program"]["in_size"]:
+        refuse("ensemble.points.in_size", "that of the program", points["in_size"])
+
+
+ABOUT = record(
+    {},
+    {
+        "fitted_at": text,
+        "rows": whole(0, 2**53),
+        "versions": mapping_of(text),
+        "split": record({"seed": whole(0, 2**64), "rows": text}),
+        "time_budget": mapping_of(number()),
+        "source": mapping_of(anything),
+    },
+    rest=anything,
+)
+"""When and on what a model was fitted, with entries of the user's own."""
+
+
+def check_bank(document: Mapping[str, Any], arrays: Arrays) -> None:
+    """Refuse arrays that are not those of a bank of networks of a program."""
+    seeds = array_of(arrays, "seeds", "iu")
+    if seeds.ndim != 1 or not 1 <= len(seeds) <= MOST_NETWORKS:
+        refuse("array 'seeds'", f"a list of 1 to {MOST_NETWORKS} networks", seeds.shape)
+    networks, inputs = len(seeds), document["in_size"]
+    for name in ("numbers", "failures", "epochs"):
+        within(name, array_of(arrays, name, "iu", (networks,)), 0, 2**53)
+    if "out_of_time" in arrays:
+        array_of(arrays, "out_of_time", "b", (networks,))
+    history, epochs = arrays.get("history"), arrays["epochs"]
+    shape = (int(epochs.sum()), 2 * len(MEASURES))
+    if history is None or history.shape != shape or history.dtype.kind != "f":
+        refuse("array 'history'", f"of numbers of shape {shape}", getattr(history, "shape", None))
+    for name, lanes in (("scaling", (networks,)), ("units", ())):
+        array_of(arrays, f"{name}.input_center", "f", (*lanes, inputs))
+        scale = array_of(arrays, f"{name}.input_scale", "f", (*lanes, inputs))
+        within(f"{name}.input_scale", scale, 5e-324, np.inf)
+        array_of(arrays, f"{name}.target_center", "f", lanes)
+        scale = array_of(arrays, f"{name}.target_scale", "f", lanes)
+        within(f"{name}.target_scale", scale, 5e-324, np.inf)
+    within("scaling.input_center", arrays["scaling.input_center"], -1e12, 1e12)
+    within("scaling.input_scale", arrays["scaling.input_scale"], 1e-25, 1e25)
+
+
+def check_outputs(
+    document: Mapping[str, Any], arrays: Arrays, weights: list[NDArray[Any]], largest: float
+) -> None:
+    """Refuse networks whose outputs could be no numbers; ``largest`` is the size of the target."""
+    for i, leaf in enumerate(weights):
+        array_of({f"weights.{i}": leaf}, f"weights.{i}", "biuf")
+    reach = _output_bound(document["network"], weights)
+    if not (reach <= _LARGEST_OUTPUT).all():
+        refuse("the weights", "such that outputs stay finite", f"up to {reach.max():.3g}")
+    with np.errstate(over="ignore"):
+        scale = arrays["scaling.target_scale"] * arrays["units.target_scale"]
+        center = arrays["scaling.target_center"] * arrays["units.target_scale"]
+        ends = reach * scale + np.abs(center + arrays["units.target_center"])
+    if not (ends <= max(_LARGEST_TARGET, 1e50 * largest)).all() or not (scale > 0).all():
+        refuse("array 'scaling.target_scale'", "of the size of the target", scale)
+
+
+def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> NDArray[np.float64]:
+    """Largest size of each network's outputs, as far as the absolute values of weights tell."""
+    if network.get("kind") == "Around":
+        network = network["network"]
+    networks = len(weights[0])
+    if network == CUSTOM or len(network["hidden_layers"]) >= _DEEP:
+        return np.ones(networks)
+    leaves = [np.abs(leaf).astype(np.float64) for leaf in weights]
+    if network.get("frequencies") is None:
+        reach = np.full((networks, leaves[0].shape[1]), _FAR)
+    else:
+        frequency, phase, amplitude = leaves[:3]
+        within("weights.0", frequency, 0, 1e6)
+        within("weights.1", phase, 0, 1e6)
+        cosines = np.repeat(amplitude, frequency.shape[2], axis=1)
+        plain = leaves[3].shape[1] - cosines.shape[1]
+        clip = float(network.get("clip", 3.0))
+        reach = np.concatenate([np.full((networks, plain), clip), cosines], axis=1)
+        leaves = leaves[3:]
+    with np.errstate(over="ignore", invalid="ignore"):
+        for weight, bias in zip(leaves[::2], leaves[1::2], strict=True):
+            reach = np.einsum("ni,nij->nj", reach, weight) + bias
+    return np.asarray(np.nan_to_num(reach.max(axis=1), nan=np.inf)) + 1.0
+
+
+def check_names(arrays: Arrays, known: set[str]) -> None:
+    """Refuse arrays that no save writes."""
+    extra = sorted(set(arrays) - known)
+    if extra:
+        raise SchemaError(f"the weights hold the array {extra[0]!r}, which no save writes")

@@ -1,0 +1,128 @@
+"""Parameters of an estimator as JSON, and back; those of version 0.1 under their names of now."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from types import NoneType
+from typing import Any
+
+from calipers._model_schema import CUSTOM
+from calipers._schema import SchemaError, anything, list_of, number, one_of, record, refuse, whole
+from calipers._text import plain
+from calipers.objectives import LOSSES
+from calipers.training import SHORTHANDS
+
+
+def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of an estimator as JSON; objects of the user's own become a mark."""
+    return {
+        name: plain(value, name, partial(_nested, SHORTHANDS.get(name, {}).values()))
+        for name, value in parameters.items()
+    }
+
+
+def parameters_from_dict(document: Any, names: Sequence[str]) -> dict[str, Any]:
+    """Parameters as the constructor takes them; what was not stored is left out.
+
+    Parameters
+    ----------
+    document : dict
+        What ``parameters_to_dict`` gave.
+    names : sequence of str
+        Parameters of the estimator.
+
+    Raises
+    ------
+    SchemaError
+        If there are others, or nested objects are not of a known kind.
+    """
+    found, current = {}, _current(document)
+    record({}, dict.fromkeys(names, anything))(current, "parameters")
+    for name, value in current.items():
+        if value == CUSTOM:
+            continue
+        if isinstance(value, Mapping):
+            found[name] = _nested_from_dict(name, value)
+        else:
+            _plain(value, f"parameters.{name}")
+            found[name] = _as_tuple(value)
+    return found
+
+
+def _plain(value: Any, place: str) -> None:
+    if isinstance(value, list):
+        list_of(whole(1, 10**6))(value, place)
+    elif not isinstance(value, str | bool | NoneType):
+        number(-1e18, 1e18)(value, place)
+
+
+def _nested_from_dict(name: str, value: Mapping[str, Any]) -> Any:
+    """A loss, network or optimiser from its parameters."""
+    place = f"parameters.{name}"
+    kinds = {kind.__name__: kind for kind in SHORTHANDS.get(name, {}).values()}
+    kind = kinds.get(value.get("kind")) if isinstance(value.get("kind"), str) else None
+    if kind is None:
+        refuse(f"{place}.kind", f"one of {sorted(kinds)}", value.get("kind"))
+    own = {k: v for k, v in value.items() if k != "kind"}
+    record({}, dict.fromkeys(kind._get_param_names(), _plain))(own, place)
+    nested = kind(**{k: _as_tuple(v) for k, v in own.items()})
+    validated(nested, place)
+    return nested
+
+
+def validated(estimator: Any, place: str) -> None:
+    """Refuse parameters that break the estimator's own rules."""
+    try:
+        estimator._validate_params()
+    except (TypeError, ValueError) as error:
+        raise SchemaError(f"{place}: {error}") from None
+
+
+def _nested(kinds: Any, value: Any) -> Any:
+    """A nested object of a known kind as JSON, a mark for another."""
+    if type(value) not in kinds:
+        return CUSTOM
+    return {"kind": type(value).__name__} | parameters_to_dict(value.get_params(deep=False))
+
+
+def _as_tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+# Parameters of version 0.1 that have moved into nested objects or are no more.
+_NETWORK = {"hidden_layers": "hidden_layers", "activation": "activation", "waves": "frequencies"}
+_OPTIMIZER = (
+    "learning_rate",
+    "schedule",
+    "decay_rate",
+    "decay_steps",
+    "weight_decay",
+    "averaging",
+    "clip_norm",
+    "adversarial_step",
+)
+_LOSS = ("coverage_weight", "point_weight", "crossing_weight", "softness")
+
+
+def _current(document: Any) -> dict[str, Any]:
+    """Stored parameters, those of version 0.1 under the names they have now."""
+    record({}, rest=anything)(document, "parameters")
+    rest = dict(document)
+    if "waves" not in rest:
+        return rest
+    old = (*_NETWORK, *_OPTIMIZER, *_LOSS, "retries", "network", "loss")
+    record(dict.fromkeys(old, anything), rest=anything)(rest, "parameters")
+    rest.pop("retries")
+    network = {new: rest.pop(old) for old, new in _NETWORK.items()}
+    optimizer = {name: rest.pop(name) for name in _OPTIMIZER}
+    numbers = {name: rest.pop(name) for name in _LOSS}
+    if rest["network"] is None:
+        rest["network"] = {"kind": "MLP"} | network
+    rest["optimizer"] = {"kind": "Adam"} | optimizer
+    if isinstance(rest["loss"], str):
+        one_of(*LOSSES)(rest["loss"], "parameters.loss")
+        kind = LOSSES[rest["loss"]]
+        if kind is LOSSES["density"]:
+            numbers["crps_weight"] = numbers["point_weight"]
+        own = {k: v for k, v in numbers.items() if k in kind().get_params() and v is not None}
+        rest["loss"] = {"kind": kind.__name__} | own
+    return rest

@@ -1,0 +1,177 @@
+"""What stored columns and encoders must look like, checked before any is made of a document."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from calipers._schema import (
+    Check,
+    anything,
+    flag,
+    list_of,
+    mapping_of,
+    number,
+    one_of,
+    optional,
+    record,
+    refuse,
+    text,
+    whole,
+)
+from calipers.preprocessing._column import KINDS
+from calipers.preprocessing._dates import read_dates
+from calipers.preprocessing._encoders import CYCLES, DAY
+
+_COUNT = whole(1, 2**53)
+_TIME = number(-1e6 * 365 * DAY, 1e6 * 365 * DAY)
+
+
+def _end(value: Any, place: str) -> None:
+    """An end of a column: a number, a date as text, or nothing."""
+    if isinstance(value, str):
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            refuse(place, "a number, an ISO date or null", value)
+    elif value is not None:
+        number()(value, place)
+
+
+_COLUMN = record(
+    {
+        "name": text,
+        "kind": one_of(*KINDS),
+        "low": _end,
+        "high": _end,
+        "typical": _end,
+        "categories": list_of(text),
+        "missing": flag,
+        "used": flag,
+        "note": text,
+    }
+)
+_NUMBER = record(
+    {"low": number(), "high": number(), "fill": number(), "missing": flag},
+    {
+        "center": number(),
+        "scale": number(0),
+        "decimal": one_of(".", ","),
+        "thousands": one_of("", ",", ".", " ", "'"),
+        "unit": one_of("", ":", *"%$€£¥"),
+    },
+)
+_ENCODERS: dict[str, Check] = {
+    "number": _NUMBER,
+    "boolean": _NUMBER,
+    "category": record(
+        {"levels": list_of(text), "counts": list_of(_COUNT), "kept": whole(0, 2**31)}
+        | {"missing": flag},
+        {"rare": list_of(text)},
+    ),
+    "date": record(
+        {"low": _TIME, "high": _TIME, "fill": _TIME, "missing": flag}
+        | {"cycles": list_of(one_of(*CYCLES)), "form": optional(text)}
+    ),
+    "constant": record({"values": list_of(optional(text))}),
+    "identifier": record({}),
+}
+_TABLE = record(
+    {
+        "parameters": record(
+            {
+                "kinds": optional(mapping_of(text)),
+                "max_categories": _COUNT,
+                "min_frequency": _COUNT,
+            }
+        ),
+        "columns": list_of(record({"column": anything, "encoder": anything}), least=1),
+    }
+)
+
+
+def check_column(document: Any, place: str = "column") -> None:
+    """Refuse a document that is not of a ``Column``."""
+    _COLUMN(document, place)
+    numeric = document["kind"] in ("number", "boolean")
+    ends = [document[name] for name in ("low", "typical", "high")]
+    if numeric and not (all(isinstance(end, int | float) for end in ends) and ends == sorted(ends)):
+        refuse(place, "a column of numbers with low <= typical <= high", ends)
+    texts = isinstance(ends[0], str) and len(set(map(type, ends))) == 1
+    if not numeric and (not texts if document["kind"] == "date" else ends != [None] * 3):
+        refuse(place, f"a column with the ends of one of kind {document['kind']}", ends)
+    if document["used"] == (document["kind"] in ("constant", "identifier")):
+        refuse(f"{place}.used", f"the other way for a column of kind {document['kind']}", ends)
+
+
+def check_table(document: Any, place: str = "preprocessor") -> None:
+    """Refuse a document that is not of a ``TableEncoder``."""
+    _TABLE(document, place)
+    names = []
+    for i, entry in enumerate(document["columns"]):
+        here = f"{place}.columns[{i}]"
+        check_column(entry["column"], f"{here}.column")
+        _ENCODERS[entry["column"]["kind"]](entry["encoder"], f"{here}.encoder")
+        _RULES.get(entry["column"]["kind"], _no_rule)(entry["encoder"], f"{here}.encoder")
+        if entry["column"]["kind"] == "category":
+            levels = entry["encoder"]["levels"][: entry["encoder"]["kept"]]
+            if entry["column"]["categories"] != levels:
+                refuse(f"{here}.column.categories", "the levels that are kept", levels)
+        names.append(entry["column"]["name"])
+    if len(set(names)) < len(names):
+        refuse(f"{place}.columns", "columns of different names", names)
+    if not any(entry["column"]["used"] for entry in document["columns"]):
+        refuse(f"{place}.columns", "columns of which one is used", names)
+
+
+def _no_rule(encoder: Mapping[str, Any], place: str) -> None:
+    """Take any."""
+
+
+def _check_number(encoder: Mapping[str, Any], place: str) -> None:
+    scale, center = encoder.get("scale", 0.0), encoder.get("center", 0.0)
+    smallest = 2.3e-308  # below it, numbers lose digits
+    if scale and not (scale >= smallest and abs(center) < scale * 1.7e308):
+        refuse(f"{place}.scale", "0, or of a size that the center can be divided by", scale)
+    if not encoder["low"] <= encoder["fill"] <= encoder["high"]:
+        refuse(f"{place}.fill", "between low and high", encoder["fill"])
+    if encoder.get("thousands", "") == encoder.get("decimal", "."):
+        refuse(f"{place}.thousands", "another mark than the decimal", encoder["thousands"])
+
+
+def _check_category(encoder: Mapping[str, Any], place: str) -> None:
+    levels, rare = encoder["levels"], encoder.get("rare", [])
+    if len(set(levels)) < len(levels):
+        refuse(f"{place}.levels", "different texts", levels)
+    if len(encoder["counts"]) != len(levels):
+        refuse(f"{place}.counts", f"a list of {len(levels)}, one for each level", encoder["counts"])
+    if encoder["kept"] > len(levels):
+        refuse(f"{place}.kept", f"at most {len(levels)}, the number of levels", encoder["kept"])
+    if not (levels or rare or encoder["missing"]):
+        refuse(f"{place}.levels", "a list of at least one level", levels)
+    wrong = [name for name in rare if not re.fullmatch("[0-9a-f]{16}", name)]
+    if wrong:
+        refuse(f"{place}.rare", "digests of 16 hexadecimal digits", wrong[0])
+
+
+def _check_date(encoder: Mapping[str, Any], place: str) -> None:
+    if not encoder["low"] <= encoder["fill"] <= encoder["high"]:
+        refuse(f"{place}.fill", "between low and high", encoder["fill"])
+    if len(set(encoder["cycles"])) < len(encoder["cycles"]):
+        refuse(f"{place}.cycles", "different cycles", encoder["cycles"])
+    if encoder["form"] is None:
+        return
+    import pyarrow as pa
+
+    try:
+        read_dates(pa.array(["2024-01-31"], pa.large_string()), encoder["form"])
+    except (ValueError, re.error, KeyError, TypeError):
+        refuse(f"{place}.form", "a format of dates such as %d/%m/%Y", encoder["form"])
+
+
+_RULES: dict[str, Any] = {
+    "number": _check_number,
+    "boolean": _check_number,
+    "category": _check_category,
+    "date": _check_date,
+}

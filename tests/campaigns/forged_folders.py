@@ -1,0 +1,200 @@
+"""Resealed mutants of model folders: each is refused at load, or predicts numbers.
+
+A mutant is a good model with one to three changes in its document or its arrays, and with the
+checksums that belong to them. Run as a script it prints what became of so many:
+
+    python tests/campaigns/forged_folders.py --mutants 10000 --seed 0
+"""
+
+import argparse
+import hashlib
+import json
+import sys
+import time
+from collections import Counter
+from copy import deepcopy
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import safetensors.numpy
+
+from calipers import load
+from calipers.storage import ModelFileError, _seal, read_model
+
+FOLDERS = Path(__file__).parents[1] / "data" / "model-0.1"
+NAMES = ("default", "conformal", "paper", "sem", "upgraded", "table")
+DEEP: Any = []
+for _ in range(400):
+    DEEP = [DEEP]
+VALUES = [
+    *(None, True, False, -1, 0, 1, 7, 1499, 3_000_000, 10**8, 2**63, 10**400, -(2**31)),
+    *(0.5, -0.5, 1.5, 1e-300, 1e38, 1e155, 1e308, -1e308, 5e-324),
+    *("", "x", "number", "DenseFactory", "Around", "mse", "2024-01-01", "%Q", "%d %d"),
+    *([], {}, [1], [[]], ["x"], {"custom": True}, {"kind": "MLP"}, {"kind": ["x"]}),
+    *([8] * 1499, [1] * 20_000, [None], DEEP),
+]
+NUMBERS = [0.0, -1.0, 1.0, 1e-30, 1e6, 1e20, 1e37, 3e38, 1e155, 1e308, 5e-324, np.nan, np.inf]
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Paths of all that stands in a document."""
+    found = [path]
+    if isinstance(node, dict | list) and len(path) < 20:
+        inner = node.items() if isinstance(node, dict) else enumerate(node[:20])
+        for key, value in inner:
+            found += places(value, (*path, key))
+    return found
+
+
+def change_document(document: dict[str, Any], rng: np.random.Generator) -> str:
+    """Change something in a document; tells what."""
+    paths = [path for path in places(document) if path]
+    path = paths[rng.integers(len(paths))]
+    *above, last = path
+    parent: Any = document
+    for key in above:
+        parent = parent[key]
+    way = rng.choice(["replace", "delete", "add", "repeat", "scale", "wrap"])
+    value = VALUES[rng.integers(len(VALUES))]
+    if way == "delete":
+        del parent[last]
+    elif way == "add" and isinstance(parent, dict):
+        parent["extra"] = value
+    elif way == "repeat" and isinstance(parent, list):
+        parent.extend(parent * 2)
+    elif way == "scale" and type(parent[last]) in (int, float):
+        parent[last] *= [1000, -1, 10**8][rng.integers(3)]
+    elif way == "wrap":
+        for _ in range([1, 300][rng.integers(2)]):
+            parent[last] = {"kind": "Around", "network": parent[last], "point_at": 0, "reach": 0}
+    else:
+        parent[last] = value
+    return f"{way} {'.'.join(map(str, path))}"
+
+
+def change_arrays(arrays: dict[str, np.ndarray], rng: np.random.Generator) -> str:
+    """Change something in the arrays; tells what."""
+    names = sorted(arrays)
+    name = names[rng.integers(len(names))]
+    array, value = arrays[name], NUMBERS[rng.integers(len(NUMBERS))]
+    way = rng.choice(["drop", "rename", "type", "shape", "cut", "repeat", "fill", "one", "reverse"])
+    with np.errstate(all="ignore"):
+        if way == "drop":
+            del arrays[name]
+        elif way == "rename":
+            arrays[f"{name}.{rng.integers(3)}"] = arrays.pop(name)
+        elif way == "type":
+            arrays[name] = array.astype(rng.choice(["f2", "f4", "f8", "i4", "i8", "u1", "?"]))
+        elif way == "shape":
+            arrays[name] = array.reshape(-1) if rng.random() < 0.5 else array[None]
+        elif way == "cut":
+            arrays[name] = array[:-1] if array.ndim else np.zeros(0)
+        elif way == "repeat":
+            arrays[name] = np.concatenate([np.atleast_1d(array)] * [2, 1000][rng.integers(2)])
+        elif way == "fill":
+            arrays[name] = np.full_like(array, np.asarray(value).astype(array.dtype))
+        elif way == "one" and array.size:
+            arrays[name] = array.copy()
+            arrays[name].flat[rng.integers(array.size)] = np.asarray(value).astype(array.dtype)
+        else:
+            arrays[name] = np.ascontiguousarray(np.flip(array))
+    return f"{way} {name}"
+
+
+def reseal(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    """Write a folder with the checksums of what is in it."""
+    weights = safetensors.numpy.save(arrays)
+    digest = hashlib.sha256(weights).hexdigest()
+    name = f"weights-{digest[:16]}.safetensors"
+    for old in folder.iterdir():
+        old.unlink()
+    (folder / name).write_bytes(weights)
+    body = {key: value for key, value in record.items() if key != "sha256"}
+    body["weights"] = {"file": name, "sha256": digest, "bytes": len(weights)}
+    (folder / "model.json").write_bytes(_seal(body))
+
+
+def rows_of(name: str) -> Any:
+    """Rows that a model of the tests takes."""
+    rows = pd.read_csv(FOLDERS / "rows.csv").head(4)
+    return rows if name == "table" else rows[["a", "b", "c"]].fillna(0.0).to_numpy()
+
+
+def outcome(folder: Path, rows: Any) -> str:
+    """What becomes of a folder: refused, sound, or what went wrong."""
+    try:
+        model = load(folder)
+    except ModelFileError:
+        return "refused"
+    except Exception as error:
+        return f"load raised {type(error).__name__}: {error}"[:150]
+    try:
+        with np.errstate(all="ignore"):
+            model.set_params(unsupported="inf", n_jobs=1)
+            found = [model.predict(rows), model.outside(rows)]
+            if model.ensemble_.head.has_interval:
+                interval = model.predict_interval(rows)
+                open_ended = np.isinf(interval[:, 0]) & np.isinf(interval[:, 1])
+                found.append(interval[~open_ended])
+            if model.ensemble_.gives_distribution:
+                found += [model.predict_quantiles(rows, [0.1, 0.5]), model.predict_var(rows)]
+    except Exception as error:
+        return f"predict raised {type(error).__name__}: {error}"[:150]
+    if not all(np.isfinite(array).all() for array in found):
+        return "predict gave numbers that are not finite"
+    return "sound"
+
+
+def campaign(mutants: int, seed: int) -> tuple[Counter[str], list[str], float]:
+    """Outcomes of so many mutants, the findings among them, and the longest time of one."""
+    rng = np.random.default_rng(seed)
+    models = {name: read_model(FOLDERS / name) for name in NAMES}
+    records = {name: json.loads((FOLDERS / name / "model.json").read_bytes()) for name in NAMES}
+    rows = {name: rows_of(name) for name in NAMES}
+    counts: Counter[str] = Counter()
+    findings, longest = [], 0.0
+    with TemporaryDirectory() as folder:
+        for number in range(mutants):
+            name = NAMES[rng.integers(len(NAMES))]
+            document, arrays = deepcopy(models[name])
+            changes = []
+            for _ in range(rng.choice([1, 1, 1, 2, 3])):
+                if rng.random() < 0.6:
+                    changes.append(change_document(document, rng))
+                else:
+                    changes.append(change_arrays(arrays, rng))
+            try:
+                reseal(Path(folder), {**records[name], "document": document}, arrays)
+            except (ValueError, RecursionError):
+                counts["not a document"] += 1
+                continue
+            began = time.perf_counter()
+            found = outcome(Path(folder), rows[name])
+            longest = max(longest, time.perf_counter() - began)
+            if found not in ("refused", "sound"):
+                findings.append(f"mutant {number} of {name}: {'; '.join(changes)}: {found}")
+                found = "wrong"
+            counts[found] += 1
+    return counts, findings, longest
+
+
+def main() -> int:
+    """Run the campaign and print its counts; 1 if something was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mutants", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    counts, findings, longest = campaign(given.mutants, given.seed)
+    for finding in findings[:100]:
+        print(finding)
+    print(f"forged folders: {given.mutants} mutants, seed {given.seed}: ", end="")
+    parts = [f"{counts[kind]} {kind}" for kind in ("refused", "sound", "wrong", "not a document")]
+    print(f"{', '.join(parts)}; the longest took {longest:.1f} s")
+    return bool(findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

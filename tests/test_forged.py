@@ -1,0 +1,135 @@
+"""Model folders that someone forged, checksums included: refused at load, and soon."""
+
+import json
+import runpy
+import time
+from copy import deepcopy
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calipers import load
+from calipers.storage import ModelFileError, read_model
+
+CAMPAIGN = runpy.run_path(str(Path(__file__).parent / "campaigns" / "forged_folders.py"))
+FOLDERS, reseal = CAMPAIGN["FOLDERS"], CAMPAIGN["reseal"]
+
+
+def put(*path_and_value):
+    """A change: the value at a path in the document."""
+    *path, last, value = path_and_value
+
+    def change(document, arrays):
+        for key in path:
+            document = document[key]
+        document[last] = value
+
+    return change
+
+
+def drop(*path):
+    def change(document, arrays):
+        *above, last = path
+        for key in above:
+            document = document[key]
+        del document[last]
+
+    return change
+
+
+def array(name, value):
+    def change(document, arrays):
+        arrays[name] = np.asarray(value(arrays[name]))
+
+    return change
+
+
+def nested(depth):
+    def change(document, arrays):
+        program = document["ensemble"]["program"]
+        for _ in range(depth):
+            program["network"] = {
+                "kind": "Around",
+                "network": program["network"],
+                "point_at": 0,
+                "reach": 0.0,
+            }
+
+    return change
+
+
+def layers(count):
+    """As many layers, each with its arrays."""
+
+    def change(document, arrays):
+        document["ensemble"]["program"]["network"]["hidden"] = [1] * count
+        for i in range(2 * count + 2):
+            arrays[f"weights.{i}"] = np.zeros((2, 1, 1) if i % 2 == 0 else (2, 1), np.float32)
+
+    return change
+
+
+NETWORK = ("ensemble", "program", "network")
+CATEGORY = ("inputs", "preprocessor", "columns", 3, "encoder")
+NAN = np.float32(np.nan)
+
+# A model, what is changed in it, and what the error says.
+FORGED = {
+    "10^8 inputs": ("default", put("ensemble", "program", "in_size", 10**8), "in_size must be"),
+    "10^6 inputs": ("default", put("ensemble", "program", "in_size", 10**6), "input_center"),
+    "10^8 categories": ("table", put(*CATEGORY, "kept", 10**8), "kept must be at most 3"),
+    "10^8 frequencies": ("default", put(*NETWORK, "waves", 10**8), "frequencies must be"),
+    "10^8 units": ("default", put(*NETWORK, "hidden", [10**8]), r"hidden_layers\[0\] must be"),
+    "1499 layers": ("paper", layers(1499), "hidden_layers must be a list of 0 to 256"),
+    "3 million epochs": ("default", array("epochs", lambda a: np.ones(3_000_000, int)), "'epochs'"),
+    "long epochs": ("default", array("epochs", lambda a: a + 2**52), "array 'history' must be"),
+    "nested networks": ("upgraded", nested(300), "network.network must be"),
+    "10^8 calibrations": ("default", put("ensemble", "calibrations", 10**8), "calibrations must"),
+    "no ensemble": ("default", drop("ensemble"), "must be an object with 'ensemble'"),
+    "no parameters": ("default", drop("parameters"), "must be an object with 'parameters'"),
+    "no inputs": ("default", put("inputs", None), "inputs must be an object, got None"),
+    "no column": ("default", put("inputs", "columns", []), "inputs.columns must be a list"),
+    "unknown parameter": ("default", put("parameters", "spam", 1), "without 'spam'"),
+    "parameter": ("default", put("parameters", "coverage", "all"), "coverage"),
+    "lost parameter": ("default", drop("parameters", "retries"), "with 'retries'"),
+    "no threads": ("default", put("parameters", "n_jobs", 0), "n_jobs must be"),
+    "unknown loss": ("default", put("ensemble", "program", "objective", "loss", "x"), "loss must"),
+    "unknown head": ("default", put("ensemble", "program", "objective", "head", "x"), "head must"),
+    "other coverage": ("sem", put("parameters", "coverage", 0.5), "coverage must be 0.95, the"),
+    "clip of 0": ("default", put(*NETWORK, "clip", 0.0), "clip must be a number from 0.001"),
+    "lost encoder part": ("table", drop(*CATEGORY, "counts"), "with 'counts'"),
+    "lost points": ("upgraded", put("ensemble", "points", None), "points must be there exactly"),
+    "lost array": ("default", lambda d, a: a.pop("seeds"), "lack the array 'seeds'"),
+    "extra array": ("default", lambda d, a: a.update(x=np.zeros(9)), "hold the array 'x'"),
+    "NaN weight": ("default", array("weights.0", lambda a: a * NAN), "'weights.0' must be finite"),
+    "huge weight": ("default", array("weights.3", lambda a: a + np.float32(1e38)), "stay finite"),
+    "double weights": ("default", array("weights.0", np.float64), "weights do not fit"),
+    "cut weights": ("default", array("weights.3", lambda a: a[:-1]), "weights do not fit"),
+    "no scale": ("default", array("units.target_scale", lambda a: a * 0), "target_scale' must be"),
+    "far target": ("default", array("units.target_scale", lambda a: a * 1e200), "of the size of"),
+    "NaN score": ("default", array("calibration.0.scores", lambda a: a * np.nan), "'scores' must"),
+    "scores": ("default", array("calibration.0.scores", lambda a: a[::-1].copy()), "ascending"),
+    "masses": ("default", array("calibration.0.mass", np.zeros_like), "'mass' must be ascending"),
+    "shares": ("conformal", array("calibration.1.share", np.ones_like), "'share' must be"),
+    "rows": ("default", array("calibration.0.n_rows", lambda a: -a), "'n_rows' must be"),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "message"), FORGED.values(), ids=FORGED.keys())
+def test_a_forged_folder_is_refused_at_load_and_soon(name, change, message, tmp_path):
+    document, arrays = deepcopy(read_model(FOLDERS / name))
+    change(document, arrays)
+    record = json.loads((FOLDERS / name / "model.json").read_bytes())
+    reseal(tmp_path, record | {"document": document}, arrays)
+    began = time.process_time()
+    with pytest.raises(ModelFileError, match=message):
+        load(tmp_path)
+    assert time.process_time() - began < 5
+
+
+def test_forged_folders_of_the_campaign_are_refused_or_sound():
+    counts, findings, _ = CAMPAIGN["campaign"](200, 0)
+    assert findings == []
+    assert counts["refused"] > 100
+    assert counts["sound"] > 10
