@@ -121,9 +121,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         restore its best weights; "auto" waits for a fifth of all epochs, None never stops.
     validation_fraction : float, default 0.1
         Share of its rows that each network sets aside, at random, to know when to stop.
-    preprocessor : TableEncoder, optional
+    preprocessor : TableEncoder, "auto" or None, default "auto"
         Makes numbers of tables with categories, dates and missing values; a copy of it is fitted
-        with the model and saved in its folder. Without one, inputs are finite numbers.
+        with the model and saved in its folder. "auto" takes a ``TableEncoder`` where ``X`` is a
+        pandas or polars frame in which ``fit`` finds text, dates or missing values, and otherwise,
+        as None always does, finite numbers as they are.
     unsupported : {"inf", "raise"}, default "inf"
         What ``predict_interval`` does when the rows are too few for the coverage asked.
     warm_start : bool, default False
@@ -193,7 +195,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         time_budget: float | None = None,
         patience: int | str | None = "auto",
         validation_fraction: float = 0.1,
-        preprocessor: TableEncoder | None = None,
+        preprocessor: TableEncoder | str | None = "auto",
         unsupported: str = "inf",
         warm_start: bool = False,
         n_jobs: int | None = -1,
@@ -260,6 +262,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             value = params.get(name, getattr(self, name))
             if nested and isinstance(value, str) and value in SHORTHANDS[name]:
                 params[name] = expanded(name, value)
+        own = any(key.startswith("preprocessor__") for key in params)
+        if own and params.get("preprocessor", self.preprocessor) == "auto":
+            params["preprocessor"] = TableEncoder()
         super().set_params(**params)
         return self
 
@@ -275,8 +280,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs: finite numbers, also as a pandas or polars frame; with a ``preprocessor`` a
-            table of any columns.
+            Inputs: a pandas or polars frame of any columns, or an array of finite numbers; see
+            ``preprocessor``.
         y : array-like of shape (n_samples,)
             Targets, in any unit.
         sample_weight : array-like of shape (n_samples,), optional
@@ -398,7 +403,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             "time_budget": [Within(Real, 0, None, closed="neither"), None],
             "patience": [_COUNT, StrOptions({"auto"}), None],
             "validation_fraction": [Within(Real, 0, 1, closed="neither")],
-            "preprocessor": [TableEncoder, None],
+            "preprocessor": [TableEncoder, StrOptions({"auto"}), None],
             "unsupported": [StrOptions({"inf", "raise"})],
             "warm_start": ["boolean"],
             "n_jobs": [Integral, None],
@@ -783,7 +788,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         )
         inputs = document["inputs"]
         model.reader_ = Inputs.from_document(inputs)
-        if model.reader_.encoder is not None:
+        if (
+            model.reader_.encoder is not None
+            and document["parameters"].get("preprocessor") != "auto"
+        ):
             model.preprocessor = clone(model.reader_.encoder)
         model.target_ = Column.from_document(inputs["target"])
         model.about_ = inputs["about"]
@@ -794,7 +802,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        table = self.preprocessor is not None
+        table = isinstance(self.preprocessor, TableEncoder)  # "auto" takes arrays of numbers only
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = table
         return tags
 
