@@ -34,7 +34,7 @@ from calipers.bank import (
     around_zero,
     train,
 )
-from calipers.crossfit import Fold, calibrate, make_folds
+from calipers.crossfit import Fold, OutOfFold, calibrate, make_folds
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
@@ -103,7 +103,8 @@ def read_rows(
 ) -> TrainingRows:
     """Check parameters and data; learn how to read inputs if ``reset``."""
     check_parameters(model)
-    model.__dict__.pop("ensemble_", None)  # an interrupted fit must not leave half of two
+    for name in ("ensemble_", "_out_of_fold"):  # an interrupted fit must not leave half of two
+        model.__dict__.pop(name, None)
     shape: tuple[int, ...] = getattr(y, "shape", ())
     if len(shape) == 2 and shape[1] > 1:
         raise ValueError(
@@ -162,10 +163,17 @@ def train_ensemble(
         model.about_["time_budget"] = _time_report(trained, plans, model.time_budget)
     bank = trained if source is None else Upgraded(source, trained)
     ensemble = Ensemble(bank, model.coverage, model.aggregation, n_jobs=model.n_jobs)
-    if model.cv is None or not ensemble.head.has_interval:
+    if model.cv is None:
+        return ensemble
+    if not ensemble.head.has_interval:
+        points = bank.predict(data.X)["point"]
+        model._out_of_fold = OutOfFold.of_points(points, folds, fold_of, model.coverage)
         return ensemble
     found = calibrate(ensemble, folds, fold_of, data.X, data.y, data.weights)
-    return replace(ensemble, calibrations=() if found is None else (found,))
+    if found is None:
+        return ensemble
+    calibration, model._out_of_fold = found
+    return replace(ensemble, calibrations=(calibration,))
 
 
 def _time_report(bank: Bank, plans: list[Plan], seconds: float) -> dict[str, Any]:

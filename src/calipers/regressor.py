@@ -38,7 +38,7 @@ from calipers.bank import (
 )
 from calipers.calibration import Calibration, normal_scores
 from calipers.cluster import is_lazy, lazily
-from calipers.crossfit import out_of_fold_points
+from calipers.crossfit import OutOfFold, out_of_fold_points
 from calipers.ensemble import Distribution, Ensemble
 from calipers.heads import HEADS
 from calipers.networks import MLP, NETWORKS, Around
@@ -148,11 +148,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     reader_ : calipers._inputs.Inputs
         How inputs are read.
     preprocessor_ : TableEncoder
-        The fitted preprocessor, where there is one.
+        The fitted preprocessor, where one is used.
     inputs_ : tuple of Column
         What training saw in each column of ``X``: kind, range, categories.
     target_ : Column
         What it saw in ``y``.
+    out_of_fold_ : calipers.crossfit.OutOfFold
+        What the networks that have not seen a training row predict for it: ``point``, and
+        ``interval(coverage)``. Not part of the model folder.
     about_ : dict
         When, on how many rows and with which versions the model was fitted; plain JSON, saved
         along, to which entries of one's own may be added.
@@ -424,6 +427,26 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self.reader_.encoder
 
     @property
+    def out_of_fold_(self) -> OutOfFold:
+        """Predictions of the training rows by the networks that have not seen them.
+
+        Examples
+        --------
+        >>> X = np.linspace(0, 1, 100)[:, None]
+        >>> model = IntervalRegressor(n_networks=5, epochs=5, random_state=0).fit(X, X[:, 0])
+        >>> model.out_of_fold_.point.shape, model.out_of_fold_.interval(0.8).shape
+        ((100,), (100, 2))
+        """
+        check_is_fitted(self, "ensemble_")
+        found: OutOfFold | None = vars(self).get("_out_of_fold")
+        if found is None:
+            raise AttributeError(
+                "there are no out-of-fold predictions: fit makes them where cv is not None, and a "
+                "saved model does not keep them"
+            )
+        return found
+
+    @property
     def _ensemble(self) -> Ensemble:
         check_is_fitted(self, "ensemble_")
         return replace(self.ensemble_, n_jobs=self.n_jobs, unsupported=self.unsupported)
@@ -514,7 +537,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         coverage : float or sequence of float, optional
             Any coverages, without a new fit; by default the one the model was fitted for.
         as_frame : bool
-            Give a pandas frame with columns such as ``lower_0.95``.
+            Give a frame with columns such as ``lower_0.95``, of polars where ``X`` is one and
+            otherwise of pandas.
 
         Returns
         -------
@@ -550,7 +574,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         quantiles : float or sequence of float
             Levels between 0 and 1.
         as_frame : bool
-            Give a pandas frame with columns such as ``quantile_0.1``.
+            Give a frame with columns such as ``quantile_0.1``, of polars where ``X`` is one and
+            otherwise of pandas.
 
         Returns
         -------
@@ -816,6 +841,10 @@ def _levels(name: str, given: float | Sequence[float]) -> FloatArray:
 
 
 def _frame(values: FloatArray, columns: list[str], X: Any) -> Any:
+    if type(X).__module__.partition(".")[0] == "polars":
+        import polars as pl
+
+        return pl.DataFrame(np.ascontiguousarray(values), schema=columns)
     import pandas as pd  # an import of its own weight, paid by those who ask for frames
 
     return pd.DataFrame(values, columns=columns, index=getattr(X, "index", None))
