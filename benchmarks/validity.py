@@ -52,7 +52,7 @@ def refits(model, problem, rows, count, seed=1):
         members = bank[number * size : (number + 1) * size]
         ensemble = Ensemble(members, model.coverage, model.aggregation, n_jobs=-1)
         found = calibrate(ensemble, part, np.arange(size) % len(part), X, y, None)
-        yield replace(ensemble, calibrations=() if found is None else (found,))
+        yield replace(ensemble, calibrations=() if found is None else found[:1])
 
 
 def true_coverage(problem, inputs, bounds):

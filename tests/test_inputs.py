@@ -57,6 +57,15 @@ class TestTables:
         assert np.array_equal(model.predict(X[["kind", "size"]]), model.predict(X))
         assert np.isfinite(model.score(X, y))
 
+    def test_frames_are_of_the_kind_that_came(self, model, table):
+        frame = model.predict_interval(table[0], coverage=[0.5, 0.9], as_frame=True)
+        same = model.predict_interval(pl.from_pandas(table[0]), coverage=[0.5, 0.9], as_frame=True)
+        assert isinstance(same, pl.DataFrame)
+        assert same.columns == list(frame)
+        assert np.array_equal(same.to_numpy(), frame.to_numpy())
+        levels = model.predict_quantiles(pl.from_pandas(table[0]), [0.5], as_frame=True)
+        assert levels.columns == ["quantile_0.5"]
+
     def test_what_it_remembers(self, model, table):
         size, kind, name = model.inputs_
         assert (size.kind, size.missing, size.high) == ("number", True, table[0]["size"].max())
@@ -119,7 +128,74 @@ class TestTables:
         with pytest.raises(DataError, match=r"column 'size', row 0 .*'big' is not a number"):
             model.predict(table[0].assign(size="big"))
         with pytest.raises(ValueError, match="'preprocessor' parameter of IntervalRegressor"):
-            tiny(preprocessor="auto").fit(*table)
+            tiny(preprocessor="none").fit(*table)
+
+
+class TestAuto:
+    def test_a_table_needs_no_encoder_of_ones_own(self, model, table, tmp_path):
+        X, y = table
+        plain = tiny().fit(X, y)
+        assert isinstance(plain.preprocessor_, TableEncoder)
+        assert np.array_equal(plain.predict_interval(X), model.predict_interval(X))
+        again = tiny().fit(pl.from_pandas(X), y)
+        assert np.array_equal(again.predict(X), model.predict(X))
+        plain.save(tmp_path / "model")
+        again = calipers.load(tmp_path / "model")
+        assert again.preprocessor == "auto"
+        assert np.array_equal(again.predict(X), model.predict(X))
+
+    @pytest.mark.parametrize(
+        "column",
+        [
+            pd.Series(["a", "b"] * 40),
+            pd.Series(["a", "b"] * 40, dtype="category"),
+            pd.Series(pd.date_range("2024-01-01", periods=80)),
+            pd.Series([1.0, None] * 40),
+            pd.Series([1, None] * 40, dtype="Int64"),
+        ],
+        ids=["text", "category", "date", "missing", "missing integer"],
+    )
+    def test_what_a_column_needs(self, column):
+        frame = pd.DataFrame({"size": np.arange(80.0), "other": column})
+        for X in (frame, pl.from_pandas(frame)):
+            fitted = tiny(epochs=1).fit(X, np.arange(80.0))
+            assert fitted.inputs_[1].used
+            assert fitted.predict(X).shape == (80,)
+        with pytest.raises(ValueError, match="preprocessor='auto'"):
+            tiny(preprocessor=None).fit(frame, np.arange(80.0))
+
+    def test_numbers_are_taken_as_they_are(self, table):
+        X, y = np.c_[np.linspace(-1, 1, 80), np.arange(80) % 7], table[1]
+        strict = tiny(preprocessor=None).fit(X, y)
+        frame = pd.DataFrame(X, columns=["a", "b"]).assign(b=(X[:, 1]).astype(int))
+        for numbers in (X, X.tolist(), frame, pl.from_pandas(frame), frame.convert_dtypes()):
+            found = tiny().fit(numbers, y)
+            assert not hasattr(found, "preprocessor_")
+            assert np.array_equal(found.predict_interval(numbers), strict.predict_interval(X))
+
+    def test_arrays_are_strict_and_name_the_remedy(self, table):
+        X, y = table
+        for array in (X.to_numpy(), [["a"], ["b"]] * 40):
+            with pytest.raises(ValueError, match=r"could not convert.* pandas or polars frame"):
+                tiny().fit(array, y)
+        with pytest.raises(ValueError, match=r"contains NaN\. An array .*=TableEncoder\(\)"):
+            tiny().fit(X[["size"]].to_numpy(), y)
+        numbers = tiny(epochs=1).fit(X[["size"]].fillna(0), y)
+        with pytest.raises(
+            ValueError, match=r"contains NaN\. The model was fitted on numbers alone"
+        ):
+            numbers.predict(X[["size"]])
+
+    def test_a_parameter_of_the_encoder_makes_one(self):
+        assert tiny().set_params(preprocessor__max_categories=9).preprocessor.max_categories == 9
+        with pytest.raises(AttributeError):
+            tiny(preprocessor=None).set_params(preprocessor__max_categories=9)
+
+    def test_lazy_frames_are_to_be_collected(self, model, table):
+        lazy = pl.from_pandas(table[0]).lazy()
+        for call in (lambda: tiny().fit(lazy, table[1]), lambda: model.predict(lazy)):
+            with pytest.raises(TypeError, match=r"LazyFrame.*collect\(\) it first"):
+                call()
 
 
 class TestArrays:

@@ -1,11 +1,13 @@
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 import pytest
 
-from calipers import plots
+from calipers import IntervalRegressor, plots
 from calipers.aggregation import snm
 from calipers.bank import HISTORY_TYPE
 from calipers.metrics import CalibrationCurve, GroupedCoverage, pit_band
+from calipers.networks import MLP
 
 
 @pytest.fixture
@@ -44,6 +46,26 @@ def test_mixture(ax):
     np.testing.assert_allclose(total.get_ydata(), members)
     bounds = [line.get_xdata()[0] for line in (low, high)]
     np.testing.assert_allclose(bounds, np.ravel(mixture.interval(0.95)))
+
+
+def test_a_model_and_rows(ax):
+    X = np.linspace(0, 1, 60)[:, None]
+    y = pd.Series(X[:, 0], name="price")
+    network = MLP(hidden_layers=(4,), frequencies=0)
+    model = IntervalRegressor(network=network, n_networks=2, cv=2, epochs=5, random_state=0)
+    model.fit(X, y)
+    given = plots.plot_intervals(model, X, y, coverage=0.8, ax=ax)
+    assert given is drawn(ax)
+    lines = given.collections[0].get_segments()
+    expected = model.predict_interval(X[np.argsort(model.predict(X), kind="stable")], coverage=0.8)
+    np.testing.assert_allclose([line[:, 1] for line in lines], expected)
+    assert given.get_ylabel() == "price"
+    curve = plots.plot_reliability(model, X, y).lines[1]
+    inside = [
+        np.mean((low <= y) & (y <= high))
+        for low, high in (model.predict_interval(X, coverage=c).T for c in curve.get_xdata())
+    ]
+    np.testing.assert_allclose(curve.get_ydata(), inside)
 
 
 def test_calibration(ax):

@@ -194,6 +194,21 @@ def test_finalists_can_have_splits_of_their_own(result, model, data, tmp_path):
         search(model, *data, SPACE, **options)
 
 
+def test_a_search_ends_in_its_time_and_goes_on_from_there(
+    result, model, data, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("calipers.search._work.CPU_BATCH", 2)  # a candidate at a time, of 2 splits
+    kept = tmp_path / "kept.jsonl"
+    short = search(model, *data, SPACE, time_budget=1e-6, finalists=1, store=kept, **QUICK)
+    assert len(short.candidates) == 1
+    assert short.best.rung == 1  # the finalist is still trained
+    assert short.candidates[0].params in [c.params for c in result.candidates]
+    again = search(model, *data, SPACE, store=kept, finalists=1, **QUICK)
+    assert len(again.candidates) == len(result.candidates)
+    with pytest.raises(ValueError, match="time_budget must be above 0"):
+        search(model, *data, SPACE, time_budget=0, **QUICK)
+
+
 def test_own_splits(model, data):
     splits = list(TimeSeriesSplit(2).split(data[0]))
     result = search(

@@ -3,6 +3,8 @@
 import gzip
 import io
 import pickle
+import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -291,3 +293,36 @@ def test_patterns(tmp_path):
         (tmp_path / name).touch()
     found = find_files([str(tmp_path / "*.csv"), "-", str(tmp_path / "c[1].csv")])
     assert [Path(name).name for name in found] == ["a.csv", "b.csv", "c[1].csv", "-", "c[1].csv"]
+
+
+class TestWorkbooks:
+    def test_the_first_sheet_is_a_table(self, tmp_path):
+        pytest.importorskip("openpyxl")
+        frame = pd.DataFrame({
+            "size": [30.5, None, 55.0],
+            "kind": ["flat", None, 7],
+            "sold": pd.to_datetime(["2024-01-01", "2024-02-01", "2024-03-01"]),
+            3: [1, 2, 3],
+        })  # fmt: skip
+        frame.to_excel(tmp_path / "flats.xlsx", index=False)
+        found = read_table([str(tmp_path / "flats.xlsx")]).frame
+        assert list(found) == ["size", "kind", "sold", "3"]
+        assert found["kind"].tolist() == ["flat", None, "7"]
+        assert found["sold"].tolist() == frame["sold"].tolist()
+        pd.testing.assert_series_equal(found["size"], frame["size"])
+        blocks = list(read_blocks(str(tmp_path / "flats.xlsx"), rows=2))
+        assert [block.table.num_rows for block in blocks] == [2, 1]
+
+    def test_without_its_reader_it_is_named(self, tmp_path, monkeypatch):
+        monkeypatch.setitem(sys.modules, "openpyxl", None)
+        with zipfile.ZipFile(tmp_path / "flats.xlsx", "w") as archive:
+            archive.writestr("xl/workbook.xml", "<workbook/>")
+        with pytest.raises(TableError, match=r"flats.xlsx: this is an Excel.*calipers\[excel\]"):
+            read_table([str(tmp_path / "flats.xlsx")])
+
+    def test_damaged_ones_are_refused(self, tmp_path):
+        pytest.importorskip("openpyxl")
+        with zipfile.ZipFile(tmp_path / "flats.xlsx", "w") as archive:
+            archive.writestr("xl/workbook.xml", "<workbook")
+        with pytest.raises(TableError, match="the workbook cannot be read"):
+            read_table([str(tmp_path / "flats.xlsx")])

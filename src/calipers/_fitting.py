@@ -30,7 +30,7 @@ from calipers.bank import (
     around_zero,
     train,
 )
-from calipers.crossfit import Fold, calibrate, make_folds
+from calipers.crossfit import Fold, OutOfFold, calibrate, make_folds
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
@@ -83,7 +83,8 @@ def read_rows(
 ) -> TrainingRows:
     """Check parameters and data; learn how to read inputs if ``reset``."""
     check_parameters(model)
-    model.__dict__.pop("ensemble_", None)  # an interrupted fit must not leave half of two
+    for name in ("ensemble_", "_out_of_fold"):  # an interrupted fit must not leave half of two
+        model.__dict__.pop(name, None)
     shape: tuple[int, ...] = getattr(y, "shape", ())
     if len(shape) == 2 and shape[1] > 1:
         raise ValueError(
@@ -142,9 +143,15 @@ def train_ensemble(
             warnings.warn(text, UserWarning, stacklevel=3)
     bank = trained if source is None else Upgraded(source, trained)
     ensemble = Ensemble(bank, model.coverage, model.aggregation, n_jobs=model.n_jobs)
-    if model.cv is None or not ensemble.head.has_interval:
+    if model.cv is None:
         return ensemble
-    found = calibrate(ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration)
+    if not ensemble.head.has_interval:
+        points = bank.predict(data.X)["point"]
+        model._out_of_fold = OutOfFold.of_points(points, folds, fold_of, model.coverage)
+        return ensemble
+    found, model._out_of_fold = calibrate(
+        ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration
+    )
     return replace(ensemble, calibrations=(found,))
 
 

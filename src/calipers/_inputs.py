@@ -17,6 +17,8 @@ from calipers.preprocessing import (
     TableEncoder,
     check_column,
     describe_numbers,
+    holds_more_than_numbers,
+    is_frame,
     pick_numbers,
 )
 
@@ -46,14 +48,14 @@ class Inputs:
         if self.encoder is not None:
             return self.encoder.transform(X)
         refuse_masked("X", X)
-        return validate_data(estimator, X, reset=False, dtype=_FLOATS)
+        return _as_numbers(estimator, X)
 
     def read_with_targets(self, estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         """Inputs and targets as finite numbers."""
         check_target(y)
         refuse_masked("X", X)
         if self.encoder is None:
-            X, y = validate_data(estimator, X, y, reset=False, dtype=_FLOATS, y_numeric=True)
+            X, y = _as_numbers(estimator, X, y)
         else:
             encoded = self.encoder.transform(X)
             X, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
@@ -148,12 +150,12 @@ def learn_inputs(
     """
     check_target(y)
     refuse_masked("X", X)
-    if estimator.preprocessor is None:
-        X, y = validate_data(estimator, X, y, reset=True, dtype=_FLOATS, y_numeric=True)
+    encoder = _encoder_for(estimator.preprocessor, X)
+    if encoder is None:
+        X, y = _as_numbers(estimator, X, y, reset=True)
         names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(X.shape[1])])
         seen = X if weights is None else X[weights > 0]
         return Inputs(describe_numbers(seen, names)), X, np.asarray(y, np.float64)
-    encoder = clone(estimator.preprocessor)
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:
@@ -162,3 +164,50 @@ def learn_inputs(
     estimator.feature_names_in_ = encoder.feature_names_in_
     encoded, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
     return Inputs(encoder.columns_, encoder), encoded, np.asarray(y, np.float64)
+
+
+def _encoder_for(preprocessor: Any, X: Any) -> TableEncoder | None:
+    """What is to make numbers of ``X``, not fitted yet; None where it holds numbers."""
+    if isinstance(preprocessor, str):  # "auto"
+        return TableEncoder() if holds_more_than_numbers(X) else None
+    return None if preprocessor is None else clone(preprocessor)
+
+
+def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = False) -> Any:
+    """What scikit-learn reads as finite numbers, with our remedy where it cannot.
+
+    Raises
+    ------
+    ValueError
+        If ``X`` or ``y`` do not hold finite numbers, or have another shape than in training.
+    """
+    framed, options = is_frame(X), {"reset": reset, "dtype": _FLOATS}
+    if not isinstance(y, str):
+        options["y_numeric"] = True
+    try:
+        return validate_data(estimator, X, y, **options)
+    except np.exceptions.DTypePromotionError:  # of dates beside numbers
+        raise ValueError(
+            f"X does not hold numbers alone. {_remedy(estimator, framed, reset)}"
+        ) from None
+    except ValueError as error:
+        problem = str(error).partition("\n")[0].rstrip(".")
+        if not problem.startswith(("could not convert", "Input X contains NaN")):
+            raise
+        raise ValueError(f"{problem}. {_remedy(estimator, framed, reset)}") from None
+
+
+def _remedy(estimator: Any, framed: bool, fitting: bool) -> str:
+    """What to do with inputs that are not numbers."""
+    name = type(estimator).__name__
+    if not fitting:
+        return (
+            f"The model was fitted on numbers alone: fit it with "
+            f"{name}(preprocessor=TableEncoder()) if text or missing values are to come."
+        )
+    if framed:
+        return f"{name}(preprocessor='auto') reads text, dates and missing values."
+    return (
+        f"An array is read as finite numbers: pass a pandas or polars frame, whose text, dates and "
+        f"missing values {name} reads by itself, or set preprocessor=TableEncoder()."
+    )

@@ -1,6 +1,8 @@
 """Cross-fitting: which rows each network trains on, and what it predicts for the others."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -10,12 +12,14 @@ from sklearn.model_selection import GroupKFold, KFold
 
 from calipers.calibration import (
     CALIBRATIONS,
+    CalibratedMixture,
     Calibration,
     Calibrator,
     normal_scores,
     out_of_fold,
     pooled_scores,
 )
+from calipers.distributions import SplitNormalMixture
 from calipers.ensemble import Ensemble
 
 FloatArray = NDArray[np.float64]
@@ -124,6 +128,70 @@ def out_of_fold_points(points: FloatArray, folds: Sequence[Fold], fold_of: IntAr
     return np.where(count > 0, total / np.maximum(count, 1), points.mean(axis=0))
 
 
+@dataclass(frozen=True, eq=False)
+class OutOfFold:
+    """What networks that have not seen a training row predict for it.
+
+    Arrays have the rows that ``fit`` was given, in their order, with NaN for rows that were not
+    held out: those of weight 0, and those that a splitter never holds out. A row that is held out
+    of several folds has the prediction of the first of them.
+
+    Attributes
+    ----------
+    point : array of shape (n_samples,)
+        Mean of the points of the networks that have not seen a row.
+    coverage : float
+        Coverage of ``interval`` where none is asked.
+    rows : array of int
+        The rows that were held out, in ascending order.
+    dist : SplitNormalMixture, optional
+        Their distributions before calibration; None for networks that predict points alone.
+    target, weights : array, optional
+        Their targets and weights.
+    """
+
+    point: FloatArray
+    coverage: float
+    rows: IntArray
+    dist: SplitNormalMixture | None = None
+    target: FloatArray | None = None
+    weights: FloatArray | None = None
+
+    @cached_property
+    def calibrated(self) -> CalibratedMixture:
+        """Distributions of ``rows``, calibrated among themselves.
+
+        Fewer networks speak for these than for a new row, so that the calibration of the model,
+        which is for all of them together, would make the intervals too narrow.
+        """
+        if self.dist is None or self.target is None:
+            raise ValueError("networks that predict points alone have no intervals")
+        scores = normal_scores(self.dist, self.target)
+        return CalibratedMixture(self.dist, Calibration.from_scores(scores, self.weights))
+
+    def interval(self, coverage: float | None = None) -> FloatArray:
+        """Lower and upper bounds, of shape (n_samples, 2), for one coverage.
+
+        Over all rows they hold the share of targets that they promise by construction. They show
+        where a model is wide, and which rows it misses; rows that had no part in training measure
+        it.
+        """
+        bounds = np.full((len(self.point), 2), np.nan)
+        level = self.coverage if coverage is None else coverage
+        bounds[self.rows] = np.stack(self.calibrated.interval(level), axis=1)
+        return bounds
+
+    @classmethod
+    def of_points(
+        cls, points: FloatArray, folds: Sequence[Fold], fold_of: IntArray, coverage: float
+    ) -> "OutOfFold | None":
+        """Points alone, of networks that were trained in some folds; None without rows."""
+        rows = np.unique(np.concatenate([fold.held_out for fold in folds]))
+        found = np.full(points.shape[1], np.nan)
+        found[rows] = out_of_fold_points(points, folds, fold_of)[rows]
+        return cls(found, coverage, rows) if rows.size else None
+
+
 def calibrate(
     ensemble: Ensemble,
     folds: Sequence[Fold],
@@ -132,7 +200,7 @@ def calibrate(
     y: FloatArray,
     weights: FloatArray | None,
     kind: str = "map",
-) -> Calibrator:
+) -> tuple[Calibrator, OutOfFold | None]:
     """Calibration by each row's score under the networks that have not seen it.
 
     Parameters
@@ -152,17 +220,31 @@ def calibrate(
 
     Returns
     -------
-    Calibrator
-        One that supports no coverage where no row was held out.
+    tuple of Calibrator and OutOfFold
+        The calibration, one that supports no coverage where no row was held out; and the
+        predictions that it is made of, None where there are none.
     """
     held_out = [fold.held_out for fold in folds]
     rows = np.concatenate(held_out)
     if not rows.size:
-        return Calibration.without_rows()
+        return Calibration.without_rows(), None
     row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in held_out])
     components = ensemble.mixture(X[rows]).components
+    if len(components.loc) != len(fold_of):
+        raise ValueError(
+            f"aggregation={ensemble.aggregation!r} does not keep the networks apart, so that none "
+            "is known to be out of fold: set cv=None, and conformalize on held-out rows"
+        )
+    alone = out_of_fold(components, fold_of, row_folds)
     if len(fold_of) >= 2 * len(folds) > 2:  # in a single fold, all networks are out of fold
         scores = pooled_scores(components, y[rows], fold_of, row_folds)
     else:
-        scores = normal_scores(out_of_fold(components, fold_of, row_folds), y[rows])
-    return CALIBRATIONS[kind].from_scores(scores, None if weights is None else weights[rows])
+        scores = normal_scores(alone, y[rows])
+    own = None if weights is None else weights[rows]
+    once, first = np.unique(rows, return_index=True)
+    dist, point = alone[first], np.full(len(y), np.nan)
+    point[once] = dist.mean
+    kept = OutOfFold(
+        point, ensemble.coverage, once, dist, y[once], None if own is None else own[first]
+    )
+    return CALIBRATIONS[kind].from_scores(scores, own), kept

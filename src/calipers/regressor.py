@@ -36,7 +36,7 @@ from calipers.bank import (
 )
 from calipers.calibration import CALIBRATIONS, Unsupported, normal_scores
 from calipers.cluster import is_lazy, lazily
-from calipers.crossfit import out_of_fold_points
+from calipers.crossfit import OutOfFold, out_of_fold_points
 from calipers.ensemble import Distribution, Ensemble
 from calipers.heads import HEADS
 from calipers.networks import MLP, NETWORKS, Around
@@ -122,9 +122,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         restore its best weights; "auto" waits for a fifth of all epochs, None never stops.
     validation_fraction : float, default 0.1
         Share of its rows that each network sets aside, at random, to know when to stop.
-    preprocessor : TableEncoder, optional
+    preprocessor : TableEncoder, "auto" or None, default "auto"
         Makes numbers of tables with categories, dates and missing values; a copy of it is fitted
-        with the model and saved in its folder. Without one, inputs are finite numbers.
+        with the model and saved in its folder. "auto" takes a ``TableEncoder`` where ``X`` is a
+        pandas or polars frame in which ``fit`` finds text, dates or missing values, and otherwise,
+        as None always does, finite numbers as they are.
     unsupported : {"inf", "raise"}, default "inf"
         What ``predict_interval`` does when the rows are too few for the coverage asked.
     warm_start : bool, default False
@@ -147,11 +149,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     reader_ : calipers._inputs.Inputs
         How inputs are read.
     preprocessor_ : TableEncoder
-        The fitted preprocessor, where there is one.
+        The fitted preprocessor, where one is used.
     inputs_ : tuple of Column
         What training saw in each column of ``X``: kind, range, categories.
     target_ : Column
         What it saw in ``y``.
+    out_of_fold_ : calipers.crossfit.OutOfFold
+        What the networks that have not seen a training row predict for it: ``point``, and
+        ``interval(coverage)``. Not part of the model folder.
     about_ : dict
         When, on how many rows and with which versions the model was fitted; plain JSON, saved
         along, to which entries of one's own may be added.
@@ -195,7 +200,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         time_budget: float | None = None,
         patience: int | str | None = "auto",
         validation_fraction: float = 0.1,
-        preprocessor: TableEncoder | None = None,
+        preprocessor: TableEncoder | str | None = "auto",
         unsupported: Unsupported = "inf",
         warm_start: bool = False,
         n_jobs: int | None = -1,
@@ -263,6 +268,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             value = params.get(name, getattr(self, name))
             if nested and isinstance(value, str) and value in SHORTHANDS[name]:
                 params[name] = expanded(name, value)
+        own = any(key.startswith("preprocessor__") for key in params)
+        if own and params.get("preprocessor", self.preprocessor) == "auto":
+            params["preprocessor"] = TableEncoder()
         super().set_params(**params)
         return self
 
@@ -278,8 +286,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs: finite numbers, also as a pandas or polars frame; with a ``preprocessor`` a
-            table of any columns.
+            Inputs: a pandas or polars frame of any columns, or an array of finite numbers; see
+            ``preprocessor``.
         y : array-like of shape (n_samples,)
             Targets, in any unit.
         sample_weight : array-like of shape (n_samples,), optional
@@ -402,7 +410,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             "time_budget": [Within(Real, 0, None, closed="neither"), None],
             "patience": [_COUNT, StrOptions({"auto"}), None],
             "validation_fraction": [Within(Real, 0, 1, closed="neither")],
-            "preprocessor": [TableEncoder, None],
+            "preprocessor": [TableEncoder, StrOptions({"auto"}), None],
             "unsupported": [StrOptions({"inf", "raise"})],
             "warm_start": ["boolean"],
             "n_jobs": [Integral, None],
@@ -421,6 +429,26 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if self.reader_.encoder is None:
             raise AttributeError("the model was fitted without a preprocessor")
         return self.reader_.encoder
+
+    @property
+    def out_of_fold_(self) -> OutOfFold:
+        """Predictions of the training rows by the networks that have not seen them.
+
+        Examples
+        --------
+        >>> X = np.linspace(0, 1, 100)[:, None]
+        >>> model = IntervalRegressor(n_networks=5, epochs=5, random_state=0).fit(X, X[:, 0])
+        >>> model.out_of_fold_.point.shape, model.out_of_fold_.interval(0.8).shape
+        ((100,), (100, 2))
+        """
+        check_is_fitted(self, "ensemble_")
+        found: OutOfFold | None = vars(self).get("_out_of_fold")
+        if found is None:
+            raise AttributeError(
+                "there are no out-of-fold predictions: fit makes them where cv is not None, and a "
+                "saved model does not keep them"
+            )
+        return found
 
     @property
     def _ensemble(self) -> Ensemble:
@@ -513,7 +541,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         coverage : float or sequence of float, optional
             Any coverages, without a new fit; by default the one the model was fitted for.
         as_frame : bool
-            Give a pandas frame with columns such as ``lower_0.95``.
+            Give a frame with columns such as ``lower_0.95``, of polars where ``X`` is one and
+            otherwise of pandas.
 
         Returns
         -------
@@ -549,7 +578,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         quantiles : float or sequence of float
             Levels between 0 and 1.
         as_frame : bool
-            Give a pandas frame with columns such as ``quantile_0.1``.
+            Give a frame with columns such as ``quantile_0.1``, of polars where ``X`` is one and
+            otherwise of pandas.
 
         Returns
         -------
@@ -788,7 +818,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             raise storage.ModelFileError(f"{os.fspath(folder)}: {error}") from None
         if network is not None:
             model.network = network
-        if model.reader_.encoder is not None:
+        stored = document["parameters"].get("preprocessor")
+        if model.reader_.encoder is not None and stored != "auto":
             model.preprocessor = clone(model.reader_.encoder)
         model.n_features_in_ = len(model.inputs_)
         names = document["inputs"]["names"]
@@ -798,7 +829,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        table = self.preprocessor is not None
+        table = isinstance(self.preprocessor, TableEncoder)  # "auto" takes arrays of numbers only
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = table
         return tags
 
@@ -812,6 +843,10 @@ def _levels(name: str, given: float | Sequence[float]) -> FloatArray:
 
 
 def _frame(values: FloatArray, columns: list[str], X: Any) -> Any:
+    if type(X).__module__.partition(".")[0] == "polars":
+        import polars as pl
+
+        return pl.DataFrame(np.ascontiguousarray(values), schema=columns)
     import pandas as pd  # an import of its own weight, paid by those who ask for frames
 
     return pd.DataFrame(values, columns=columns, index=getattr(X, "index", None))

@@ -21,3 +21,9 @@ def test_what_cannot_be_exported_leaves_no_file(run, saved, here):
     assert "calibration rows" in result.stderr
     assert run("export", "nowhere", "--out", "model.onnx").exit_code == 4
     assert not list(here.iterdir())
+
+
+def test_a_place_that_is_not_there_is_named(run, saved, here):
+    result = run("export", saved, "--out", "no/model.onnx")
+    assert result.exit_code == 2
+    assert "there is no folder 'no' for model.onnx" in " ".join(result.stderr.split())

@@ -6,6 +6,7 @@ import io
 import json
 import lzma
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typer.testing import CliRunner
 
 import calipers
 from calipers.cli import _fit, app
+from calipers.cli._holdout import HoldOut
 from calipers.preprocessing import _encoders, _learn, as_numbers
 from calipers.tables import read_table
 
@@ -30,7 +32,7 @@ cv = 2
 network__hidden_layers = [8]
 epochs = 20
 network__frequencies = 0
-averaging = 0.0
+optimizer__averaging = 0.0
 [preprocessor]
 min_frequency = 3
 """
@@ -324,6 +326,7 @@ class TestFit:
             "target": "price",
             "target_kind": "number",
             "groups": None,
+            "time_column": None,
         }
         evaluation = model.about_["evaluation"]
         assert (evaluation["rows"], evaluation["refitted"]) == (12, True)
@@ -380,9 +383,103 @@ class TestFit:
         )
         labels = np.repeat([f"house {i}" for i in range(12)], 5)
         inputs = flats.drop(columns="price")
-        _, found = _fit._train(fitted, inputs, flats["price"], labels, 0.25, True)
+        _, found = _fit._train(fitted, inputs, flats["price"], HoldOut(0.25, labels), True)
         assert [len(groups) for groups in seen] == [9, 12]
         assert found["rows"] == 15
+
+
+class TestHoldOut:
+    def test_copies_are_noticed(self, run, here, flats):
+        (here / "settings.toml").write_text(SETTINGS)
+        pasted = pd.concat([flats] * 4).assign(number=np.arange(1, 241))
+        pasted.to_csv(here / "data.csv", index=False)
+        command = [*FIT.split(), "--config", "settings.toml", "--overwrite"]
+        shown = run(*command)
+        evaluation = calipers.load(here / "model").about_["evaluation"]
+        assert evaluation["copies"] >= 46, shown.output  # of 48: next to none lacks a copy
+        assert f"{evaluation['copies']} of them have the inputs and the target" in shown.stdout
+        assert "--groups" in shown.stdout
+        flats.to_csv(here / "new.csv", index=False)
+        assert run("report", "model", "new.csv").exit_code == 0
+        page = (here / "report.html").read_text("utf-8")
+        assert f"{evaluation['copies']} had the inputs and the target of a row" in page
+
+    def test_tables_without_copies_say_nothing(self, whole):
+        folder, answer = whole
+        assert "copies" not in answer.stdout
+        assert calipers.load(folder / "model").about_["evaluation"]["copies"] == 0
+
+    @pytest.mark.parametrize("ignore", [[], ["--ignore", "sold"]], ids=["input", "ignored"])
+    def test_the_last_rows(self, ignore, run, here, flats, fitted, monkeypatch):
+        seen = []
+
+        def fit(self, X, y, groups=None):
+            seen.append(np.asarray(y))
+            learnt = {name: vars(fitted)[name] for name in ("ensemble_", "reader_", "target_")}
+            vars(self).update(learnt, about_={})
+            return self
+
+        monkeypatch.setattr(_fit, "measure", lambda model, X, y, _: ({"rows": len(y)}, None))
+        monkeypatch.setattr(type(fitted), "fit", fit)
+        shuffled = flats.sample(frac=1, random_state=0)
+        sold = pd.to_datetime(shuffled["sold"]).dt.strftime("%d/%m/%Y")
+        shuffled.assign(sold=sold).to_csv(here / "data.csv", index=False)
+        kind = ["--time-column", "sold", "--type", "sold=date %d/%m/%Y", *ignore, "--json"]
+        found = run(*FIT.split(), *kind)
+        assert found.exit_code == 0, found.output
+        assert json.loads(found.stdout)["evaluation"]["last_by"] == "sold"
+        assert sorted(seen[0]) == sorted(flats["price"][:48])
+        names = [column["name"] for column in json.loads(found.stdout)["columns"]]
+        assert ("sold" in names) is not bool(ignore)
+
+    def test_rows_of_one_time_stay_together(self):
+        train, test = HoldOut(0.25, times=np.repeat([3.0, 1.0, 2.0], 4)).split(12, 0)
+        assert (train.tolist(), test.tolist()) == ([*range(4, 12)], [0, 1, 2, 3])
+        train, test = HoldOut(0.9, times=np.repeat([1.0, 2.0], 6)).split(12, 0)
+        assert (train.tolist(), test.tolist()) == ([*range(6)], [*range(6, 12)])
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("solt", "there is no column 'solt' .did you mean 'sold'?"),
+            ("kind", "'kind': '.*' is not a number"),
+            ("country", "no column can be used: 'country' always 'NO'"),
+        ],
+    )
+    def test_columns_that_are_no_time(self, name, message, run, here, flats):
+        flats.to_csv(here / "data.csv", index=False)
+        answer = run(*FIT.split(), "--time-column", name)
+        assert answer.exit_code == 3
+        assert re.search(message, answer.stderr), answer.stderr
+
+
+class TestFewRows:
+    def test_infinite_intervals_give_their_reason(self, run, here, flats):
+        (here / "settings.toml").write_text(SETTINGS)
+        flats[:20].to_csv(here / "data.csv", index=False)
+        shown = run(*FIT.split(), "--config", "settings.toml")
+        why = "90%, 95% and 99% intervals are infinite: it takes 19, 39 and 199 rows to calibrate"
+        assert f"{why} them, and the model has 16" in shown.stdout
+        answer = run("predict", "model", "data.csv", "--out", "scored.csv")
+        why = "95% intervals are infinite: it takes 39 rows to calibrate them, and the model has 20"
+        assert why in answer.stderr
+        answer = run("predict", "model", "data.csv", "--out", "scored.csv", "--coverage", 0.5)
+        assert "infinite" not in answer.stderr
+
+    def test_settings_in_tables(self, run, here, flats):
+        (here / "settings.toml").write_text(
+            "epochs = 1\nn_networks = 2\ncv = 2\n[network]\nhidden_layers = [8]\nfrequencies = 0\n"
+            "[optimizer]\nlearning_rate = 0.02\n"
+        )
+        flats.to_csv(here / "data.csv", index=False)
+        answer = run(*FIT.split(), "--config", "settings.toml", "--test-fraction", 0)
+        assert answer.exit_code == 0, answer.output
+        found = calipers.load(here / "model")
+        assert found.network.hidden_layers == (8,)
+        assert found.optimizer.learning_rate == 0.02
+        (here / "settings.toml").write_text("[network]\nhidden = [8]\n")
+        answer = run(*FIT.split(), "--config", "settings.toml", "--overwrite")
+        assert "no parameter 'network__hidden'" in " ".join(answer.stderr.split())
 
 
 @pytest.fixture(scope="module")

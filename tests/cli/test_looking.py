@@ -46,13 +46,18 @@ def folder(tmp_path_factory):
 
 def test_report(folder, tmp_path):
     out = tmp_path / "page.html"
-    answer = run("report", folder / "model", "--data", folder / "test.csv", "--out", out)
+    answer = run("report", folder / "model", folder / "test.csv", "--out", out)
     assert answer.stdout == f"100 rows evaluated, written to {out}\n"
     text = out.read_text("utf-8")
     assert "Prediction intervals for y" in text
     assert "flatters" not in text
     assert '"names":["' in text
     assert '"0"' not in text.split('"names":[')[1].split("]")[0]  # rows count from 1
+
+
+def test_report_needs_a_table(folder, tmp_path):
+    answer = run("report", folder / "model", "--out", tmp_path / "page.html", code=2)
+    assert "calipers report model new.csv" in " ".join(answer.stderr.split())
 
 
 def test_report_on_the_rows_of_training_warns(folder, tmp_path):
@@ -185,6 +190,21 @@ def test_tune(folder, searched, tmp_path):
     assert (first["n_candidates"], first["finalists"], second["finalists"]) == (30, 3, 1)
 
 
+def test_tune_keeps_groups_together_and_to_its_time(folder, searched, tmp_path):
+    frame = pd.read_csv(folder / "train.csv").assign(house=np.repeat(np.arange(20), 10))
+    frame.to_csv(tmp_path / "houses.csv", index=False)
+    out = tmp_path / "settings.toml"
+    words = ["--target", "y", "--out", out, "--groups", "house", "--time-budget", 60]
+    run("tune", tmp_path / "houses.csv", *words)
+    first, second = searched
+    assert first["X"].shape == (200, 3)  # the group is no input
+    assert (first["time_budget"], second.get("time_budget")) == (60, None)
+    assert len(first["splits"]) == len(first["final_splits"]) == 3
+    for train, valid in first["splits"] + first["final_splits"]:
+        assert not set(frame["house"][train]) & set(frame["house"][valid])
+    assert not np.array_equal(first["splits"][0][1], first["final_splits"][0][1])
+
+
 def test_tune_for_the_paper_fixes_the_epochs(folder, searched, tmp_path):
     out = tmp_path / "settings.toml"
     run("tune", folder / "train.csv", "--target", "y", "--out", out, "--paper")
@@ -223,6 +243,7 @@ def test_tuned_settings_are_what_fit_takes(folder, tmp_path):
     [
         (["--coverage", "1.5"], 2, "lies between 0 and 1"),
         (["--ignore", "zz"], 3, "there is no column 'zz'"),
+        (["--groups", "zz"], 3, "there is no column 'zz'"),
         (["--out", "no/s.toml"], 2, "there is no folder"),
     ],
 )

@@ -29,6 +29,10 @@ class LevelMap(Protocol):
     def total_weight(self) -> float:
         """Sum of their weights."""
 
+    @property
+    def mean_weight(self) -> float:
+        """Weight of a new row where none is given."""
+
     def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Score of a level, both on the normal scale."""
 

@@ -1,10 +1,12 @@
 """``calipers export``: a model as an ONNX file."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from calipers.cli._predict import ModelFolder
+from calipers.cli._report import check_place
 from calipers.cli._tables import shares
 
 
@@ -25,6 +27,7 @@ def export_command(
     of ``calipers.onnx`` says what it holds.
     """
     levels = shares(coverage, "--coverage")
+    check_place(Path(out), "model.onnx")
     from calipers import load
 
     wanted = levels[0] if levels is not None and len(levels) == 1 else levels

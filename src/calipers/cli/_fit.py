@@ -2,7 +2,6 @@
 
 import os
 import time
-import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,7 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli._cluster import OnCluster, spread
+from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, print_measures
+from calipers.cli._settings import make_model
 from calipers.cli._tables import (
     AsJSON,
     Delimiter,
@@ -52,6 +53,10 @@ def fit_command(
     groups: Annotated[
         str | None, typer.Option(help="Column whose equal values belong together; no input.")
     ] = None,
+    time_column: Annotated[
+        str | None,
+        typer.Option(help="Column of dates or numbers by which the last rows are held out."),
+    ] = None,
     ignore: Annotated[
         list[str] | None,
         typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
@@ -86,7 +91,7 @@ def fit_command(
     _check_folder(out, overwrite)
     form = make_form(delimiter, encoding)
     given = {"coverage": coverage, "time_budget": time_budget}
-    model = _model(config, given | {"random_state": seed, "n_jobs": n_jobs})
+    model = make_model(config, given | {"random_state": seed, "n_jobs": n_jobs})
     began = time.monotonic()
     from calipers.tables import find_files, read_table
 
@@ -96,6 +101,8 @@ def fit_command(
     labelled = take_target(table, target, kinds.pop(target, None), missing_target)
     table, values = labelled.table, labelled.values
     inputs, labels = _parts(table, values, groups, ignore or [])
+    times = None if time_column is None else time_order(table, time_column, kinds)
+    kinds = {name: kind for name, kind in kinds.items() if name in inputs or name != time_column}
     encoder, inputs = _learn(model.preprocessor, inputs, kinds, table)
     result = _describe(encoder, values, files, labelled.left_out)
     if not as_json:
@@ -103,7 +110,8 @@ def fit_command(
     model.set_params(preprocessor__kinds=encoder.kinds_)
     refit = len(values) <= _AFFORDABLE if refit is None else refit
     with spread(cluster):
-        model, result["evaluation"] = _train(model, inputs, values, labels, test_fraction, refit)
+        holdout = HoldOut(test_fraction, labels, times, time_column)
+        model, result["evaluation"] = _train(model, inputs, values, holdout, refit)
     model.about_ |= {
         "evaluation": finite(result["evaluation"]),
         "source": {
@@ -112,6 +120,7 @@ def fit_command(
             "target": target,
             "target_kind": labelled.kind,
             "groups": groups,
+            "time_column": time_column,
         },
     }
     model.save(out)
@@ -137,59 +146,6 @@ def _check_folder(out: Path, overwrite: bool) -> None:
         raise ModelFileError(f"{out} cannot be made: {place} is a file")
     if not os.access(place, os.W_OK):
         raise ModelFileError(f"{out} cannot be made: {place} is not writable")
-
-
-def _model(config: Path | None, given: dict[str, Any]) -> Any:
-    """The estimator with the parameters of a file, and those of options on top."""
-    from calipers import IntervalRegressor
-    from calipers.heads import HEADS
-    from calipers.preprocessing import TableEncoder
-    from calipers.training import check_parameters, objective_of
-
-    settings = _settings(config, IntervalRegressor, TableEncoder)
-    known = IntervalRegressor().get_params(deep=False)
-    settings |= {k: v for k, v in given.items() if v is not None and k in known}
-    encoder = TableEncoder(**settings.pop("preprocessor", {}))
-    paper = settings.pop("method", "") == "paper"
-    model = IntervalRegressor.paper() if paper else IntervalRegressor()
-    try:
-        encoder._validate_params()
-        check_parameters(model.set_params(**settings, preprocessor=encoder))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    if not HEADS[objective_of(model).head].has_interval:
-        raise typer.BadParameter(f"loss {model.loss!r} predicts points and no intervals")
-    return model
-
-
-def _settings(config: Path | None, estimator: Any, encoder: Any) -> dict[str, Any]:
-    """Parameters in a TOML file, every name of which is known."""
-    from calipers._text import did_you_mean
-
-    if config is None:
-        return {}
-    try:
-        settings = tomllib.loads(config.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise typer.BadParameter(f"{config} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise typer.BadParameter(f"{config} is not TOML: {error}") from None
-    if settings.get("method", "default") not in ("default", "paper"):
-        raise typer.BadParameter(
-            f"{config}: 'method' must be 'default' or 'paper', got {settings['method']!r}"
-        )
-    nested = settings.get("preprocessor", {})
-    if not isinstance(nested, dict):
-        raise typer.BadParameter(f"{config}: 'preprocessor' must be a table of parameters")
-    for part, owner in ((settings, estimator), (nested, encoder)):
-        known = owner().get_params()
-        for name in part:
-            if name not in known and (part, name) != (settings, "method"):
-                raise typer.BadParameter(
-                    f"{config}: {owner.__name__} has no parameter {name!r}"
-                    f"{did_you_mean(name, known)}"
-                )
-    return settings
 
 
 def _parts(table: Any, values: Any, groups: str | None, ignore: list[str]) -> Any:
@@ -236,22 +192,21 @@ def _learn(encoder: Any, inputs: Any, kinds: dict[str, str], table: Any) -> Any:
 
 
 def _train(
-    model: Any, X: Any, y: Any, labels: Any, test_fraction: float, refit: bool
+    model: Any, X: Any, y: Any, holdout: HoldOut, refit: bool
 ) -> tuple[Any, dict[str, Any] | None]:
     """The model to save, and what it is worth on rows that it has not seen."""
     import numpy as np
-    from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
-    if test_fraction == 0:
+    labels = holdout.labels
+    if holdout.fraction == 0:
         return model.fit(X, y, groups=labels), None
-    kind = ShuffleSplit if labels is None else GroupShuffleSplit
-    splitter = kind(n_splits=1, test_size=test_fraction, random_state=model.random_state)
-    train, test = next(splitter.split(X, y, labels))
+    train, test = holdout.split(len(y), model.random_state)
     if refit and "time_budget" in model.get_params() and model.time_budget is not None:
         model.set_params(time_budget=model.time_budget / 2)
     picked = None if labels is None else labels[train]
     model.fit(X.iloc[train], y.iloc[train], groups=picked)
     found, _ = measure(model, X.iloc[test], np.asarray(y)[test], model.coverage)
+    found |= {"copies": copies(X, y, train, test), "last_by": holdout.time_column}
     if refit:
         model.fit(X, y, groups=labels)
     return model, found | {"refitted": refit}
@@ -309,7 +264,9 @@ def _print_end(result: dict[str, Any], target: str) -> None:
     if found is None:
         typer.echo("No rows were held out, so nothing is known of how good the model is.")
     else:
-        typer.echo(f"On {found['rows']:,} rows held out, which the model had not seen:")
+        last = "" if found["last_by"] is None else f"the last by {found['last_by']}, "
+        typer.echo(f"On {found['rows']:,} rows held out, {last}which the model had not seen:")
+        typer.echo(say_copies(found), nl=False)
         print_measures(found, target)
         typer.echo("")
         rows = result["rows"]

@@ -1,5 +1,6 @@
 """How good intervals are on labelled rows: measured once, for ``fit`` and ``evaluate``."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import typer
@@ -56,8 +57,58 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
         "rmse": root_mean_squared_error(y, point),
         "mae": mean_absolute_error(y, point),
         "calibration": table,
+        "unbounded": unbounded(model, levels),
     }
     return measures, (lower, upper)
+
+
+def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
+    """Coverages whose intervals are infinite, since the rows that calibrate them are too few.
+
+    Parameters
+    ----------
+    model : IntervalRegressor
+        A fitted model.
+    coverages : sequence of float
+        Coverages that are asked.
+
+    Returns
+    -------
+    dict or None
+        ``coverages``, the ``rows_needed`` for each, and the ``rows`` that there are; None where
+        all are finite.
+    """
+    for calibration in model.ensemble_.calibrations:
+        lacking = [c for c in coverages if not calibration.supports(0.5 * (1.0 - c))]
+        if lacking:
+            return {
+                "coverages": lacking,
+                "rows_needed": [calibration.rows_needed(c) for c in lacking],
+                "rows": calibration.n_rows,
+            }
+    return None
+
+
+def say_unbounded(found: dict[str, Any] | None) -> str:
+    """Why intervals are infinite, in a sentence; empty where none is.
+
+    Examples
+    --------
+    >>> say_unbounded({"coverages": [0.95], "rows_needed": [39], "rows": 16})
+    '95% intervals are infinite: it takes 39 rows to calibrate them, and the model has 16'
+    """
+    if not found:
+        return ""
+    shown = _listed([f"{100 * coverage:.4g}%" for coverage in found["coverages"]])
+    needed = _listed([f"{rows:,}" for rows in found["rows_needed"]])
+    return (
+        f"{shown} intervals are infinite: it takes {needed} rows to calibrate them, and the model "
+        f"has {found['rows']:,}"
+    )
+
+
+def _listed(texts: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
 def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
@@ -109,3 +160,5 @@ def print_measures(found: dict[str, Any], target: str) -> None:
             for row in found["calibration"]
         ],
     )
+    if why := say_unbounded(found.get("unbounded")):
+        typer.echo(f"  {why}")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli._cluster import OnCluster
+from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._parts import score_parts
 from calipers.cli._tables import (
     AsJSON,
@@ -83,6 +84,8 @@ def predict_command(
         for table in asked.tables(files, form, report):
             write(table)
     result = {"rows": asked.rows, "out": out, "outside": asked.outside_report()}
+    if lacking := unbounded(fitted, [fitted.coverage] if levels is None else levels):
+        result["unbounded"] = lacking
     if as_json:
         _report_json(result, out)
     else:
@@ -201,6 +204,8 @@ def _report(result: dict[str, Any], out: str) -> None:
     """Say on standard error, so that it stays out of pipes, what was done."""
     where = "" if out == _STANDARD else f", written to {os.fspath(out)}"
     typer.echo(f"{result['rows']:,} rows predicted{where}", err=True)
+    if why := say_unbounded(result.get("unbounded")):
+        typer.echo(why, err=True)
     outside = result["outside"]
     if outside["rows"]:
         columns = list(outside["columns"].items())

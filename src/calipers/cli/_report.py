@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from calipers.cli._holdout import say_copies
 from calipers.cli._predict import ModelFolder
 from calipers.cli._tables import (
     AsJSON,
@@ -26,12 +27,13 @@ from calipers.cli._tables import (
 def report_command(
     model: ModelFolder,
     data: Annotated[
-        list[str],
-        typer.Option(
-            help="Table of rows whose target is known and that the model has not seen; may be "
-            "repeated. - reads standard input."
+        list[str] | None,
+        typer.Argument(
+            help="Tables of rows whose target is known and that the model has not seen. Names, "
+            "patterns such as 'data/*.csv', or - for standard input.",
         ),
-    ],
+    ] = None,
+    named: Annotated[list[str] | None, typer.Option("--data", hidden=True)] = None,
     out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
     target: Annotated[
         str | None, typer.Option(help="Column with the truth; the model's own by default.")
@@ -51,6 +53,9 @@ def report_command(
     """
     form = make_form(delimiter, encoding)
     check_place(out)
+    data = [*(data or []), *(named or [])]
+    if not data:
+        raise typer.BadParameter("name the table, as in: calipers report model new.csv")
     from calipers import load
     from calipers.preprocessing import DataError
     from calipers.report import write
@@ -96,10 +101,10 @@ def report_command(
         say_left_out(left_out)
 
 
-def check_place(out: Path) -> None:
-    """Refuse a place for the page before the work, not after."""
+def check_place(out: Path, such_as: str = "report.html") -> None:
+    """Refuse a place for a file before the work, not after."""
     if out.is_dir():
-        raise typer.BadParameter(f"{out} is a folder: --out names a file, such as report.html")
+        raise typer.BadParameter(f"{out} is a folder: --out names a file, such as {such_as}")
     if not out.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {str(out.parent)!r} for {out.name}")
 
@@ -108,11 +113,20 @@ def _cautions(about: dict[str, object], files: list[str]) -> list[str]:
     """What the reader must know before anything else."""
     source = about.get("source")
     known = source.get("files", []) if isinstance(source, dict) else []
+    found = []
+    evaluation = about.get("evaluation")
+    if isinstance(evaluation, dict) and say_copies(evaluation):
+        found = [
+            f"Of the {evaluation['rows']:,} rows that were held out when the model was fitted, "
+            f"{evaluation['copies']:,} had the inputs and the target of a row of training. If "
+            "there are such copies among these rows, what follows flatters the model."
+        ]
     same = {Path(name).resolve() for name in known} & {Path(name).resolve() for name in files}
     if not same:
-        return []
+        return found
     names = ", ".join(sorted(path.name for path in same))
     return [
+        *found,
         f"The model was fitted on rows of {names}, which evaluate it here too: what follows "
-        "flatters it. Evaluate it on rows that it has not seen."
+        "flatters it. Evaluate it on rows that it has not seen.",
     ]

@@ -13,8 +13,8 @@ import typer
 Files = Annotated[
     list[str],
     typer.Argument(
-        help="Tables: CSV, TSV, Parquet, Feather or Arrow, also compressed. Names, patterns such "
-        "as 'data/*.csv', or - for standard input.",
+        help="Tables: CSV, TSV, Parquet, Feather or Arrow, also compressed; Excel, its first "
+        "sheet. Names, patterns such as 'data/*.csv', or - for standard input.",
     ),
 ]
 Delimiter = Annotated[

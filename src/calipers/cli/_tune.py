@@ -46,6 +46,17 @@ def tune_command(
         Path | None,
         typer.Option(help="File that keeps what is done; beside the TOML file by default."),
     ] = None,
+    time_budget: Annotated[
+        float | None,
+        typer.Option(
+            min=1.0,
+            help="Seconds after which no further candidate is tried; finalists and defaults are "
+            "still evaluated.",
+        ),
+    ] = None,
+    groups: Annotated[
+        str | None, typer.Option(help="Column whose equal values belong together; no input.")
+    ] = None,
     ignore: Annotated[
         list[str] | None,
         typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
@@ -67,14 +78,15 @@ def tune_command(
     """
     if not 0 < coverage < 1:
         raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
-    check_place(out)
+    check_place(out, "settings.toml")
     form = make_form(delimiter, encoding)
-    X, y, left_out = _numbers(data, target, ignore or [], form, parse_kinds(types), missing_target)
+    table, y, left_out = _rows(data, target, form, kinds := parse_kinds(types), missing_target)
+    X, labels = _numbers(table, target, groups, ignore or [], kinds)
     kept = store or out.with_name(f"{out.stem}.search.jsonl")
     model = _model(paper, coverage, seed, n_jobs)
-    counts = {"splits": splits, "final_splits": splits, "finalists": min(finalists, candidates)}
+    counts = _splits(splits, labels, seed) | {"finalists": min(finalists, candidates)}
     with spread(cluster):
-        result, usual = _search(model, X, y, paper, candidates, counts, kept)
+        result, usual = _search(model, X, y, paper, candidates, counts, kept, time_budget)
     settings, gain = _chosen(result, usual, paper)
     from calipers._files import replace_file
 
@@ -89,36 +101,62 @@ def tune_command(
     typer.echo(f"  calipers fit {' '.join(data)} --target {target} --config {out} --out model")
 
 
-def _numbers(
-    data: list[str],
-    target: str,
-    ignore: list[str],
-    form: Any,
-    kinds: dict[str, str],
-    missing: OnMissing,
+def _rows(
+    data: list[str], target: str, form: Any, kinds: dict[str, str], missing: OnMissing
 ) -> tuple[Any, Any, int]:
-    """Inputs as numbers, targets, and how many rows lack one."""
-    from calipers._text import did_you_mean
-    from calipers.preprocessing import DataError, TableEncoder
+    """Rows that have a target, their targets, and how many lack one."""
     from calipers.tables import find_files, read_table
 
     files = find_files(data)
     with reading(files) as report:
         table = read_table(files, form=form, report=report)
     labelled = take_target(table, target, kinds.pop(target, None), missing)
-    table = labelled.table
-    for name in ignore:
+    return labelled.table, labelled.values.to_numpy(), labelled.left_out
+
+
+def _numbers(
+    table: Any, target: str, groups: str | None, ignore: list[str], kinds: dict[str, str]
+) -> tuple[Any, Any]:
+    """Inputs as numbers, and labels of groups."""
+    from calipers._text import did_you_mean
+    from calipers.preprocessing import DataError, TableEncoder, as_text
+
+    named = [*ignore, *([groups] if groups else [])]
+    for name in named:
         if name not in table.frame:
             hint = did_you_mean(name, table.frame)
             raise table.placed(DataError(f"there is no column {name!r}{hint}"))
-    inputs = table.frame.drop(columns=[target, *ignore])
+    inputs = table.frame.drop(columns=list({target, *named}))
+    labels = None
+    if groups:
+        labels = as_text(table.frame[groups]).to_numpy(zero_copy_only=False)
+        lacking = [row for row, label in enumerate(labels) if label is None]
+        if lacking:
+            raise table.placed(DataError("the group is missing", column=groups, row=lacking[0]))
     try:
         numbers = TableEncoder(kinds=kinds).fit_transform(inputs)
     except DataError as error:
         raise table.placed(error) from None
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    return numbers, labelled.values.to_numpy(), labelled.left_out
+    return numbers, labels
+
+
+def _splits(count: int, labels: Any, seed: int) -> dict[str, Any]:
+    """Splits for candidates, and new ones for finalists, that part no group."""
+    if labels is None:
+        return {"splits": count, "final_splits": count}
+    import numpy as np
+    from sklearn.model_selection import GroupShuffleSplit
+
+    if len(set(labels)) < 2:
+        raise typer.BadParameter("--groups needs a column of two or more distinct values")
+
+    def made(own: int) -> Any:
+        splitter = GroupShuffleSplit(count, test_size=0.1, random_state=own)
+        return list(splitter.split(np.empty(len(labels)), groups=labels))
+
+    return {"splits": made(seed), "final_splits": made(seed + 1)}
 
 
 def _model(paper: bool, coverage: float, seed: int, n_jobs: int) -> Any:
@@ -129,7 +167,14 @@ def _model(paper: bool, coverage: float, seed: int, n_jobs: int) -> Any:
 
 
 def _search(
-    model: Any, X: Any, y: Any, paper: bool, candidates: int, counts: dict[str, int], store: Path
+    model: Any,
+    X: Any,
+    y: Any,
+    paper: bool,
+    candidates: int,
+    counts: dict[str, Any],
+    store: Path,
+    seconds: float | None,
 ) -> tuple[Any, Any]:
     """What the search found, and how the model's own settings do on the same splits."""
     from calipers.search import DEFAULT_SPACE, PAPER_SPACE, search
@@ -145,7 +190,9 @@ def _search(
         "n_jobs": model.n_jobs,
     }
     space = PAPER_SPACE if paper else DEFAULT_SPACE
-    result = search(model, X, y, space, n_candidates=candidates, store=store, **common)
+    result = search(
+        model, X, y, space, n_candidates=candidates, store=store, time_budget=seconds, **common
+    )
     own = {"batch_size": [model.batch_size]}
     beside = store.with_name(f"{store.stem}.default{store.suffix}")
     common |= {"n_candidates": 1, "finalists": 1, "store": beside}

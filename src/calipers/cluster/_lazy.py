@@ -48,6 +48,7 @@ def lazily(
 
     alone = copy.copy(model)
     alone.n_jobs = 1  # blocks are what runs side by side
+    vars(alone).pop("_out_of_fold", None)  # of training rows, which predictions do not need
     payload = cloudpickle.dumps(alone, protocol=5)
     worker = delayed(pickle.loads, pure=False)(payload)
     asked = {"method": method, "options": dict(options), "shape": shape, "columns": columns}

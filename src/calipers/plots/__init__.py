@@ -4,8 +4,9 @@ Importing this module needs Matplotlib, which comes with the extra ``plots``. No
 pyplot, so no figure stays in memory and no display is needed. Colours are those of Okabe and Ito,
 which people with any kind of colour vision can tell apart.
 
-Every function takes the axes first, arrays in the order lower, point, upper, target, and options by
-name; ``calipers.report`` shows the same pictures for a whole model in one file.
+``plot_intervals`` and ``plot_reliability`` take a model and rows. Every other function takes the
+axes first, arrays in the order lower, point, upper, target, and options by name;
+``calipers.report`` shows the same pictures for a whole model in one file.
 """
 
 try:
@@ -17,6 +18,7 @@ except ImportError as error:
 
 from calipers.plots._calibration import plot_calibration, plot_pit, plot_width_error
 from calipers.plots._groups import plot_coverage_by, plot_width_by
+from calipers.plots._models import plot_intervals, plot_reliability
 from calipers.plots._predictions import (
     plot_interval,
     plot_mixture,
@@ -34,8 +36,10 @@ __all__ = [
     "plot_coverage_by",
     "plot_history",
     "plot_interval",
+    "plot_intervals",
     "plot_mixture",
     "plot_pit",
+    "plot_reliability",
     "plot_rows",
     "plot_uncertainty",
     "plot_width_by",

@@ -15,7 +15,7 @@ from calipers.preprocessing._encoders import (
     DateEncoder,
     NumberEncoder,
 )
-from calipers.preprocessing._frames import pick_numbers
+from calipers.preprocessing._frames import holds_more_than_numbers, is_frame, pick_numbers
 from calipers.preprocessing._learn import as_numbers, learn_number, read_number
 from calipers.preprocessing._table import TableEncoder
 from calipers.preprocessing._text import MISSING_MARKS, MISSING_WORDS, as_text
@@ -36,6 +36,8 @@ __all__ = [
     "as_text",
     "check_column",
     "describe_numbers",
+    "holds_more_than_numbers",
+    "is_frame",
     "learn_number",
     "pick_numbers",
     "read_number",

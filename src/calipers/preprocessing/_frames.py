@@ -1,5 +1,6 @@
 """Tables as pandas frames with distinct names, and columns picked from them by name."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,11 +42,44 @@ def check_names(frame: Any, names: Sequence[str]) -> None:
         raise DataError(f"the table lacks the {columns} {shown}{more}")
 
 
+def is_frame(X: Any) -> bool:
+    """Whether ``X`` is a frame of pandas or polars or a table of Arrow, with values at hand.
+
+    Raises
+    ------
+    TypeError
+        If it is a lazy frame of polars, which has none yet.
+    """
+    if type(X).__name__ == "LazyFrame":
+        raise TypeError("X is a LazyFrame, which holds no values yet: collect() it first")
+    pandas = sys.modules.get("pandas")  # where it is not imported, X is no frame of it
+    return hasattr(X, "to_pandas") or (pandas is not None and isinstance(X, pandas.DataFrame))
+
+
+def holds_more_than_numbers(X: Any) -> bool:
+    """Whether ``X`` is a frame with a column that is not all numbers: text, dates, missing values.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> holds_more_than_numbers(pd.DataFrame({"size": [30.0, None]}))
+    True
+    >>> holds_more_than_numbers(pd.DataFrame({"size": [30.0, 55.0]}))
+    False
+    """
+    if not is_frame(X):
+        return False
+    from pandas.api.types import is_numeric_dtype
+
+    frame = X.to_pandas() if hasattr(X, "to_pandas") else X
+    return not all(map(is_numeric_dtype, frame.dtypes)) or bool(frame.isna().to_numpy().any())
+
+
 def as_frame(X: Any, columns: tuple[Column, ...] = ()) -> Any:
     """A table as a pandas frame with distinct names of columns as text."""
     import pandas as pd
 
-    if not isinstance(X, pd.DataFrame):
+    if not is_frame(X) or not isinstance(X, pd.DataFrame):
         X = X.to_pandas() if hasattr(X, "to_pandas") else _named(X, columns)
     if not all(X.shape):
         what = "feature(s)" if X.shape[0] else "sample(s)"

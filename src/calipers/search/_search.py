@@ -39,6 +39,7 @@ def search(
     min_epochs: int = 60,
     finalists: int = 0,
     final_splits: Splits | None = None,
+    time_budget: float | None = None,
     select: str = "interval score",
     random_state: int | np.random.RandomState | None = None,
     n_jobs: int | None = -1,
@@ -89,6 +90,9 @@ def search(
     final_splits : int or iterable of pairs of arrays of int, optional
         Splits for the finalists; as many new ones hold out rows other than those that made them
         finalists. The same as ``splits`` by default.
+    time_budget : float, optional
+        Seconds after which no further candidate is begun in the first rung; those that are not
+        are left out of the result. What follows, later rungs and finalists, is still trained.
     select : {"interval score", "covered", "paper"}
         Score that decides among those that went farthest, see ``SCORES``. Who goes on to the next
         rung or becomes a finalist is up to the interval score, which chance moves least.
@@ -152,6 +156,8 @@ def search(
     optional = {"patience": patience, "halving": halving}
     check_counts(n_candidates=n_candidates, finalists=finalists, max_epochs=max_epochs)
     check_counts(**{name: value for name, value in optional.items() if value is not None})
+    if time_budget is not None and not time_budget > 0:
+        raise ValueError(f"time_budget must be above 0 seconds, got {time_budget!r}")
     if store is not None and not isinstance(random_state, int | np.integer):
         raise ValueError(
             "store needs a random_state that is a number, so that the search can be found again, "
@@ -170,6 +176,6 @@ def search(
         others = split_rows(final_splits, len(target), validation_fraction, seed + 1)
         final = replace(final, splits=others)
     kept = Store(store, identity(trial, final, base, drawn))
-    work = Work(trial, final, base, drawn, kept, visible=bool(verbose))
+    work = Work(trial, final, base, drawn, kept, visible=bool(verbose), seconds=time_budget)
     ladder = rung_budgets(work.most_epochs, halving, min_epochs)
     return SearchResult(clone(estimator), work.run(ladder, halving or 1, finalists), select)

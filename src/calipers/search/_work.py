@@ -2,6 +2,7 @@
 
 import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -54,6 +55,8 @@ class Work:
         Keeps the outcomes.
     visible : bool
         Whether to show progress.
+    seconds : float, optional
+        Time after which the first rung begins no further candidates.
     """
 
     def __init__(
@@ -65,7 +68,9 @@ class Work:
         store: Store,
         *,
         visible: bool,
+        seconds: float | None = None,
     ) -> None:
+        self.seconds = math.inf if seconds is None else seconds
         self.trial = trial
         self.final = final
         self.base = base
@@ -90,7 +95,9 @@ class Work:
                 alive = self._best(alive, ladder[rung - 1], -(-len(self.drawn) // halving**rung))
             chosen = {number: self.estimators[number] for number in alive}
             name = f"searching, rung {rung + 1} of {len(ladder)}"
-            self._train(Stage(name, budget, budget, self.trial, chosen))
+            stage = Stage(name, budget, budget, self.trial, chosen)
+            self._train(stage, math.inf if rung else self.seconds)
+            alive = [number for number in alive if (budget, number) in self.store.outcomes]
             for number in alive:
                 passed[number].append(budget)
         chosen = self._as_fitted(self._best(alive, ladder[-1], finalists), ladder[-1])
@@ -99,7 +106,7 @@ class Work:
             self._train(Stage("searching, finalists", _FINAL, most, self.final, chosen))
             for number in chosen:
                 passed[number].append(_FINAL)
-        return tuple(self._candidate(number, keys) for number, keys in passed.items())
+        return tuple(self._candidate(number, keys) for number, keys in passed.items() if keys)
 
     def _best(self, numbers: list[int], budget: int, count: int) -> list[int]:
         """The best of a rung: those with fewest failures, and the lowest interval score."""
@@ -119,8 +126,12 @@ class Work:
             if not outcome.failures
         }
 
-    def _train(self, stage: Stage) -> None:
-        """Train those candidates of a stage that are not in the store yet."""
+    def _train(self, stage: Stage, seconds: float = math.inf) -> None:
+        """Train those candidates of a stage that are not in the store yet, while there is time.
+
+        One batch at least is trained, if no candidate is known.
+        """
+        end = time.monotonic() + seconds
         waiting = [i for i in stage.estimators if (stage.key, i) not in self.store.outcomes]
         groups: dict[Program, list[int]] = {}
         for number in waiting:
@@ -130,6 +141,9 @@ class Work:
             report(total - stage.granted * len(waiting))
             for program, group in groups.items():
                 for batch in _batches(group, stage.trial):
+                    known = any(key == stage.key for key, _ in self.store.outcomes)
+                    if known and time.monotonic() >= end:
+                        return
                     outcomes = self._evaluate(stage, program, batch, report)
                     keys = [(stage.key, number) for number in batch]
                     self.store.add(dict(zip(keys, outcomes, strict=True)))

@@ -1,10 +1,10 @@
 """Tables in files: read whole or in blocks of rows, and written in one step.
 
-CSV and other delimited text, Parquet, Feather and Arrow; compressed text too; standard input and
-output under the name ``-``; bytes in memory by the same readers. What a file holds is told by its
-first bytes, not by its name. Columns of text files stay text: what it means is decided in
-``calipers.preprocessing``, by all rows. Memory is bounded by the block, not by the file. Errors
-name file, row and column.
+CSV and other delimited text, Parquet, Feather and Arrow; compressed text too; the first sheet of an
+Excel workbook where openpyxl is installed; standard input and output under the name ``-``; bytes in
+memory by the same readers. What a file holds is told by its first bytes, not by its name. Columns
+of text files stay text: what it means is decided in ``calipers.preprocessing``, by all rows. Memory
+is bounded by the block, not by the file, but for workbooks. Errors name file, row and column.
 """
 
 from calipers.tables._open import TableError, TooLargeError

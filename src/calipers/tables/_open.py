@@ -6,6 +6,7 @@ import lzma
 import shutil
 import sys
 import tempfile
+import zipfile
 import zlib
 from contextlib import ExitStack
 from functools import partial
@@ -30,8 +31,9 @@ _FORMATS = {
     b"ARROW1": "arrow",
     b"\xff\xff\xff\xff": "arrow stream",
 }
+_ZIP = b"PK\x03\x04"
 _FOREIGN = {
-    b"PK\x03\x04": "a zip archive or an Excel workbook: unpack it, or save the sheet as CSV",
+    _ZIP: "a zip archive: unpack it",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook: save the sheet as CSV",
     b"SQLite format 3": "an SQLite database: export the table as CSV",
     b"%PDF": "a PDF document, not a table",
@@ -96,6 +98,10 @@ def open_bytes(name: str, stack: ExitStack, stream: BinaryIO | None = None) -> t
             refuse_compressed(name, error)
     if not head:
         raise TableError("the file is empty", file=name)
+    if head.startswith(_ZIP):
+        raw = raw if raw.seekable() else _spooled(raw, stack)
+        if _is_workbook(raw):
+            return raw, "excel"
     for magic, what in _FOREIGN.items():
         if head.startswith(magic):
             raise TableError(f"this is {what}", file=name)
@@ -106,6 +112,17 @@ def open_bytes(name: str, stack: ExitStack, stream: BinaryIO | None = None) -> t
         except _BROKEN as error:
             refuse_compressed(name, error)
     return raw, form
+
+
+def _is_workbook(raw: BinaryIO) -> bool:
+    """Whether a zip archive is a workbook of Excel; leaves the file at its beginning."""
+    try:
+        with zipfile.ZipFile(raw) as archive:
+            found = "xl/workbook.xml" in archive.namelist()
+    except zipfile.BadZipFile:
+        found = False
+    raw.seek(0)
+    return found
 
 
 def _open_raw(name: str, stack: ExitStack) -> BinaryIO:

@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from typing import Any, BinaryIO, Literal
 
 from calipers.tables._binary import arrow_tables, parquet_tables
+from calipers.tables._excel import excel_tables
 from calipers.tables._open import STANDARD, TableError, TooLargeError, open_bytes
 from calipers.tables._source import RowSource, check_names
 from calipers.tables._text import TextFormat, text_tables
@@ -176,6 +177,7 @@ def _blocks(
         "parquet": parquet_tables,
         "arrow": arrow_tables,
         "arrow stream": arrow_tables,
+        "excel": excel_tables,
     }
     start = 0
     for table in readers[kind](raw, name, form or TextFormat(), rows):

@@ -1,0 +1,69 @@
+"""Settings of a model in a TOML file, which ``calipers tune`` writes and ``fit`` takes."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+def make_model(config: Path | None, given: dict[str, Any]) -> Any:
+    """The estimator with the parameters of a file, and those of options on top."""
+    from calipers import IntervalRegressor
+    from calipers.training import check_parameters
+    from calipers.heads import HEADS
+    from calipers.preprocessing import TableEncoder
+    from calipers.training import objective_of
+
+    settings = _settings(config, IntervalRegressor, TableEncoder)
+    known = IntervalRegressor().get_params(deep=False)
+    settings |= {k: v for k, v in given.items() if v is not None and k in known}
+    encoder = TableEncoder(**settings.pop("preprocessor", {}))
+    paper = settings.pop("method", "") == "paper"
+    model = IntervalRegressor.paper() if paper else IntervalRegressor()
+    try:
+        encoder._validate_params()
+        check_parameters(model.set_params(**settings, preprocessor=encoder))
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    if not HEADS[objective_of(model).head].has_interval:
+        raise typer.BadParameter(f"loss {model.loss!r} predicts points and no intervals")
+    return model
+
+
+def _settings(config: Path | None, estimator: Any, encoder: Any) -> dict[str, Any]:
+    """Parameters in a TOML file, every name of which is known.
+
+    Those of nested objects stand there as ``network__hidden_layers = [64]``, or in a table
+    ``[network]`` as ``hidden_layers = [64]``.
+    """
+    from calipers._text import did_you_mean
+    from calipers.training import SHORTHANDS
+
+    if config is None:
+        return {}
+    try:
+        settings = tomllib.loads(config.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise typer.BadParameter(f"{config} cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise typer.BadParameter(f"{config} is not TOML: {error}") from None
+    if settings.get("method", "default") not in ("default", "paper"):
+        raise typer.BadParameter(
+            f"{config}: 'method' must be 'default' or 'paper', got {settings['method']!r}"
+        )
+    for name in SHORTHANDS:
+        if isinstance(settings.get(name), dict):
+            settings |= {f"{name}__{key}": value for key, value in settings.pop(name).items()}
+    nested = settings.get("preprocessor", {})
+    if not isinstance(nested, dict):
+        raise typer.BadParameter(f"{config}: 'preprocessor' must be a table of parameters")
+    for part, owner in ((settings, estimator), (nested, encoder)):
+        known = owner().get_params()
+        for name in part:
+            if name not in known and (part, name) != (settings, "method"):
+                raise typer.BadParameter(
+                    f"{config}: {owner.__name__} has no parameter {name!r}"
+                    f"{did_you_mean(name, known)}"
+                )
+    return settings
