@@ -92,7 +92,7 @@ def read_rows(
             "model per target, for instance by sklearn.multioutput.MultiOutputRegressor"
         )
     weights = None if sample_weight is None else _weights(X, sample_weight)
-    name = getattr(y, "name", None) or next(iter(getattr(y, "columns", [])), None)
+    name: Any = getattr(y, "name", None) or next(iter(getattr(y, "columns", [])), None)
     if reset:
         model.reader_, X, y = learn_inputs(model, X, y, weights)
     else:
