@@ -307,7 +307,7 @@ class TestWorkbooks:
         frame.to_excel(tmp_path / "flats.xlsx", index=False)
         found = read_table([str(tmp_path / "flats.xlsx")]).frame
         assert list(found) == ["size", "kind", "sold", "3"]
-        assert found["kind"].tolist() == ["flat", None, "7"]
+        assert found["kind"].fillna("").tolist() == ["flat", "", "7"]
         assert found["sold"].tolist() == frame["sold"].tolist()
         pd.testing.assert_series_equal(found["size"], frame["size"])
         blocks = list(read_blocks(str(tmp_path / "flats.xlsx"), rows=2))

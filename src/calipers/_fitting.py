@@ -83,8 +83,8 @@ def read_rows(
 ) -> TrainingRows:
     """Check parameters and data; learn how to read inputs if ``reset``."""
     check_parameters(model)
-    for name in ("ensemble_", "_out_of_fold"):  # an interrupted fit must not leave half of two
-        model.__dict__.pop(name, None)
+    for stale in ("ensemble_", "_out_of_fold"):  # an interrupted fit must not leave half of two
+        model.__dict__.pop(stale, None)
     shape: tuple[int, ...] = getattr(y, "shape", ())
     if len(shape) == 2 and shape[1] > 1:
         raise ValueError(
