@@ -4,12 +4,14 @@ import json
 import runpy
 import time
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from calipers import load
+from calipers.networks import DenseFactory
 from calipers.storage import ModelFileError, read_model
 
 CAMPAIGN = runpy.run_path(str(Path(__file__).parent / "campaigns" / "forged_folders.py"))
@@ -133,3 +135,13 @@ def test_forged_folders_of_the_campaign_are_refused_or_sound():
     assert findings == []
     assert counts["refused"] > 100
     assert counts["sound"] > 10
+
+
+def test_what_could_not_be_loaded_is_not_saved(tmp_path):
+    model = load(FOLDERS / "paper")
+    bank = model.ensemble_.bank
+    deep = replace(bank.program, network=DenseFactory((1,) * 300))
+    model.ensemble_ = replace(model.ensemble_, bank=replace(bank, program=deep))
+    with pytest.raises(ValueError, match="hidden_layers must be a list of 0 to 256 entries"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()

@@ -142,7 +142,7 @@ ABOUT = record(
         "versions": mapping_of(text),
         "split": record({"seed": whole(0, 2**64), "rows": text}),
         "time_budget": mapping_of(number()),
-        "source": mapping_of(anything),
+        "source": optional(mapping_of(anything)),
     },
     rest=anything,
 )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from calipers._model_schema import CUSTOM, check_bank, check_ensemble, check_outputs
 from calipers._schema import SchemaError, refuse, whole
+from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import HISTORY_TYPE, Bank, BankPoints, Program, Scaling, Upgraded
 from calipers.calibration import CALIBRATIONS, Calibrator
@@ -48,6 +49,7 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
             document["points"], parts = CUSTOM, bank.points.to_arrays()
         arrays |= {f"points.{name}": array for name, array in parts.items()}
         bank = bank.heads
+    check_ensemble(plain(document, "ensemble"))  # what is saved can be loaded
     return document, arrays | _bank_to_arrays(bank)
 
 

@@ -14,6 +14,7 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
@@ -151,6 +152,7 @@ class Ensemble:
         density = self.head.density(values)
         points = values["point"] if density is None else density.mean
         point = sum_members(points) / len(points)
+        checks.finite("what the networks predict", point)
         if self.gives_distribution:
             return _Forward(self.coverage, point, dist=self._calibrated(self._mixture(values), X))
         if not self.head.has_interval:

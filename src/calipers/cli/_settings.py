@@ -10,10 +10,9 @@ import typer
 def make_model(config: Path | None, given: dict[str, Any]) -> Any:
     """The estimator with the parameters of a file, and those of options on top."""
     from calipers import IntervalRegressor
-    from calipers.training import check_parameters
     from calipers.heads import HEADS
     from calipers.preprocessing import TableEncoder
-    from calipers.training import objective_of
+    from calipers.training import check_parameters, objective_of
 
     settings = _settings(config, IntervalRegressor, TableEncoder)
     known = IntervalRegressor().get_params(deep=False)
