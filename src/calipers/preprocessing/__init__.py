@@ -14,7 +14,7 @@ from calipers.preprocessing._encoders import (
     DateEncoder,
     NumberEncoder,
 )
-from calipers.preprocessing._frames import pick_numbers
+from calipers.preprocessing._frames import check_names, pick_numbers
 from calipers.preprocessing._learn import as_numbers, learn_number, read_number
 from calipers.preprocessing._table import TableEncoder
 from calipers.preprocessing._text import MISSING_MARKS, MISSING_WORDS, as_text
@@ -33,6 +33,7 @@ __all__ = [
     "TableEncoder",
     "as_numbers",
     "as_text",
+    "check_names",
     "describe_numbers",
     "learn_number",
     "pick_numbers",
