@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import pickle
 import sys
 import zipfile
@@ -16,6 +17,10 @@ import pytest
 from calipers._files import replacing
 from calipers.preprocessing import DataError, as_numbers
 from calipers.tables import (
+    COMPRESSIONS,
+    FORMATS,
+    Compression,
+    FileFormat,
     TableError,
     TextFormat,
     TooLargeError,
@@ -23,6 +28,7 @@ from calipers.tables import (
     find_files,
     find_parts,
     format_of,
+    known_endings,
     read_blocks,
     read_bytes,
     read_part,
@@ -168,7 +174,7 @@ def test_a_long_name_in_quotes():
     assert [len(name) for name in block.table.column_names] == [99_999, 1]
 
 
-def packed(kind, table):
+def encoded(kind, table):
     sink = io.BytesIO()
     if kind == "parquet":
         pq.write_table(table, sink)
@@ -183,48 +189,99 @@ KINDS = ("parquet", "arrow", "arrow stream")
 
 
 class TestBytes:
-    def body(self, kind):
-        if kind == "text":
-            return "text", b"n,x\n1,0.5\n2,1.5\n3,2.5\n"
-        table = pa.table({"n": [1, 2, 3], "x": [0.5, 1.5, 2.5]})
-        return kind.removesuffix(" stream"), packed(kind, table)
+    BODY = b"n,x\n1,0.5\n2,1.5\n3,2.5\n"
 
-    @pytest.mark.parametrize("kind", ["text", *KINDS])
-    def test_they_are_read_as_files_are(self, kind, tmp_path):
-        name, body = self.body(kind)
-        found = read_bytes(body, name)
-        (tmp_path / "file").write_bytes(body)
+    def test_they_are_read_as_files_are(self, tmp_path):
+        found = read_bytes(self.BODY)
+        (tmp_path / "file").write_bytes(self.BODY)
         pd.testing.assert_frame_equal(found.frame, read_table([str(tmp_path / "file")]).frame)
         assert str(found.placed(DataError("odd", row=1))) == "the body, row 2: odd"
 
-    @pytest.mark.parametrize("kind", ["text", *KINDS])
-    def test_limits(self, kind):
-        name, body = self.body(kind)
-        assert read_bytes(body, name, max_rows=3, max_columns=2).table.num_rows == 3
+    def test_limits(self):
+        assert read_bytes(self.BODY, max_rows=3, max_columns=2).table.num_rows == 3
         with pytest.raises(TooLargeError, match="the body: the table has more than 2 rows"):
-            read_bytes(body, name, max_rows=2)
+            read_bytes(self.BODY, max_rows=2)
         with pytest.raises(TooLargeError, match="the body: the table has more than 1 columns"):
-            read_bytes(body, name, max_columns=1)
+            read_bytes(self.BODY, max_columns=1)
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_what_is_something_else(self, kind):
-        name, body = self.body(kind)
-        with pytest.raises(TableError, match="the body: "):
-            read_bytes(gzip.compress(body), name)
-        with pytest.raises(TableError, match="the body: "):
-            read_bytes(body[:-50], name)
-        with pytest.raises(TableError, match="the body: "):
-            read_bytes(b"", name)
+    def test_nothing_but_text_is_read(self, kind):
+        for body in (encoded(kind, TABLE), gzip.compress(self.BODY), b""):
+            with pytest.raises(TableError, match="the body: "):
+                read_bytes(body)
+
+
+class TestFormats:
+    @pytest.fixture
+    def toy(self, monkeypatch):
+        """A format of another distribution: JSON, an object a line, after a mark."""
+
+        class Writer:
+            def __init__(self, out, schema):
+                out.write(b"TOY1\n")
+                self.out = out
+
+            def __enter__(self):
+                return self
+
+            def __exit__(self, *_):
+                self.out.flush()
+
+            def write_table(self, table):
+                self.out.write("".join(f"{json.dumps(r)}\n" for r in table.to_pylist()).encode())
+
+        def read(raw, name, form, rows):
+            raw.readline()
+            yield pa.Table.from_pylist([json.loads(line) for line in raw])
+
+        toy = FileFormat("Toy", read, Writer, (".toy",), b"TOY1")
+        monkeypatch.setitem(FORMATS, toy.name, toy)
+
+    @pytest.mark.usefixtures("toy")
+    def test_a_new_format_is_one_entry(self, tmp_path):
+        path = str(tmp_path / "t.toy")
+        with write_blocks(path) as write:
+            write(TABLE.slice(0, 1))
+            write(TABLE.slice(1))
+        assert read_table([path]).table.equals(TABLE)
+        assert ".toy" in known_endings()
+        with pytest.raises(TableError, match=r"\.arrow, \.toy, or \.csv\.gz"):
+            format_of("t.xls")
+
+    def test_without_it(self):
+        with pytest.raises(TableError, match="must end in"):
+            format_of("t.toy")
+
+    def test_a_new_compression_is_one_entry(self, tmp_path, monkeypatch):
+        class Turned(io.BytesIO):
+            """Bytes from last to first, after a mark."""
+
+            def __init__(self, raw):
+                super().__init__()
+                self.raw = raw
+
+            def close(self):
+                if not self.closed:
+                    self.raw.write(b"BACK" + self.getvalue()[::-1])
+                super().close()
+
+        turned = Compression(
+            "turned", ".back", b"BACK", lambda raw: io.BytesIO(raw.read()[:3:-1]), Turned
+        )
+        monkeypatch.setitem(COMPRESSIONS, turned.name, turned)
+        path = tmp_path / "t.csv.back"
+        with write_blocks(str(path)) as write:
+            write(TABLE)
+        assert path.read_bytes().startswith(b"BACK")
+        assert read_table([str(path)]).frame["n"].tolist()[:2] == ["1", "2"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_names_that_occur_twice(kind, tmp_path):
     path = tmp_path / "t.parquet"
-    path.write_bytes(packed(kind, pa.table([[1], [2]], names=["a", "a"])))
+    path.write_bytes(encoded(kind, pa.table([[1], [2]], names=["a", "a"])))
     with pytest.raises(TableError, match="more than one column 'a'"):
         read_table([str(path)])
-    with pytest.raises(TableError, match="more than one column 'a'"):
-        read_bytes(path.read_bytes(), kind.removesuffix(" stream"))
     if kind == "parquet":
         with pytest.raises(TableError, match="more than one column 'a'"):
             find_parts([str(path)])

@@ -10,9 +10,9 @@ import pytest
 from scipy.stats import norm
 
 from calipers import report
-from calipers.report._answers import Answers, ask
 from calipers.report._groups import breakdowns
 from calipers.report._inputs import Input, worst_misses
+from calipers.report._labelled import LabelledPrediction, predict_labelled
 from calipers.report._sentences import pit_sentence, uncertainty_sentences
 from calipers.report._verdict import verdict
 
@@ -58,7 +58,7 @@ def data_of(text):
     return json.loads(re.search(r'id="data">(.*?)</script>', text).group(1))
 
 
-def answers(inside_rate, rows=1000, coverage=0.9, **changes):
+def labelled(inside_rate, rows=1000, coverage=0.9, **changes):
     """Rows of which a share lies in the interval from -1 to 1, the others at 3."""
     target = np.where(np.arange(rows) < round(inside_rate * rows), 0.0, 3.0)
     values = {
@@ -72,7 +72,7 @@ def answers(inside_rate, rows=1000, coverage=0.9, **changes):
         "aleatoric": None,
         "epistemic": None,
     }
-    return Answers(**(values | changes))
+    return LabelledPrediction(**(values | changes))
 
 
 def given(name, kind, values, outside=False):
@@ -222,7 +222,7 @@ def test_failure_keeps_the_old_page(model, tmp_path, monkeypatch):
      (0.5, 10, "short")],
 )  # fmt: skip
 def test_verdict(rate, rows, kind):
-    found = verdict(answers(rate, rows))
+    found = verdict(labelled(rate, rows))
     assert found.kind == kind
     assert found.headline.startswith("The 90% intervals held ")
 
@@ -239,7 +239,7 @@ def test_verdict(rate, rows, kind):
 def test_shape_of_pit_in_words(scale, shift, words):
     rng = np.random.default_rng(0)
     pit = norm.cdf(rng.normal(shift, scale, 500))
-    assert words in pit_sentence(answers(0.9, 500, pit=pit))
+    assert words in pit_sentence(labelled(0.9, 500, pit=pit))
 
 
 def test_calibrated_models_are_seldom_flagged():
@@ -250,7 +250,7 @@ def test_calibrated_models_are_seldom_flagged():
     rng, flagged = np.random.default_rng(0), 0
     for _ in range(60):
         rows = 400
-        honest = answers(
+        honest = labelled(
             0.9, rows, target=rng.permutation(np.where(rng.random(rows) < 0.9, 0, 3.0))
         )
         columns = [given(f"x{i}", "number", rng.normal(size=rows)) for i in range(10)]
@@ -261,10 +261,10 @@ def test_calibrated_models_are_seldom_flagged():
 
 def test_group_counts_add_up_and_a_bad_group_is_found():
     rows = 600
-    good = answers(1.0, rows)
+    good = labelled(1.0, rows)
     kind = np.repeat(["a", "b", None], [300, 280, 20])
     target = np.where((kind == "b") & (np.arange(rows) % 2 == 0), 3.0, 0.0)
-    found = breakdowns(answers(1.0, rows, target=target), [given("kind", "category", kind)])
+    found = breakdowns(labelled(1.0, rows, target=target), [given("kind", "category", kind)])
     [by_kind] = [one for one in found if one.name == "kind"]
     assert [(g.label, g.rows) for g in by_kind.groups] == [("a", 300), ("b", 280), ("missing", 20)]
     assert [g.verdict for g in by_kind.groups] == ["wide", "short", ""]
@@ -285,13 +285,13 @@ def test_where_all_rows_fall_short_only_worse_groups_are_marked():
     rows = 1000
     target = np.where(np.arange(rows) % 4 == 0, 3.0, 0.0)  # 75% inside, everywhere
     kind = np.repeat(["a", "b"], rows // 2)
-    found = breakdowns(answers(1.0, rows, target=target), [given("kind", "category", kind)])
+    found = breakdowns(labelled(1.0, rows, target=target), [given("kind", "category", kind)])
     assert not any(group.verdict for one in found for group in one.groups)
 
 
 def test_dates_are_binned_by_time():
     days = pd.date_range("2020-01-01", periods=200).to_numpy().astype("datetime64[s]").astype(float)
-    found = breakdowns(answers(0.9, 200), [given("day", "date", days)])
+    found = breakdowns(labelled(0.9, 200), [given("day", "date", days)])
     assert found[-1].groups[0].label.startswith("2020-01-01\N{EN DASH}2020-0")
     assert found[-1].groups[-1].label.endswith("2020-07-18")
 
@@ -302,7 +302,7 @@ def test_dates_are_binned_by_time():
 )
 def test_bins_of_times_show_the_clock_only_where_days_do_not_tell_them_apart(hours, label):
     times = np.arange(200) * hours * 3600 + 1577836800.0
-    found = breakdowns(answers(0.9, 200), [given("time", "date", times)])
+    found = breakdowns(labelled(0.9, 200), [given("time", "date", times)])
     assert found[-1].groups[0].label.startswith(label)
     assert (":" in found[-1].groups[0].label) == (hours < 1)
 
@@ -310,11 +310,11 @@ def test_bins_of_times_show_the_clock_only_where_days_do_not_tell_them_apart(hou
 def test_sentences_claim_no_floor_of_noise():
     """Aleatoric variance of a model is not the noise of the world."""
     within, between = np.full(100, 3.0), np.full(100, 1.0)
-    text = uncertainty_sentences(answers(0.9, 100, aleatoric=within, epistemic=between))
+    text = uncertainty_sentences(labelled(0.9, 100, aleatoric=within, epistemic=between))
     assert "The networks agree: 90% of the predicted variance is within networks" in text
     assert "more rows or better inputs may still reduce both" in text
     assert "noise" not in text
-    text = uncertainty_sentences(answers(0.9, 100, aleatoric=between, epistemic=within))
+    text = uncertainty_sentences(labelled(0.9, 100, aleatoric=between, epistemic=within))
     assert "The networks disagree: 10%" in text
     assert "Between networks it is larger for 100 of 100 rows" in text
 
@@ -327,7 +327,7 @@ def test_worst_misses_come_first_and_say_what_is_unusual():
     values[3] = 2.0
     outside = np.arange(rows) == 7
     far, near, middle = worst_misses(
-        answers(1.0, rows, target=target),
+        labelled(1.0, rows, target=target),
         [Input("x", "number", values, outside), given("tall", "boolean", np.ones(rows))],
         [f"r{i}" for i in range(rows)],
     )
@@ -340,8 +340,8 @@ def test_worst_misses_come_first_and_say_what_is_unusual():
 
 def test_blocks_do_not_change_the_answers(model, monkeypatch):
     frame, target = make_table(50, 6)
-    whole = ask(model, frame, target, visible=False)
-    monkeypatch.setattr("calipers.report._answers._BLOCK", 7)
-    parts = ask(model, frame, target, visible=False)
+    whole = predict_labelled(model, frame, target, visible=False)
+    monkeypatch.setattr("calipers.report._labelled._BLOCK", 7)
+    parts = predict_labelled(model, frame, target, visible=False)
     for name in ("point", "bounds", "pit", "aleatoric", "epistemic", "outside"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))

@@ -18,7 +18,7 @@ from fastapi.testclient import TestClient
 from calipers import IntervalRegressor
 from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
-from calipers.serve import Settings, create_app
+from calipers.serve import ServerSettings, create_app
 
 SMALL = {
     "n_networks": 2,
@@ -99,7 +99,7 @@ class Client(TestClient):
 
 
 def connect(folder, *names, **settings):
-    app = create_app([folder / name for name in names], Settings(**settings))
+    app = create_app([folder / name for name in names], ServerSettings(**settings))
     return Client(app, base_url="http://localhost", raise_server_exceptions=False)
 
 
@@ -141,8 +141,8 @@ def make_client(folder):
 
 SERVER = """
 import sys
-from calipers.serve import Settings, create_app, run
-settings = Settings(**eval(sys.argv[2]))
+from calipers.serve import ServerSettings, create_app, run
+settings = ServerSettings(**eval(sys.argv[2]))
 run(create_app([sys.argv[1]], settings), settings, port=0, notify=lambda a: print(a, flush=True))
 """
 

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from calipers.serve._answers import kept_bytes, numbers_bytes, outside_bytes
 from calipers.serve._arrow import _child, _field, _follow, _text, _vector, read_arrow
 from calipers.serve._limits import Limits
-from calipers.serve._problems import Problem
+from calipers.serve._problems import HTTPProblem
 from calipers.serve._reading import ARROW_STREAM, CSV, JSON
+from calipers.serve._responses import kept_bytes, numbers_bytes, outside_bytes
 
 MEMORY = 256 * 2**20
 SECONDS = 30  # on a machine that others share
@@ -204,7 +204,7 @@ def test_all_at_once(server):
 
 
 def refused(body, *words, limits=LIMITS):
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(HTTPProblem) as caught:
         read_arrow(bytes(body), limits, lambda _: None)
     for word in words:
         assert word in caught.value.detail
@@ -293,7 +293,7 @@ def test_what_is_shared_a_little_is_read():
 
 
 @pytest.mark.parametrize("accept", [JSON, CSV, ARROW_STREAM])
-@pytest.mark.parametrize("more", [{}, {"quantiles": [1 / 3, 2 / 3]}, {"parameters": True}])
+@pytest.mark.parametrize("more", [{}, {"quantiles": [1 / 3, 2 / 3]}, {"members": True}])
 def test_answers_are_no_longer_than_estimated(client, tables, accept, more):
     """Every row names every input that is outside: bytes that no limit of numbers counts."""
     frame = tables["homes"].assign(size=1e-300 / 3, kind="\x01castle, \U0001f600", built=1e300 / 3)
@@ -303,10 +303,12 @@ def test_answers_are_no_longer_than_estimated(client, tables, accept, more):
     )
     assert answer.status_code == 200, answer.text
     members, levels = 2, len(more.get("quantiles", ()))
-    numbers = len(frame) * (3 + levels + 3 * members * ("parameters" in more))
+    numbers = len(frame) * (3 + levels + 3 * members * ("members" in more))
     outside = np.tile([c in ("size", "kind", "built") for c in frame], (len(frame), 1))
     served = SimpleNamespace(
         model=SimpleNamespace(inputs_=[SimpleNamespace(name=c) for c in frame])
     )
-    most = numbers_bytes(numbers, len(frame)) + outside_bytes(served, {"outside": outside})
+    most = numbers_bytes(numbers, len(frame)) + outside_bytes(
+        served, SimpleNamespace(outside=outside)
+    )
     assert len(answer.content) < most + (accept != JSON) * kept_bytes(body) + 5_000

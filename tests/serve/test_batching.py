@@ -1,4 +1,4 @@
-"""Requests are predicted together, each gets its own answer, and none waits for company."""
+"""Requests are predicted together, each gets its own answer, and none is held back for others."""
 
 import asyncio
 import threading
@@ -7,10 +7,10 @@ import pytest
 
 from calipers.prediction import Query
 from calipers.preprocessing import DataError
-from calipers.serve._asking import Piece
 from calipers.serve._batching import Batcher
 from calipers.serve._bodies import columns_of
 from calipers.serve._models import load_models
+from calipers.serve._queries import Piece
 
 
 class Worker:
@@ -80,24 +80,28 @@ def test_who_gives_up_is_left_out():
     run(main())
 
 
+def arrays(answer):
+    """Everything in a served prediction, as lists."""
+    found = {**vars(answer.prediction), "outside": answer.outside, "bounds": answer.bounds}
+    return {name: None if array is None else array.tolist() for name, array in found.items()}
+
+
 def test_a_batch_of_different_questions(folder):
     served = load_models([folder / "homes"])["homes"]
     rows = [dict(served.example, size=float(size)) for size in (40, 80, 120, 160)]
-    asks = [Query(), Query((0.5,)), Query(), Query((0.5,), (0.1, 0.9), True, 5)]
+    asks = [Query(), Query((0.5,)), Query(), Query((0.5,), (0.1, 0.9), members=True, density=5)]
     pieces = [Piece(columns_of([row], served), 1, ask) for row, ask in zip(rows, asks, strict=True)]
-    together = served.answer(pieces)
+    together = served.predict(pieces)
     for piece, answer in zip(pieces, together, strict=True):
-        [alone] = served.answer([piece])
-        assert {name: array.tolist() for name, array in alone.items()} == {
-            name: array.tolist() for name, array in answer.items()
-        }
+        [alone] = served.predict([piece])
+        assert arrays(answer) == arrays(alone)
 
 
 def test_one_wrong_row_does_not_spoil_the_batch(folder):
     served = load_models([folder / "homes"])["homes"]
     good = Piece(columns_of([served.example], served), 1, Query())
     bad = Piece(columns_of([dict(served.example, size="huge")], served), 1, Query())
-    first, wrong, last = served.answer([good, bad, good])
-    assert first["point"] == last["point"]
+    first, wrong, last = served.predict([good, bad, good])
+    assert first.prediction.point == last.prediction.point
     assert isinstance(wrong, DataError)
     assert (wrong.column, wrong.row) == ("size", 0)

@@ -11,7 +11,7 @@ import uvicorn
 
 from calipers import IntervalRegressor
 from calipers.preprocessing import TableEncoder
-from calipers.serve import Settings, create_app
+from calipers.serve import ServerSettings, create_app
 
 from .conftest import SMALL
 
@@ -23,7 +23,7 @@ TOKEN = "a-token-of-some-length"
 
 def serve(folder, *names, **settings):
     """A server in a thread; its address, and how to stop it."""
-    app = create_app([folder / name for name in names], Settings(**settings))
+    app = create_app([folder / name for name in names], ServerSettings(**settings))
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     started = threading.Event()

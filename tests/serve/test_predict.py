@@ -10,9 +10,9 @@ import pyarrow.feather
 import pytest
 from numpy.testing import assert_allclose
 
-from calipers.serve._answers import negotiate
-from calipers.serve._problems import Problem
+from calipers.serve._problems import HTTPProblem
 from calipers.serve._reading import ARROW_FILE, ARROW_STREAM, CSV, JSON
+from calipers.serve._responses import negotiate
 
 ROWS = [{"speed": 0.5, "load": -1.0}, {"speed": -1.5, "load": 1.0}, {"speed": 9.0, "load": 0.0}]
 FRAME = pd.DataFrame(ROWS)
@@ -38,7 +38,7 @@ def test_everything_that_can_be_asked(client, served):
         rows=ROWS[:2],
         coverage=[0.5, 0.8],
         quantiles=[0.1, 0.9],
-        parameters=True,
+        members=True,
         density=400,
     )
     told = answer.json()["predictions"]
@@ -54,6 +54,16 @@ def test_everything_that_can_be_asked(client, served):
         assert_allclose(np.transpose(found), getattr(parts, name), rtol=1e-12)
     x, y = np.array(told[0]["density"]["x"]), np.array(told[0]["density"]["y"])
     assert np.sum(y) * (x[1] - x[0]) == pytest.approx(1, abs=0.005)
+
+
+def test_the_former_name_of_members(client):
+    body = client.predict(rows=ROWS, record=False, members=True).json()
+    assert client.predict(rows=ROWS, record=False, parameters=True).json() == body
+    table = FRAME.to_csv(index=False).encode()
+    names = ("members", "parameters")
+    found, by_former_name = (client.table(table, CSV, **{name: True}).text for name in names)
+    assert "loc_0" in found
+    assert by_former_name == found
 
 
 def test_lists_in_the_order_of_the_inputs(client):
@@ -105,7 +115,7 @@ def test_tables_in_and_out(client, served, tables, arrow, kind):
 
 def test_the_table_may_be_kept_and_the_answer_have_another_format(client, arrow):
     frame = FRAME.assign(prediction="mine", load=[0.0, 1.0, 2.0])
-    answer = client.table(frame.to_csv(index=False).encode(), CSV, keep=True, parameters=True)
+    answer = client.table(frame.to_csv(index=False).encode(), CSV, keep=True, members=True)
     found = pd.read_csv(io.StringIO(answer.text))
     assert [*found][:4] == ["speed", "load", "prediction", "prediction_predicted"]
     assert {"loc_0", "left_scale_1", "right_scale_1"} <= set(found)
@@ -149,21 +159,21 @@ def test_negotiation(accept, sent, wanted):
 
 @pytest.mark.parametrize("accept", ["image/png", "*/*;q=0", "text/csv;q=0", "text/csv;q=2"])
 def test_nothing_to_be_had(accept):
-    with pytest.raises(Problem, match="allows none"):
+    with pytest.raises(HTTPProblem, match="allows none"):
         negotiate(accept, JSON)
 
 
-def test_models_that_tell_less(client):
+def test_models_that_give_less(client):
     told = client.predict("bounds", rows=ROWS).json()["predictions"]
     assert told[0]["intervals"][0]["lower"] < told[0]["intervals"][0]["upper"]
     assert client.predict("bounds", rows=ROWS, coverage=0.95).status_code == 200
-    for more in ({"coverage": 0.5}, {"quantiles": [0.5]}, {"parameters": True}, {"density": 9}):
+    for more in ({"coverage": 0.5}, {"quantiles": [0.5]}, {"members": True}, {"density": 9}):
         answer = client.predict("bounds", rows=ROWS, **more)
         assert answer.status_code == 422
-        assert "intervals of coverage 0.95" in answer.json()["detail"]
+        assert "bounds for coverage 0.95" in answer.json()["detail"]
     assert client.predict("points", rows=ROWS).json()["predictions"][0]["intervals"] == []
     assert client.predict("points", rows=ROWS).json()["id"] is None
-    assert "points and gives no more" in client.predict("points", rows=ROWS, coverage=0.5).text
+    assert "predict points alone" in client.predict("points", rows=ROWS, coverage=0.5).text
 
 
 def test_an_infinite_bound_is_null(client, served):

@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from calipers.serve import Settings, create_app
+from calipers.serve import ServerSettings, create_app
 from calipers.serve._guard import Guard
 from calipers.serve._reading import ARROW_STREAM, CSV, JSON
 
@@ -43,13 +43,13 @@ def problem(answer, status, *words):
         (b"{}", ["rows", "required"]),
         (b'{"rows": []}', ["rows", "at least 1"]),
         (b'{"rows": 3}', ["rows"]),
-        (b'{"rows": [{}]}', ["lacks the column 'speed', 'load'"]),
+        (b'{"rows": [{}]}', ["lacks the columns 'speed', 'load'"]),
         (b'{"rows": [{"sped": 1, "load": 1}]}', ["'speed' (did you mean 'sped'?)"]),
         (b'{"rows": [{"speed": 1, "load": 1}, {"speed": 1}]}', ["'load', row 1"]),
         (b'{"rows": [[1]]}', ["row 0", "2 inputs: speed, load"]),
         (b'{"rows": [[1, 2], {"speed": 1}]}', ["rows[1]"]),
         (b'{"rows": [[1, "x"]]}', ["column 'load', row 0 (from 0): 'x' is not a number"]),
-        (b'{"rows": [[1, null]]}', ["column 'load', row 0 (from 0): is missing"]),
+        (b'{"rows": [[1, null]]}', ["column 'load', row 0 (from 0): the number is missing"]),
         (b'{"rows": [[1, NaN]]}', ["rows[0][1]", "finite"]),
         (b'{"rows": [[1, 1e999]]}', ["rows[0][1]", "finite"]),
         (b'{"rows": [[1, [2]]]}', ["rows[0][1]"]),
@@ -324,7 +324,7 @@ def test_headers(client):
 )
 def test_settings(settings, message):
     with pytest.raises(ValueError, match=message):
-        Settings(**settings)
+        ServerSettings(**settings)
 
 
 def test_model_folders(folder, tmp_path):

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli._tables import AsJSON, print_json, print_rows
+from calipers.tables import known_endings
 
 DIABETES = "diabetes"
 """A dataset that ships with scikit-learn, and so is always at hand."""
@@ -17,7 +18,7 @@ def datasets_command(
     out: Annotated[
         str | None,
         typer.Option(
-            help="Write the dataset to this file, whose ending says the format: .csv, .parquet ..."
+            help=f"Write the dataset to this file, whose ending says the format: {known_endings()}."
         ),
     ] = None,
     folder: Annotated[

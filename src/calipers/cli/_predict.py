@@ -21,6 +21,7 @@ from calipers.cli._tables import (
     reading,
     shares,
 )
+from calipers.tables import known_endings
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder of a model that calipers has saved.")]
 
@@ -33,8 +34,8 @@ def predict_command(
     out: Annotated[
         str,
         typer.Option(
-            help="File to write, whose ending says the format: .csv, .tsv, .parquet, .feather, "
-            ".arrow, .csv.gz; - writes CSV to standard output. With --cluster a folder of Parquet."
+            help=f"File to write, whose ending says the format: {known_endings()}; - writes CSV to "
+            "standard output. With --cluster a folder of Parquet."
         ),
     ] = _STANDARD,
     coverage: Annotated[
@@ -79,7 +80,7 @@ def predict_command(
     if out in files and out != _STANDARD:
         raise typer.BadParameter(f"{out} is to be read and written: name another file")
     fitted = load(model).set_params(n_jobs=n_jobs)
-    asked = _Asked(fitted, levels, wanted, keep, mark_outside, format_of(out)[0] in ("csv", "tsv"))
+    asked = _Asked(fitted, levels, wanted, keep, mark_outside, format_of(out)[0].is_text)
     with reading(files, "predicting") as report, write_blocks(out) as write:
         for table in asked.tables(files, form, report):
             write(table)

@@ -67,7 +67,7 @@ def serve_command(
             f"{host} can be reached from other machines: give a token, or --no-token if a proxy "
             "asks for one"
         )
-    settings = library.Settings(
+    settings = library.ServerSettings(
         token=secret,
         allowed_hosts=library.hosts_for(host, tuple(name.lower() for name in allow_host or ())),
         max_body=max_body * 2**20,

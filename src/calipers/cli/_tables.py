@@ -10,11 +10,13 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from calipers.tables import FORMATS
+
 Files = Annotated[
     list[str],
     typer.Argument(
-        help="Tables: CSV, TSV, Parquet, Feather or Arrow, also compressed; Excel, its first "
-        "sheet. Names, patterns such as 'data/*.csv', or - for standard input.",
+        help=f"Tables: {', '.join(FORMATS)}, also compressed. Names, patterns such as "
+        "'data/*.csv', or - for standard input.",
     ),
 ]
 Delimiter = Annotated[

@@ -15,7 +15,12 @@ from calipers.preprocessing._encoders import (
     DateEncoder,
     NumberEncoder,
 )
-from calipers.preprocessing._frames import holds_more_than_numbers, is_frame, pick_numbers
+from calipers.preprocessing._frames import (
+    check_names,
+    holds_more_than_numbers,
+    is_frame,
+    pick_numbers,
+)
 from calipers.preprocessing._learn import as_numbers, learn_number, read_number
 from calipers.preprocessing._table import TableEncoder
 from calipers.preprocessing._text import MISSING_MARKS, MISSING_WORDS, as_text
@@ -35,6 +40,7 @@ __all__ = [
     "as_numbers",
     "as_text",
     "check_column",
+    "check_names",
     "describe_numbers",
     "holds_more_than_numbers",
     "is_frame",

@@ -11,10 +11,10 @@ from typing import Any
 
 from calipers._files import replace_file
 from calipers.regressor import IntervalRegressor
-from calipers.report._answers import ask
 from calipers.report._format import count
 from calipers.report._groups import breakdowns
 from calipers.report._inputs import read_inputs, worst_misses
+from calipers.report._labelled import predict_labelled
 from calipers.report._page import Content, render
 from calipers.training import out_of_time
 
@@ -78,17 +78,17 @@ def write(
     >>> "The 95% intervals held" in page, "<h3>x0</h3>" in page
     (True, True)
     """
-    answers = ask(model, X, y, visible=bool(verbose))
-    inputs = read_inputs(model, X, answers.outside)
-    names = [str(name) for name in getattr(X, "index", range(len(answers)))]
+    labelled = predict_labelled(model, X, y, visible=bool(verbose))
+    inputs = read_inputs(model, X, labelled.outside)
+    names = [str(name) for name in getattr(X, "index", range(len(labelled)))]
     content = Content(
         model,
-        answers,
-        breakdowns(answers, inputs),
-        worst_misses(answers, inputs, names),
+        labelled,
+        breakdowns(labelled, inputs),
+        worst_misses(labelled, inputs, names),
         names,
         title or f"Prediction intervals for {model.target_.name}",
-        f"Evaluated on {count(len(answers), 'row')}" + (f" of {source}" if source else ""),
+        f"Evaluated on {count(len(labelled), 'row')}" + (f" of {source}" if source else ""),
         [*(cautions or []), *filter(None, [out_of_time(model.about_.get("time_budget"))])],
     )
     file = Path(path)

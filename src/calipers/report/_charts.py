@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers import metrics
-from calipers.report._answers import Answers
 from calipers.report._format import Unit, rounded
 from calipers.report._groups import Breakdown
+from calipers.report._labelled import LabelledPrediction
 
 _ROWS = 1500  # drawn; the measures are of all rows
 _EPOCHS = 150  # points of a training curve
@@ -17,22 +17,25 @@ _NETWORKS = 20
 _NOMINAL = np.round(np.arange(1, 40) / 40, 3)
 
 
-def sampled(answers: Answers) -> NDArray[np.intp]:
+def sampled(labelled: LabelledPrediction) -> NDArray[np.intp]:
     """Rows to draw, in the order of their prediction."""
-    rows = np.arange(len(answers))
+    rows = np.arange(len(labelled))
     if len(rows) > _ROWS:
         rows = np.random.default_rng(0).choice(rows, _ROWS, replace=False)
-    return rows[np.argsort(answers.point[rows], kind="stable")]
+    return rows[np.argsort(labelled.point[rows], kind="stable")]
 
 
 def chart_data(
-    answers: Answers, parts: Sequence[Breakdown], histories: Sequence[Any], names: Sequence[str]
+    labelled: LabelledPrediction,
+    parts: Sequence[Breakdown],
+    histories: Sequence[Any],
+    names: Sequence[str],
 ) -> dict[str, Any]:
     """Everything that the page draws.
 
     Parameters
     ----------
-    answers : Answers
+    labelled : LabelledPrediction
         The rows.
     parts : sequence of Breakdown
         Their groups.
@@ -41,22 +44,22 @@ def chart_data(
     names : sequence of str
         Label of each row.
     """
-    rows = sampled(answers)
+    rows = sampled(labelled)
     return {
-        "coverage": answers.coverage,
-        "decimals": Unit.of(answers.target).decimals,
+        "coverage": labelled.coverage,
+        "decimals": Unit.of(labelled.target).decimals,
         "intervals": {
             "names": [names[row] for row in rows],
-            "target": rounded(answers.target[rows]),
-            "point": rounded(answers.point[rows]),
+            "target": rounded(labelled.target[rows]),
+            "point": rounded(labelled.point[rows]),
             "levels": [
-                _level(answers, rows, place, level) for place, level in enumerate(answers.levels)
+                _level(labelled, rows, place, level) for place, level in enumerate(labelled.levels)
             ],
         },
-        "calibration": _calibration(answers),
-        "pit": _pit(answers),
+        "calibration": _calibration(labelled),
+        "pit": _pit(labelled),
         "groups": [[vars(group) | _finite(group.width) for group in one.groups] for one in parts],
-        "uncertainty": _uncertainty(answers, rows),
+        "uncertainty": _uncertainty(labelled, rows),
         "history": [_history(history) for history in histories[:_NETWORKS]],
     }
 
@@ -65,25 +68,27 @@ def _finite(width: float) -> dict[str, float | None]:
     return {"width": rounded(np.array([width]))[0]}
 
 
-def _level(answers: Answers, rows: NDArray[np.intp], place: int, level: float) -> dict[str, Any]:
+def _level(
+    labelled: LabelledPrediction, rows: NDArray[np.intp], place: int, level: float
+) -> dict[str, Any]:
     """Bounds of the rows that are drawn, and measures of all rows."""
-    lower, upper = answers.bounds[:, 0, place], answers.bounds[:, 1, place]
-    low, high = metrics.coverage_band(len(answers), level)
+    lower, upper = labelled.bounds[:, 0, place], labelled.bounds[:, 1, place]
+    low, high = metrics.coverage_band(len(labelled), level)
     return {
         "coverage": float(level),
         "lower": rounded(lower[rows]),
         "upper": rounded(upper[rows]),
-        "rate": metrics.coverage_rate(answers.target, lower, upper),
+        "rate": metrics.coverage_rate(labelled.target, lower, upper),
         "band": [float(low), float(high)],
         "width": rounded(np.array([np.median(upper - lower)]))[0],
     }
 
 
-def _calibration(answers: Answers) -> dict[str, Any] | None:
-    if answers.pit is None:
+def _calibration(labelled: LabelledPrediction) -> dict[str, Any] | None:
+    if labelled.pit is None:
         return None
-    depth = 2 * np.abs(answers.pit - 0.5)  # the coverage whose central interval just holds the row
-    low, high = metrics.coverage_band(len(answers), _NOMINAL)
+    depth = 2 * np.abs(labelled.pit - 0.5)  # the coverage whose central interval just holds the row
+    low, high = metrics.coverage_band(len(labelled), _NOMINAL)
     return {
         "nominal": _NOMINAL.tolist(),
         "observed": rounded(np.mean(depth[:, None] <= _NOMINAL, axis=0)),
@@ -97,25 +102,25 @@ def pit_bins(rows: int) -> int:
     return int(np.clip(rows // 10, 4, 20))
 
 
-def _pit(answers: Answers) -> dict[str, Any] | None:
-    if answers.pit is None:
+def _pit(labelled: LabelledPrediction) -> dict[str, Any] | None:
+    if labelled.pit is None:
         return None
-    bins = pit_bins(len(answers))
-    counts, _ = np.histogram(answers.pit, bins=bins, range=(0, 1))
-    heights = counts / len(answers) * bins
+    bins = pit_bins(len(labelled))
+    counts, _ = np.histogram(labelled.pit, bins=bins, range=(0, 1))
+    heights = counts / len(labelled) * bins
     return {
         "heights": rounded(heights),
         "counts": counts.tolist(),
-        "band": list(metrics.pit_band(len(answers), bins)),
+        "band": list(metrics.pit_band(len(labelled), bins)),
     }
 
 
-def _uncertainty(answers: Answers, rows: NDArray[np.intp]) -> dict[str, Any] | None:
-    if answers.aleatoric is None or answers.epistemic is None:
+def _uncertainty(labelled: LabelledPrediction, rows: NDArray[np.intp]) -> dict[str, Any] | None:
+    if labelled.aleatoric is None or labelled.epistemic is None:
         return None
     return {
-        "aleatoric": rounded(answers.aleatoric[rows]),
-        "epistemic": rounded(answers.epistemic[rows]),
+        "aleatoric": rounded(labelled.aleatoric[rows]),
+        "epistemic": rounded(labelled.epistemic[rows]),
     }
 
 

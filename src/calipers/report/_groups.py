@@ -9,9 +9,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from calipers.metrics import coverage_band, coverage_by_group, coverage_p_value
-from calipers.report._answers import Answers
 from calipers.report._format import Unit
 from calipers.report._inputs import Input
+from calipers.report._labelled import LabelledPrediction
 
 _BINS = 6
 _BIN_ROWS = 20  # fewer rows tell next to nothing about a rate near one
@@ -76,12 +76,12 @@ class Breakdown:
         return flagged, -max(widths) / min(widths) if 0 < min(widths) < np.inf else 0.0
 
 
-def breakdowns(answers: Answers, inputs: Sequence[Input]) -> list[Breakdown]:
+def breakdowns(labelled: LabelledPrediction, inputs: Sequence[Input]) -> list[Breakdown]:
     """Groups by prediction, by being within the training range, then by each input.
 
     Parameters
     ----------
-    answers : Answers
+    labelled : LabelledPrediction
         The rows.
     inputs : sequence of Input
         Inputs that the model uses.
@@ -92,27 +92,27 @@ def breakdowns(answers: Answers, inputs: Sequence[Input]) -> list[Breakdown]:
         Only those with two groups or more. A group is flagged so that, were the model calibrated
         everywhere, at most one report in twenty would flag any (Holm's method).
     """
-    lead = [Breakdown("predicted value", _by_number(answers, answers.point))]
-    far = np.asarray(answers.outside.any(axis=1))
+    lead = [Breakdown("predicted value", _by_number(labelled, labelled.point))]
+    far = np.asarray(labelled.outside.any(axis=1))
     if far.any():
         labels = ["all inputs within it", "some input beyond it"]
-        lead.append(Breakdown("training range", _groups(answers, far.astype(np.intp), labels)))
+        lead.append(Breakdown("training range", _groups(labelled, far.astype(np.intp), labels)))
     lead = [one for one in lead if len(one.groups) > 1]
-    by_input = [Breakdown(one.name, _by(answers, one)) for one in inputs]
-    found = _flagged([*lead, *(one for one in by_input if len(one.groups) > 1)], answers.coverage)
+    by_input = [Breakdown(one.name, _by(labelled, one)) for one in inputs]
+    found = _flagged([*lead, *(one for one in by_input if len(one.groups) > 1)], labelled.coverage)
     return [*found[: len(lead)], *sorted(found[len(lead) :], key=lambda one: one.weight)]
 
 
-def _by(answers: Answers, one: Input) -> tuple[Group, ...]:
+def _by(labelled: LabelledPrediction, one: Input) -> tuple[Group, ...]:
     if one.kind == "date":
-        return _by_number(answers, one.cells, _date_writer(one.cells), "\N{EN DASH}")
+        return _by_number(labelled, one.cells, _date_writer(one.cells), "\N{EN DASH}")
     labels = [one.write(value) for value in one.cells]
     if one.kind == "category":
-        return _by_label(answers, labels, pd.Series(labels).value_counts().index.tolist())
+        return _by_label(labelled, labels, pd.Series(labels).value_counts().index.tolist())
     known = np.unique(one.cells[~one.missing])
     if len(known) > _BINS:
-        return _by_number(answers, one.cells)
-    return _by_label(answers, labels, [*map(one.write, known), "missing"])
+        return _by_number(labelled, one.cells)
+    return _by_label(labelled, labels, [*map(one.write, known), "missing"])
 
 
 def _date_writer(times: Any) -> Callable[[float], str]:
@@ -127,7 +127,7 @@ def _date_writer(times: Any) -> Callable[[float], str]:
 
 
 def _by_number(
-    answers: Answers,
+    labelled: LabelledPrediction,
     values: Any,
     write: Callable[[float], str] | None = None,
     between: str = " to ",
@@ -146,10 +146,12 @@ def _by_number(
         part = values[codes == code]
         low, high = (write(part.min()), write(part.max())) if part.size else ("", "")
         labels.append(low if low == high else f"{low}{between}{high}")
-    return _groups(answers, codes, [*labels, "missing"])
+    return _groups(labelled, codes, [*labels, "missing"])
 
 
-def _by_label(answers: Answers, labels: list[str], order: list[str]) -> tuple[Group, ...]:
+def _by_label(
+    labelled: LabelledPrediction, labels: list[str], order: list[str]
+) -> tuple[Group, ...]:
     """One group for each label that has enough rows, and one for the others."""
     counts = pd.Series(labels).value_counts()
     large = set(counts[counts >= _BIN_ROWS].index[: _BINS + 2])
@@ -157,25 +159,25 @@ def _by_label(answers: Answers, labels: list[str], order: list[str]) -> tuple[Gr
     places = {label: i for i, label in enumerate(kept)}
     codes = np.array([places.get(label, len(kept)) for label in labels], dtype=np.intp)
     others = len(counts) - len(kept)
-    return _groups(answers, codes, [*kept, f"{others} other value{'' if others == 1 else 's'}"])
+    return _groups(labelled, codes, [*kept, f"{others} other value{'' if others == 1 else 's'}"])
 
 
-def _groups(answers: Answers, codes: Codes, labels: Sequence[str]) -> tuple[Group, ...]:
-    found = coverage_by_group(answers.target, answers.lower, answers.upper, codes)
-    low, high = coverage_band(found.n_samples, answers.coverage)
-    p_value = _p_values(found.coverage_rate, found.n_samples, answers)
+def _groups(labelled: LabelledPrediction, codes: Codes, labels: Sequence[str]) -> tuple[Group, ...]:
+    found = coverage_by_group(labelled.target, labelled.lower, labelled.upper, codes)
+    low, high = coverage_band(found.n_samples, labelled.coverage)
+    p_value = _p_values(found.coverage_rate, found.n_samples, labelled)
     names = [labels[code] for code in found.group]
     columns = (found.n_samples, found.coverage_rate, found.mean_width, low, high, p_value)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(Group(name, *row) for name, row in zip(names, rows, strict=True))
 
 
-def _p_values(rate: Any, rows: Any, answers: Answers) -> Any:
+def _p_values(rate: Any, rows: Any, labelled: LabelledPrediction) -> Any:
     """How sure it is that a group is worse, or wider, than promised and than all rows together.
 
     Where all rows fall short, so does nearly every group, and to say so of each tells nothing.
     """
-    ends = np.clip(sorted([answers.coverage, answers.inside.mean()]), 1e-9, 1 - 1e-9)
+    ends = np.clip(sorted([labelled.coverage, labelled.inside.mean()]), 1e-9, 1 - 1e-9)
     nearest = np.clip(rate, *ends)
     return np.where(rate == nearest, 1.0, coverage_p_value(rate, rows, nearest))
 

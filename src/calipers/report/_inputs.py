@@ -9,8 +9,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from calipers.regressor import IntervalRegressor
-from calipers.report._answers import Answers
 from calipers.report._format import brief
+from calipers.report._labelled import LabelledPrediction
 
 _MOST = 12
 _FAR = 0.02  # share of the rows that makes a value one of the highest, lowest or rarest
@@ -106,30 +106,32 @@ class Miss:
     inputs: list[tuple[str, str]]
 
 
-def worst_misses(answers: Answers, inputs: Sequence[Input], names: Sequence[str]) -> list[Miss]:
+def worst_misses(
+    labelled: LabelledPrediction, inputs: Sequence[Input], names: Sequence[str]
+) -> list[Miss]:
     """The rows farthest outside, in the target's unit, the worst first.
 
     Parameters
     ----------
-    answers : Answers
+    labelled : LabelledPrediction
         The rows.
     inputs : sequence of Input
         Inputs that the model uses.
     names : sequence of str
         Label of each row.
     """
-    distance = np.maximum(answers.lower - answers.target, answers.target - answers.upper)
+    distance = np.maximum(labelled.lower - labelled.target, labelled.target - labelled.upper)
     outside = np.flatnonzero(distance > 0)
     worst = outside[np.argsort(-distance[outside], kind="stable")][:_MOST]
-    half = np.maximum(answers.width / 2, np.finfo(float).tiny)
+    half = np.maximum(labelled.width / 2, np.finfo(float).tiny)
     unusual = [_unusual(one, worst) for one in inputs]
     return [
         Miss(
             names[row],
-            float(answers.target[row]),
-            float(answers.point[row]),
-            float(answers.lower[row]),
-            float(answers.upper[row]),
+            float(labelled.target[row]),
+            float(labelled.point[row]),
+            float(labelled.lower[row]),
+            float(labelled.upper[row]),
             float(distance[row]),
             float(distance[row] / half[row]),
             _notable([texts[i] for texts in unusual]),

@@ -14,13 +14,13 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import calipers
-from calipers.pages import asset
+from calipers._pages import asset
 from calipers.report import _sentences as sentences
-from calipers.report._answers import Answers
 from calipers.report._charts import chart_data, sampled
 from calipers.report._format import Unit, brief, count, share
 from calipers.report._groups import Breakdown
 from calipers.report._inputs import Miss
+from calipers.report._labelled import LabelledPrediction
 from calipers.report._verdict import compare, verdict
 
 _CARDS = 60  # breakdowns that are drawn
@@ -46,7 +46,7 @@ class Content:
     ----------
     model : IntervalRegressor
         The fitted model.
-    answers : Answers
+    labelled : LabelledPrediction
         What it says about the rows.
     parts : list of Breakdown
         Groups of the rows.
@@ -61,7 +61,7 @@ class Content:
     """
 
     model: Any
-    answers: Answers
+    labelled: LabelledPrediction
     parts: list[Breakdown]
     misses: list[Miss]
     names: Sequence[str]
@@ -72,22 +72,22 @@ class Content:
 
 def render(content: Content) -> str:
     """The whole page as text; the template escapes everything but our own script and style."""
-    answers, bank = content.answers, content.model.ensemble_.bank
+    labelled, bank = content.labelled, content.model.ensemble_.bank
     script = f"\n{asset('charts.js')}{re.sub(r'(?ms)^import .*?;$', '', _file('report.js'))}\n"
     drawn = content.parts[:_CARDS]
     return _environment().get_template("report.html").render(
         **vars(content) | {"parts": drawn, "left_out": len(content.parts) - len(drawn)},
         **_sentences(content),
         sections=_SECTIONS,
-        unit=Unit.of(answers.target),
+        unit=Unit.of(labelled.target),
         tiles=_tiles(content),
-        contenders=compare(answers),
-        drawn_rows=len(sampled(answers)),
+        contenders=compare(labelled),
+        drawn_rows=len(sampled(labelled)),
         groups=sum(len(one.groups) for one in content.parts),
         inputs=[(c.name, c.kind, seen(c), c.note) for c in content.model.inputs_],
         settings=_settings(content.model),
         facts=_facts(content.model),
-        data=chart_data(answers, drawn, bank.histories, content.names),
+        data=chart_data(labelled, drawn, bank.histories, content.names),
         version=calipers.__version__,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         policy=_policy(script),
@@ -124,34 +124,34 @@ def _policy(script: str) -> str:
 
 def _sentences(content: Content) -> dict[str, Any]:
     """Everything that is said in sentences, by its name in the template."""
-    answers, ensemble = content.answers, content.model.ensemble_
-    unit = Unit.of(answers.target)
+    labelled, ensemble = content.labelled, content.model.ensemble_
+    unit = Unit.of(labelled.target)
     calibration = ensemble.calibrations[-1] if ensemble.calibrations else None
     given: dict[str, Any] = {
-        "verdict": verdict(answers, calibration),
-        "worth": sentences.worth(answers, unit, content.model.target_.name),
+        "verdict": verdict(labelled, calibration),
+        "worth": sentences.worth(labelled, unit, content.model.target_.name),
         "training_text": sentences.training_sentences(ensemble.bank),
     }
     for kind in ("short", "wide"):
         found = sentences.findings(content.parts, kind)
         texts = [sentences.finding_sentence(*pair, unit) for pair in found[:_FINDINGS]]
         given[f"{kind}_groups"] = {"texts": texts, "all": len(found)}
-    if answers.pit is not None:
-        given["curve_text"] = sentences.calibration_sentence(answers)
-        given["pit_text"] = sentences.pit_sentence(answers)
-        given["uncertainty_text"] = sentences.uncertainty_sentences(answers)
+    if labelled.pit is not None:
+        given["curve_text"] = sentences.calibration_sentence(labelled)
+        given["pit_text"] = sentences.pit_sentence(labelled)
+        given["uncertainty_text"] = sentences.uncertainty_sentences(labelled)
     return given
 
 
 def _tiles(content: Content) -> list[tuple[str, str, str]]:
     """Four numbers: name, value, note."""
-    answers, unit = content.answers, Unit.of(content.answers.target)
-    model, _, naive = compare(answers)
+    labelled, unit = content.labelled, Unit.of(content.labelled.target)
+    model, _, naive = compare(labelled)
     bounded = np.isfinite(model.width)
-    inside = f"promised {share(answers.coverage)}" if bounded else "says nothing here"
+    inside = f"promised {share(labelled.coverage)}" if bounded else "says nothing here"
     tiles = [
         ("rows inside", share(model.rate), inside),
-        ("typical width", unit.write(float(np.median(answers.width))), "median over the rows"),
+        ("typical width", unit.write(float(np.median(labelled.width))), "median over the rows"),
         ("typical error of a point", unit.write(model.error), "root mean square"),
     ]
     if not (bounded and naive.width > 0):

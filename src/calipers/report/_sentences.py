@@ -6,27 +6,27 @@ import numpy as np
 from scipy.stats import binomtest
 
 from calipers import metrics
-from calipers.report._answers import Answers
 from calipers.report._format import Unit, count, share
 from calipers.report._groups import Breakdown, Group
+from calipers.report._labelled import LabelledPrediction
 from calipers.report._verdict import compare
 
 _SURE = 0.01  # p-value from which a shape of the PIT is put into words
 
 
-def worth(answers: Answers, unit: Unit, target: str) -> str:
+def worth(labelled: LabelledPrediction, unit: Unit, target: str) -> str:
     """Width, error and the gain over knowing nothing, a sentence each."""
-    model, level, naive = compare(answers)
+    model, level, naive = compare(labelled)
     points = (
         f"Points miss by {unit.write(model.error)} (root mean square), where the mean of the "
         f"targets would miss by {unit.write(naive.error)}."
     )
     if not np.isfinite(model.width):
         return points
-    narrow, typical, wide = np.quantile(answers.width, [0.1, 0.5, 0.9])
+    narrow, typical, wide = np.quantile(labelled.width, [0.1, 0.5, 0.9])
     spread = f"from {unit.write(narrow)} to {unit.write(wide)} for most rows"
     texts = [f"A typical interval is {unit.write(typical)} wide in {target}, {spread}."]
-    if len(answers) < 2 or naive.width == 0:
+    if len(labelled) < 2 or naive.width == 0:
         return texts[0]
     gain, better = 1 - model.width / naive.width, model.score < naive.score
     scores = "scores better" if better else "scores worse"
@@ -50,12 +50,12 @@ def worth(answers: Answers, unit: Unit, target: str) -> str:
     return " ".join(texts)
 
 
-def calibration_sentence(answers: Answers) -> str:
+def calibration_sentence(labelled: LabelledPrediction) -> str:
     """How the calibration curve reads."""
-    assert answers.pit is not None  # noqa: S101 - for the type checker
+    assert labelled.pit is not None  # noqa: S101 - for the type checker
     nominal = np.round(np.arange(1, 20) / 20, 2)
-    observed = np.mean(2 * np.abs(answers.pit - 0.5)[:, None] <= nominal, axis=0)
-    low, high = metrics.coverage_band(len(answers), nominal)
+    observed = np.mean(2 * np.abs(labelled.pit - 0.5)[:, None] <= nominal, axis=0)
+    low, high = metrics.coverage_band(len(labelled), nominal)
     below, above = int((observed < low).sum()), int((observed > high).sum())
     if not below and not above:
         return "At every coverage the share of rows inside is what chance allows."
@@ -68,18 +68,18 @@ def calibration_sentence(answers: Answers) -> str:
     )
 
 
-def pit_sentence(answers: Answers) -> str:
+def pit_sentence(labelled: LabelledPrediction) -> str:
     """How the PIT histogram reads: its lean and its shape, where chance does not explain them."""
-    assert answers.pit is not None  # noqa: S101 - for the type checker
-    rows, texts = len(answers), []
-    upper = int((answers.pit > 0.5).sum())
+    assert labelled.pit is not None  # noqa: S101 - for the type checker
+    rows, texts = len(labelled), []
+    upper = int((labelled.pit > 0.5).sum())
     if binomtest(upper, rows, 0.5).pvalue < _SURE:
         side, error = ("above", "low") if upper > rows / 2 else ("below", "high")
         texts.append(
             f"{share(max(upper, rows - upper) / rows)} of the targets lie {side} the middle of "
             f"their distribution: predictions are too {error}."
         )
-    outer = int((np.abs(answers.pit - 0.5) > 0.25).sum())
+    outer = int((np.abs(labelled.pit - 0.5) > 0.25).sum())
     if binomtest(outer, rows, 0.5).pvalue < _SURE:
         half, error = ("outer", "narrow") if outer > rows / 2 else ("inner", "wide")
         texts.append(
@@ -103,19 +103,19 @@ def finding_sentence(part: Breakdown, group: Group, unit: Unit) -> str:
     )
 
 
-def uncertainty_sentences(answers: Answers) -> str:
+def uncertainty_sentences(labelled: LabelledPrediction) -> str:
     """How the predicted variance divides, and what that does and does not say.
 
     The variance within networks is what they could not explain with the rows and inputs they had.
     It is no measure of the noise of the world, so nothing is said about a floor.
     """
-    assert answers.aleatoric is not None  # noqa: S101 - for the type checker
-    assert answers.epistemic is not None  # noqa: S101 - for the type checker
-    within, between = answers.aleatoric**2, answers.epistemic**2
+    assert labelled.aleatoric is not None  # noqa: S101 - for the type checker
+    assert labelled.epistemic is not None  # noqa: S101 - for the type checker
+    within, between = labelled.aleatoric**2, labelled.epistemic**2
     part = float(np.mean(within) / np.mean(within + between))
     agree = "The networks agree" if part > 0.5 else "The networks disagree"
     more = int((between > within).sum())
-    tail = f" Between networks it is larger for {more:,} of {count(len(answers), 'row')}."
+    tail = f" Between networks it is larger for {more:,} of {count(len(labelled), 'row')}."
     return (
         f"{agree}: {share(part)} of the predicted variance is within networks (aleatoric), "
         f"{share(1 - part)} between them (epistemic).{tail if more else ''} The first is what "

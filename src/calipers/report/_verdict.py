@@ -8,8 +8,8 @@ import numpy as np
 from sklearn.metrics import root_mean_squared_error
 
 from calipers import metrics
-from calipers.report._answers import Answers, FloatArray
 from calipers.report._format import count, share
+from calipers.report._labelled import FloatArray, LabelledPrediction
 
 _FEW = 30  # rows below which a rate near one says little
 
@@ -53,24 +53,24 @@ class Contender:
     error: float
 
 
-def verdict(answers: Answers, calibration: Any = None) -> Verdict:
+def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
     """Compare the coverage rate with what chance does to calibrated intervals.
 
     Parameters
     ----------
-    answers : Answers
+    labelled : LabelledPrediction
         The rows.
     calibration : Calibration, optional
         The model's last one, which says how many rows a coverage takes.
     """
-    rows, coverage = len(answers), answers.coverage
-    unbounded = int((~np.isfinite(answers.width)).sum())
+    rows, coverage = len(labelled), labelled.coverage
+    unbounded = int((~np.isfinite(labelled.width)).sum())
     if unbounded:
         some = "" if unbounded == rows else f" for {unbounded:,} of {count(rows, 'row')}"
         headline = f"The {share(coverage)} intervals are unbounded{some}."
         text = unbounded_reason(coverage, calibration)
         return Verdict("unbounded", "no finite interval", headline, text)
-    rate = float(answers.inside.mean())
+    rate = float(labelled.inside.mean())
     low, high = map(float, metrics.coverage_band(rows, coverage))
     headline = f"The {share(coverage)} intervals held {share(rate)} of {count(rows, 'row')}."
     band = f"between {share(low)} and {share(high)}"
@@ -121,21 +121,21 @@ def unbounded_reason(coverage: float, calibration: Any) -> str:
     )
 
 
-def compare(answers: Answers) -> list[Contender]:
+def compare(labelled: LabelledPrediction) -> list[Contender]:
     """The model beside two naive intervals, which have the benefit of hindsight."""
-    coverage, target, point = answers.coverage, answers.target, answers.point
+    coverage, target, point = labelled.coverage, labelled.target, labelled.point
     middle = np.full_like(target, target.mean())
     tails = [(1 - coverage) / 2, (1 + coverage) / 2]
     error = target - point
     return [
-        _contender("this model", "", answers.lower, point, answers.upper, answers),
+        _contender("this model", "", labelled.lower, point, labelled.upper, labelled),
         _contender(
             "one width for all",
             "the model's points, and around them the quantiles of these rows' errors",
             point + np.quantile(error, tails[0]),
             point,
             point + np.quantile(error, tails[1]),
-            answers,
+            labelled,
         ),
         _contender(
             "one interval for all",
@@ -143,15 +143,20 @@ def compare(answers: Answers) -> list[Contender]:
             np.full_like(target, np.quantile(target, tails[0])),
             middle,
             np.full_like(target, np.quantile(target, tails[1])),
-            answers,
+            labelled,
         ),
     ]
 
 
 def _contender(
-    name: str, note: str, lower: FloatArray, point: FloatArray, upper: FloatArray, answers: Answers
+    name: str,
+    note: str,
+    lower: FloatArray,
+    point: FloatArray,
+    upper: FloatArray,
+    labelled: LabelledPrediction,
 ) -> Contender:
-    target, coverage = answers.target, answers.coverage
+    target, coverage = labelled.target, labelled.coverage
     return Contender(
         name,
         note,

@@ -20,6 +20,6 @@ except ImportError as error:
 
 from calipers.serve._app import create_app
 from calipers.serve._run import run
-from calipers.serve._settings import Settings, hosts_for, is_loopback
+from calipers.serve._settings import ServerSettings, hosts_for, is_loopback
 
-__all__ = ["Settings", "create_app", "hosts_for", "is_loopback", "run"]
+__all__ = ["ServerSettings", "create_app", "hosts_for", "is_loopback", "run"]

@@ -14,16 +14,16 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 
 import calipers
-from calipers import pages, prediction
+from calipers import _pages as pages
 from calipers.serve import _openapi as openapi
 from calipers.serve import _schemas as schemas
 from calipers.serve._guard import PAGE_FILES, Guard
 from calipers.serve._limits import Budget
 from calipers.serve._models import load_models
 from calipers.serve._monitor import Monitor
-from calipers.serve._problems import Problem, documented
+from calipers.serve._problems import HTTPProblem, documented
 from calipers.serve._service import Options, Service
-from calipers.serve._settings import Settings
+from calipers.serve._settings import ServerSettings
 
 _KINDS = {
     ".html": "text/html",
@@ -33,18 +33,18 @@ _KINDS = {
 }
 
 Name = Annotated[str, Path(alias="model", description="A model by its name.")]
-Levels = Annotated[list[schemas.Level], Query(max_length=schemas.MOST_QUANTILES)]
-Flag = Annotated[bool | None, Query()]
 
 
-def create_app(models: Iterable[str | PathLike[str]], settings: Settings | None = None) -> FastAPI:
+def create_app(
+    models: Iterable[str | PathLike[str]], settings: ServerSettings | None = None
+) -> FastAPI:
     """An ASGI application that serves models.
 
     Parameters
     ----------
     models : iterable of paths
         Model folders, served under their names; ``"name=folder"`` gives another.
-    settings : Settings, optional
+    settings : ServerSettings, optional
         Limits and token.
 
     Raises
@@ -52,7 +52,7 @@ def create_app(models: Iterable[str | PathLike[str]], settings: Settings | None 
     calipers.storage.ModelFileError
         If a folder holds no whole model.
     """
-    settings = settings or Settings()
+    settings = settings or ServerSettings()
     served = load_models(models)
     coverages = {n: m.coverage if m.has_interval else None for n, m in served.items()}
     monitor = Monitor(coverages, window=settings.window, remember=settings.remember)
@@ -90,26 +90,28 @@ def _add_errors(app: FastAPI) -> None:
 
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> Response:
-        return Problem(error.status_code, str(error.detail), error.headers).response()
+        return HTTPProblem(error.status_code, str(error.detail), error.headers).response()
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "query")
-        return Problem(422, f"{place}: {first['msg']}").response()
+        return HTTPProblem(422, f"{place}: {first['msg']}").response()
 
 
 def _add_state(app: FastAPI, service: Service, monitor: Monitor) -> None:
-    @app.get("/health", tags=["state"], response_model=schemas.State)
+    @app.get("/health", tags=["state"], response_model=schemas.StateSchema)
     async def health() -> Any:
         """Whether the process answers at all."""
         return {"status": "ok"}
 
-    @app.get("/ready", tags=["state"], response_model=schemas.State, responses=documented(503))
+    @app.get(
+        "/ready", tags=["state"], response_model=schemas.StateSchema, responses=documented(503)
+    )
     async def ready() -> Any:
         """Whether predictions are answered without delay."""
         if not service.ready:
-            raise Problem(503, "the models are being prepared", {"Retry-After": "1"})
+            raise HTTPProblem(503, "the models are being prepared", {"Retry-After": "1"})
         return {"status": "ready"}
 
     @app.get(
@@ -149,11 +151,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
     async def predict(
         name: Name,
         request: Request,
-        coverage: Levels = [],  # noqa: B006 - FastAPI copies it
-        quantiles: Levels = [],  # noqa: B006
-        parameters: Flag = None,
-        record: Flag = None,
-        keep: Flag = None,
+        asked: Annotated[schemas.AddressFields, Query()],
     ) -> Response:
         """Predict rows.
 
@@ -162,8 +160,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         """
         options = None
         if request.query_params:
-            query = prediction.Query(tuple(coverage) or None, tuple(quantiles), bool(parameters))
-            options = Options(query, record is not False, bool(keep))
+            options = Options(asked.to_query(), asked.record, asked.keep)
         return await service.predict(name, request, options)
 
     @app.post(
@@ -188,7 +185,7 @@ def _add_page(app: FastAPI) -> None:
 
     def response(name: str) -> Response:
         if name not in files:
-            raise Problem(404, f"the page has no file {name[:100]!r}")
+            raise HTTPProblem(404, f"the page has no file {name[:100]!r}")
         content, kind = files[name]
         return Response(content, media_type=kind, headers={"Cache-Control": "no-cache"})
 

@@ -1,4 +1,4 @@
-"""Arrow IPC from strangers: bounded by what its messages declare, before anything is decoded.
+"""Arrow IPC from untrusted senders: bounded by what its messages declare, before decoding.
 
 A few bytes of Arrow can stand for any number of them: compressed buffers, buffers and strings that
 are referred to many times, dictionaries, views, nested types. pyarrow has no pool of limited size,
@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calipers.serve._limits import Limits, Reserve, check_names
-from calipers.serve._problems import Problem
+from calipers.serve._limits import Limits, Reserve
+from calipers.serve._problems import HTTPProblem
+from calipers.tables import TableError, check_distinct
 
 _V5 = 4
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
@@ -42,14 +43,16 @@ def read_arrow(body: bytes, limits: Limits, reserve: Reserve) -> Any:
                 if not isinstance(field.type, pa.BaseExtensionType)
             }
         return pa.table(table)
+    except TableError as error:
+        raise HTTPProblem(422, str(error)) from None
     except (pa.ArrowException, OSError, ValueError, TypeError, IndexError, struct.error) as error:
         words = " ".join(str(error).split())[:300]
-        raise Problem(422, f"the body is not Arrow IPC: {words}") from None
+        raise HTTPProblem(422, f"the body is not Arrow IPC: {words}") from None
 
 
 def _all_batches(reader: Any, limits: Limits) -> list[Any]:
     """The batches, whose columns have as many rows as they say; nothing of them is copied."""
-    check_names(reader.schema.names)
+    check_distinct(reader.schema.names, "the body")
     batches, rows = [], 0
     for batch in reader:
         batch.validate()
@@ -77,7 +80,9 @@ class _Columns:
         if pa.types.is_dictionary(kind):
             self._work -= array.dictionary.nbytes
             if self._work < 0:
-                raise Problem(413, "the dictionaries are too long for so many batches: join them")
+                raise HTTPProblem(
+                    413, "the dictionaries are too long for so many batches: join them"
+                )
         array.validate(full=True)
         if pa.types.is_dictionary(kind):
             values = self._plain(array.dictionary)
@@ -93,7 +98,7 @@ class _Columns:
         total = int(np.sum(np.asarray(sizes, dtype=np.int64)))
         self._room -= total
         if self._room < 0:
-            raise Problem(
+            raise HTTPProblem(
                 413,
                 f"with shared values written out, the table has more than the "
                 f"{self._limits.decoded:,} bytes allowed: send fewer rows at a time",
@@ -124,29 +129,29 @@ def _check_messages(stream: Any, limits: Limits) -> None:
         data = message.metadata.to_pybytes()
         root = _follow(data, 0)
         if _number(data, root, 0, "<h") != _V5:
-            raise Problem(415, "the Arrow messages are not of version V5: write them with 1.0+")
+            raise HTTPProblem(415, "the Arrow messages are not of version V5: write them with 1.0+")
         kind, header = _number(data, root, 1, "<B"), _child(data, root, 2)
         if kind == _SCHEMA:
             _check_schema(data, header, limits)
             continue
         batches += 1
         if batches > _MOST_BATCHES:
-            raise Problem(413, f"the table has more than {_MOST_BATCHES:,} batches: join them")
+            raise HTTPProblem(413, f"the table has more than {_MOST_BATCHES:,} batches: join them")
         if kind == _DICTIONARY:
             if _number(data, header, 2, "<B"):
-                raise Problem(415, "the Arrow dictionaries grow by deltas: send them whole")
+                raise HTTPProblem(415, "the Arrow dictionaries grow by deltas: send them whole")
             header = _child(data, header, 1)
         elif kind != _BATCH:
-            raise Problem(422, "the body is not Arrow IPC of a table")
+            raise HTTPProblem(422, "the body is not Arrow IPC of a table")
         _check_batch(data, header, message.body.size)
 
 
 def _check_schema(data: bytes, schema: int, limits: Limits) -> None:
     """Refuse too many columns, nested ones, and texts that are counted more than once."""
     if _number(data, schema, 0, "<h"):
-        raise Problem(415, "the Arrow numbers are big-endian: send them little-endian")
+        raise HTTPProblem(415, "the Arrow numbers are big-endian: send them little-endian")
     if len(data) > _SCHEMA_BYTES * limits.columns:
-        raise Problem(413, f"the Arrow schema has more than {_SCHEMA_BYTES:,} bytes a column")
+        raise HTTPProblem(413, f"the Arrow schema has more than {_SCHEMA_BYTES:,} bytes a column")
     limits.check(1, _count(data, schema, 1))
     room = len(data) - _pairs(data, schema, 2, len(data))
     for field in _vector(data, schema, 1):
@@ -154,18 +159,18 @@ def _check_schema(data: bytes, schema: int, limits: Limits) -> None:
         kind = _number(data, field, 2, "<B")
         if kind not in _PLAIN_TYPES or _count(data, field, 5):
             shown = data[start : start + min(size, 100)].decode(errors="replace")
-            raise Problem(422, f"the column {shown!r} is nested or encoded: leave it out")
+            raise HTTPProblem(422, f"the column {shown!r} is nested or encoded: leave it out")
         if kind == _TIMESTAMP:
             size += _text(data, _child(data, field, 3), 1)[1]
         room -= size + _pairs(data, field, 6, room)
         if room < 0:
-            raise Problem(422, "the body is not Arrow IPC: its schema repeats itself")
+            raise HTTPProblem(422, "the body is not Arrow IPC: its schema repeats itself")
 
 
 def _check_batch(data: bytes, batch: int, size: int) -> None:
     """Refuse compression, and buffers that lie over one another."""
     if _field(data, batch, 3):
-        raise Problem(415, "the Arrow buffers are compressed: send them uncompressed")
+        raise HTTPProblem(415, "the Arrow buffers are compressed: send them uncompressed")
     place = _field(data, batch, 2)
     if not place:
         return
@@ -173,7 +178,7 @@ def _check_batch(data: bytes, batch: int, size: int) -> None:
     (count,) = struct.unpack_from("<I", data, start)
     lengths = np.frombuffer(data, dtype="<i8", count=2 * count, offset=start + 4)[1::2]
     if count and (lengths.min() < 0 or lengths.max() > size or int(lengths.sum()) > size):
-        raise Problem(422, "the body is not Arrow IPC: its buffers are longer than it is")
+        raise HTTPProblem(422, "the body is not Arrow IPC: its buffers are longer than it is")
 
 
 def _follow(data: bytes, place: int) -> int:

@@ -1,8 +1,8 @@
 """Requests that wait while a model is busy are answered together by its next call.
 
 A lone request starts at once. While the model works on it, others gather, and the next call takes
-them all, up to a number of rows; so the busier the server, the larger its batches, and nothing ever
-waits for company.
+them all, up to a number of rows. The busier the server, the larger its batches; no request is
+delayed in order to fill one.
 """
 
 import asyncio

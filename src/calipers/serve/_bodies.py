@@ -1,4 +1,4 @@
-"""What a request asks, and its rows as columns that the model reads."""
+"""Rows of a request as columns that the model reads."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,25 +7,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from calipers.prediction import Query
 from calipers.preprocessing import Column, DataError
-from calipers.serve._asking import Columns
 from calipers.serve._json import read_cells
 from calipers.serve._models import Served
-from calipers.serve._problems import Problem
-from calipers.serve._schemas import PredictRequest
-
-
-def query_of(request: PredictRequest) -> Query:
-    """What a request in JSON asks."""
-    coverage = request.coverage
-    coverages = (coverage,) if isinstance(coverage, float) else coverage
-    return Query(
-        None if coverages is None else tuple(coverages),
-        tuple(request.quantiles),
-        request.parameters,
-        request.density,
-    )
+from calipers.serve._problems import HTTPProblem
+from calipers.serve._queries import Columns
 
 
 def columns_of(rows: Sequence[Any], served: Served) -> Columns:
@@ -61,7 +47,11 @@ def columns_of(rows: Sequence[Any], served: Served) -> Columns:
 
 
 def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:
-    """Values in the type that is read fastest: numbers as floats, ISO dates as times."""
+    """Values in the type that is read fastest: numbers as floats, ISO dates as times.
+
+    JSON has no dates: callers and the page write them by ISO 8601, however the text that the model
+    was fitted on wrote them. The encoder knows that one form alone, and reads what is left as text.
+    """
     if column.kind == "number" and (
         values.dtype == np.float64 or all(v is None or type(v) is float for v in values)
     ):
@@ -75,7 +65,7 @@ def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:
 
     times = pd.to_datetime(pd.Series(found), format="ISO8601", errors="coerce", utc=True)
     if times.isna().sum() > sum(value is None for value in found):
-        return found  # the model may know a way to read them
+        return found  # in the form of the training data, or wrong
     return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
 
 
@@ -84,13 +74,15 @@ def frame_of(table: Any) -> Any:
 
     Raises
     ------
-    Problem
+    HTTPProblem
         If a time is beyond what a frame can hold.
     """
     try:
         return table.to_pandas(date_as_object=False, ignore_metadata=True)
     except (pa.ArrowException, ValueError) as error:
-        raise Problem(422, f"the table cannot be read: {' '.join(str(error).split())}") from None
+        raise HTTPProblem(
+            422, f"the table cannot be read: {' '.join(str(error).split())}"
+        ) from None
 
 
 def frame_columns(frame: Any, served: Served) -> Columns:

@@ -13,7 +13,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from calipers.serve._settings import Settings
+from calipers.serve._settings import ServerSettings
 
 
 class Connection(H11Protocol):
@@ -23,7 +23,7 @@ class Connection(H11Protocol):
     ----------
     config, server_state, app_state, _loop
         As Uvicorn gives them.
-    settings : Settings
+    settings : ServerSettings
         How long a connection may wait.
     most : int
         Connections at a time.
@@ -36,7 +36,7 @@ class Connection(H11Protocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
-        settings: Settings,
+        settings: ServerSettings,
         most: int,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)

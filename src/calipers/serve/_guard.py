@@ -12,8 +12,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from calipers.serve._limits import Budget, Reserve
 from calipers.serve._monitor import Monitor
-from calipers.serve._problems import Problem
-from calipers.serve._settings import Settings
+from calipers.serve._problems import HTTPProblem
+from calipers.serve._settings import ServerSettings
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class Guard:
     ----------
     app : ASGI application
         What it guards.
-    settings : Settings
+    settings : ServerSettings
         Token and hosts.
     monitor : Monitor
         Where requests are counted.
@@ -56,13 +56,15 @@ class Guard:
         What all requests together may hold.
     """
 
-    def __init__(self, app: ASGIApp, settings: Settings, monitor: Monitor, budget: Budget) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: ServerSettings, monitor: Monitor, budget: Budget
+    ) -> None:
         self._app, self._settings, self._monitor = app, settings, monitor
         self._budget = budget
         self._token = None if settings.token is None else _digest(settings.token.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Respond to one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -96,7 +98,7 @@ class Guard:
         headers, path = Headers(scope=scope), scope["path"]
         name = _host(headers.get("host", ""))
         if self._settings.allowed_hosts and name not in self._settings.allowed_hosts:
-            raise Problem(
+            raise HTTPProblem(
                 421, f"this server is not called {name[:100]!r}: allow the name when it is started"
             )
         if self._token is None or path in OPEN_PATHS or path.startswith(PAGE_FILES):
@@ -105,7 +107,7 @@ class Guard:
         # Digests have one length, so that the time to compare tells nothing about the token.
         right = hmac.compare_digest(_digest(given.strip().encode("latin-1")), self._token)
         if scheme.lower() != "bearer" or not right:
-            raise Problem(
+            raise HTTPProblem(
                 401,
                 "a token is needed, as in `Authorization: Bearer TOKEN`",
                 {"WWW-Authenticate": 'Bearer realm="calipers"'},
@@ -133,12 +135,12 @@ def _host(header: str) -> str:
     return (name if colon and port.isdigit() else header).lower().rstrip(".")
 
 
-def _problem_of(error: Exception) -> Problem:
+def _problem_of(error: Exception) -> HTTPProblem:
     """The error as callers may see it; what they may not see goes to the log."""
-    if isinstance(error, Problem):
+    if isinstance(error, HTTPProblem):
         return error
     logger.error("a request failed", exc_info=error)
-    return Problem(500, "something went wrong in the server; its log says what")
+    return HTTPProblem(500, "something went wrong in the server; its log says what")
 
 
 async def read_body(request: Request, most: int, reserve: Reserve) -> bytes:
@@ -151,19 +153,19 @@ async def read_body(request: Request, most: int, reserve: Reserve) -> bytes:
     most : int
         Bytes.
     reserve : callable
-        Is told bytes before they are kept.
+        Called with the number of bytes before they are kept.
 
     Raises
     ------
-    Problem
+    HTTPProblem
         If it is longer than allowed; no more than that has been read then.
     """
-    too_long = Problem(413, f"the body is longer than the {most:,} bytes that are allowed")
+    too_long = HTTPProblem(413, f"the body is longer than the {most:,} bytes that are allowed")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise Problem(415, "the body is compressed: send it as it is")
+        raise HTTPProblem(415, "the body is compressed: send it as it is")
     given = request.headers.get("content-length", "0")
     if not re.fullmatch("[0-9]{1,18}", given):
-        raise Problem(400, "Content-Length is not a number of bytes")
+        raise HTTPProblem(400, "Content-Length is not a number of bytes")
     if int(given) > most:
         raise too_long
     body = bytearray()
@@ -174,5 +176,5 @@ async def read_body(request: Request, most: int, reserve: Reserve) -> bytes:
             reserve(2 * len(chunk))  # once while it grows, once as it is kept
             body += chunk
     except ClientDisconnect:
-        raise Problem(400, "the request ended before its body did") from None
+        raise HTTPProblem(400, "the request ended before its body did") from None
     return bytes(body)

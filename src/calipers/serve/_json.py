@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from calipers.serve._limits import Limits, Reserve
-from calipers.serve._problems import Problem
+from calipers.serve._problems import HTTPProblem
 from calipers.serve._schemas import MOST_ID, MOST_LABELS, PredictRequest
 
 _BYTES_A_MARK = 72  # of the objects that one comma, or a quarter of a bracket, stands for
@@ -35,16 +35,16 @@ def _parsed(body: bytes, limits: Limits, reserve: Reserve) -> dict[str, Any]:
     brackets = body.count(b"[") + body.count(b"{")
     marks = body.count(b",") + _MARKS_A_BRACKET * brackets
     if marks > limits.cells + _MARKS_A_BRACKET * limits.rows:
-        raise Problem(
+        raise HTTPProblem(
             413, f"the body has more than {limits.cells:,} values: send fewer rows at a time"
         )
     reserve(4 * len(body) + _BYTES_A_MARK * marks)
     try:
         found = from_json(body)
     except ValueError as error:
-        raise Problem(422, f"the body is not JSON: {error}") from None
+        raise HTTPProblem(422, f"the body is not JSON: {error}") from None
     if not isinstance(found, dict):
-        raise Problem(422, "the body: should be an object")
+        raise HTTPProblem(422, "the body: should be an object")
     return found
 
 
@@ -53,21 +53,21 @@ def read_request(body: bytes, limits: Limits, reserve: Reserve) -> PredictReques
 
     Raises
     ------
-    Problem
+    HTTPProblem
         With the first thing wrong.
     """
     found = _parsed(body, limits, reserve)
-    _check_fields(found, set(PredictRequest.model_fields), "rows")
+    _check_fields(found, list(PredictRequest.model_fields), "rows")
     rows = found["rows"]
     if not isinstance(rows, list):
-        raise Problem(422, "rows: should be a list")
+        raise HTTPProblem(422, "rows: should be a list")
     if not rows:
-        raise Problem(422, "rows: should have at least 1 item")
+        raise HTTPProblem(422, "rows: should have at least 1 item")
     kind = list if isinstance(rows[0], list) else dict
     wrong = next((i for i, row in enumerate(rows) if type(row) is not kind), None)
     if wrong is not None:
         words = "a list" if kind is list else "an object"
-        raise Problem(422, f"rows[{wrong}]: should be {words}, as the first row is")
+        raise HTTPProblem(422, f"rows[{wrong}]: should be {words}, as the first row is")
     limits.check(len(rows), max(map(len, rows)))
     for name in ("coverage", "quantiles"):  # what is longer than any limit need not be looked at
         if isinstance(found.get(name), list):
@@ -75,15 +75,15 @@ def read_request(body: bytes, limits: Limits, reserve: Reserve) -> PredictReques
     try:
         return PredictRequest.model_validate(found)
     except ValidationError as error:
-        raise Problem(422, _first_error(error)) from None
+        raise HTTPProblem(422, _first_error(error)) from None
 
 
-def _check_fields(found: dict[str, Any], known: set[str], required: str) -> None:
-    strange = next((name for name in found if name not in known), None)
-    if strange is not None:
-        raise Problem(422, f"{strange[:100]}: is not permitted; fields are {', '.join(known)}")
+def _check_fields(found: dict[str, Any], known: Sequence[str], required: str) -> None:
+    unknown = next((name for name in found if name not in known), None)
+    if unknown is not None:
+        raise HTTPProblem(422, f"{unknown[:100]}: is not permitted; fields are {', '.join(known)}")
     if required not in found:
-        raise Problem(422, f"{required}: Field required")
+        raise HTTPProblem(422, f"{required}: Field required")
 
 
 def _first_error(error: ValidationError) -> str:
@@ -110,13 +110,15 @@ def read_cells(values: Sequence[Any], place: str) -> NDArray[Any]:
 
     Raises
     ------
-    Problem
+    HTTPProblem
         If one is an object, a list, or a number that is not finite.
     """
     kinds = set(map(type, values))
     if not kinds <= _CELLS:
         row = next(i for i, value in enumerate(values) if type(value) not in _CELLS)
-        raise Problem(422, f"{place.format(row)}: should be a number, true, false, a text or null")
+        raise HTTPProblem(
+            422, f"{place.format(row)}: should be a number, true, false, a text or null"
+        )
     if kinds <= {float, int}:
         with suppress(OverflowError):
             numbers = np.array(values, dtype=np.float64)
@@ -132,7 +134,7 @@ def _finite(value: float, place: str, row: int) -> float:
     with suppress(OverflowError):
         if math.isfinite(value):
             return float(value)
-    raise Problem(422, f"{place.format(row)}: should be a finite number")
+    raise HTTPProblem(422, f"{place.format(row)}: should be a finite number")
 
 
 def read_labels(body: bytes, limits: Limits, reserve: Reserve) -> list[tuple[str, NDArray[Any]]]:
@@ -140,25 +142,27 @@ def read_labels(body: bytes, limits: Limits, reserve: Reserve) -> list[tuple[str
 
     Raises
     ------
-    Problem
+    HTTPProblem
         With the first thing wrong.
     """
     found = _parsed(body, limits, reserve)
-    _check_fields(found, {"labels"}, "labels")
+    _check_fields(found, ["labels"], "labels")
     labels = found["labels"]
     if not isinstance(labels, list) or not 1 <= len(labels) <= MOST_LABELS:
-        raise Problem(422, f"labels: should be a list of 1 to {MOST_LABELS:,} items")
+        raise HTTPProblem(422, f"labels: should be a list of 1 to {MOST_LABELS:,} items")
     return [_label(label, f"labels[{i}]") for i, label in enumerate(labels)]
 
 
 def _label(label: Any, place: str) -> tuple[str, NDArray[Any]]:
     if not isinstance(label, dict) or set(label) != {"id", "y"}:
-        raise Problem(422, f"{place}: should be an object of an id and y, and nothing else")
+        raise HTTPProblem(422, f"{place}: should be an object of an id and y, and nothing else")
     key, y = label["id"], label["y"]
     if not isinstance(key, str) or len(key) > MOST_ID:
-        raise Problem(422, f"{place}.id: should be a text of at most {MOST_ID} characters")
+        raise HTTPProblem(422, f"{place}.id: should be a text of at most {MOST_ID} characters")
     values, where = (y, f"{place}.y[{{}}]") if isinstance(y, list) else ([y], f"{place}.y")
     wrong = next((i for i, value in enumerate(values) if type(value) not in _NUMBERS), None)
     if y is None or wrong is not None:
-        raise Problem(422, f"{where.format(wrong)}: should be a number, true and false are none")
+        raise HTTPProblem(
+            422, f"{where.format(wrong)}: should be a number, true and false are none"
+        )
     return key, read_cells(values, where).astype(np.float64)

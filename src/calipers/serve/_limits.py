@@ -1,10 +1,10 @@
 """How much a request may hold, and how much all of them together."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from calipers.serve._problems import Problem
+from calipers.serve._problems import HTTPProblem
 
 _EXPANSION = 4  # a decoded table against the longest body; also the bytes of a wide character
 
@@ -40,26 +40,17 @@ class Limits:
 
         Raises
         ------
-        Problem
+        HTTPProblem
             413, with the limit.
         """
         if columns > self.columns:
-            raise Problem(413, f"the table has more than {self.columns:,} columns")
+            raise HTTPProblem(413, f"the table has more than {self.columns:,} columns")
         if rows > self.rows:
-            raise Problem(413, f"the table has more than the {self.rows:,} rows allowed")
+            raise HTTPProblem(413, f"the table has more than the {self.rows:,} rows allowed")
         if rows * columns > self.cells:
-            raise Problem(
+            raise HTTPProblem(
                 413, f"the table has more than {self.cells:,} values: send fewer rows at a time"
             )
-
-
-def check_names(names: Sequence[str]) -> None:
-    """Refuse a table of which two columns have one name."""
-    if len(set(names)) < len(names):
-        twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise Problem(
-            422, f"the table has more than one column {twice[:100]!r}: give each its own name"
-        )
 
 
 class Budget:
@@ -87,18 +78,18 @@ class Budget:
 
         Raises
         ------
-        Problem
+        HTTPProblem
             If there are not as many.
         """
         with self._lock:
             if requests > 0 and self.requests + requests > self._most:
-                raise Problem(
+                raise HTTPProblem(
                     429,
                     f"{self._most} requests are being answered: try again",
                     {"Retry-After": "1"},
                 )
             if size > 0 and self.used + size > self._size:
-                raise Problem(
+                raise HTTPProblem(
                     503,
                     f"the requests being answered fill the {self._size:,} bytes of memory that "
                     "they may take: try again, or with fewer rows",
@@ -128,7 +119,7 @@ class Account:
     def reserve(self, size: int) -> None:
         """Hold bytes that are about to be allocated."""
         if self._bytes + size > self._budget.size:
-            raise Problem(
+            raise HTTPProblem(
                 413,
                 f"the request needs more than the {self._budget.size:,} bytes of memory that all "
                 "requests together may take: send fewer rows, or ask less about each",
@@ -143,4 +134,4 @@ class Account:
 
 
 Reserve = Callable[[int], None]
-"""Is told bytes before they are allocated, and raises where they are too many."""
+"""Called with a number of bytes before they are allocated; raises if they are too many."""

@@ -1,4 +1,4 @@
-"""A fitted model as the server has it: loaded once, asked in batches."""
+"""A fitted model as the server has it: loaded once, predicting in batches."""
 
 import os
 import re
@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calipers._text import did_you_mean
 from calipers.ensemble import Ensemble
 from calipers.prediction import Query
-from calipers.preprocessing import Column, DataError, read_number
+from calipers.preprocessing import Column, check_names
 from calipers.regressor import IntervalRegressor
-from calipers.serve._asking import Answer, Columns, Piece, answer_of
+from calipers.serve._queries import Columns, Piece, ServedPrediction, served_prediction
 
-_TOLD = ("fitted_at", "rows", "versions", "evaluation")  # not where on a disk the rows were
+_PUBLIC = ("fitted_at", "rows", "versions", "evaluation")  # not where on a disk the rows were
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -54,30 +52,13 @@ class Served:
 
     @property
     def has_interval(self) -> bool:
-        """Whether it tells more than points."""
+        """Whether it gives more than points."""
         return self.ensemble.head.has_interval
 
     @property
     def has_distribution(self) -> bool:
-        """Whether it tells intervals of any coverage, quantiles and densities."""
+        """Whether it gives intervals of any coverage, quantiles and densities."""
         return self.ensemble.gives_distribution
-
-    def check(self, query: Query) -> None:
-        """Refuse what this model cannot tell.
-
-        Raises
-        ------
-        ValueError
-            With what it can.
-        """
-        other = query.coverages is not None and set(query.coverages) != {self.coverage}
-        if not self.has_interval and (query.coverages is not None or query.needs_distribution):
-            raise ValueError(f"the model {self.name!r} was trained for points and gives no more")
-        if not self.has_distribution and (other or query.needs_distribution):
-            raise ValueError(
-                f"the model {self.name!r} gives points and intervals of coverage "
-                f"{self.coverage:g}, and no other coverage, quantiles, parameters or density"
-            )
 
     def pick(self, table: Mapping[str, Any]) -> Columns:
         """The columns of a table that the model looks at.
@@ -87,52 +68,40 @@ class Served:
         DataError
             If the table lacks one that it uses.
         """
-        lacking = [column.name for column in self.inputs if column.name not in table]
-        if lacking:
-            shown = ", ".join(f"{name!r}{did_you_mean(name, table)}" for name in lacking[:5])
-            more = f" and {len(lacking) - 5} more" if len(lacking) > 5 else ""
-            raise DataError(f"the table lacks the column {shown}{more}")
+        check_names(table, [column.name for column in self.inputs])
         seen = {column.name for column in self.model.inputs_ if column.kind != "identifier"}
         return {name: table[name] for name in table if name in seen}
 
-    def answer(self, pieces: list[Piece]) -> list[Answer | Exception]:
-        """Answer for all pieces in one pass; if one of them is wrong, for each by itself."""
+    def predict(self, pieces: list[Piece]) -> list[ServedPrediction | Exception]:
+        """Predict all pieces in one pass; if one of them is wrong, for each by itself."""
         try:
-            return list(self._answer(pieces))
+            return list(self._predict(pieces))
         except Exception as error:
             if len(pieces) == 1:
                 return [error]
-        return [result for piece in pieces for result in self.answer([piece])]
+        return [result for piece in pieces for result in self.predict([piece])]
 
-    def _answer(self, pieces: list[Piece]) -> list[Answer]:
-        queries_ = list(dict.fromkeys(piece.query for piece in pieces))
-        arranged = sorted(range(len(pieces)), key=lambda i: queries_.index(pieces[i].query))
+    def _predict(self, pieces: list[Piece]) -> list[ServedPrediction]:
+        import pandas as pd
+
+        distinct = list(dict.fromkeys(piece.query for piece in pieces))
+        arranged = sorted(range(len(pieces)), key=lambda i: distinct.index(pieces[i].query))
         ordered = [pieces[i] for i in arranged]
-        numbers, outside = self._read(_joined(ordered))
+        frame = pd.DataFrame(_joined(ordered))
+        numbers, outside = self.model.read(self.model.pick(frame))
         queries = [(len(piece), self._with_own_coverage(piece.query)) for piece in ordered]
         found = self.ensemble.predict_each(numbers, queries)
         parts = np.split(outside, np.cumsum([len(piece) for piece in ordered])[:-1])
-        answers: dict[int, Answer] = {}
+        served: dict[int, ServedPrediction] = {}
         for place, prediction, part in zip(arranged, found, parts, strict=True):
-            answers[place] = answer_of(prediction, part, pieces[place].query, self.coverage)
-        return [answers[place] for place in range(len(pieces))]
+            served[place] = served_prediction(prediction, part, pieces[place].query, self.coverage)
+        return [served[place] for place in range(len(pieces))]
 
     def _with_own_coverage(self, query: Query) -> Query:
         """The query, which asks for the model's own coverage too: the monitor watches that."""
         if query.coverages is None or self.coverage in query.coverages or not self.has_interval:
             return query
         return replace(query, coverages=(*query.coverages, self.coverage))
-
-    def _read(self, columns: Columns) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Inputs as the networks take them, and which values training did not see."""
-        encoder = getattr(self.model, "preprocessor_", None)
-        if encoder is not None:
-            import pandas as pd
-
-            return encoder.transform_and_check(pd.DataFrame(columns))
-        numbers = np.stack([_numbers(c.name, columns[c.name]) for c in self.inputs], axis=1)
-        low, high = (np.array([getattr(c, end) for c in self.inputs]) for end in ("low", "high"))
-        return numbers, (numbers < low) | (numbers > high)
 
     @cached_property
     def example(self) -> dict[str, Any]:
@@ -142,8 +111,10 @@ class Served:
     def warm_up(self) -> None:
         """Compile what the first request would otherwise wait for."""
         row = {name: np.array([value]) for name, value in self.example.items()}
-        query = Query((0.5, 0.9), (0.5,), True, 3) if self.has_distribution else Query()
-        [result] = self.answer([Piece(row, 1, query)])
+        query = (
+            Query((0.5, 0.9), (0.5,), members=True, density=3) if self.has_distribution else Query()
+        )
+        [result] = self.predict([Piece(row, 1, query)])
         if isinstance(result, Exception):
             raise result
 
@@ -162,7 +133,7 @@ class Served:
             "calibration_rows": self._calibration_rows,
             "target": self.model.target_.to_document(),
             "inputs": [column.to_document() for column in self.model.inputs_],
-            "about": {k: v for k, v in self.model.about_.items() if k in _TOLD},
+            "about": {k: v for k, v in self.model.about_.items() if k in _PUBLIC},
         }
 
 
@@ -214,21 +185,6 @@ def _joined(pieces: list[Piece]) -> Columns:
         return first.columns
     names = [name for name in first.columns if all(name in piece.columns for piece in others)]
     return {name: np.concatenate([piece.columns[name] for piece in pieces]) for name in names}
-
-
-def _numbers(name: str, values: NDArray[Any]) -> NDArray[np.float64]:
-    """Finite numbers of a column, or an error that names the first value which is none."""
-    found = values
-    if values.dtype != np.float64:
-        import pandas as pd
-
-        found = read_number(pd.Series(values, name=name))
-    wrong = np.flatnonzero(~np.isfinite(found))
-    if wrong.size:
-        row = int(wrong[0])
-        problem = "is missing" if np.isnan(found[row]) else f"{found[row]} is not finite"
-        raise DataError(problem, column=name, row=row)
-    return found
 
 
 def _typical(column: Column) -> Any:

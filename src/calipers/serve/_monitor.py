@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from calipers.serve._asking import Answer
+from calipers.serve._queries import ServedPrediction
 
 FloatArray = NDArray[np.float64]
 
@@ -116,14 +116,14 @@ class Watch:
     Parameters
     ----------
     window, remember : int
-        See ``Settings``.
+        See ``ServerSettings``.
     """
 
     def __init__(self, window: int, remember: int) -> None:
         self.outside, self.width, self.covered = (Rolling(window) for _ in range(3))
         self._ring = Ring(remember)
 
-    def keep(self, answer: Answer) -> str | None:
+    def keep(self, answer: ServedPrediction) -> str | None:
         """Take in a prediction; its id, under which labels may come, or None if it is not kept."""
         self.outside.add(np.asarray(answer.outside.any(axis=1), dtype=np.float64))
         if answer.bounds is None:
@@ -170,7 +170,7 @@ class Monitor:
     coverages : mapping of str to float or None
         The models, each with its coverage where it has one.
     window, remember : int
-        See ``Settings``.
+        See ``ServerSettings``.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class Monitor:
             Histogram, "batch_rows", "Rows predicted together.", "model", buckets=_ROWS
         )
         self.rows = make(Counter, "rows", "Rows predicted.", "model")
-        self.strange = make(
+        self.rows_outside = make(
             Counter, "rows_outside", "Rows with a value that training did not see.", "model"
         )
         self.labels = make(Counter, "labels", "Labels posted back.", "model")
@@ -216,17 +216,17 @@ class Monitor:
     def _follow(self, name: str) -> None:
         """Let the rolling numbers be computed when they are read, and show counters from 0."""
         watch = self.watches[name]
-        for counter in (self.rows, self.strange, self.labels, self.hits):
+        for counter in (self.rows, self.rows_outside, self.labels, self.hits):
             counter.labels(name)
         self.rolling["coverage"].labels(name).set_function(lambda: watch.covered.mean)
         self.rolling["coverage_rows"].labels(name).set_function(lambda: watch.covered.count)
         self.rolling["outside"].labels(name).set_function(lambda: watch.outside.mean)
         self.rolling["width"].labels(name).set_function(lambda: watch.width.mean)
 
-    def predicted(self, name: str, answer: Answer) -> str | None:
+    def predicted(self, name: str, answer: ServedPrediction) -> str | None:
         """Take in a prediction; its id for labels, or None if it is not kept."""
         self.rows.labels(name).inc(len(answer))
-        self.strange.labels(name).inc(int(answer.outside.any(axis=1).sum()))
+        self.rows_outside.labels(name).inc(int(answer.outside.any(axis=1).sum()))
         return self.watches[name].keep(answer)
 
     def labelled(self, name: str, key: str, labels: FloatArray) -> tuple[int, int] | None:

@@ -10,7 +10,7 @@ MEDIA_TYPE = "application/problem+json"
 _LONGEST = 2_000  # characters of a detail: a value that is quoted may be of any length
 
 
-class Problem(Exception):  # noqa: N818 - RFC 9457 calls it so
+class HTTPProblem(Exception):  # noqa: N818 - RFC 9457 calls it so
     """What is wrong with a request, and the status that says whose turn it is.
 
     Parameters

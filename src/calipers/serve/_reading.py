@@ -6,8 +6,8 @@ from typing import Any
 import pyarrow as pa
 
 from calipers.serve._arrow import read_arrow
-from calipers.serve._limits import Limits, Reserve, check_names
-from calipers.serve._problems import Problem
+from calipers.serve._limits import Limits, Reserve
+from calipers.serve._problems import HTTPProblem
 from calipers.tables import TableError, TooLargeError, read_bytes
 
 JSON, CSV = "application/json", "text/csv"
@@ -29,7 +29,9 @@ def media_type(header: str) -> str:
     """
     given = header.split(";")[0].strip().lower()
     if given not in FORMATS:
-        raise Problem(415, f"Content-Type must be one of {', '.join(FORMATS)}; got {given[:100]!r}")
+        raise HTTPProblem(
+            415, f"Content-Type must be one of {', '.join(FORMATS)}; got {given[:100]!r}"
+        )
     return given
 
 
@@ -45,7 +47,7 @@ def read_table(body: bytes, kind: str, limits: Limits, reserve: Reserve) -> Any:
     limits : Limits
         Most of what the table may have.
     reserve : callable
-        Is told bytes before they are allocated, those of a frame of the table among them.
+        Called with the number of bytes before they are allocated, including those of a frame.
 
     Returns
     -------
@@ -54,13 +56,13 @@ def read_table(body: bytes, kind: str, limits: Limits, reserve: Reserve) -> Any:
 
     Raises
     ------
-    Problem
+    HTTPProblem
         If it is too large, or no table.
     """
     read: Callable[..., Any] = _read_csv if kind == CSV else read_arrow
     table = read(body, limits, reserve)
     if not table.num_rows:
-        raise Problem(422, "the table has no rows")
+        raise HTTPProblem(422, "the table has no rows")
     reserve(sum(_frame_bytes(column) for column in table.columns))
     return table
 
@@ -72,12 +74,11 @@ def _read_csv(body: bytes, limits: Limits, reserve: Reserve) -> Any:
     values = body.count(b"\n") + body.count(b"\r") + sum(map(body.count, _DELIMITERS)) + 1
     reserve(len(body) + 8 * min(values, limits.cells))
     try:
-        source = read_bytes(body, "text", max_rows=limits.rows, max_columns=limits.columns)
+        source = read_bytes(body, max_rows=limits.rows, max_columns=limits.columns)
     except TooLargeError as error:
-        raise Problem(413, error.problem) from None
+        raise HTTPProblem(413, error.problem) from None
     except TableError as error:
-        raise Problem(422, str(error)) from None
-    check_names(source.table.column_names)
+        raise HTTPProblem(422, str(error)) from None
     limits.check(source.table.num_rows, source.table.num_columns)
     return source.table
 

@@ -11,14 +11,14 @@ from typing import Any, cast
 import uvicorn
 
 from calipers.serve._connections import Connection
-from calipers.serve._settings import Settings
+from calipers.serve._settings import ServerSettings
 
 _OTHER_FILES = 128  # that a process may need beside its connections
 
 
 def run(
     app: Any,
-    settings: Settings,
+    settings: ServerSettings,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
@@ -31,7 +31,7 @@ def run(
     ----------
     app : ASGI application
         From ``create_app``.
-    settings : Settings
+    settings : ServerSettings
         The same; requests in progress get as long to finish as any request has.
     host : str
         Address to listen on.
@@ -69,7 +69,7 @@ def run(
             uvicorn.Server(config).run(sockets=[listener])
 
 
-def _most(settings: Settings) -> int:
+def _most(settings: ServerSettings) -> int:
     """Connections at a time: fewer than the process may have files open."""
     if sys.platform == "win32":
         return settings.max_connections

@@ -3,9 +3,14 @@
 Rows and labels are described here and checked in ``_json``, which stops at the first error.
 """
 
+import dataclasses
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, FiniteFloat, SkipValidation, Tag
+
+from calipers.prediction import Query
+
+_QUERY_FIELDS = {field.name for field in dataclasses.fields(Query)}
 
 Level = Annotated[FiniteFloat, Field(gt=0, lt=1)]
 Cell = FiniteFloat | bool | str | None
@@ -16,7 +21,7 @@ MOST_LABELS, MOST_ID = 10_000, 64
 
 
 def _kind(given: Any) -> str:
-    """Whether rows are lists or objects; the first one decides, and errors are told accordingly."""
+    """Whether rows are lists or objects; the first one decides, for the errors too."""
     return (
         "lists" if isinstance(given, list) and given and isinstance(given[0], list) else "objects"
     )
@@ -33,27 +38,53 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class PredictRequest(_Strict):
-    """Rows, and what to tell about each of them."""
+class QueryFields(BaseModel):
+    """What to predict for each row; fields that ``Query`` has too go there by their names."""
 
-    rows: SkipValidation[Rows] = Field(
-        description="Objects by the names of the inputs, further names ignored; or lists in the "
-        "order of the inputs that the model uses. null where a value is missing.",
-    )
     coverage: Level | Annotated[list[Level], Field(max_length=MOST_COVERAGES)] | None = Field(
         None, description="Coverage of the intervals, any number of them; the model's own if left."
     )
     quantiles: list[Level] = Field([], max_length=MOST_QUANTILES, description="Levels.")
-    parameters: bool = Field(False, description="Whether to give each member's split normal.")
-    density: int = Field(
-        0, ge=0, le=MOST_POINTS, description="Points at which to give the density."
+    members: bool = Field(False, description="Whether to give each member's split normal.")
+    parameters: bool = Field(
+        False, description="Former name of `members`.", json_schema_extra={"deprecated": True}
     )
     record: bool = Field(
         True, description="Whether the rows count in the metrics and may have labels posted back."
     )
 
+    def to_query(self) -> Query:
+        """What is asked of the ensemble."""
+        given = {name: value for name, value in self if name in _QUERY_FIELDS}
+        coverages = [self.coverage] if isinstance(self.coverage, float) else self.coverage
+        given["coverages"] = None if coverages is None else tuple(coverages)
+        given["quantiles"] = tuple(self.quantiles)
+        given["members"] = self.members or self.parameters
+        return Query(**given)
 
-class Interval(BaseModel):
+
+class AddressFields(QueryFields):
+    """What the address of a request may say where its body is a table."""
+
+    coverage: Annotated[list[Level], Field(max_length=MOST_QUANTILES)] | None = None
+    keep: bool = Field(False, description="Whether to put the table's own columns first.")
+
+
+class PredictRequest(QueryFields):
+    """Rows, and what to predict for each of them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    rows: SkipValidation[Rows] = Field(
+        description="Objects by the names of the inputs, further names ignored; or lists in the "
+        "order of the inputs that the model uses. null where a value is missing.",
+    )
+    density: int = Field(
+        0, ge=0, le=MOST_POINTS, description="Points at which to give the density."
+    )
+
+
+class IntervalSchema(BaseModel):
     """null stands for an infinite bound: the calibration rows support no finite one."""
 
     coverage: float
@@ -76,21 +107,23 @@ class Member(BaseModel):
     right_scale: float | None
 
 
-class Density(BaseModel):
+class DensitySchema(BaseModel):
     """The calibrated predictive density: its mean around each x."""
 
     x: list[float | None]
     y: list[float | None]
 
 
-class Prediction(BaseModel):
+class PredictionSchema(BaseModel):
     """About one row."""
 
     point: float | None
-    intervals: list[Interval] = Field(description="In the order asked; empty for a point model.")
+    intervals: list[IntervalSchema] = Field(
+        description="In the order asked; empty for a point model."
+    )
     quantiles: list[Quantile] | None = None
     members: list[Member] | None = None
-    density: Density | None = None
+    density: DensitySchema | None = None
     outside: list[str] = Field(description="Inputs whose value training did not see.")
 
 
@@ -99,7 +132,7 @@ class PredictResponse(BaseModel):
 
     model: str
     id: str | None = Field(description="Under which to post labels; null if not recorded.")
-    predictions: list[Prediction]
+    predictions: list[PredictionSchema]
 
 
 class Label(_Strict):
@@ -155,7 +188,7 @@ class ModelDescription(BaseModel):
     about: dict[str, Any]
 
 
-class Limits(BaseModel):
+class LimitsDescription(BaseModel):
     """Most of what a request may have."""
 
     bytes: int
@@ -168,10 +201,10 @@ class Models(BaseModel):
     """The models that are served, and the limits of a request."""
 
     models: list[ModelDescription]
-    limits: Limits
+    limits: LimitsDescription
 
 
-class State(BaseModel):
+class StateSchema(BaseModel):
     """How the server is."""
 
     status: str

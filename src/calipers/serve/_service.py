@@ -12,7 +12,16 @@ from starlette.responses import Response
 from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve import _bodies as bodies
-from calipers.serve._answers import (
+from calipers.serve._batching import Batcher
+from calipers.serve._guard import ACCOUNT, read_body
+from calipers.serve._json import read_labels, read_request
+from calipers.serve._limits import Account, Limits, Reserve
+from calipers.serve._models import Served
+from calipers.serve._monitor import Monitor
+from calipers.serve._problems import HTTPProblem
+from calipers.serve._queries import Columns, Piece, ServedPrediction, join
+from calipers.serve._reading import JSON, media_type, read_table
+from calipers.serve._responses import (
     as_frame,
     as_json,
     kept_bytes,
@@ -21,16 +30,7 @@ from calipers.serve._answers import (
     outside_bytes,
     write_frame,
 )
-from calipers.serve._asking import Answer, Columns, Piece, join
-from calipers.serve._batching import Batcher
-from calipers.serve._guard import ACCOUNT, read_body
-from calipers.serve._json import read_labels, read_request
-from calipers.serve._limits import Account, Limits, Reserve
-from calipers.serve._models import Served
-from calipers.serve._monitor import Monitor
-from calipers.serve._problems import Problem
-from calipers.serve._reading import JSON, media_type, read_table
-from calipers.serve._settings import Settings
+from calipers.serve._settings import ServerSettings
 from calipers.serve._threads import aside
 
 ID_HEADER = "Calipers-Prediction-Id"
@@ -65,23 +65,25 @@ class Service:
     ----------
     models : dict of str to Served
         By name.
-    settings : Settings
+    settings : ServerSettings
         Limits.
     monitor : Monitor
         Where predictions are recorded.
     """
 
-    def __init__(self, models: dict[str, Served], settings: Settings, monitor: Monitor) -> None:
+    def __init__(
+        self, models: dict[str, Served], settings: ServerSettings, monitor: Monitor
+    ) -> None:
         self.models, self._settings, self._monitor = models, settings, monitor
         self._batchers = {name: self._batcher(served) for name, served in models.items()}
         self.ready = False
 
-    def _batcher(self, served: Served) -> Batcher[Piece, Answer]:
+    def _batcher(self, served: Served) -> Batcher[Piece, ServedPrediction]:
         rows = self._monitor.batches.labels(served.name)
 
-        def work(pieces: list[Piece]) -> list[Answer | Exception]:
+        def work(pieces: list[Piece]) -> list[ServedPrediction | Exception]:
             rows.observe(sum(len(piece) for piece in pieces))
-            return served.answer(pieces)
+            return served.predict(pieces)
 
         return Batcher(work, self._settings.batch_rows)
 
@@ -112,34 +114,34 @@ class Service:
         """A model by its name."""
         if name not in self.models:
             known = ", ".join(map(repr, self.models))
-            raise Problem(404, f"there is no model {name[:100]!r}; there are {known}")
+            raise HTTPProblem(404, f"there is no model {name[:100]!r}; there are {known}")
         return self.models[name]
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
-        """So many seconds and no more; what is wrong with the data is told."""
+        """Limit the time that the block takes; errors in the data become problem documents."""
         try:
             async with asyncio.timeout(self._settings.timeout):
                 yield
         except TimeoutError:
             limit = f"{self._settings.timeout:g} s"
-            raise Problem(
+            raise HTTPProblem(
                 503,
                 f"the answer took longer than {limit}: send fewer rows at a time",
                 {"Retry-After": "1"},
             ) from None
         except DataError as error:
-            raise Problem(422, str(error)) from None
+            raise HTTPProblem(422, str(error)) from None
 
     async def _body(self, request: Request, account: Account) -> bytes:
         try:
             async with asyncio.timeout(self._settings.timeout):
                 return await read_body(request, self._settings.max_body, account.reserve)
         except TimeoutError:
-            raise Problem(408, "the body did not arrive in time") from None
+            raise HTTPProblem(408, "the body did not arrive in time") from None
 
     async def predict(self, name: str, request: Request, options: Options | None) -> Response:
-        """Answer a request for predictions; ``options`` are those of the address, if any."""
+        """Respond to a request for predictions; ``options`` are those of the address, if any."""
         served = self.model(name)
         account: Account = request.scope[ACCOUNT]
         account.admit()
@@ -169,9 +171,9 @@ class Service:
         limits = self._limits(len(served.inputs))
         if sent == JSON:
             if options is not None:
-                raise Problem(422, "with a body in JSON, what is asked goes into the body")
+                raise HTTPProblem(422, "with a body in JSON, what is asked goes into the body")
             request = read_request(body, limits, reserve)
-            options = Options(bodies.query_of(request), request.record)
+            options = Options(request.to_query(), request.record)
             numbers = self._checked(served, len(request.rows), options.query)
             reserve(numbers_bytes(numbers, len(request.rows)))
             columns = bodies.columns_of(request.rows, served)
@@ -185,21 +187,21 @@ class Service:
         return _Table(columns, len(frame), numbers, options, frame if options.keep else None)
 
     def _checked(self, served: Served, rows: int, query: Query) -> int:
-        """Numbers of an answer; too many are refused, and those that the model cannot tell."""
+        """Numbers of a response; refuse too many, and what the model cannot give."""
         numbers = rows * query.size(len(served.ensemble.bank))
         if numbers > self._settings.max_numbers:
-            raise Problem(
+            raise HTTPProblem(
                 413,
                 f"the answer would have more than {self._settings.max_numbers:,} numbers: "
                 "send fewer rows, or ask less about each",
             )
         try:
-            served.check(query)
+            served.ensemble.check(query)
         except ValueError as error:
-            raise Problem(422, str(error)) from None
+            raise HTTPProblem(422, str(error)) from None
         return numbers
 
-    async def _answer(self, served: Served, table: _Table) -> Answer:
+    async def _answer(self, served: Served, table: _Table) -> ServedPrediction:
         """Send a table through the model's queue, piece by piece, so that others get between."""
         answers = []
         size = self._settings.batch_rows
@@ -220,7 +222,7 @@ class Service:
         account: Account = request.scope[ACCOUNT]
         account.admit()
         if media_type(request.headers.get("content-type", "")) != JSON:
-            raise Problem(415, "labels come as application/json")
+            raise HTTPProblem(415, "labels come as application/json")
         body = await self._body(request, account)
         async with self._in_time():
             posted = await aside(len(body), read_labels, body, self._limits(), account.reserve)
@@ -235,7 +237,7 @@ class Service:
             try:
                 found = self._monitor.labelled(name, key, y)
             except ValueError as error:
-                raise Problem(422, str(error)) from None
+                raise HTTPProblem(422, str(error)) from None
             if found is None:
                 unknown.append(key)
             else:
@@ -244,7 +246,9 @@ class Service:
         return {"counted": counted, "repeated": repeated, "unknown": unknown}
 
 
-def _written(served: Served, answer: Answer, table: _Table, key: str | None, kind: str) -> bytes:
+def _written(
+    served: Served, answer: ServedPrediction, table: _Table, key: str | None, kind: str
+) -> bytes:
     if kind == JSON:
         return as_json(served, answer, table.numbers, key)
     return write_frame(as_frame(served, answer, table.frame), kind)

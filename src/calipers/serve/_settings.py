@@ -1,4 +1,4 @@
-"""What a server may be told: limits, the token, how much it remembers."""
+"""Settings of a server: limits, the token, how much it remembers."""
 
 import ipaddress
 import re
@@ -10,7 +10,7 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)
-class Settings:
+class ServerSettings:
     """Limits and habits of a server; the defaults suit one machine behind a proxy.
 
     Attributes
@@ -53,7 +53,7 @@ class Settings:
 
     Examples
     --------
-    >>> Settings(max_rows=0)
+    >>> ServerSettings(max_rows=0)
     Traceback (most recent call last):
     ValueError: max_rows must be positive, got 0
     """

@@ -1,29 +1,38 @@
 """Tables in files: read whole or in blocks of rows, and written in one step.
 
-CSV and other delimited text, Parquet, Feather and Arrow; compressed text too; the first sheet of an
-Excel workbook where openpyxl is installed; standard input and output under the name ``-``; bytes in
-memory by the same readers. What a file holds is told by its first bytes, not by its name. Columns
-of text files stay text: what it means is decided in ``calipers.preprocessing``, by all rows. Memory
-is bounded by the block, not by the file, but for workbooks. Errors name file, row and column.
+CSV and other delimited text, Parquet, Feather and Arrow, any of them compressed; the first sheet of
+an Excel workbook where openpyxl is installed; standard input and output under the name ``-``; bytes
+in memory by the same readers. The format of a file is recognised by its first bytes, not by its
+name. Columns of text files stay text: what it means is decided in ``calipers.preprocessing``, from
+all rows. Memory is bounded by the block, not by the file, but for workbooks. Errors name file, row
+and column.
 """
 
-from calipers.tables._open import TableError, TooLargeError
+from calipers.tables._compression import COMPRESSIONS, Compression
+from calipers.tables._errors import TableError, TooLargeError
+from calipers.tables._formats import FORMATS, FileFormat, format_of, known_endings
 from calipers.tables._parts import Part, find_parts, read_part
 from calipers.tables._read import find_files, read_blocks, read_bytes, read_table
-from calipers.tables._source import RowSource
-from calipers.tables._text import TextFormat
-from calipers.tables._write import FORMATS, format_of, write_blocks
+from calipers.tables._source import RowSource, check_distinct
+from calipers.tables._text import TextFormat, TextWriter
+from calipers.tables._write import write_blocks
 
 __all__ = [
+    "COMPRESSIONS",
     "FORMATS",
+    "Compression",
+    "FileFormat",
     "Part",
     "RowSource",
     "TableError",
     "TextFormat",
+    "TextWriter",
     "TooLargeError",
+    "check_distinct",
     "find_files",
     "find_parts",
     "format_of",
+    "known_endings",
     "read_blocks",
     "read_bytes",
     "read_part",

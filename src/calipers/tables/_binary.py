@@ -1,9 +1,9 @@
-"""Parquet and Arrow as tables of some rows each."""
+"""Parquet and Arrow: tables of some rows each, and writers of them."""
 
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-from calipers.tables._open import TableError
+from calipers.tables._errors import TableError
 from calipers.tables._text import TextFormat
 
 
@@ -39,3 +39,17 @@ def arrow_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
         raise TableError(
             f"the Arrow file is damaged or cut off ({str(error).splitlines()[0]})", file=name
         ) from None
+
+
+def parquet_writer(out: Any, schema: Any) -> Any:
+    """A writer of Parquet."""
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(out, schema)
+
+
+def arrow_writer(out: Any, schema: Any) -> Any:
+    """A writer of Arrow, as a file."""
+    import pyarrow as pa
+
+    return pa.ipc.new_file(out, schema)

@@ -1,10 +1,11 @@
 """The first sheet of an Excel workbook as tables of some rows each, by an optional reader."""
 
+import zipfile
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, BinaryIO
 
-from calipers.tables._open import TableError
+from calipers.tables._errors import TableError
 from calipers.tables._text import TextFormat
 
 
@@ -13,6 +14,8 @@ def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
     import pandas as pd
     import pyarrow as pa
 
+    if not _is_workbook(raw):
+        raise TableError("this is a zip archive: extract it", file=name)
     if find_spec("openpyxl") is None:  # what pandas reads workbooks with
         raise TableError(
             "this is an Excel workbook, which openpyxl reads: pip install 'calipers[excel]', or "
@@ -29,3 +32,14 @@ def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
             sheet[column] = values.map(str, na_action="ignore")
     table = pa.Table.from_pandas(sheet, preserve_index=False)
     yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
+
+
+def _is_workbook(raw: BinaryIO) -> bool:
+    """Whether a zip archive is a workbook of Excel; leaves the file at its beginning."""
+    try:
+        with zipfile.ZipFile(raw) as archive:
+            found = "xl/workbook.xml" in archive.namelist()
+    except zipfile.BadZipFile:
+        found = False
+    raw.seek(0)
+    return found

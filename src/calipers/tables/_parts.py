@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from calipers.tables._open import TableError
+from calipers.tables._errors import TableError
 from calipers.tables._read import find_files
-from calipers.tables._source import RowSource, check_names
+from calipers.tables._source import RowSource, check_distinct
 
 _LARGEST = 256 * 2**20  # bytes of a file that is one part
 _ROWS = 2**16
@@ -58,7 +58,7 @@ def find_parts(names: Sequence[str]) -> tuple[list[Part], list[list[Any]]]:
         base = os.fspath(root if root.is_dir() else root.parent)
         paths = [os.fspath(path) for path in files]
         try:
-            check_names(pq.read_schema(paths[0]).names, paths[0])
+            check_distinct(pq.read_schema(paths[0]).names, paths[0])
             data = ds.dataset(paths, format="parquet", partitioning="hive", partition_base_dir=base)
         except (pa.ArrowException, OSError) as error:
             _refuse(error, name)
@@ -120,7 +120,7 @@ def read_part(part: Part) -> Iterator[RowSource]:
     fragment = part.fragment
     try:
         own = fragment.physical_schema
-        check_names(own.names, fragment.path)
+        check_distinct(own.names, fragment.path)
         schema = pa.schema([*own, *(field for field in part.fields if field.name not in own.names)])
         first = fragment.row_groups[0].id if fragment.row_groups else 0
         start = sum(fragment.metadata.row_group(i).num_rows for i in range(first))

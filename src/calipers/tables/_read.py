@@ -6,13 +6,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO
 
-from calipers.tables._binary import arrow_tables, parquet_tables
-from calipers.tables._excel import excel_tables
-from calipers.tables._open import STANDARD, TableError, TooLargeError, open_bytes
-from calipers.tables._source import RowSource, check_names
-from calipers.tables._text import TextFormat, text_tables
+from calipers.tables._errors import STANDARD, TableError, TooLargeError
+from calipers.tables._formats import TEXT, FileFormat
+from calipers.tables._open import open_bytes
+from calipers.tables._source import RowSource, check_distinct
+from calipers.tables._text import TextFormat
 
 _ROWS = 2**16
 _MARKS = re.compile(r"[*?\[]")
@@ -64,7 +64,7 @@ def read_blocks(
     rows : int
         Most rows of a block.
     report : callable
-        Is told the bytes read since it was last told.
+        Called with the number of bytes read since the last call.
 
     Raises
     ------
@@ -72,33 +72,29 @@ def read_blocks(
         If the file cannot be read, or has no rows.
     """
     with ExitStack() as stack:
-        raw, kind = open_bytes(name, stack, stream)
-        told = 0
-        for block in _blocks(raw, kind, name, form, rows):
+        raw, file_format = open_bytes(name, stack, stream)
+        seen = 0
+        for block in _blocks(raw, file_format, name, form, rows):
             yield block
             at = _position(raw)
-            report(max(at - told, 0))
-            told = max(at, told)
+            report(max(at - seen, 0))
+            seen = max(at, seen)
 
 
 def read_bytes(
     body: bytes,
-    kind: Literal["text", "arrow", "parquet"],
     *,
     name: str = "the body",
     form: TextFormat | None = None,
     max_rows: int | None = None,
     max_columns: int | None = None,
 ) -> RowSource:
-    """A table in memory, read as a file of that kind is.
+    """Delimited text in memory, read as a file of it is.
 
     Parameters
     ----------
     body : bytes
-        The table, not compressed: what it expands to could not be bounded. The buffers within Arrow
-        and Parquet may be; refuse them before where the sender is not trusted.
-    kind : "text", "arrow" or "parquet"
-        What it is; nothing else is tried.
+        The text, not compressed; nothing but text is tried, so that its size bounds the work.
     name : str
         What errors call it.
     form : TextFormat, optional
@@ -119,19 +115,14 @@ def read_bytes(
     rows = 0
     most = _ROWS if max_rows is None else min(_ROWS, max_rows + 1)
     with io.BufferedReader(io.BytesIO(body)) as raw:
-        for block in _blocks(raw, kind, name, form, most):
+        for block in _blocks(raw, TEXT, name, form, most):
             if max_columns is not None and block.table.num_columns > max_columns:
                 raise TooLargeError(f"the table has more than {max_columns:,} columns", file=name)
             parts.append(block.table)
             rows += block.table.num_rows
             if max_rows is not None and rows > max_rows:
                 raise TooLargeError(f"the table has more than {max_rows:,} rows", file=name)
-    table = pa.concat_tables(parts)
-    try:
-        table.validate(full=kind != "text")
-    except pa.ArrowInvalid as error:
-        raise TableError(f"is damaged ({error})", file=name) from None
-    return RowSource(table, ((name, 0),))
+    return RowSource(pa.concat_tables(parts), ((name, 0),))
 
 
 def read_table(
@@ -149,7 +140,7 @@ def read_table(
     form : TextFormat, optional
         How text is written.
     report : callable
-        Is told the bytes read since it was last told.
+        Called with the number of bytes read since the last call.
     """
     import pyarrow as pa
 
@@ -169,19 +160,12 @@ def read_table(
 
 
 def _blocks(
-    raw: BinaryIO, kind: str, name: str, form: TextFormat | None, rows: int
+    raw: BinaryIO, file_format: FileFormat, name: str, form: TextFormat | None, rows: int
 ) -> Iterator[RowSource]:
-    """Rows of an open file, whose kind is known."""
-    readers = {
-        "text": text_tables,
-        "parquet": parquet_tables,
-        "arrow": arrow_tables,
-        "arrow stream": arrow_tables,
-        "excel": excel_tables,
-    }
+    """Rows of an open file."""
     start = 0
-    for table in readers[kind](raw, name, form or TextFormat(), rows):
-        check_names(table.column_names, name)
+    for table in file_format.read(raw, name, form or TextFormat(), rows):
+        check_distinct(table.column_names, name)
         if table.num_rows:
             yield RowSource(table, ((name, -start),))
         start += table.num_rows
@@ -190,7 +174,7 @@ def _blocks(
 
 
 def _position(raw: Any) -> int:
-    """Bytes of the file that have been read, as far as that can be told."""
+    """Bytes of the file that have been read, as far as that is known."""
     while hasattr(raw, "raw") and hasattr(raw.raw, "fileobj"):
         raw = raw.raw.fileobj
     try:

@@ -3,13 +3,15 @@
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
+from calipers.tables._errors import TableError
 
-from calipers.preprocessing import DataError
-from calipers.tables._open import TableError
+if TYPE_CHECKING:  # so that the command line, which lists the formats, starts without them
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from calipers.preprocessing import DataError
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +30,7 @@ class RowSource:
 
     table: Any
     files: tuple[tuple[str, int], ...]
-    rows: NDArray[np.int64] | None = None
+    rows: "NDArray[np.int64] | None" = None
 
     @cached_property
     def frame(self) -> Any:
@@ -36,18 +38,20 @@ class RowSource:
         return self.table.to_pandas()
 
     @property
-    def row_numbers(self) -> NDArray[np.int64]:
+    def row_numbers(self) -> "NDArray[np.int64]":
         """Number of each row as people count, from 1, through all files."""
+        import numpy as np
+
         return 1 + (np.arange(self.table.num_rows) if self.rows is None else self.rows)
 
-    def take(self, chosen: NDArray[np.bool_]) -> "RowSource":
+    def take(self, chosen: "NDArray[np.bool_]") -> "RowSource":
         """Some of the rows, which keep their places in errors."""
         import pyarrow as pa
 
         rows = self.row_numbers[chosen] - 1
         return RowSource(self.table.filter(pa.array(chosen)), self.files, rows)
 
-    def placed(self, error: DataError) -> TableError:
+    def placed(self, error: "DataError") -> TableError:
         """An error in the rows, with its place in the files."""
         file, start = self.files[0]
         if error.row is None:
@@ -58,8 +62,9 @@ class RowSource:
         return TableError(error.problem, file=file, row=row - start + 1, column=error.column)
 
 
-def check_names(names: list[str], name: str) -> None:
-    """Refuse a table with two columns of one name."""
+def check_distinct(names: list[str], name: str) -> None:
+    """Refuse a table with two columns of one name; ``name`` is what errors call the table."""
     column, count = Counter(names).most_common(1)[0] if names else ("", 0)
     if count > 1:
-        raise TableError(f"there is more than one column {column!r}", file=name)
+        problem = f"there is more than one column {column!r}: give each its own name"
+        raise TableError(problem, file=name)

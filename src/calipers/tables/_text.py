@@ -1,15 +1,17 @@
-"""Delimited text: how it is written, and its columns, as the text that stands there."""
+"""Delimited text: its columns as the text that stands there, and a writer."""
 
 import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, Self
 
-from calipers.tables._open import HEAD, TableError, TextStream
+from calipers.tables._decode import TextStream
+from calipers.tables._errors import TableError
 
 DELIMITERS = ",;\t|"
 
+_HEAD = 2**16  # bytes in which the delimiter is looked for
 _LONGEST = 2**22  # bytes of a row, at most
 
 
@@ -45,7 +47,7 @@ def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterat
     kinds = {f"f{i}": pa.string() for i in range(len(header))}
     try:
         batches = reader.open_csv(
-            io.BufferedReader(stream, HEAD),
+            io.BufferedReader(stream, _HEAD),
             reader.ReadOptions(
                 use_threads=False, block_size=_LONGEST, autogenerate_column_names=True
             ),
@@ -68,7 +70,7 @@ def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterat
 
 def _head(stream: TextStream) -> str:
     """The first lines: at least the header, however long it is."""
-    size = HEAD
+    size = _HEAD
     while True:
         found = stream.peek(size)
         text = found.decode(errors="ignore")
@@ -110,7 +112,7 @@ def _sniff(head: str) -> str:
     (';', ',')
     """
     best, most = ",", 1
-    cut = head.rfind("\n") + 1 if len(head) > HEAD // 2 else 0
+    cut = head.rfind("\n") + 1 if len(head) > _HEAD // 2 else 0
     whole = head[:cut] or head
     for delimiter in DELIMITERS:
         try:
@@ -153,3 +155,47 @@ def _explain(error: Exception, wrong: list[Any], columns: int, name: str, quotes
     if "Empty CSV" in str(error):
         raise TableError("the file has a header and no rows", file=name) from None
     raise TableError(f"cannot be read: {error}", file=name) from None
+
+
+class TextWriter:
+    """Delimited text with quotation marks around those values alone that need them.
+
+    pyarrow's own writer puts them around all text, also around numbers that are kept as they were.
+    """
+
+    def __init__(self, out: Any, schema: Any, *, delimiter: str) -> None:
+        import pyarrow as pa
+
+        self._out, self._delimiter = out, delimiter
+        self._write([self._cells(pa.array([name])) for name in schema.names])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the file open: it is not the writer's."""
+
+    def write_table(self, table: Any) -> None:
+        """Write some rows."""
+        self._write([self._cells(column) for column in table.columns])
+
+    def _cells(self, column: Any) -> Any:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        text = column.cast(pa.large_string())
+        if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
+            return pc.fill_null(text, "")
+        odd = pc.match_substring_regex(text, f'[{self._delimiter}"\r\n]|^$')
+        twice = pc.replace_substring(text, '"', '""')
+        mark = pa.scalar('"', text.type)
+        quoted = pc.binary_join_element_wise(mark, twice, mark, pa.scalar("", text.type))
+        return pc.fill_null(pc.if_else(odd, quoted, text), "")
+
+    def _write(self, cells: list[Any]) -> None:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        between = pa.scalar(self._delimiter, pa.large_string())
+        lines = pc.binary_join_element_wise(*cells, between).to_pylist()
+        self._out.write("".join(f"{line}\n" for line in lines).encode())

@@ -164,7 +164,7 @@ async function guarded(work) {
 
 const askAnswer = (signal) =>
   guarded(async () => {
-    const more = state.model.any_coverage ? { parameters: true, density: POINTS } : {};
+    const more = state.model.any_coverage ? { members: true, density: POINTS } : {};
     const { predictions } = await post(path(), question([state.row], more), signal);
     state.answer = predictions[0];
     showAnswer();

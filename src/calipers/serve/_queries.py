@@ -26,7 +26,7 @@ class Piece:
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class ServedPrediction:
     """What is written and recorded about some rows.
 
     Attributes
@@ -46,29 +46,29 @@ class Answer:
     def __len__(self) -> int:
         return len(self.outside)
 
-    def __getitem__(self, rows: Any) -> "Answer":
+    def __getitem__(self, rows: Any) -> "ServedPrediction":
         bounds = None if self.bounds is None else self.bounds[rows]
-        return Answer(self.prediction[rows], self.outside[rows], bounds)
+        return ServedPrediction(self.prediction[rows], self.outside[rows], bounds)
 
 
-def join(answers: Sequence[Answer]) -> Answer:
+def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
     """One answer from those of consecutive rows."""
     if len(answers) == 1:
         return answers[0]
     bounds = [answer.bounds for answer in answers if answer.bounds is not None]
-    return Answer(
+    return ServedPrediction(
         Prediction.concatenate([answer.prediction for answer in answers]),
         np.concatenate([answer.outside for answer in answers]),
         np.concatenate(bounds) if bounds else None,
     )
 
 
-def answer_of(
+def served_prediction(
     prediction: Prediction, outside: NDArray[np.bool_], query: Query, own: float
-) -> Answer:
+) -> ServedPrediction:
     """The answer to a query that was asked with the model's own coverage at its end."""
     if prediction.intervals is None:
-        return Answer(prediction, outside, None)
+        return ServedPrediction(prediction, outside, None)
     bounds = np.stack(prediction.bounds(own), axis=1)
     asked = len(prediction.coverages if query.coverages is None else query.coverages)
-    return Answer(prediction.with_coverages(asked), outside, bounds)
+    return ServedPrediction(prediction.with_coverages(asked), outside, bounds)

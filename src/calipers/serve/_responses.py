@@ -1,21 +1,31 @@
-"""Answers as callers get them: JSON by row, or a table by column."""
+"""Predictions as callers get them: JSON by row, or a table by column."""
 
 import io
 import re
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from pydantic_core import to_json
 
-from calipers.serve._asking import Answer
+from calipers.prediction import Prediction
 from calipers.serve._models import Served
-from calipers.serve._problems import Problem
+from calipers.serve._problems import HTTPProblem
+from calipers.serve._queries import ServedPrediction
 from calipers.serve._reading import ARROW_STREAM, CSV, FORMATS
 
 _BYTES_A_NUMBER = 80  # in an array, and in the longest form: a quantile with its level in JSON
 _BYTES_A_ROW = 64
 _BYTES_A_CELL = 32
 _NUMBERS_A_BLOCK = 100_000
+_OBJECTS = {
+    "intervals": ("lower", "upper"),
+    "quantiles": ("value",),
+    "members": ("loc", "left_scale", "right_scale"),
+}
+"""Fields of a prediction with several objects a row, and what each object holds."""
+_LEVELS = {"intervals": ("coverage", "coverages"), "quantiles": ("level", "quantile_levels")}
+"""Those with a level: its name in the object, and the field that holds the levels."""
 _NULLS: dict[str, Any] = {"inf_nan_mode": "null"}
 
 
@@ -29,7 +39,7 @@ def kept_bytes(table: Any) -> int:
     return _BYTES_A_CELL * table.num_rows * table.num_columns + 2 * int(table.nbytes)
 
 
-def outside_bytes(served: Served, answer: Answer) -> int:
+def outside_bytes(served: Served, answer: ServedPrediction) -> int:
     """Bytes of the names of inputs that training did not see, at most."""
     lengths = np.array([4 * len(column.name) + 4 for column in served.model.inputs_])
     return 2 * int(answer.outside.sum(axis=0) @ lengths)
@@ -60,7 +70,7 @@ def negotiate(accept: str | None, sent: str) -> str:
                 break
     best = max(found, key=lambda known: found[known], default=None)  # the first of equals
     if best is None or not found[best][0]:
-        raise Problem(
+        raise HTTPProblem(
             406, f"answers come as {', '.join(FORMATS)}, and {accept!r} allows none of them"
         )
     return best
@@ -76,7 +86,7 @@ def _weight(parameters: list[str]) -> float:
     return 1.0
 
 
-def as_json(served: Served, answer: Answer, numbers: int, key: str | None) -> bytes:
+def as_json(served: Served, answer: ServedPrediction, numbers: int, key: str | None) -> bytes:
     """The answer in JSON, row by row; null where a bound is infinite.
 
     Written in blocks of rows, since its objects take many times the bytes that come of them;
@@ -90,32 +100,35 @@ def as_json(served: Served, answer: Answer, numbers: int, key: str | None) -> by
     return head[:-2] + b",".join(block[1:-1] for block in blocks) + b"]}"
 
 
-def _block(served: Served, answer: Answer) -> list[dict[str, Any]]:
-    """Objects of some rows."""
-    found, rows = answer.prediction, len(answer)
-    columns: dict[str, list[Any]] = {"point": found.point.tolist(), "intervals": [[]] * rows}
-    if found.intervals is not None:
-        sides = zip(found.coverages.tolist(), found.intervals.transpose(2, 1, 0), strict=True)
-        columns["intervals"] = _by_row(
-            [
-                _dicts(coverage=[level] * rows, lower=lower.tolist(), upper=upper.tolist())
-                for level, (lower, upper) in sides
-            ]
-        )
-    if found.quantiles is not None:
-        pairs = zip(found.quantile_levels.tolist(), found.quantiles.T.tolist(), strict=True)
-        columns["quantiles"] = _by_row(
-            [_dicts(level=[level] * rows, value=values) for level, values in pairs]
-        )
-    if found.members is not None:
-        names = ("loc", "left_scale", "right_scale")
-        parts = found.members.transpose(2, 1, 0).tolist()
-        columns["members"] = _by_row([_dicts(**dict(zip(names, p, strict=True))) for p in parts])
-    if found.density is not None:
-        x, y = found.density.transpose(1, 0, 2).tolist()
-        columns["density"] = _dicts(x=x, y=y)
+def _block(served: Served, answer: ServedPrediction) -> list[dict[str, Any]]:
+    """Objects of some rows, from the fields of the prediction; most of them are one number."""
+    found = answer.prediction
+    columns: dict[str, list[Any]] = {"point": [], "intervals": [[]] * len(answer)}
+    common = {levels for _, levels in _LEVELS.values()}
+    for field in fields(found):
+        values = getattr(found, field.name)
+        if values is None or field.name in common:
+            continue
+        if field.name in _OBJECTS:
+            columns[field.name] = _objects(found, field.name)
+        elif field.name == "density":
+            columns["density"] = _dicts(x=values[:, 0].tolist(), y=values[:, 1].tolist())
+        else:
+            columns[field.name] = values.tolist()
     columns["outside"] = _outside(served, answer)
     return _dicts(**columns)
+
+
+def _objects(found: Prediction, name: str) -> list[list[dict[str, Any]]]:
+    """For each row a list of objects, such as its intervals."""
+    rows, names = len(found), _OBJECTS[name]
+    parts = getattr(found, name).reshape(rows, len(names), -1).transpose(2, 1, 0).tolist()
+    objects = [dict(zip(names, part, strict=True)) for part in parts]
+    if name in _LEVELS:
+        key, levels = _LEVELS[name]
+        given = getattr(found, levels).tolist()
+        objects = [{key: [at] * rows} | one for at, one in zip(given, objects, strict=True)]
+    return _by_row([_dicts(**one) for one in objects])
 
 
 def _dicts(**columns: list[Any]) -> list[dict[str, Any]]:
@@ -128,7 +141,7 @@ def _by_row(columns: list[list[Any]]) -> list[list[Any]]:
     return [list(row) for row in zip(*columns, strict=True)]
 
 
-def _outside(served: Served, answer: Answer) -> list[list[str]]:
+def _outside(served: Served, answer: ServedPrediction) -> list[list[str]]:
     """Names of each row's inputs that training did not see; most rows have none."""
     names = np.array([column.name for column in served.model.inputs_], dtype=object)
     found: list[list[str]] = [[]] * len(answer)
@@ -137,7 +150,7 @@ def _outside(served: Served, answer: Answer) -> list[list[str]]:
     return found
 
 
-def as_frame(served: Served, answer: Answer, kept: Any = None) -> Any:
+def as_frame(served: Served, answer: ServedPrediction, kept: Any = None) -> Any:
     """The answer as a frame, after the columns of the table ``kept``."""
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""What a model says about labelled rows, asked once and in blocks of rows."""
+"""Predictions for labelled rows, in blocks of rows."""
 
 from copy import copy
 from dataclasses import dataclass
@@ -14,13 +14,13 @@ from calipers.regressor import IntervalRegressor
 
 FloatArray = NDArray[np.float64]
 
-_BLOCK = 2**14  # rows asked about at a time
+_BLOCK = 2**14  # rows predicted at a time
 _LEVELS = (0.5, 0.8, 0.9, 0.95)
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
-    """Rows and what the model says about them, all in the target's unit.
+class LabelledPrediction:
+    """Labelled rows and their predictions, all in the target's unit.
 
     Attributes
     ----------
@@ -78,8 +78,10 @@ class Answers:
         return (self.lower <= self.target) & (self.target <= self.upper)
 
 
-def ask(model: IntervalRegressor, X: Any, y: Any, *, visible: bool) -> Answers:
-    """Ask a fitted model about labelled rows.
+def predict_labelled(
+    model: IntervalRegressor, X: Any, y: Any, *, visible: bool
+) -> LabelledPrediction:
+    """Predict labelled rows with a fitted model.
 
     Raises
     ------
@@ -102,12 +104,12 @@ def ask(model: IntervalRegressor, X: Any, y: Any, *, visible: bool) -> Answers:
             rows = np.arange(start, min(start + _BLOCK, len(target)))
             at = target[rows] if has_dist else None
             query = Query(tuple(levels.tolist()), variance_parts=has_dist, at=at)
-            found, strange = model.query_and_check(_safe_indexing(X, rows), query)
+            found, beyond = model.query_and_check(_safe_indexing(X, rows), query)
             parts.append(found)
-            outside.append(strange)
+            outside.append(beyond)
             report(len(rows))
     found = Prediction.concatenate(parts)
-    return Answers(
+    return LabelledPrediction(
         coverage,
         levels,
         target,

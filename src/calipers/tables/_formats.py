@@ -1,0 +1,120 @@
+"""The formats of files: how to recognise, read and write each of them.
+
+To add a format, make a ``FileFormat`` and put it into ``FORMATS``.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from calipers.tables._binary import arrow_tables, arrow_writer, parquet_tables, parquet_writer
+from calipers.tables._compression import COMPRESSIONS, Compression
+from calipers.tables._errors import STANDARD, TableError
+from calipers.tables._excel import excel_tables
+from calipers.tables._text import TextFormat, TextWriter, text_tables
+
+Reader = Callable[[BinaryIO, str, TextFormat, int], Iterator[Any]]
+Writer = Callable[[Any, Any], AbstractContextManager[Any]]
+
+
+@dataclass(frozen=True)
+class FileFormat:
+    """A format of files.
+
+    Attributes
+    ----------
+    name : str
+        What it is called.
+    read : callable
+        Takes an open file, its name for errors, how text is written and the most rows of a table;
+        gives pyarrow tables.
+    write : callable, optional
+        Takes an open file and a pyarrow schema; gives a context with a method ``write_table``. None
+        for a format that is only read.
+    endings : tuple of str
+        Endings of names that ask for it when a file is written.
+    magic : bytes, optional
+        First bytes of a file, by which it is recognised when it is read. None for delimited text,
+        which is what a file is that nothing else recognises.
+    seeks : bool
+        Whether it is read from anywhere, not from front to back.
+    """
+
+    name: str
+    read: Reader
+    write: Writer | None = None
+    endings: tuple[str, ...] = ()
+    magic: bytes | None = None
+    seeks: bool = False
+
+    @property
+    def is_text(self) -> bool:
+        """Whether it is delimited text, which may be compressed as a whole."""
+        return self.magic is None
+
+
+TEXT = FileFormat("CSV", text_tables, partial(TextWriter, delimiter=","), (".csv",))
+
+FORMATS = {
+    one.name: one
+    for one in (
+        TEXT,
+        FileFormat("TSV", text_tables, partial(TextWriter, delimiter="\t"), (".tsv",)),
+        FileFormat("Parquet", parquet_tables, parquet_writer, (".parquet",), b"PAR1", seeks=True),
+        FileFormat(
+            "Arrow", arrow_tables, arrow_writer, (".feather", ".arrow"), b"ARROW1", seeks=True
+        ),
+        FileFormat("Arrow stream", arrow_tables, magic=b"\xff\xff\xff\xff"),
+        FileFormat("Excel", excel_tables, magic=b"PK\x03\x04", seeks=True),
+    )
+}
+"""Formats by name."""
+
+
+def find_format(head: bytes) -> FileFormat:
+    """The format of a file with these first bytes; delimited text if nothing else fits."""
+    known = (one for one in FORMATS.values() if one.magic and head.startswith(one.magic))
+    return next(known, TEXT)
+
+
+def known_endings() -> str:
+    """Endings of names of files that can be written, for people to read.
+
+    Examples
+    --------
+    >>> known_endings()
+    '.csv, .tsv, .parquet, .feather, .arrow, or .csv.gz and the like'
+    """
+    endings = [ending for one in FORMATS.values() if one.write for ending in one.endings]
+    compressed = TEXT.endings[0] + next(iter(COMPRESSIONS.values())).ending
+    return f"{', '.join(endings)}, or {compressed} and the like"
+
+
+def format_of(name: str) -> tuple[FileFormat, Compression | None]:
+    """Format and compression that a name asks for.
+
+    Examples
+    --------
+    >>> found, compression = format_of("scored.csv.gz")
+    >>> found.name, compression.name
+    ('CSV', 'gzip')
+
+    Raises
+    ------
+    TableError
+        If the ending is none of those known.
+    """
+    if name == STANDARD:
+        return TEXT, None
+    endings = [ending.lower() for ending in Path(name).suffixes]
+    last = endings.pop() if endings else ""
+    compression = next((one for one in COMPRESSIONS.values() if one.ending == last), None)
+    if compression is not None:
+        last = endings.pop() if endings else ""
+    for one in FORMATS.values():
+        if last in one.endings and one.write and (one.is_text or compression is None):
+            return one, compression
+    raise TableError(f"the name must end in {known_endings()}", file=name)
