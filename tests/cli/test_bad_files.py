@@ -73,7 +73,7 @@ TABLES = {
     "only a mark": (b"\xef\xbb\xbf", "data.csv: the file is empty"),
     "header only": ("a,price\n", "data.csv: .*a header and no rows"),
     "header without newline": ("a,price", "data.csv: .*a header and no rows"),
-    "zip": (b"PK\x03\x04" + b"x" * 50, "a zip archive: unpack it"),
+    "zip": (b"PK\x03\x04" + b"x" * 50, "a zip archive: extract it"),
     "old Excel": (b"\xd0\xcf\x11\xe0" + b"x" * 50, "old Excel workbook"),
     "SQLite": (b"SQLite format 3\0", "an SQLite database"),
     "PDF": (b"%PDF-1.7", "a PDF document"),
