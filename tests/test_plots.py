@@ -6,6 +6,7 @@ import pytest
 from calipers import IntervalRegressor, plots
 from calipers.aggregation import snm
 from calipers.bank import HISTORY_TYPE
+from calipers.importance import Importances
 from calipers.metrics import CalibrationCurve, GroupedCoverage, pit_band
 from calipers.networks import MLP
 
@@ -66,6 +67,19 @@ def test_a_model_and_rows(ax):
         for low, high in (model.predict_interval(X, coverage=c).T for c in curve.get_xdata())
     ]
     np.testing.assert_allclose(curve.get_ydata(), inside)
+
+
+def test_importance(ax):
+    numbers = np.array([[1.0, 2.0], [5.0, 7.0], [0.0, 0.0]])
+    found = Importances(("a", "b", "c"), numbers, numbers[::-1], numbers)
+    assert plots.plot_importance(found, ax=ax, most=2) is drawn(ax)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["b", "a"]
+    assert [bar.get_width() for bar in ax.patches] == [6.0, 1.5]
+    other = plots.plot_importance(found, measure="squared_error")
+    assert [bar.get_width() for bar in other.patches] == [6.0, 1.5, 0.0]
+    assert "squared error" in other.get_xlabel()
+    with pytest.raises(ValueError, match="measure must be one of"):
+        plots.plot_importance(found, measure="error")
 
 
 def test_calibration(ax):

@@ -6,10 +6,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
+from calipers.importance import Importances
 from calipers.metrics import calibration_curve
 from calipers.plots._calibration import plot_calibration
 from calipers.plots._predictions import plot_rows
-from calipers.plots._style import new_figure
+from calipers.plots._style import COLORS, new_figure
+
+_WORDS = {
+    "interval_score": "growth of the interval score when shuffled",
+    "squared_error": "growth of the squared error when shuffled",
+    "width": "mean change of a width when shuffled",
+}
 
 
 def plot_intervals(
@@ -76,6 +83,52 @@ def plot_reliability(model: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None
     curve = calibration_curve(targets, model.predict_dist(X))
     plot_calibration(axes, {"model": curve}, rows=len(targets))
     axes.set(xlabel="nominal coverage", ylabel="observed coverage")
+    return axes
+
+
+def plot_importance(
+    importances: Importances,
+    *,
+    measure: str = "interval_score",
+    ax: Axes | None = None,
+    most: int = 12,
+) -> Axes:
+    """Draw what each column is worth for a model, the most important on top.
+
+    Parameters
+    ----------
+    importances : Importances
+        From ``calipers.importance.permutation_importance``.
+    measure : {"interval_score", "squared_error", "width"}
+        Which importance.
+    ax : Axes, optional
+        Where to draw; a new figure by default, which is ``ax.figure``.
+    most : int
+        At most so many columns are drawn.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> found = Importances(("a", "b"), *np.arange(12.0).reshape(3, 2, 2))
+    >>> [label.get_text() for label in plot_importance(found).get_yticklabels()]
+    ['b', 'a']
+    """
+    if measure not in _WORDS:
+        raise ValueError(f"measure must be one of {sorted(_WORDS)}, got {measure!r}")
+    axes = _axes(ax)
+    values = getattr(importances, measure)
+    mean = values.mean(axis=1)
+    order = np.argsort(-mean, kind="stable")[:most]
+    spread = [mean - values.min(axis=1), values.max(axis=1) - mean]
+    names = [importances.names[place] for place in order]
+    bars = {"color": COLORS["blue"], "ecolor": COLORS["black"], "error_kw": {"linewidth": 0.8}}
+    axes.barh(range(len(order)), mean[order], xerr=np.array(spread)[:, order], **bars)
+    axes.set_yticks(range(len(order)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel(_WORDS[measure])
     return axes
 
 
