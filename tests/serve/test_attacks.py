@@ -179,7 +179,7 @@ def test_nulls_and_codes_take_little_and_stand_for_much(server):
 
 
 def test_all_at_once(server):
-    """Each allowed by itself: together they hold no more than the budget, and others are told."""
+    """Each allowed by itself: together they stay within the budget, and others are refused."""
     rows = 90_000
     numbers = np.random.default_rng(0).normal(size=(rows, 2))
     text = b"\n".join(b"%f,%f" % tuple(row) for row in numbers)
