@@ -23,14 +23,14 @@ def test_points_intervals_and_what_is_outside(client, served):
     assert answer.status_code == 200
     found = answer.json()
     assert found["model"] == "plain"
-    told = found["predictions"]
+    predictions = found["predictions"]
     model = served["plain"]
-    assert_allclose([row["point"] for row in told], model.predict(FRAME), rtol=1e-12)
-    bounds = [[row["intervals"][0][side] for side in ("lower", "upper")] for row in told]
+    assert_allclose([row["point"] for row in predictions], model.predict(FRAME), rtol=1e-12)
+    bounds = [[row["intervals"][0][side] for side in ("lower", "upper")] for row in predictions]
     assert_allclose(bounds, model.predict_interval(FRAME), rtol=1e-12)
-    assert [row["outside"] for row in told] == [[], [], ["speed"]]
-    assert told[0]["intervals"][0]["coverage"] == 0.95
-    assert set(told[0]) == {"point", "intervals", "outside"}
+    assert [row["outside"] for row in predictions] == [[], [], ["speed"]]
+    assert predictions[0]["intervals"][0]["coverage"] == 0.95
+    assert set(predictions[0]) == {"point", "intervals", "outside"}
 
 
 def test_everything_that_can_be_asked(client, served):
@@ -41,18 +41,18 @@ def test_everything_that_can_be_asked(client, served):
         members=True,
         density=400,
     )
-    told = answer.json()["predictions"]
+    predictions = answer.json()["predictions"]
     model, rows = served["plain"], FRAME.iloc[:2]
-    bounds = [[[i["lower"], i["upper"]] for i in row["intervals"]] for row in told]
+    bounds = [[[i["lower"], i["upper"]] for i in row["intervals"]] for row in predictions]
     expected = model.predict_interval(rows, coverage=[0.5, 0.8])
     assert_allclose(np.swapaxes(bounds, 1, 2), expected, rtol=1e-12)
-    levels = [[q["value"] for q in row["quantiles"]] for row in told]
+    levels = [[q["value"] for q in row["quantiles"]] for row in predictions]
     assert_allclose(levels, model.predict_quantiles(rows, [0.1, 0.9]), rtol=1e-12)
     parts = model.predict_dist(rows).mixture.components
     for name in ("loc", "left_scale", "right_scale"):
-        found = [[member[name] for member in row["members"]] for row in told]
+        found = [[member[name] for member in row["members"]] for row in predictions]
         assert_allclose(np.transpose(found), getattr(parts, name), rtol=1e-12)
-    x, y = np.array(told[0]["density"]["x"]), np.array(told[0]["density"]["y"])
+    x, y = np.array(predictions[0]["density"]["x"]), np.array(predictions[0]["density"]["y"])
     assert np.sum(y) * (x[1] - x[0]) == pytest.approx(1, abs=0.005)
 
 
@@ -87,11 +87,13 @@ def test_a_table_as_it_comes(client, served, tables):
         }
         for row in frame.rename(columns={"size": "size_"}).itertuples()
     ]
-    told = client.predict("homes", rows=rows).json()["predictions"]
-    assert_allclose([row["point"] for row in told], served["homes"].predict(frame), rtol=1e-12)
-    strange = {**rows[0], "kind": "castle", "sold": "1999-12-31", "garden": None}
-    told = client.predict("homes", rows=[strange]).json()["predictions"]
-    assert told[0]["outside"] == ["kind", "garden", "sold"]
+    predictions = client.predict("homes", rows=rows).json()["predictions"]
+    assert_allclose(
+        [row["point"] for row in predictions], served["homes"].predict(frame), rtol=1e-12
+    )
+    unseen = {**rows[0], "kind": "castle", "sold": "1999-12-31", "garden": None}
+    predictions = client.predict("homes", rows=[unseen]).json()["predictions"]
+    assert predictions[0]["outside"] == ["kind", "garden", "sold"]
 
 
 @pytest.mark.parametrize("kind", [CSV, ARROW_STREAM, ARROW_FILE])
@@ -164,8 +166,8 @@ def test_nothing_to_be_had(accept):
 
 
 def test_models_that_give_less(client):
-    told = client.predict("bounds", rows=ROWS).json()["predictions"]
-    assert told[0]["intervals"][0]["lower"] < told[0]["intervals"][0]["upper"]
+    predictions = client.predict("bounds", rows=ROWS).json()["predictions"]
+    assert predictions[0]["intervals"][0]["lower"] < predictions[0]["intervals"][0]["upper"]
     assert client.predict("bounds", rows=ROWS, coverage=0.95).status_code == 200
     for more in ({"coverage": 0.5}, {"quantiles": [0.5]}, {"members": True}, {"density": 9}):
         answer = client.predict("bounds", rows=ROWS, **more)
@@ -178,8 +180,8 @@ def test_models_that_give_less(client):
 
 def test_an_infinite_bound_is_null(client, served):
     assert np.isinf(served["plain"].predict_interval(FRAME, coverage=0.9999)).all()
-    told = client.predict(rows=ROWS, coverage=0.9999).json()["predictions"]
-    assert told[0]["intervals"][0] == {"coverage": 0.9999, "lower": None, "upper": None}
+    predictions = client.predict(rows=ROWS, coverage=0.9999).json()["predictions"]
+    assert predictions[0]["intervals"][0] == {"coverage": 0.9999, "lower": None, "upper": None}
 
 
 def test_large_requests_are_cut_and_joined(make_client, served, tables):

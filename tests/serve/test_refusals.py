@@ -91,9 +91,9 @@ def test_arrow(client, arrow):
     problem(client.table(arrow(nested), ARROW_STREAM), 422, "nested", "'load'")
     words = FRAME.assign(load=pd.Categorical(["a", "b", "a"]))
     problem(client.table(arrow(words), ARROW_STREAM), 422, "'a' is not a number")
-    for frame, packing in ((FRAME, "zstd"), (words, "lz4"), (words[["load"]], "zstd")):
-        packed = arrow(frame, compression=packing)
-        problem(client.table(packed, ARROW_STREAM), 415, "compressed")
+    for frame, compression in ((FRAME, "zstd"), (words, "lz4"), (words[["load"]], "zstd")):
+        body = arrow(frame, compression=compression)
+        problem(client.table(body, ARROW_STREAM), 415, "compressed")
 
 
 def test_columns_of_one_name(client):

@@ -1,4 +1,4 @@
-"""What stands before every route: who may ask, how long, and what leaves when something breaks."""
+"""Middleware before every route: host names, tokens, headers, and errors as problem documents."""
 
 import hashlib
 import hmac

@@ -13,7 +13,7 @@ from calipers.tables import TableError, TooLargeError, read_bytes
 JSON, CSV = "application/json", "text/csv"
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 ARROW_FILE = "application/vnd.apache.arrow.file"
-FORMATS = (JSON, CSV, ARROW_STREAM, ARROW_FILE)
+MEDIA_TYPES = (JSON, CSV, ARROW_STREAM, ARROW_FILE)
 
 _NUMBER_BYTES, _OBJECT_BYTES = 16, 112  # of a value of a frame, at most
 _DELIMITERS = (b",", b";", b"\t", b"|")
@@ -28,9 +28,9 @@ def media_type(header: str) -> str:
     'text/csv'
     """
     given = header.split(";")[0].strip().lower()
-    if given not in FORMATS:
+    if given not in MEDIA_TYPES:
         raise HTTPProblem(
-            415, f"Content-Type must be one of {', '.join(FORMATS)}; got {given[:100]!r}"
+            415, f"Content-Type must be one of {', '.join(MEDIA_TYPES)}; got {given[:100]!r}"
         )
     return given
 

@@ -12,7 +12,7 @@ from calipers.prediction import Prediction
 from calipers.serve._models import Served
 from calipers.serve._problems import HTTPProblem
 from calipers.serve._queries import ServedPrediction
-from calipers.serve._reading import ARROW_STREAM, CSV, FORMATS
+from calipers.serve._reading import ARROW_STREAM, CSV, MEDIA_TYPES
 
 _BYTES_A_NUMBER = 80  # in an array, and in the longest form: a quantile with its level in JSON
 _BYTES_A_ROW = 64
@@ -63,7 +63,7 @@ def negotiate(accept: str | None, sent: str) -> str:
         kind, *parameters = (text.strip().lower() for text in part.split(";"))
         ranges.setdefault(kind, (_weight(parameters), -place))
     found = {}
-    for known in (sent, *FORMATS):
+    for known in (sent, *MEDIA_TYPES):
         for kind in (known, known.partition("/")[0] + "/*", "*/*"):
             if kind in ranges:
                 found[known] = ranges[kind]
@@ -71,7 +71,7 @@ def negotiate(accept: str | None, sent: str) -> str:
     best = max(found, key=lambda known: found[known], default=None)  # the first of equals
     if best is None or not found[best][0]:
         raise HTTPProblem(
-            406, f"answers come as {', '.join(FORMATS)}, and {accept!r} allows none of them"
+            406, f"answers come as {', '.join(MEDIA_TYPES)}, and {accept!r} allows none of them"
         )
     return best
 

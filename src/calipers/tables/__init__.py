@@ -14,7 +14,7 @@ from calipers.tables._formats import FORMATS, FileFormat, format_of, known_endin
 from calipers.tables._parts import Part, find_parts, read_part
 from calipers.tables._read import find_files, read_blocks, read_bytes, read_table
 from calipers.tables._source import RowSource, check_distinct
-from calipers.tables._text import TextFormat, TextWriter
+from calipers.tables._text import TextFormat
 from calipers.tables._write import write_blocks
 
 __all__ = [
@@ -26,7 +26,6 @@ __all__ = [
     "RowSource",
     "TableError",
     "TextFormat",
-    "TextWriter",
     "TooLargeError",
     "check_distinct",
     "find_files",
