@@ -25,7 +25,7 @@ def refuse_masked(name: str, values: Any) -> None:
     ValueError: y has masked values, 1 of 2: leave those rows out, or fill them, y.filled(np.nan)
     """
     if np.ma.is_masked(values):
-        masked = int(np.ma.count_masked(values))
+        masked = int(np.ma.getmaskarray(values).sum())
         raise ValueError(
             f"{name} has masked values, {masked} of {np.size(values)}: leave those rows out, or "
             f"fill them, {name}.filled(np.nan)"
