@@ -18,8 +18,7 @@ from calipers.optimizers import Adam
 TINY = {
     "cv": 2,
     "loss": "normal",
-    "network": MLP(hidden_layers=(8,), frequencies=0),
-    "activation": "relu",
+    "network": MLP(hidden_layers=(8,), activation="relu", frequencies=0),
     "optimizer": Adam(averaging=0.0),
     "patience": None,
     "epochs": 20,

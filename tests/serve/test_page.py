@@ -59,7 +59,8 @@ def trips(folder):
         }
     )
     delay = pd.Series(table["distance"] / 10 + rng.normal(0, 5, rows), name="delay")
-    model = IntervalRegressor(preprocessor=TableEncoder(), **SMALL).fit(table, delay)
+    encoder = TableEncoder(max_categories=40)
+    model = IntervalRegressor(preprocessor=encoder, **SMALL).fit(table, delay)
     model.save(folder / "trips")
     return model
 
