@@ -124,9 +124,10 @@ def plot_importance(
     order = np.argsort(-mean, kind="stable")[:most]
     spread = [mean - values.min(axis=1), values.max(axis=1) - mean]
     names = [importances.names[place] for place in order]
-    bars = {"color": COLORS["blue"], "ecolor": COLORS["black"], "error_kw": {"linewidth": 0.8}}
-    axes.barh(range(len(order)), mean[order], xerr=np.array(spread)[:, order], **bars)
-    axes.set_yticks(range(len(order)), names)
+    error = np.array(spread)[:, order]
+    places = np.arange(len(order))
+    axes.barh(places, mean[order], xerr=error, color=COLORS["blue"], error_kw={"linewidth": 0.8})
+    axes.set_yticks(places, names)
     axes.invert_yaxis()
     axes.set_xlabel(_WORDS[measure])
     return axes
