@@ -38,7 +38,7 @@ from calipers.distributions import mixture_scores, mixture_values_on_grid
 TOLERANCE = 5e-7
 HALVINGS = 3
 # Rows worked on at a time: the members' arrays then stay in a core's cache.
-CHUNK = 1024
+CHUNK = 2048
 
 Integral = Callable[[MixtureRows, FloatArray, Rule], tuple[FloatArray, ...]]
 
@@ -55,6 +55,7 @@ def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
         lambda rows, _: np.stack(adaptive.mean_and_variance(rows)),
         rows,
         np.zeros(rows.loc.shape[1]),
+        outputs=2,
     )
     return mean, variance
 
@@ -64,23 +65,21 @@ def _integrate(
     otherwise: Callable[[MixtureRows, FloatArray], FloatArray],
     rows: MixtureRows,
     y: FloatArray,
+    outputs: int = 1,
 ) -> FloatArray:
-    """Integrate with ever narrower panels, rows of one weight at a time; shape (results, n)."""
-    results: FloatArray | None = None
+    """Integrate with ever narrower panels, rows of one weight at a time; shape (outputs, n)."""
+    results = np.empty((outputs, y.size))
     for weights, chunk in _chunks(rows.row_weights):
         left = chunk
         for halvings in range(HALVINGS + 1):
             rule = make_rule(rows.calibrations, weights, halvings)
             *found, error, scale = integral(rows.take(left), y[left], rule)
-            if results is None:
-                results = np.empty((len(found), y.size))
             results[:, left] = found
             left = left[~(error <= TOLERANCE * scale)]
             if left.size == 0:
                 break
         if left.size:
             results[:, left] = otherwise(rows.take(left), y[left])
-    assert results is not None  # noqa: S101 - blocks have rows
     return results
 
 

@@ -82,7 +82,7 @@ class Rule(NamedTuple):
 def make_rule(calibrations: Chain, weights: tuple[float, ...], halvings: int = 0) -> Rule:
     """Make the rule for a chain of calibrations, a row's weights in them, and panels halved."""
     ends = _scores(np.array([-END, END]), calibrations, weights)
-    edges = _panels(*ends.tolist(), halvings)
+    edges = _panels(float(ends[0]), float(ends[1]), halvings)
     v = _cells(edges, calibrations, weights)
     z = _scores(v, calibrations, weights)
     panel = np.clip(np.searchsorted(edges, 0.5 * (z[:-1] + z[1:])) - 1, 0, len(edges) - 2)

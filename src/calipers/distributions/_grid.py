@@ -94,8 +94,13 @@ def _walk(
                 here.put(pending, _look(some.towards(depth), terms.take(pending)))
                 pending = _apart(here, depth)
         if pending.size:
-            part = (array[:, pending] for array in (loc, left, right))
-            x = mixture_values(np.full(pending.size, depth), *part, weights)
+            x = mixture_values(
+                np.full(pending.size, depth),
+                loc[:, pending],
+                left[:, pending],
+                right[:, pending],
+                weights,
+            )
             here.put(pending, _look(x, terms.take(pending)))
         result[:] = here.towards(depth)
         if pending.size:
