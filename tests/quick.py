@@ -18,7 +18,6 @@ CORE = (
     "tests/test_losses.py",
     "tests/test_metrics.py",
     "tests/calibration",
-    "tests/bank/test_cache.py",
     "src/calipers/distributions",
 )
 TREES = {"src/calipers": "tests", "study/src/calipers_study": "study/tests"}

@@ -73,7 +73,11 @@ def test_pipelines_are_scored_by_their_last_step(data):
 def test_grid_search_of_an_interval_regressor(data):
     X, y = data[0][:100], data[1][:100]
     model = IntervalRegressor.paper(
-        loss="interval score", network__hidden_layers=(8,), epochs=40, n_networks=2, random_state=0
+        loss="interval score",
+        network__hidden_layers=(8,),
+        epochs=40,
+        n_networks=2,
+        random_state=0,
     )
     scoring = {"crps": metrics.neg_crps, "interval score": metrics.neg_interval_score}
     grid = {"optimizer__learning_rate": [1e-5, 0.02]}
