@@ -114,7 +114,7 @@ def test_the_folder_says_what_it_is(model):
 
     record = json.loads((model / "model.json").read_bytes(), parse_constant=refuse)
     assert record["format"] == "calipers-model"
-    assert record["format_version"] == 1
+    assert record["format_version"] == 2
     assert datetime.fromisoformat(record["created"]).tzinfo is not None
     assert record["versions"]["numpy"] == np.__version__
     assert {"calipers", "jax", "python"} <= record["versions"].keys()
@@ -298,11 +298,11 @@ REFUSALS = {
         r"/model\.json has wrong keys in model\.json: missing \['sha256'\], extra \['sha'\]",
     ),
     "newer": (
-        forge(format_version=2, versions={"calipers": "9.1"}, news="unknown here"),
-        r"/model\.json was written by calipers 9\.1, format 2; this is format 1: upgrade calipers",
+        forge(format_version=3, versions={"calipers": "9.1"}, news="unknown here"),
+        r"/model\.json was written by calipers 9\.1, format 3; this is format 2: upgrade calipers",
     ),
     "much newer": (
-        forge(format_version=3, versions=[]),
+        forge(format_version=4, versions=[]),
         r"/model\.json was written by calipers \?,",
     ),
     "version 0": (forge(format_version=0), r"/model\.json has 0 for 'format_version', which is"),

@@ -36,7 +36,7 @@ from calipers._files import locked, replacing
 from calipers._text import JSON, plain
 
 FORMAT = "calipers-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 is that of calipers 0.1, which is still read
 
 _PACKAGES = ("calipers", "equinox", "jax", "numpy", "safetensors", "scikit-learn", "scipy")
 _RECORD = "model.json"
