@@ -62,8 +62,8 @@ def mixture_values_on_grid(
     Returns
     -------
     array of shape (k, n)
-        Right to 1e-8 of the local scale where members are alike and scores 0.2 apart, to 1e-5 on the
-        normal scale where members are far apart; not to rounding as `mixture_values` is.
+        Right to 1e-8 of the local scale where members are alike and scores 0.2 apart, to 1e-5 on
+        the normal scale where members are far apart; not to rounding as `mixture_values` is.
     """
     middle = mixture_values(np.zeros(loc.shape[1]), loc, left, right, weights)
     below = _walk(z[z < 0][::-1], middle, loc, left, right, weights)
