@@ -177,6 +177,7 @@ class TestCategories:
         old = document["columns"][0]["encoder"]
         old |= {"levels": ["x", "None", "z"], "counts": [2, 2, 1], "kept": 2}
         del old["rare"]
+        document["columns"][0]["column"]["categories"] = ["x", "None", "z"]  # all, as it was
         encoder = TableEncoder.from_document(document)
         np.testing.assert_allclose(
             encoded(encoder, ["None", "z"]), np.c_[[[0, 1, 0], [0, 0, 1]], np.log1p([2, 1])]

@@ -572,7 +572,7 @@ class TestHabits:
             "try:\n"
             "    model.fit(X, X[:, 0])\n"
             "except KeyboardInterrupt:\n"
-            "    print(f'interrupted {hasattr(model, 'ensemble_')}', flush=True)\n"
+            "    print('interrupted', hasattr(model, 'ensemble_'), flush=True)\n"
         )
         process = subprocess.Popen(
             [sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=dict(os.environ)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.polynomial import legendre
 
+from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.calibration import _adaptive as adaptive
 from calipers.calibration._rows import IntArray, MixtureRows
@@ -101,7 +102,7 @@ def _moments(rows: MixtureRows, _: FloatArray, rule: Rule) -> tuple[FloatArray, 
     middle = q[len(q) // 2, 0]
     q = q - middle
     squares = q * q
-    first, second = (np.tensordot(rule.over_p, f, 2) for f in (q, squares))
+    first, second = (_weighted(rule.over_p, f) for f in (q, squares))
     variance = np.maximum(second - first**2, 0.0)
     scale = np.sqrt(variance)
     error = np.maximum(_error(q, rule)[0] * scale, _error(squares, rule)[0])
@@ -111,15 +112,20 @@ def _moments(rows: MixtureRows, _: FloatArray, rule: Rule) -> tuple[FloatArray, 
 def _crps(rows: MixtureRows, y: FloatArray, rule: Rule) -> tuple[FloatArray, ...]:
     """Score, its error and the scale that it is measured in."""
     q = _quantiles(rows, rule) - y
-    mean = np.tensordot(rule.over_p, q, 2)
-    scale = np.sqrt(np.maximum(np.tensordot(rule.over_p, q * q, 2) - mean**2, 0.0))
+    mean = _weighted(rule.over_p, q)
+    scale = np.sqrt(np.maximum(_weighted(rule.over_p, q * q) - mean**2, 0.0))
     z = mixture_scores(y, rows.loc, rows.left, rows.right, rows.weights)
     z = np.clip(z, rule.z[0], rule.z[-1])
     above = _above(z, q, rule)
     error, within = _error(q, rule)
     panel = np.clip(np.searchsorted(rule.edges, z) - 1, 0, len(within) - 1)
     error = error + within[panel, np.arange(y.size)]
-    return 2.0 * (above - np.tensordot(rule.over_p2, q, 2)), error, scale
+    return 2.0 * (above - _weighted(rule.over_p2, q)), error, scale
+
+
+def _weighted(weights: FloatArray, f: FloatArray) -> FloatArray:
+    """Weighted sums over panels and points, in an order that does not depend on the rows."""
+    return sum_members((weights[..., None] * f).reshape(-1, f.shape[-1]))
 
 
 def _quantiles(rows: MixtureRows, rule: Rule) -> FloatArray:

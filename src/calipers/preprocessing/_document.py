@@ -114,9 +114,12 @@ def check_table(document: Any, place: str = "preprocessor") -> None:
         _ENCODERS[entry["column"]["kind"]](entry["encoder"], f"{here}.encoder")
         _RULES.get(entry["column"]["kind"], _no_rule)(entry["encoder"], f"{here}.encoder")
         if entry["column"]["kind"] == "category":
-            levels = entry["encoder"]["levels"][: entry["encoder"]["kept"]]
-            if entry["column"]["categories"] != levels:
-                refuse(f"{here}.column.categories", "the levels that are kept", levels)
+            levels, kept = entry["encoder"]["levels"], entry["encoder"]["kept"]
+            shown = entry["column"]["categories"]
+            if shown not in (levels[:kept], levels):  # version 0.1 listed them all
+                refuse(
+                    f"{here}.column.categories", f"the levels that are kept, {levels[:kept]}", shown
+                )
         names.append(entry["column"]["name"])
     if len(set(names)) < len(names):
         refuse(f"{place}.columns", "columns of different names", names)
