@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IntervalRegressor", "__version__", "load"]
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:
