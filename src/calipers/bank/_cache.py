@@ -234,5 +234,7 @@ def _fingerprint(lowered: jax.stages.Lowered, signature: object, device: jax.Dev
         device.id,
         platform.machine(),
         processor(),
+        os.environ.get("XLA_FLAGS", ""),
+        jax.config.values["jax_disable_most_optimizations"],
     )
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
