@@ -54,7 +54,7 @@ Doubles = NDArray[np.float64]
 
 _BLOCK = 8192  # rows that pass through a network at a time
 _FORWARD = threading.Lock()  # a hook sees whatever passes, so one thread passes at a time
-_HEADS = {"network__hidden_layers": (64, 64), "network__frequencies": 0}
+_HEADS: dict[str, Any] = {"network__hidden_layers": (64, 64), "network__frequencies": 0}
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ def upgrade(
         As in ``IntervalRegressor.fit``.
     **parameters
         Parameters of the ``IntervalRegressor`` that holds the heads, on top of
-        ``network=MLP(hidden_layers=(64, 64), frequencies=0)``.
+        ``network__hidden_layers=(64, 64)`` and ``network__frequencies=0``.
 
     Returns
     -------
@@ -224,10 +224,7 @@ def upgrade(
             "of X, y, or give rows that it has not seen as X_cal, y_cal, or networks of a "
             "cross-validation with held_out"
         )
-    settings: dict[str, Any] = {} if "network" in parameters else dict(_HEADS)
-    if X_cal is not None:
-        settings["cv"] = None
-    settings |= parameters
+    settings = _HEADS | ({} if X_cal is None else {"cv": None}) | parameters
     model = IntervalRegressor().set_params(**settings)
     X, y = _as_rows(X), _as_rows(y)
     networks = _several(network)

@@ -6,8 +6,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from calipers import IntervalRegressor  # noqa: E402
-from calipers.networks import MLP  # noqa: E402
-from calipers.optimizers import Adam  # noqa: E402
 from calipers.storage import ModelFileError  # noqa: E402
 from calipers.torch import load, upgrade  # noqa: E402
 
@@ -18,10 +16,11 @@ torch.set_num_threads(1)  # networks so small gain nothing from a second
 TINY = {
     "n_networks": 4,
     "cv": 2,
-    "network": MLP(hidden_layers=(16,)),
+    "network__hidden_layers": (16,),
     "epochs": 200,
     "batch_size": 32,
-    "optimizer": Adam(learning_rate=0.02, averaging=0.0),
+    "optimizer__learning_rate": 0.02,
+    "optimizer__averaging": 0.0,
     "random_state": 0,
     "verbose": 0,
 }

@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,7 @@ from calipers.bank._program import SEGMENT, Program
 from calipers.bank._table import FloatArray, IntArray, Plan, Table
 
 _SEGMENT_SECONDS = 0.5
+_LONGEST_WAIT = 30.0  # seconds for what cannot be stopped, such as compiling
 
 History = NDArray[np.void]
 """Structured array with the field ``epoch``, the measures on training rows, and those on validation
@@ -56,11 +58,40 @@ class StoppedError(Exception):
     """Training was asked to stop."""
 
 
-class Observer(NamedTuple):
-    """How a run is seen and stopped from outside."""
+class Observer:
+    """How runs on threads are seen, stopped and waited for from outside.
 
-    report: Callable[[int], None]
-    stop: threading.Event
+    Parameters
+    ----------
+    report : callable
+        Called with the number of network-epochs done.
+    """
+
+    def __init__(self, report: Callable[[int], None]) -> None:
+        self.report = report
+        self.stop = threading.Event()
+        self._change = threading.Condition()
+        self._running = 0
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Count a run for as long as it lasts."""
+        self._count(1)
+        try:
+            yield
+        finally:
+            self._count(-1)
+
+    def end(self) -> None:
+        """Stop all runs and wait for them: a thread cut off inside XLA aborts the process."""
+        self.stop.set()
+        with self._change:
+            self._change.wait_for(lambda: not self._running, timeout=_LONGEST_WAIT)
+
+    def _count(self, by: int) -> None:
+        with self._change:
+            self._running += by
+            self._change.notify_all()
 
 
 def run(

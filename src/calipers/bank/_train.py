@@ -1,9 +1,9 @@
 """Training a bank: chunks side by side, failures trained again."""
 
 import math
-import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -131,10 +131,9 @@ def _run_all(
     jobs = joblib.effective_n_jobs(n_jobs)
     groups = _groups(plans, lanes, jobs)
     report = report or (lambda _: None)
-    stop = threading.Event()
     backend = joblib.parallel.get_active_backend(prefer="threads")[0]
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
-    watch = Observer(report, stop) if threads else None
+    watch = Observer(report) if threads else None
     rounds = [-(-(len(groups) - number) // jobs) for number in range(len(groups))]
     dues: list[tuple[Clock, float]] = [(clock, 1 / left) for left in rounds]
     if not threads and groups:
@@ -162,7 +161,8 @@ def _run_all(
             if not threads:
                 report(sum(result.epochs for result in results))
     finally:
-        stop.set()
+        if watch is not None:
+            watch.end()
     return [trained[i] for i in range(len(plans))], failed
 
 
@@ -226,8 +226,9 @@ def _chunk(
     due: tuple[Clock, float],
 ) -> tuple[list[Trained], BoolArray]:
     """Train some plans, in a share of the time that a clock has left; find out which failed."""
-    trained = run(program, table, plans, shape, watch, *due)
-    return trained, _failed(program, table, plans, trained, largest_loss)
+    with nullcontext() if watch is None else watch.running():
+        trained = run(program, table, plans, shape, watch, *due)
+        return trained, _failed(program, table, plans, trained, largest_loss)
 
 
 def _failed(
