@@ -320,7 +320,7 @@ def test_a_table_is_scored(page, tables, served, tmp_path):
     file.write_text("size\n1\n")
     page.set_input_files("#file", file)
     page.wait_for_selector("#table-state.bad")
-    assert "lacks the column 'kind'" in page.inner_text("#table-state")
+    assert "lacks the columns 'kind'" in page.inner_text("#table-state")
     page.wrong.clear()  # the browser counts the refusal as an error
 
 
