@@ -93,10 +93,11 @@ def make_rule(calibrations: Chain, weights: tuple[float, ...], halvings: int = 0
     by_cell, by_cell2 = (
         np.einsum("cf,cfk->ck", each, basis) for each in (weight, weight * ndtr(level))
     )
-    first = np.searchsorted(panel, np.arange(len(edges) - 1))
-    over_p, over_p2 = (np.add.reduceat(part, first) for part in (by_cell, by_cell2))
+    over_p, over_p2 = np.zeros((2, len(edges) - 1, by_cell.shape[1]))
+    np.add.at(over_p, panel, by_cell)  # a panel may have no cell, where scores lie far apart
+    np.add.at(over_p2, panel, by_cell2)
     upto = np.cumsum(by_cell, axis=0)
-    above = upto[np.append(first[1:], len(panel)) - 1][panel] - upto
+    above = upto[np.searchsorted(panel, panel, side="right") - 1] - upto
     return Rule(
         edges=edges,
         over_p=over_p[:, :POINTS] @ TRANSFORM,
