@@ -75,16 +75,7 @@ def model(data):
 
 
 @parametrize_with_checks(
-    [
-        calibrated(
-            loss="interval score",  # with the rest, what compiles fast: checks have many shapes
-            network=MLP(hidden_layers=(16,), frequencies=0),
-            optimizer=Adam(learning_rate=0.02, averaging=0.0),
-            epochs=20,
-            n_networks=2,
-            cv=2,
-        )
-    ],
+    [calibrated(epochs=20, n_networks=2, cv=2)],
     expected_failed_checks=lambda estimator: EXPECTED_FAILED_CHECKS,
 )
 def test_scikit_learn(estimator, check):
