@@ -122,6 +122,7 @@ def make_settings(parameters: Parameters, rows: int, batch_size: int, *, stops: 
     steps = 10_000 * max(1.0, rows / 10_000) ** 0.5
     epochs = parameters.epochs or int(np.clip(steps * batch_size / rows, 20, 1000))
     patience = max(10, epochs // 5) if parameters.patience == "auto" else parameters.patience
+    early = {"early_patience": max(10, epochs // 15)} if parameters.patience == "auto" else {}
     optimizer: Adam = expanded("optimizer", parameters.optimizer)
     return Settings(
         learning_rate=optimizer.learning_rate,
@@ -136,6 +137,7 @@ def make_settings(parameters: Parameters, rows: int, batch_size: int, *, stops: 
         check_every=max(1, epochs // 200),
         coverage=parameters.coverage,
         loss=objective_of(parameters).get_params(deep=False),
+        **early,
     )
 
 

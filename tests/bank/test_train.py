@@ -14,6 +14,7 @@ import pytest
 
 from calipers import losses
 from calipers.bank import Plan, Program, Settings, Table, TrainingFailedError, _train, train
+from calipers.bank._lanes import Lanes, State
 from calipers.bank._shuffle import round_keys, shuffled
 from calipers.networks import DenseFactory
 from calipers.objectives import LOSSES, Objective, QDPlus
@@ -195,6 +196,15 @@ def test_early_stopping_restores_the_best_weights(table, program):
     unit = float(table.units.target_scale * scaling.target_scale)
     width = (upper - lower).mean() * unit
     np.testing.assert_allclose(width, history["valid_width"][best], rtol=1e-4)
+
+
+@pytest.mark.parametrize(("early", "waited"), [(30, 30), (2, 10), (50, 40)])
+def test_patience_is_short_where_the_best_epoch_came_soon(program, early, waited):
+    settings = SETTINGS._replace(epochs=100, patience=40, early_patience=early)
+    lane = Lanes(0, settings, None, None, None)
+    for epoch, goes_on in ((5 + waited - 1, True), (5 + waited, False)):
+        state = State(None, None, None, epoch, 0.0, None, 0.5, best_epoch=5)
+        assert bool(program._running(state, lane)) is goes_on
 
 
 def test_validation_is_looked_at_when_asked(table, program):

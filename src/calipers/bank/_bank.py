@@ -1,6 +1,8 @@
 """A bank of trained networks, and what it predicts."""
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import jax
 import numpy as np
@@ -8,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers._process import before_computing
 from calipers.bank._cache import compiled
-from calipers.bank._lanes import Scaling
+from calipers.bank._lanes import Scaling, Tree
 from calipers.bank._program import Program
 from calipers.bank._run import History
 from calipers.bank._table import FloatArray, IntArray, standardised
@@ -106,17 +108,30 @@ class Bank:
     def forward(self, block: FloatArray) -> NDArray[np.float32]:
         """Parameters of up to ``BLOCK`` standardised rows, as (networks, fields, rows)."""
         before_computing()
-        lanes = lane_count(self.program, len(self))
-        rows = np.pad(block, ((0, BLOCK - len(block)), (0, 0)))
+        rows = np.zeros((BLOCK, block.shape[1]), np.float32)
+        rows[: len(block)] = block
         parts = []
+        for chunk in self._chunks:
+            arguments = (*chunk, rows, np.int32(len(block)))
+            found = compiled(self.program.predict, arguments)(*arguments)
+            parts.append(np.asarray(found)[:, :, : len(block)])
+        return np.concatenate(parts)[: len(self)]
+
+    @cached_property
+    def _chunks(self) -> list[tuple[Tree, Scaling]]:
+        """Weights and scalings of the networks that share a call of the program."""
+        lanes = lane_count(self.program, len(self))
+        found = []
         for start in range(0, len(self), lanes):
             # The last chunk repeats a network where it lacks one: every chunk has one width.
             members = np.minimum(np.arange(start, start + lanes), len(self) - 1)
             weights = self.program.tree([leaf[members] for leaf in self.weights])
             scaling = Scaling(*(part[members].astype(np.float32) for part in self.scaling))
-            arguments = (weights, scaling, rows, np.int32(len(block)))
-            parts.append(compiled(self.program.predict, arguments)(*arguments))
-        return np.concatenate(parts)[: len(self), :, : len(block)]
+            found.append((weights, scaling))
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key != "_chunks"}
 
 
 def lane_count(program: Program, networks: int) -> int:

@@ -35,6 +35,9 @@ class Settings(NamedTuple):
     patience : int
         Epochs without a better validation loss after which training stops and the best weights are
         restored; 0 trains to the end and keeps the last weights.
+    early_patience : int
+        Patience that is enough while twice the best epoch is less: a network whose validation loss
+        was lowest soon, and has not come near it since, needs no long wait.
     check_every : int
         Epochs between looks at the validation rows; ten times as many are all looked at first.
     coverage : float
@@ -52,6 +55,7 @@ class Settings(NamedTuple):
     adversarial_step: Any = 0.0
     epochs: Any = 100
     patience: Any = 0
+    early_patience: Any = 2**30
     check_every: Any = 1
     coverage: Any = 0.95
     loss: Mapping[str, Any] = MappingProxyType({})

@@ -33,7 +33,7 @@ from calipers.objectives import Objective
 SEGMENT = 128  # epochs a program can run, and record, before Python steps in
 TILE = 256  # rows evaluated at a time: one size, so that a row's bits do not depend on its company
 EARLY = 10  # so many times ``check_every`` epochs are all validated: some data is soon learnt
-SMALL_TILE = 32  # rows predicted at a time on a CPU: a single row then costs what 32 do, not 256
+SMALL_TILE = 8  # rows predicted at a time on a CPU: a single row then costs what 8 do, not 256
 
 
 def _select(condition: Array, new: Tree, old: Tree) -> Tree:
@@ -139,8 +139,10 @@ class Program:
         )
 
     def _running(self, state: State, lane: Lanes) -> Array:
-        patience = lane.settings.patience
-        exhausted = (patience > 0) & (state.epoch - state.best_epoch >= patience)
+        longest = lane.settings.patience
+        patience = jnp.maximum(lane.settings.early_patience, 2 * state.best_epoch)
+        waited = state.epoch - state.best_epoch
+        exhausted = (longest > 0) & (waited >= jnp.minimum(longest, patience))
         return (state.epoch < lane.settings.epochs) & jnp.isfinite(state.loss) & ~exhausted
 
     def _rows(

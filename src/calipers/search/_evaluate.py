@@ -66,7 +66,10 @@ class Trial:
         searched = estimator.epochs is not None
         limit = settings.epochs if searched or self.patience is None else self.max_epochs
         return settings._replace(
-            epochs=min(limit, budget or limit), patience=self.patience or 0, check_every=1
+            epochs=min(limit, budget or limit),
+            patience=self.patience or 0,
+            early_patience=self.patience or 0,
+            check_every=1,
         )
 
     def program(self, estimator: IntervalRegressor) -> Program:
