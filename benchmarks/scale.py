@@ -256,7 +256,7 @@ def measure_bytes(client):
 
 
 def validation_seconds(program, table, plans):
-    """Seconds that the client needs to evaluate one network on one row."""
+    """Seconds that a worker needs to evaluate one network on one row."""
     import numpy as np
 
     from calipers.bank import train
@@ -392,7 +392,7 @@ def search_terms(c, workers, network, rows, candidates=1000, splits=5, steps=20_
         COMPUTING: math.ceil(chunks / workers) * LANES * steps * c["step_s"],
         "scheduler": chunks * c["task_s"],
         "results to the client": networks * c["result_bytes_per_network"] / network,
-        "validation on the client": networks * rows / 10 * c["validation_s"],
+        "validation": math.ceil(chunks / workers) * LANES * rows / 10 * c["validation_s"],
     }
 
 

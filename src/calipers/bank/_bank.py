@@ -1,6 +1,6 @@
 """A bank of trained networks, and what it predicts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -42,6 +42,8 @@ class Bank:
         What happened in each epoch, in the target's unit.
     out_of_time : array of bool
         Which networks were still getting better when their time was up.
+    examined : list
+        What ``examine`` of ``train`` found of each network; empty without it.
     """
 
     program: Program
@@ -53,6 +55,7 @@ class Bank:
     failures: IntArray
     histories: list[History]
     out_of_time: NDArray[np.bool_]
+    examined: list[Any] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.seeds)
@@ -70,6 +73,7 @@ class Bank:
             self.failures[numbers],
             [self.histories[i] for i in numbers],
             self.out_of_time[numbers],
+            [self.examined[i] for i in numbers] if self.examined else [],
         )
 
     def weights_of(self, number: int) -> list[FloatArray]:

@@ -44,7 +44,7 @@ class Shape(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A network as it came out of its lane."""
+    """A network as it came out of its lane, and what was found of it where it was trained."""
 
     weights: list[NDArray[np.float32]]
     scaling: Scaling
@@ -52,6 +52,7 @@ class Trained(NamedTuple):
     epochs: int
     history: History
     out_of_time: bool
+    examined: Any = None
 
 
 class StoppedError(Exception):

@@ -93,6 +93,12 @@ class Table:
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "on_device"}
 
+    def in_units(self, rows: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Inputs and target of some rows in the data's own units, to single precision."""
+        units = self.units
+        inputs = self.inputs[rows] * units.input_scale + units.input_center
+        return inputs, self.target[rows] * units.target_scale + units.target_center
+
     def scaling(self, rows: IntArray, weights: FloatArray | None = None) -> Scaling:
         """Scaling by the mean and standard deviation of some rows."""
         inputs = self.inputs[rows].astype(np.float64)

@@ -21,6 +21,8 @@ from calipers.bank._table import IntArray, Plan, Table, padded
 from calipers.cluster import received, sender
 
 BoolArray = NDArray[np.bool_]
+Examine = Callable[[Bank, Table, Sequence[Plan]], Sequence[Any]]
+"""What is to be found of networks where they were trained, see ``train``."""
 
 _GROUPS_PER_JOB = 8  # enough to even out the work, few enough to cost nothing
 _ARRAYS = ("rows", "weights", "validation", "validation_weights")  # of a plan, as long as the table
@@ -41,6 +43,7 @@ def train(
     needed: int | None = None,
     report: Callable[[int], None] | None = None,
     seconds: float = math.inf,
+    examine: Examine | None = None,
 ) -> Bank:
     """Train one network for each plan.
 
@@ -68,6 +71,10 @@ def train(
     seconds : float
         Time that training may take, compiling not counted. Networks whose pace does not allow all
         their epochs train for fewer, at least one; their learning rate falls accordingly.
+    examine : callable, optional
+        Called with some trained networks, the table and their plans, in the process that trained
+        them, and gives one finding for each: ``examined`` of the bank. A function at the top of a
+        module, so that it can be sent to other processes.
 
     Returns
     -------
@@ -81,7 +88,9 @@ def train(
     """
     plans = list(plans)
     clock = Clock(seconds)
-    trained, lost = _run_all(program, table, plans, n_jobs, largest_loss, report, clock)
+    work = partial(_run_all, program, table)
+    rest = (n_jobs, largest_loss, report, clock, examine)
+    trained, lost = work(plans, *rest)
     failures = np.zeros(len(plans), dtype=np.int64)
     failed = np.flatnonzero(lost)
     for attempt in range(1, retries + 1):
@@ -91,7 +100,7 @@ def train(
         for i in failed:
             plans[i] = replace(plans[i], seed=spawn_seeds((plans[i].seed, attempt), 1)[0])
         again = [plans[i] for i in failed]
-        results, lost = _run_all(program, table, again, n_jobs, largest_loss, report, clock)
+        results, lost = work(again, *rest)
         for i, result in zip(failed, results, strict=True):
             trained[i] = result
         failed = failed[lost]
@@ -120,6 +129,7 @@ def _run_all(
     largest_loss: float,
     report: Callable[[int], None] | None,
     clock: Clock,
+    examine: Examine | None,
 ) -> tuple[list[Trained], BoolArray]:
     """Train plans in groups, side by side: results in the plans' order, and which have failed."""
     lanes = lane_count(program, len(plans))
@@ -144,7 +154,7 @@ def _run_all(
     if not threads and jobs > 1:  # joblib works here if there is one job
         work, given = _remote_chunk, _sent(program, table, chunks, sender(backend, table))
     tasks = (
-        joblib.delayed(work)(*first, shape, largest_loss, watch, due)
+        joblib.delayed(work)(*first, shape, largest_loss, watch, due, examine)
         for first, due in zip(given, dues, strict=True)
     )
     trained: dict[int, Trained] = {}
@@ -224,24 +234,25 @@ def _chunk(
     largest_loss: float,
     watch: Observer | None,
     due: tuple[Clock, float],
+    examine: Examine | None,
 ) -> tuple[list[Trained], BoolArray]:
     """Train some plans, in a share of the time that a clock has left; find out which failed."""
     with nullcontext() if watch is None else watch.running():
         trained = run(program, table, plans, shape, watch, *due)
-        return trained, _failed(program, table, plans, trained, largest_loss)
+        bank = _collect(program, table, plans, trained, np.zeros(len(plans), np.int64))
+        failed = _failed(bank, table, plans, trained, largest_loss)
+        if examine is not None:
+            found = examine(bank, table, plans)
+            trained = [one._replace(examined=own) for one, own in zip(trained, found, strict=True)]
+        return trained, failed
 
 
 def _failed(
-    program: Program,
-    table: Table,
-    plans: list[Plan],
-    trained: list[Trained],
-    largest_loss: float,
+    bank: Bank, table: Table, plans: list[Plan], trained: list[Trained], largest_loss: float
 ) -> BoolArray:
     """Which networks are of no use."""
     failed = np.array([not result.loss <= largest_loss for result in trained])
-    if program.output.can_cross:
-        bank = _collect(program, table, plans, trained, np.zeros(len(plans), np.int64))
+    if bank.program.output.can_cross:
         crossed = np.empty((len(plans), table.rows), dtype=bool)
         for start in range(0, table.rows, BLOCK):
             stop = min(start + BLOCK, table.rows)
@@ -268,4 +279,5 @@ def _collect(
         failures=failures,
         histories=[result.history for result in trained],
         out_of_time=np.array([result.out_of_time for result in trained]),
+        examined=[r.examined for r in trained if r.examined is not None],
     )

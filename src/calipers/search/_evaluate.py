@@ -121,13 +121,25 @@ def evaluate(
         In the order of the estimators.
     """
     plans = [plan for estimator in estimators for plan in trial.plans(estimator, budget)]
-    bank = train(program, table, plans, n_jobs=trial.n_jobs, retries=0, needed=0, report=report)
+    alone = trial.n_networks == 1 and trial.patience is not None
+    bank = train(
+        program,
+        table,
+        plans,
+        n_jobs=trial.n_jobs,
+        retries=0,
+        needed=0,
+        report=report,
+        examine=_measure_each if alone else None,
+    )
     # The network of each candidate, split and member; -1 where it failed.
     flat = np.full(len(plans), -1)
     flat[bank.numbers] = np.arange(len(bank))
     place = flat.reshape(len(estimators), len(trial.splits), trial.n_networks)
     measures = np.full((*place.shape[:2], len(_LOST)), np.nan)
-    for split, (_, valid_rows) in enumerate(trial.splits):
+    if alone:
+        measures.reshape(-1, len(_LOST))[bank.numbers] = np.reshape(bank.examined, (-1, len(_LOST)))
+    for split, (_, valid_rows) in enumerate(trial.splits if not alone else []):
         whole = [i for i, networks in enumerate(place[:, split]) if networks.min() >= 0]
         groups = [(estimators[i], place[i, split]) for i in whole]
         for i, interval in zip(whole, _intervals(bank, groups, trial.X[valid_rows]), strict=True):
@@ -138,18 +150,31 @@ def evaluate(
     ]
 
 
+def _measure_each(bank: Bank, table: Table, plans: Sequence[Plan]) -> list[tuple[float, ...]]:
+    """Measures of networks, each by its own bounds on its validation rows, in the data's unit."""
+    found = [_LOST] * len(plans)
+    coverages = [float(plan.settings.coverage) for plan in plans]
+    like = [(id(plan.validation), level) for plan, level in zip(plans, coverages, strict=True)]
+    for key in dict.fromkeys(like):
+        networks = [i for i, own in enumerate(like) if own == key]
+        rows, coverage = plans[networks[0]].validation, coverages[networks[0]]
+        X, y = table.in_units(rows)
+        members = Ensemble(bank[networks], coverage, "none").members(X)
+        for i, sides in zip(networks, zip(*members, strict=True), strict=True):
+            found[i] = _measures(Interval(*sides), y, coverage)
+    return found
+
+
 def _intervals(
     bank: Bank, groups: list[tuple[IntervalRegressor, NDArray[np.intp]]], X: FloatArray
 ) -> list[Interval]:
     """What each group of networks predicts: a network alone its own bounds, several their mix."""
-    if not groups:
-        return []
-    if len(groups[0][1]) == 1:
-        alone = bank[np.concatenate([networks for _, networks in groups])]
-        members = Ensemble(alone, groups[0][0].coverage, "none").members(X)
-        return [Interval(*rows) for rows in zip(*members, strict=True)]
     intervals = []
     for estimator, networks in groups:
+        if len(networks) == 1:
+            members = Ensemble(bank[networks], estimator.coverage, "none").members(X)
+            intervals.append(Interval(*(side[0] for side in members)))
+            continue
         ensemble = Ensemble(bank[networks], estimator.coverage, estimator.aggregation)
         found = ensemble.predict(X)
         lower, upper = found.bounds(estimator.coverage)
