@@ -24,10 +24,11 @@ from calipers._fitting import (
     train_ensemble,
 )
 from calipers._inputs import Inputs
-from calipers._loading import model_from_dict
+from calipers._loading import check_model, model_from_dict
 from calipers._parameters import parameters_to_dict
 from calipers._schema import SchemaError
 from calipers._serialization import ensemble_to_dict
+from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS, Interval
 from calipers.bank import (
     Points,
@@ -775,6 +776,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             },
             "ensemble": ensemble,
         }
+        document = cast(dict[str, Any], plain(document, "document"))
+        check_model(type(self)(), document, arrays)  # what is saved can be loaded
         storage.write_model(folder, document, arrays)
 
     @classmethod
