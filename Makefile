@@ -45,8 +45,8 @@ unit: $(READY) ## the fast tests and the doctests
 slow: $(READY) chromium ## what takes minutes, what needs a browser, what needs the datasets
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PYTEST) -m "slow or browser or data"
 
-campaigns: $(READY) ## attacks with their counts printed, minutes to an hour
-	$(BIN)/python tests/campaigns/forged_folders.py --mutants 10000 --seed 0
+campaigns: $(READY) ## attacks with their counts, into docs/reliability.md, up to an hour
+	$(BIN)/python -m tests.campaigns --write docs/reliability.md
 
 # Playwright's own browsers are large downloads; a Chromium of the system does as well.
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
