@@ -7,8 +7,8 @@ TORCH := .venv-torch
 TORCH_VERSION := 2.13.0
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test quick lint types unit slow campaigns test-browser chromium test-torch docs \
-	benchmarks clean
+.PHONY: help demo test quick lint types unit slow campaigns test-browser chromium nginx test-proxy \
+	test-torch docs benchmarks clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -45,8 +45,8 @@ unit: $(READY) ## the fast tests and the doctests
 slow: $(READY) chromium ## what takes minutes, what needs a browser, what needs the datasets
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(PYTEST) -m "slow or browser or data"
 
-campaigns: $(READY) ## attacks with their counts printed, minutes to an hour
-	$(BIN)/python tests/campaigns/forged_folders.py --mutants 10000 --seed 0
+campaigns: $(READY) ## attacks with their counts, into docs/reliability.md, up to an hour
+	$(BIN)/python -m tests.campaigns --write docs/reliability.md
 
 # Playwright's own browsers are large downloads; a Chromium of the system does as well.
 SUDO := $(shell test "$$(id -u)" = 0 || echo sudo)
@@ -58,6 +58,16 @@ chromium: $(READY)
 
 test-browser: chromium ## the report and the server's page in a real browser
 	$(PYTEST) -m browser tests/report tests/serve
+
+# Where nginx is not installed, its package is unpacked beside the checkout; no root is needed.
+NGINX := .nginx/usr/sbin
+
+nginx:
+	command -v nginx || test -x $(NGINX)/nginx \
+		|| (mkdir -p .nginx && cd .nginx && apt-get download -q nginx && dpkg-deb -x nginx_*.deb .)
+
+test-proxy: $(READY) nginx ## the documented nginx in front of a server
+	PATH="$$PATH:$(CURDIR)/$(NGINX)" $(BIN)/pytest -q tests/serve/test_proxy.py
 
 # Only an exact version: anything looser brings gigabytes of CUDA along.
 $(TORCH)/.ready: pyproject.toml study/pyproject.toml
@@ -81,9 +91,10 @@ benchmarks: $(READY) $(TORCH)/.ready ## speed, printed as tables
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/prediction.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/gross_errors.py --seeds 3 --networks 5
 	$(BIN)/python benchmarks/scale.py measure
 	$(TORCH)/bin/python benchmarks/upgrade.py
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(TORCH) .mypy_cache .pytest_cache .ruff_cache .hypothesis demo \
+	rm -rf $(VENV) $(TORCH) .nginx .mypy_cache .pytest_cache .ruff_cache .hypothesis demo \
 		docs/_build docs/generated

@@ -1,21 +1,21 @@
 """Model folders that someone forged, checksums included: refused at load, and soon."""
 
 import json
-import runpy
+import re
 import time
 from copy import deepcopy
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from calipers import load
+from calipers.cli import app
 from calipers.networks import DenseFactory
 from calipers.storage import ModelFileError, read_model
 
-CAMPAIGN = runpy.run_path(str(Path(__file__).parent / "campaigns" / "forged_folders.py"))
-FOLDERS, reseal = CAMPAIGN["FOLDERS"], CAMPAIGN["reseal"]
+from .campaigns.forged_folders import FOLDERS, mutants, reseal
 
 
 def put(*path_and_value):
@@ -128,13 +128,16 @@ def test_a_forged_folder_is_refused_at_load_and_soon(name, change, message, tmp_
     with pytest.raises(ModelFileError, match=message):
         load(tmp_path)
     assert time.process_time() - began < 5
+    shown = CliRunner().invoke(app, ["inspect", str(tmp_path)])
+    assert shown.exit_code == 4
+    assert re.search(message, shown.stderr.replace("\n", " "))
 
 
 def test_forged_folders_of_the_campaign_are_refused_or_sound():
-    counts, findings, _ = CAMPAIGN["campaign"](200, 0)
-    assert findings == []
-    assert counts["refused"] > 100
-    assert counts["sound"] > 10
+    found = mutants(200, 0)
+    assert found.findings == []
+    assert found.counts["refused"] > 100
+    assert found.counts["sound"] > 10
 
 
 def test_what_could_not_be_loaded_is_not_saved(tmp_path):
@@ -145,3 +148,12 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path):
     with pytest.raises(ValueError, match="hidden_layers must be a list of 0 to 256 entries"):
         model.save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
+
+
+def test_a_model_whose_bounds_are_of_another_coverage_is_not_saved(tmp_path):
+    model = load(FOLDERS / "sem").set_params(coverage=0.5)
+    with pytest.raises(ValueError, match=r"parameters.coverage must be 0\.95, the trained one"):
+        model.save(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+    model.set_params(coverage=0.95).save(tmp_path / "model")
+    assert load(tmp_path / "model").coverage == 0.95

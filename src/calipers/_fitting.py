@@ -19,6 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from calipers import storage
 from calipers._checks import refuse_masked
 from calipers._inputs import learn_inputs
+from calipers._outliers import far_targets
 from calipers._progress import progress
 from calipers.bank import (
     Bank,
@@ -46,6 +47,7 @@ from calipers.training import (
 
 FloatArray = NDArray[np.float64]
 
+_NAMED = 10  # rows that a warning names
 _UNKNOWN_ROWS = (
     "these are not the rows that points was fitted on in folds, so calibration could take rows "
     "that it knows for new ones: pass those rows, or say fresh=True if it has seen none of these, "
@@ -62,6 +64,7 @@ class TrainingRows(NamedTuple):
     groups: NDArray[np.intp] | None
     used: NDArray[np.intp]
     seed: int
+    far: NDArray[np.intp] = np.empty(0, np.intp)  # rows that networks do not learn from
 
     def folds(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
         """Folds of the rows that are used."""
@@ -110,6 +113,55 @@ def read_rows(
     return TrainingRows(X, y, weights, groups, used, seed)
 
 
+def without_errors(
+    model: Any, data: TrainingRows, goal: FloatArray | None = None
+) -> tuple[TrainingRows, FloatArray]:
+    """Rows with those marked whose targets are likely to be errors, and targets within the others.
+
+    Networks do not learn from such rows, and their targets do not set the scale of the others.
+    Calibration counts them as they are, so that coverage stays honest. Where there are none,
+    nothing changes.
+
+    Parameters
+    ----------
+    model : IntervalRegressor
+        Gets a note in ``about_``.
+    data : TrainingRows
+        The rows.
+    goal : array, optional
+        What networks learn in place of the targets.
+
+    Warns
+    -----
+    UserWarning
+        If there are such targets; it names their rows.
+    """
+    goal = data.y if goal is None else goal
+    far = data.used[far_targets(data.X[data.used], goal[data.used])]
+    if not far.size:
+        return data, goal
+    ordinary = np.setdiff1d(data.used, far)
+    low, high = data.y[ordinary].min(), data.y[ordinary].max()
+    model.about_["far_targets"] = {"count": len(far), "rows": far[:_NAMED].tolist()}
+    shown = ", ".join(f"{row} ({data.y[row]:g})" for row in far[:_NAMED])
+    more = "" if len(far) <= _NAMED else f" and {len(far) - _NAMED} more"
+    warnings.warn(
+        f"y is far from all other targets in row{'' if len(far) == 1 else 's'} {shown}{more} (from "
+        f"0), while the others lie between {low:g} and {high:g}: networks do not learn from it, "
+        "calibration counts it. Correct or leave out what is wrong; if such targets are real, fit "
+        "their logarithm",
+        UserWarning,
+        stacklevel=3,
+    )
+    return data._replace(far=far), np.clip(goal, goal[ordinary].min(), goal[ordinary].max())
+
+
+def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
+    """A fold that does not train on some rows, unless it has no others."""
+    kept = np.setdiff1d(fold.train, rows) if rows.size else fold.train
+    return fold._replace(train=kept) if kept.size else fold
+
+
 def train_ensemble(
     model: Any,
     program: Program,
@@ -122,9 +174,10 @@ def train_ensemble(
 ) -> Ensemble:
     """Train one network after another of each fold, around the points of ``source`` if any."""
     fold_of = np.arange(model.n_networks) % len(folds)
+    learnt = [_without(fold, data.far) for fold in folds]
     plans = make_plans(
         model,
-        [folds[i] for i in fold_of],
+        [learnt[i] for i in fold_of],
         data.weights,
         data.groups,
         data.seed,

@@ -1,6 +1,7 @@
 """A model made again of a stored document and arrays, all of which are checked first."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from numpy.typing import NDArray
@@ -9,7 +10,12 @@ from calipers._inputs import Inputs
 from calipers._model_schema import ABOUT, CUSTOM, check_names
 from calipers._parameters import parameters_from_dict, validated
 from calipers._schema import anything, list_of, optional, record, refuse, text
-from calipers._serialization import ensemble_from_dict, ensemble_to_dict
+from calipers._serialization import (
+    MissingCodeError,
+    check_arrays,
+    ensemble_from_dict,
+    ensemble_to_dict,
+)
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import Column, check_column
 
@@ -24,9 +30,42 @@ def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **c
     SchemaError
         If they are not those of a model.
     """
+    reader, target = _read_inputs(model, document)
+    check_arrays(document["ensemble"], arrays)
+    largest = max(abs(float(target.low or 0)), abs(float(target.high or 0)))
+    ensemble = ensemble_from_dict(document["ensemble"], arrays, largest=largest, **code)
+    _check_fit(model, reader, ensemble, document["ensemble"])
+    check_names(arrays, set(ensemble_to_dict(ensemble)[1]) | {"out_of_time"})
+    model.ensemble_, model.reader_, model.target_ = ensemble, reader, target
+    model.about_ = document["inputs"]["about"]
+
+
+def check_model(model: Any, document: Mapping[str, Any], arrays: Arrays) -> None:
+    """Check what ``model_from_dict`` checks, as far as that goes without the user's own code.
+
+    Parameters
+    ----------
+    model : IntervalRegressor
+        As its constructor gives it; the model is made of it.
+    document, arrays
+        What is stored.
+
+    Raises
+    ------
+    SchemaError
+        If they are not those of a model.
+    """
+    with suppress(MissingCodeError):
+        model_from_dict(model, document, arrays)
+
+
+def _read_inputs(model: Any, document: Mapping[str, Any]) -> tuple[Inputs, Column]:
+    """Set the stored parameters; give the inputs and the target."""
     record(dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), anything))(
         document, "the document"
     )
+    if document["estimator"] != type(model).__name__:
+        refuse("estimator", repr(type(model).__name__), document["estimator"])
     model.set_params(**parameters_from_dict(document["parameters"], model._get_param_names()))
     validated(model, "parameters")
     optional(_threads)(model.n_jobs, "parameters.n_jobs")
@@ -40,12 +79,7 @@ def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **c
         refuse("inputs.names", f"null or {names}", inputs["names"])
     if target.kind != "number":
         refuse("inputs.target.kind", "'number'", target.kind)
-    largest = max(abs(float(target.low or 0)), abs(float(target.high or 0)))
-    ensemble = ensemble_from_dict(document["ensemble"], arrays, largest=largest, **code)
-    _check_fit(model, reader, ensemble, document["ensemble"])
-    check_names(arrays, set(ensemble_to_dict(ensemble)[1]) | {"out_of_time"})
-    model.ensemble_, model.reader_, model.target_ = ensemble, reader, target
-    model.about_ = inputs["about"]
+    return reader, target
 
 
 _INPUTS = record(

@@ -141,8 +141,11 @@ ABOUT = record(
         "rows": whole(0, 2**53),
         "versions": mapping_of(text),
         "split": record({"seed": whole(0, 2**64), "rows": text}),
-        "time_budget": mapping_of(number()),
-        "source": optional(mapping_of(anything)),
+        "time_budget": record(
+            {"seconds": number(0), "planned_epochs": whole(1, 2**53), "epochs": whole(1, 2**53)}
+            | dict.fromkeys(("networks", "out_of_time"), whole(0, MOST_NETWORKS))
+        ),
+        "source": optional(record({}, {"files": list_of(text)}, rest=anything)),
     },
     rest=anything,
 )

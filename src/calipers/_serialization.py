@@ -26,6 +26,10 @@ _NETWORKS: dict[str, Any] = {kind.__name__: kind for kind in (DenseFactory, Arou
 _MEASURES = [name for name in HISTORY_TYPE.names or () if name != "epoch"]
 
 
+class MissingCodeError(ModelFileError):
+    """A model that needs code of its maker's own, which is not stored and was not given."""
+
+
 def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
     """An ensemble as a document and arrays."""
     bank = ensemble.bank
@@ -68,7 +72,7 @@ def ensemble_from_dict(
     ------
     SchemaError
         If pieces are missing or do not fit together.
-    ModelFileError
+    MissingCodeError
         If the model has a network of the user's own and none is given.
     """
     document = _current_ensemble(document)
@@ -82,7 +86,7 @@ def ensemble_from_dict(
     if AGGREGATIONS[document["aggregation"]].single and len(bank) > 1:
         refuse("ensemble.aggregation", "another for several networks", document["aggregation"])
     if document["row_weight"] == CUSTOM and row_weight is None:
-        raise ModelFileError(
+        raise MissingCodeError(
             "the model was conformalized with a row_weight, which is code and not stored: pass "
             "the same function as load(..., row_weight=...)"
         )
@@ -94,6 +98,22 @@ def ensemble_from_dict(
         document["aggregation"],
         calibrations,
     )
+
+
+def check_arrays(document: Any, arrays: Arrays) -> None:
+    """Refuse an ensemble's document, and arrays beside it, as far as no code is needed.
+
+    Raises
+    ------
+    SchemaError
+        If they are not those of an ensemble.
+    """
+    found = _current_ensemble(document)
+    check_ensemble(found)
+    check_bank(found["program"], arrays)
+    if found["points"] not in (None, CUSTOM):
+        check_bank(found["points"], _under(arrays, "points."))
+    calibrations_from_dict(found, arrays)
 
 
 def _calibration_from_arrays(kind: str, arrays: Arrays) -> Any:
@@ -187,7 +207,7 @@ def _points_from_dict(
             refuse("array 'points.seeds'", f"of {networks} networks, as the heads", len(bank))
         return BankPoints(bank)
     if points is None:
-        raise ModelFileError(
+        raise MissingCodeError(
             "the points of the model come from a network of PyTorch, which is code and not stored: "
             "load it by calipers.torch.load(folder, network)"
         )
@@ -240,7 +260,7 @@ def _network_from_dict(shape: Any, network: Any) -> Any:
         parts = {k: _network_from_dict(v, network) for k, v in shape.items() if k != "kind"}
         return _NETWORKS[shape["kind"]](**parts)
     if network is None:
-        raise ModelFileError(
+        raise MissingCodeError(
             "the model has a network of its maker's own, which is code and not stored: pass the "
             "same factory as load(..., network=...)"
         )

@@ -166,6 +166,11 @@ class DenseFactory:
     amplitude: float = 1.0
     clip: float = 3.0
 
+    @property
+    def clips_inputs(self) -> bool:
+        """Whether an input beyond all others moves a network no farther than a large one does."""
+        return self.frequencies is not None
+
     def __call__(
         self, in_size: int, out_size: int, *, key: Array
     ) -> "Perceptron | EmbeddedPerceptron":

@@ -22,12 +22,14 @@ from calipers._fitting import (
     read_rows,
     take_points,
     train_ensemble,
+    without_errors,
 )
 from calipers._inputs import Inputs
-from calipers._loading import model_from_dict
+from calipers._loading import check_model, model_from_dict
 from calipers._parameters import parameters_to_dict
 from calipers._schema import SchemaError
 from calipers._serialization import ensemble_to_dict
+from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS, Interval
 from calipers.bank import (
     Points,
@@ -310,8 +312,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         previous = networks_to_continue(self)
         data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
-        table = Table.from_arrays(data.X, data.y, None if previous is None else previous.units)
+        data, goal = without_errors(self, data)
         program = make_program(self, data.X, len(data.used))
+        units = None if previous is None else previous.units
+        clips = getattr(program.network, "clips_inputs", False)
+        table = Table.from_arrays(data.X, goal, units, robust=clips)
         if previous is None:
             self.about_["split"] = {"seed": data.seed, "rows": data.fingerprint}
         else:  # more rows may ask for more frequencies, but these are trained
@@ -386,7 +391,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if given is not None:
             folds = folds if self.cv is None else given
             known = out_of_fold_points(known, given, np.arange(len(known)) % len(given))
-        table = error_table(seen, data.y - np.atleast_2d(known).mean(axis=0), data.weights)
+        errors = data.y - np.atleast_2d(known).mean(axis=0)
+        data, errors = without_errors(self, data, errors)
+        table = error_table(seen, errors, data.weights)
         program = make_program(self, seen, len(data.used))
         point_at = cast(int, HEADS[around].point_at)
         network = Around(program.network, point_at, float(adapt))
@@ -776,6 +783,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             },
             "ensemble": ensemble,
         }
+        document = cast(dict[str, Any], plain(document, "document"))
+        check_model(type(self)(), document, arrays)  # what is saved can be loaded
         storage.write_model(folder, document, arrays)
 
     @classmethod

@@ -1,17 +1,12 @@
 """Resealed mutants of model folders: each is refused at load, or predicts numbers.
 
 A mutant is a good model with one to three changes in its document or its arrays, and with the
-checksums that belong to them. Run as a script it prints what became of so many:
-
-    python tests/campaigns/forged_folders.py --mutants 10000 --seed 0
+checksums that belong to them.
 """
 
-import argparse
 import hashlib
 import json
-import sys
 import time
-from collections import Counter
 from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,11 +15,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import safetensors.numpy
+from typer.testing import CliRunner
 
 from calipers import load
+from calipers.cli import app
 from calipers.storage import ModelFileError, _seal, read_model
 
-FOLDERS = Path(__file__).parents[1] / "data" / "model-0.1"
+from ._tally import FOLDERS, Part, Tally
+
 NAMES = ("default", "conformal", "paper", "sem", "upgraded", "table")
 DEEP: Any = []
 for _ in range(400):
@@ -123,8 +121,17 @@ def rows_of(name: str) -> Any:
     return rows if name == "table" else rows[["a", "b", "c"]].fillna(0.0).to_numpy()
 
 
-def outcome(folder: Path, rows: Any) -> str:
+def outcome(folder: Path, rows: Any, inspected: bool = True) -> str:
     """What becomes of a folder: refused, sound, or what went wrong."""
+    found = _loaded(folder, rows)
+    if found in ("refused", "sound") and inspected:
+        shown = CliRunner().invoke(app, ["inspect", str(folder)])
+        if shown.exit_code != {"refused": 4, "sound": 0}[found]:
+            return f"inspect of what is {found}: {shown.output}"[:150]
+    return found
+
+
+def _loaded(folder: Path, rows: Any) -> str:
     try:
         model = load(folder)
     except ModelFileError:
@@ -148,16 +155,15 @@ def outcome(folder: Path, rows: Any) -> str:
     return "sound"
 
 
-def campaign(mutants: int, seed: int) -> tuple[Counter[str], list[str], float]:
-    """Outcomes of so many mutants, the findings among them, and the longest time of one."""
-    rng = np.random.default_rng(seed)
+def mutants(count: int, seed: int) -> Tally:
+    """Load, predict with and inspect so many mutants."""
+    rng, tally = np.random.default_rng(seed), Tally()
     models = {name: read_model(FOLDERS / name) for name in NAMES}
     records = {name: json.loads((FOLDERS / name / "model.json").read_bytes()) for name in NAMES}
     rows = {name: rows_of(name) for name in NAMES}
-    counts: Counter[str] = Counter()
-    findings, longest = [], 0.0
+    longest = 0.0
     with TemporaryDirectory() as folder:
-        for number in range(mutants):
+        for number in range(count):
             name = NAMES[rng.integers(len(NAMES))]
             document, arrays = deepcopy(models[name])
             changes = []
@@ -169,32 +175,15 @@ def campaign(mutants: int, seed: int) -> tuple[Counter[str], list[str], float]:
             try:
                 reseal(Path(folder), {**records[name], "document": document}, arrays)
             except (ValueError, RecursionError):
-                counts["not a document"] += 1
+                tally.add("no document at all")
                 continue
             began = time.perf_counter()
-            found = outcome(Path(folder), rows[name])
+            found = outcome(Path(folder), rows[name], number % 4 == 0)
             longest = max(longest, time.perf_counter() - began)
-            if found not in ("refused", "sound"):
-                findings.append(f"mutant {number} of {name}: {'; '.join(changes)}: {found}")
-                found = "wrong"
-            counts[found] += 1
-    return counts, findings, longest
+            place = f"mutant {number} of {name}, seed {seed}: {'; '.join(changes)}: {found}"
+            tally.check(found in ("refused", "sound"), found, place)
+    tally.notes.append(f"the slowest in {longest:.1f} s")
+    return tally
 
 
-def main() -> int:
-    """Run the campaign and print its counts; 1 if something was found."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--mutants", type=int, default=10_000)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    counts, findings, longest = campaign(given.mutants, given.seed)
-    for finding in findings[:100]:
-        print(finding)
-    print(f"forged folders: {given.mutants} mutants, seed {given.seed}: ", end="")
-    parts = [f"{counts[kind]} {kind}" for kind in ("refused", "sound", "wrong", "not a document")]
-    print(f"{', '.join(parts)}; the longest took {longest:.1f} s")
-    return bool(findings)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+PARTS = (Part("forged folders", "models changed and sealed again", 10_000, mutants, 0),)

@@ -84,6 +84,53 @@ def test_headers_without_end(server, connect, line):
     assert answers(server)
 
 
+CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n0\r\n"
+
+
+@pytest.mark.parametrize("line", [b"X-%d: " + b"a" * 1_000 + b"\r\n", b"X%d" + b"a" * 1_000])
+def test_trailers_without_end(server, connect, line):
+    connection = connect()
+    connection.sendall(HEAD % JSON.encode() + CHUNKED)
+    sent = 0
+    with suppress(ConnectionError):
+        while sent < 100_000:
+            connection.sendall(line % sent)
+            sent += 1
+    assert sent < 20_000
+    assert answers(server)
+
+
+def test_chunks_and_trailers_of_a_good_request_are_taken(server, connect):
+    body = b'{"rows": [[1, 2]], "record": false}'
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\nX: a\r\n\r\n"
+    connection = connect()
+    connection.sendall(HEAD % JSON.encode() + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+    assert connection.recv(12) == b"HTTP/1.1 200"
+
+
+def test_few_requests_are_taken_ahead_of_their_answers(server, connect):
+    one = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    before = server.status("VmRSS")
+    for _ in range(20):
+        connection = connect()
+        with suppress(ConnectionError):
+            connection.sendall(one * 20_000)
+        assert is_cut(connection)
+    assert server.status("VmRSS") - before < 64 * 2**20
+    few = connect()
+    few.sendall(one * 4)
+    found = b""
+    while found.count(b'{"status":"ok"}') < 4:
+        found += few.recv(2**16)
+
+
+def test_long_headers_in_one_piece_are_refused(server, connect):
+    for head in (b"X: " + b"a" * 40_000, b"\r\n".join([b"X: " + b"a" * 1_000] * 40)):
+        connection = connect()
+        connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + head + b"\r\n\r\n")
+        assert connection.recv(12) == b"HTTP/1.1 400"
+
+
 def test_held_bodies_are_counted_together(server, connect):
     before = server.status("VmRSS")
     held = [connect() for _ in range(30)]

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._outliers import ordinary_limits
 from calipers.bank._lanes import Scaling, Settings
 
 FloatArray = NDArray[np.floating[Any]]
@@ -54,26 +55,45 @@ class Table:
         Centres and scales that lead back to the data's own units.
     rows : int
         Rows that are real.
+    limits : tuple of arrays, optional
+        Ends of the ordinary values of each input, where there are others: beyond them, values do
+        not count for a network's own scaling either.
     """
 
     inputs: FloatArray
     target: FloatArray
     units: Scaling
     rows: int
+    limits: tuple[FloatArray, FloatArray] | None = None
 
     @classmethod
     def from_arrays(
-        cls, inputs: FloatArray, target: FloatArray, units: Scaling | None = None
+        cls,
+        inputs: FloatArray,
+        target: FloatArray,
+        units: Scaling | None = None,
+        *,
+        robust: bool = False,
     ) -> "Table":
         """Make a table of finite inputs (rows, inputs) and targets (rows,).
 
-        A bank that is trained further needs the ``units`` of the table it came from.
+        Parameters
+        ----------
+        inputs, target : array
+            The rows.
+        units : Scaling, optional
+            Of the table that a bank came from which is trained further.
+        robust : bool
+            Whether gross errors among the inputs set no scale. They stay in the table, so that
+            this is for networks that clip what they see.
         """
+        limits = ordinary_limits(inputs) if robust else None
         if units is None:
             center, scale = center_and_scale(target)
             if np.ptp(target) <= _CONSTANT * np.abs(center):
                 scale = _CONSTANT_TARGET * (np.abs(center) or 1.0)
-            input_center, input_scale = center_and_scale(inputs)
+            within = inputs if limits is None else np.clip(inputs, *limits)
+            input_center, input_scale = center_and_scale(within)
             units = Scaling(input_center, input_scale, center, scale)
         extra = padded(len(target)) - len(target)
         scaled = standardised(inputs, units)
@@ -83,6 +103,7 @@ class Table:
             np.pad(goal.astype(np.float32), (0, extra)),
             units,
             len(target),
+            limits and (standardised(limits[0], units), standardised(limits[1], units)),
         )
 
     @cached_property
@@ -102,6 +123,8 @@ class Table:
     def scaling(self, rows: IntArray, weights: FloatArray | None = None) -> Scaling:
         """Scaling by the mean and standard deviation of some rows."""
         inputs = self.inputs[rows].astype(np.float64)
+        if self.limits is not None:
+            inputs = np.clip(inputs, *self.limits)
         target = self.target[rows].astype(np.float64)
         return Scaling(*center_and_scale(inputs, weights), *center_and_scale(target, weights))
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import typer
 
-from calipers.cli._measures import print_measures
+from calipers.cli._measures import is_measured, print_measures
 from calipers.cli._predict import ModelFolder
 from calipers.cli._tables import AsJSON, print_json, print_rows, show
 
@@ -19,11 +19,25 @@ def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
     from calipers.storage import read_model
 
     document, arrays = read_model(model)
+    _check(document, arrays, Path(model))
     found = _facts(document, arrays, Path(model))
     if as_json:
         print_json(found)
     else:
         _show(found)
+
+
+def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> None:
+    """Refuse what ``load`` refuses, but for code that is not there."""
+    from calipers import IntervalRegressor
+    from calipers._loading import check_model
+    from calipers._schema import SchemaError
+    from calipers.storage import ModelFileError
+
+    try:
+        check_model(IntervalRegressor(), document, arrays)
+    except SchemaError as error:
+        raise ModelFileError(f"{folder}: {error}") from None
 
 
 def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -70,14 +84,15 @@ def _show(found: dict[str, Any]) -> None:
         typer.echo(f"Note: {text}")
     changed = _changed(found["settings"])
     typer.echo(f"Settings: {changed or 'the defaults'}")
-    if evaluation := about.get("evaluation"):
+    if is_measured(evaluation := about.get("evaluation")):
         typer.echo(f"\nWhen fitted, on {evaluation['rows']:,} rows held out:")
         print_measures(evaluation, target["name"])
-    versions = ", ".join(f"{name} {text}" for name, text in about["versions"].items())
-    files = about.get("source", {}).get("files", [])
+    files = (about.get("source") or {}).get("files", [])
     source = f" of {', '.join(files)}" if files else ""
-    typer.echo(f"\nFitted {about['fitted_at']} on {about['rows']:,} rows{source}")
-    typer.echo(f"  with {versions}")
+    if "fitted_at" in about:
+        typer.echo(f"\nFitted {about['fitted_at']} on {about.get('rows', 0):,} rows{source}")
+    if versions := about.get("versions"):
+        typer.echo(f"  with {', '.join(f'{name} {text}' for name, text in versions.items())}")
     typer.echo(f"{found['bytes'] / 1e6:.2f} MB")
 
 

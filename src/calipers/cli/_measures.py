@@ -138,6 +138,37 @@ def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
     ]
 
 
+def is_measured(found: Any) -> bool:
+    """Whether something that a model folder holds is what ``measure`` gave."""
+    from calipers import _schema as schema
+
+    number = schema.optional(schema.number())
+    share = schema.number(0, 1)
+    few = dict.fromkeys(("coverages", "rows_needed"), schema.list_of(schema.number(), least=1))
+    check = schema.record(
+        {"rows": schema.whole(0, 2**53), "coverage": share, "coverage_rate": share}
+        | {"by_chance": schema.list_of(share, least=2, most=2)}
+        | dict.fromkeys(("mean_width", "interval_score", "rmse", "mae"), number)
+        | {"calibration": schema.list_of(_levels(share, number))},
+        {
+            "copies": schema.optional(schema.whole(0, 2**53)),
+            "unbounded": schema.optional(schema.record({**few, "rows": schema.whole(0, 2**53)})),
+        },
+        rest=schema.anything,
+    )
+    try:
+        check(found, "evaluation")
+    except schema.SchemaError:
+        return False
+    return True
+
+
+def _levels(share: Any, number: Any) -> Any:
+    from calipers._schema import anything, record
+
+    return record({"coverage": share, "observed": share, "mean_width": number}, rest=anything)
+
+
 def print_measures(found: dict[str, Any], target: str) -> None:
     """Print what ``measure`` found."""
     low, high = found["by_chance"]

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from calipers.cli._holdout import say_copies
+from calipers.cli._measures import is_measured
 from calipers.cli._predict import ModelFolder
 from calipers.cli._tables import (
     AsJSON,
@@ -115,7 +116,7 @@ def _cautions(about: dict[str, object], files: list[str]) -> list[str]:
     known = source.get("files", []) if isinstance(source, dict) else []
     found = []
     evaluation = about.get("evaluation")
-    if isinstance(evaluation, dict) and say_copies(evaluation):
+    if is_measured(evaluation) and say_copies(evaluation):
         found = [
             f"Of the {evaluation['rows']:,} rows that were held out when the model was fitted, "
             f"{evaluation['copies']:,} had the inputs and the target of a row of training. If "

@@ -176,9 +176,10 @@ def _facts(model: Any) -> dict[str, str]:
     """When, on what and with which versions the model was fitted."""
     about = model.about_
     facts = {k.replace("_", " "): str(v) for k, v in about.items() if isinstance(v, str | int)}
-    if files := about.get("source", {}).get("files"):
+    if files := (about.get("source") or {}).get("files"):
         facts["fitted on"] = ", ".join(files)
-    return facts | {f"{name} when fitted": str(v) for name, v in about["versions"].items()}
+    versions = about.get("versions", {})
+    return facts | {f"{name} when fitted": str(v) for name, v in versions.items()}
 
 
 def seen(column: Any) -> str:

@@ -1,22 +1,31 @@
 """Connections that hold nothing for long: what Uvicorn has no setting for.
 
-Uvicorn's parser h11 bounds the headers; its limit of concurrency counts idle connections and then
-answers 503 to everyone, probes included. Here a connection that waits too long for the headers of a
-request is cut, so is one whose reader has stopped, and one connection too many takes the place of
-the one that has been idle for longest. So a newcomer always gets in.
+Of Uvicorn's two parsers httptools takes less time than h11, but bounds nothing: not headers, not
+trailers, not the requests that are sent before the first is answered. They are bounded here.
+Uvicorn's limit of concurrency counts idle connections and then answers 503 to everyone, probes
+included. Here a connection that waits too long for the headers of a request is cut, so is one whose
+reader has stopped, and one connection too many takes the place of the one that has been idle for
+longest. So a newcomer always gets in.
 """
 
 import asyncio
 from typing import Any
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from calipers.serve._settings import ServerSettings
 
+_MOST_AHEAD = 8  # requests that a connection may send before the first of them is answered
+_FRAMING = 16  # bytes that may come with one of a body that is sent in chunks
 
-class Connection(H11Protocol):
+
+class _RefusedError(Exception):
+    """More than is allowed; the parser stops and the connection is answered 400."""
+
+
+class Connection(HttpToolsProtocol):
     """One connection.
 
     Parameters
@@ -42,6 +51,8 @@ class Connection(H11Protocol):
         super().__init__(config, server_state, app_state, _loop)
         self._settings, self._most = settings, most
         self._idle_since = 0.0
+        self._body = self._beside = 0  # bytes of a request: of its body, and all others
+        self._in_body = False
         self._idle_limit: asyncio.TimerHandle | None = None
         self._write_limit: asyncio.TimerHandle | None = None
 
@@ -66,6 +77,43 @@ class Connection(H11Protocol):
             oldest = min(others, key=lambda other: other._idle_since, default=self)
             oldest.transport.abort()
 
+    def data_received(self, data: bytes) -> None:
+        """Parse what has come; refuse heads and trailers that do not end."""
+        self._beside += len(data)
+        super().data_received(data)
+        allowed = self._settings.max_headers + _FRAMING * self._body
+        if self._beside > allowed and not self.transport.is_closing():
+            self.send_400_response("The headers are too long.")
+
+    def on_message_begin(self) -> None:
+        """Begin to count; the few bytes that came with this one are on top."""
+        super().on_message_begin()
+        self._body, self._beside, self._in_body = 0, 0, False
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; trailers of a body are left out."""
+        if not self._in_body:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer, or wait until the requests before are answered."""
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        if size > self._settings.max_headers or len(self.pipeline) >= _MOST_AHEAD:
+            raise _RefusedError
+        self._in_body = True
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body."""
+        self._body += len(body)
+        self._beside -= len(body)
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """Count again from here."""
+        self._body, self._beside, self._in_body = 0, 0, False
+        super().on_message_complete()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of the timers."""
         super().connection_lost(exc)
@@ -74,7 +122,7 @@ class Connection(H11Protocol):
                 timer.cancel()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request."""
+        """Wait for the next request; what is left of one that was refused is read and dropped."""
         super().on_response_complete()
         self._begin_to_wait()
 
@@ -86,8 +134,11 @@ class Connection(H11Protocol):
         self._idle_limit = self.loop.call_later(wait, self._end_of_wait)
 
     def _end_of_wait(self) -> None:
-        if self.is_idle:
-            self.transport.abort()
+        if self.is_idle:  # an answer that is on its way arrives, if it is read
+            self.transport.close()
+            self._idle_limit = self.loop.call_later(
+                self._settings.idle_timeout, self.transport.abort
+            )
 
     def pause_writing(self) -> None:
         """Give the reader so long to take what has been written."""

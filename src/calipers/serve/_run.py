@@ -61,7 +61,6 @@ def run(
             server_header=False,
             http=cast(Any, partial(Connection, settings=settings, most=_most(settings))),
             ws="none",
-            h11_max_incomplete_event_size=settings.max_headers,
             timeout_keep_alive=math.ceil(settings.idle_timeout),
             timeout_graceful_shutdown=int(settings.timeout) + 5,
         )

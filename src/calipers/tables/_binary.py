@@ -15,6 +15,7 @@ def parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Ite
     try:
         file = pq.ParquetFile(raw, pre_buffer=False)
         for batch in file.iter_batches(batch_size=rows, use_threads=False):
+            batch.validate(full=True)
             yield pa.Table.from_batches([batch])
     except (pa.ArrowException, OSError) as error:
         raise TableError(
@@ -33,6 +34,7 @@ def arrow_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
         else:
             batches = iter(pa.ipc.open_stream(raw))
         for batch in batches:
+            batch.validate(full=True)  # a damaged offset would lead out of the file's memory
             table = pa.Table.from_batches([batch])
             yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
     except (pa.ArrowException, OSError) as error:

@@ -34,8 +34,19 @@ class RowSource:
 
     @cached_property
     def frame(self) -> Any:
-        """The rows as a pandas frame."""
-        return self.table.to_pandas()
+        """The rows as a pandas frame.
+
+        Raises
+        ------
+        TableError
+            If the table's own notes for pandas are damaged, or a value has no place in a frame.
+        """
+        try:
+            return self.table.to_pandas()
+        except (ValueError, TypeError, LookupError, NotImplementedError) as error:
+            words = " ".join(str(error).split())[:200]
+            problem = f"the columns cannot be read as a frame ({words})"
+            raise TableError(problem, file=self.files[0][0]) from None
 
     @property
     def row_numbers(self) -> "NDArray[np.int64]":

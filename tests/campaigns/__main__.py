@@ -1,0 +1,97 @@
+"""Run the campaigns: ``python -m tests.campaigns --help``."""
+
+import argparse
+import json
+import os
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+from . import bad_tables, disk_full, forged_folders, kills, races, request_abuse, soak
+from ._forks import ended, fork
+from ._tally import Part
+
+MODULES = (kills, races, disk_full, forged_folders, bad_tables, request_abuse, soak)
+PARTS = [part for module in MODULES for part in module.PARTS]
+START, END = "<!-- campaigns -->\n", "<!-- end of campaigns -->\n"
+
+
+def apart(part: Part, share: float, seed: int) -> dict[str, Any]:
+    """Run a part in a child, since what it computes would spoil the forks of others."""
+    out, into = os.pipe()
+
+    def work() -> None:
+        with os.fdopen(into, "w") as pipe:
+            json.dump(part(share, seed), pipe)
+
+    child = fork(work, quiet=False)
+    os.close(into)
+    with os.fdopen(out) as pipe:
+        text = pipe.read()
+    if ended(child)[1] or not text:
+        return {"campaign": part.campaign, "tried": part.tried, "tries": 0, "outcomes": "broke"} | {
+            "wrong": 1,
+            "findings": ["the campaign itself broke"],
+            "seconds": 0.0,
+        }
+    return json.loads(text)
+
+
+HEAD = """\
+| campaign | what was tried | how often | what became of it | wrong |
+|---|---|--:|---|--:|
+"""
+
+
+def row(result: dict[str, Any]) -> str:
+    """A result for people."""
+    cells = (result["campaign"], result["tried"], f"{result['tries']:,}", result["outcomes"])
+    return f"| {' | '.join(cells)} | {result['wrong']} |\n"
+
+
+def write(path: Path, results: list[dict[str, Any]]) -> None:
+    """Put results into the table of a page, in place of those of the same parts."""
+    before, _, rest = path.read_text("utf-8").partition(START)
+    table, _, after = rest.partition(END)
+    rows = {tuple(line.split(" | ")[:2]): line + "\n" for line in table.splitlines()[2:] if line}
+    rows |= {(f"| {result['campaign']}", result["tried"]): row(result) for result in results}
+    known = [rows[key] for part in PARTS if (key := (f"| {part.campaign}", part.tried)) in rows]
+    path.write_text(f"{before}{START}{HEAD}{''.join(known)}{END}{after}", "utf-8")
+
+
+def main() -> int:
+    """Run what is asked; 1 if something was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", nargs="*", help="campaigns, all by default")
+    parser.add_argument("--share", type=float, default=1.0, help="of the tries, all by default")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true", help="print the results as JSON lines")
+    parser.add_argument("--write", type=Path, help="page to put the table into")
+    given = parser.parse_args()
+    warnings.filterwarnings("ignore", message=".*fork.*")
+    results = []
+    for part in PARTS:
+        if given.only and part.campaign not in given.only:
+            continue
+        if not max(part.least, round(part.count * given.share)):
+            continue
+        result = apart(part, given.share, given.seed)
+        results.append(result)
+        if given.write:
+            write(given.write, [result])
+        if given.json:
+            print(json.dumps(result), flush=True)
+        else:
+            for finding in result["findings"]:
+                print(f"  {finding}")
+            print(
+                f"{result['campaign']}: {result['tried']}: {result['tries']:,} tries: "
+                f"{result['outcomes']}; {result['wrong']} wrong ({result['seconds']:.1f} s)",
+                flush=True,
+            )
+    return int(any(result["wrong"] for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
