@@ -16,7 +16,8 @@ from calipers_study.jobs import Job, plan_job
 from calipers_study.methods import DATASETS, METHODS, choose
 from calipers_study.progress import progress
 from calipers_study.store import Store
-from calipers_study.training import TRIES, RunReport, train_job
+from calipers_study.attempts import TRIES
+from calipers_study.training import RunReport, train_job
 
 _HUGE = {"year"}  # used if its file is on this machine, never downloaded unless asked for
 

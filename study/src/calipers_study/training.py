@@ -14,16 +14,14 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.bank import Bank, Plan, Table, train
+from calipers.bank import Bank, Plan, Table
 from calipers.datasets import Dataset
+from calipers_study.attempts import TRIES, train_networks
 from calipers_study.jobs import Job, member_seeds
 from calipers_study.settings import settings_record
 from calipers_study.splits import Split, paper_splits
 from calipers_study.store import Store, circumstances
 from calipers_study.translation import fields_of, program_of, training_of
-
-TRIES = 10
-"""How often a network is trained before it is given up."""
 
 _TRIALS_PER_BANK = 4  # on a CPU: enough to fill the lanes when failed networks are trained again
 
@@ -110,13 +108,11 @@ def _train(
         for trial in group
         for seed in member_seeds(job, trial)
     ]
-    return train(
+    return train_networks(
         program_of(job.settings, table.inputs.shape[1]),
         table,
         plans,
         n_jobs=n_jobs,
-        retries=TRIES - 1,
-        needed=0,
         report=lambda epochs: report(epochs * table.rows),
     )
 
