@@ -118,12 +118,13 @@ def final_losses(bank: Bank, table: Table, plans: Sequence[Plan]) -> NDArray[np.
     for i, number in enumerate(bank.numbers):
         plan, scaling = plans[number], bank.scaling_of(i)
         target = (table.target[plan.rows] - scaling.target_center) / scaling.target_scale
+        numbers = bank.program.objective.fitted(defaults | dict(plan.settings.loss), target)
         losses[i] = bank.program.objective.loss(
             *predicted[i][:, plan.rows],
             target.astype(np.float32),
             weight=np.ones(len(plan.rows), np.float32),
             coverage=plan.settings.coverage,
-            **(defaults | dict(plan.settings.loss)),
+            **numbers,
         )
     return losses
 

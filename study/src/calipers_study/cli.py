@@ -25,6 +25,10 @@ SettingsFolder = Annotated[
     typer.Option("--settings", help="Folder with settings that go before the published ones."),
 ]
 Jobs = Annotated[int, typer.Option("--n-jobs", help="Threads; -1 for all cores.")]
+Processes = Annotated[
+    int,
+    typer.Option(min=1, help="Trainings at a time, in processes of their own; for an accelerator."),
+]
 
 _STORE = Path("results/study")
 
@@ -48,6 +52,7 @@ def run_command(
     settings: SettingsFolder = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of shuffles and networks.")] = 0,
     n_jobs: Jobs = -1,
+    processes: Processes = 1,
     cluster: OnCluster = None,
 ) -> None:
     """Train what is missing. May be stopped at any moment and started again.
@@ -66,6 +71,7 @@ def run_command(
             settings=settings,
             seed=seed,
             n_jobs=n_jobs,
+            processes=processes,
             notify=typer.echo,
         )
     lost = f", {report.lost} networks given up" if report.lost else ""
@@ -93,7 +99,7 @@ def figures_command(
     out: Out = Path("results"),
     grid: Annotated[
         int, typer.Option(min=2, help="Values of each weight in the sensitivity maps.")
-    ] = 41,
+    ] = 101,
     n_jobs: Jobs = -1,
 ) -> None:
     """Draw the figures. Trains the toy problem and the sensitivity maps if the store lacks them."""

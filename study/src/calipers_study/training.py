@@ -18,7 +18,7 @@ from calipers.bank import Bank, Plan, Table
 from calipers.datasets import Dataset
 from calipers_study.attempts import TRIES, train_networks
 from calipers_study.jobs import Job, member_seeds
-from calipers_study.settings import settings_record
+from calipers_study.settings import StudySettings, settings_record
 from calipers_study.splits import Split, paper_splits
 from calipers_study.store import Store, circumstances
 from calipers_study.translation import fields_of, program_of, training_of
@@ -71,7 +71,7 @@ def train_job(
             for place, trial in enumerate(group):
                 members = job.settings.members
                 mine = bank[bank.numbers // members == place]
-                arrays = _arrays(job, mine, data, splits[trial])
+                arrays = trial_arrays(job.settings, mine, data, splits[trial])
                 store.write(job.entry(trial), _record(job, trial, data, seconds), arrays)
                 retries += int(arrays["retries"].sum())
                 lost += members - len(mine)
@@ -117,11 +117,13 @@ def _train(
     )
 
 
-def _arrays(job: Job, bank: Bank, data: Dataset, split: Split) -> dict[str, NDArray[Any]]:
+def trial_arrays(
+    settings: StudySettings, bank: Bank, data: Dataset, split: Split
+) -> dict[str, NDArray[Any]]:
     """Predictions for the test rows, in units of the whole dataset's mean and deviation."""
     center, scale = data.y.mean(), data.y.std()
-    members = bank.numbers % job.settings.members
-    retries = np.full(job.settings.members, TRIES)  # of the networks that were given up
+    members = bank.numbers % settings.members
+    retries = np.full(settings.members, TRIES)  # of the networks that were given up
     retries[members] = bank.failures
     arrays = {
         "target": (data.y[split.test] - center) / scale,
@@ -129,7 +131,7 @@ def _arrays(job: Job, bank: Bank, data: Dataset, split: Split) -> dict[str, NDAr
         "seeds": bank.seeds,
         "retries": retries,
     }
-    none = {name: np.empty((0, len(split.test))) for name in fields_of(job.settings)}
+    none = {name: np.empty((0, len(split.test))) for name in fields_of(settings)}
     for name, values in (bank.predict(data.X[split.test]) if len(bank) else none).items():
         place = 0.0 if name.endswith("scale") else center
         arrays[name] = ((values - place) / scale).astype(np.float32)
