@@ -1,10 +1,10 @@
 """Training networks by the rule of the paper's authors: what has failed, and when to try again.
 
-The authors evaluate their loss on all training rows at the final weights, and throw the network away
-if it exceeds 20 or if bounds cross on a training row. For QD the factor of the coverage term is then
-the square root of the number of all rows, not of a batch. calipers itself looks at the mean loss of
-the last epoch's batches, which costs nothing and means the same for a loss of any kind; a study of
-theirs follows theirs.
+The authors evaluate their loss on all training rows at the final weights, and throw the network
+away if it exceeds 20 or if bounds cross on a training row. For QD the factor of the coverage term
+is then the square root of the number of all rows, not of a batch. calipers itself looks at the mean
+loss of the last epoch's batches, which costs nothing and means the same for tables of any size; the
+study follows the authors.
 
 Networks that share a program hardly slow each other down on an accelerator. Several attempts at one
 network are therefore trained at once there, and the first that succeeds counts, which gives the
@@ -152,9 +152,14 @@ def _joined(parts: list[Bank]) -> Bank:
     whole = Bank(
         parts[0].program,
         [np.concatenate(leaves) for leaves in zip(*(p.weights for p in parts), strict=True)],
-        Scaling(*(np.concatenate(leaves) for leaves in zip(*(p.scaling for p in parts), strict=True))),
+        Scaling(
+            *(np.concatenate(leaves) for leaves in zip(*(p.scaling for p in parts), strict=True))
+        ),
         parts[0].units,
-        *(np.concatenate([getattr(p, name) for p in parts]) for name in ("numbers", "seeds", "failures")),
+        *(
+            np.concatenate([getattr(p, name) for p in parts])
+            for name in ("numbers", "seeds", "failures")
+        ),
         [history for p in parts for history in p.histories],
         np.concatenate([p.out_of_time for p in parts]),
     )

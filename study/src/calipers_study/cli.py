@@ -30,7 +30,10 @@ Processes = Annotated[
     typer.Option(min=1, help="Trainings at a time, in processes of their own; for an accelerator."),
 ]
 
+Archive = Annotated[Path, typer.Option(help="File with the whole store.")]
+
 _STORE = Path("results/study")
+_ARCHIVE = Path("results/study.tar.xz")
 
 
 @app.command("run")
@@ -88,6 +91,44 @@ def tables_command(store: StoreFolder = _STORE, out: Out = Path("results")) -> N
 
     typer.echo(write_tables(store, out))
     typer.echo(f"written to {out / 'cells.csv'} and {out / 'tables'}")
+
+
+@app.command("extras")
+def extras_command(
+    groups: Annotated[
+        list[str] | None,
+        typer.Argument(help="experiments, future, baselines, shift or figures; all by default."),
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="A dataset of the paper; may be repeated.")
+    ] = None,
+    store: StoreFolder = _STORE,
+    processes: Processes = 1,
+) -> None:
+    """Train what stands beside the paper: experiments, future work, baselines, shift, figures."""
+    from calipers_study.extras import run_extras
+
+    failed = run_extras(
+        groups or None, dataset or None, store=store, processes=processes, notify=typer.echo
+    )
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("pack")
+def pack_command(store: StoreFolder = _STORE, archive: Archive = _ARCHIVE) -> None:
+    """Write the store into one small file, predictions rounded and compressed."""
+    from calipers_study.archive import pack
+
+    typer.echo(f"{pack(store, archive):,} bytes written to {archive}")
+
+
+@app.command("unpack")
+def unpack_command(archive: Archive = _ARCHIVE, store: StoreFolder = _STORE) -> None:
+    """Make a store of such a file, for tables and figures without training."""
+    from calipers_study.archive import unpack
+
+    typer.echo(f"{unpack(archive, store)} entries in {store}")
 
 
 @app.command("figures")

@@ -14,11 +14,11 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from calipers.bank import Table
 from calipers.datasets import Dataset, DatasetUnavailableError, available, load
+from calipers_study.attempts import TRIES
 from calipers_study.jobs import Job, plan_job
 from calipers_study.methods import DATASETS, METHODS, choose
 from calipers_study.progress import progress
 from calipers_study.store import Store
-from calipers_study.attempts import TRIES
 from calipers_study.training import RunReport, train_job
 
 _HUGE = {"year"}  # used if its file is on this machine, never downloaded unless asked for

@@ -2,12 +2,13 @@
 
 The protocol is that of the authors' notebook: 101 values of each weight; the first 81% of shuffle 5
 train and the next 9% validate, stop the training (patience 500) and are measured; one seed for all
-networks; a training has failed, and its cell stays empty, when its loss on the training rows is above
-20 or bounds cross on one of them, without a second try. Their normalised width is the width divided
-by the range of all widths of both maps, which is done where it is drawn. The whole grid is one bank.
+networks; a training has failed, and its cell stays empty, when its loss on the training rows is
+above 20 or bounds cross on one of them, without a second try. Their normalised width is the width
+divided by the range of all widths of both maps, which is done where it is drawn. The whole grid is
+one bank.
 
-One thing differs: where the patience does not run out, the authors keep the last weights, and a bank
-the best ones.
+One thing differs: where the patience does not run out, the authors keep the last weights, and a
+bank the best ones.
 """
 
 import dataclasses

@@ -1,9 +1,9 @@
 """Does the epistemic variance know rows unlike those of the training? A cluster left out of each.
 
-The rows of a dataset fall into five clusters of their standardised inputs. In each trial one cluster
-is left out; of the rest nine tenths train and one tenth tests. Every method then scores the tested
-rows and as many of the cluster: the AUROC says whether the score tells them apart, and the area
-under the risk-coverage curve whether it ranks errors.
+The rows of a dataset fall into five clusters of their standardised inputs. In each trial one
+cluster is left out; of the rest nine tenths train and one tenth tests. Every method then scores the
+tested rows and as many of the cluster: the AUROC says whether the score tells them apart, and the
+area under the risk-coverage curve whether it ranks errors.
 """
 
 from typing import Any

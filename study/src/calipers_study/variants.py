@@ -20,7 +20,7 @@ from calipers.networks import DenseFactory, Linear, Perceptron
 from calipers_study.attempts import train_networks
 from calipers_study.baselines import CWC
 from calipers_study.jobs import Job, member_seeds
-from calipers_study.measures import MEMBERS, measure, members, measure_combined
+from calipers_study.measures import MEMBERS, measure, measure_combined, members
 from calipers_study.methods import METHODS, paper_trials
 from calipers_study.settings import StudySettings, load_settings, settings_record
 from calipers_study.splits import Split, paper_splits
@@ -107,7 +107,9 @@ EXPERIMENTS: dict[str, tuple[Variant, tuple[str, ...]]] = {
 
 FUTURE: dict[str, Variant] = {
     "nmpiw": Variant("QD+ with NMPIW", loss="qd+ nmpiw"),
-    "split-normal": Variant("split normal likelihood", loss="split normal", aggregations=("density",)),
+    "split-normal": Variant(
+        "split normal likelihood", loss="split normal", aggregations=("density",)
+    ),
     "crps": Variant("split normal CRPS", loss="crps", aggregations=("density",)),
     "two-step": Variant("points first, then QD+", steps="further"),
     "two-step-frozen": Variant("points first, then QD+ in the last layer", steps="frozen"),
@@ -155,7 +157,9 @@ class LastLayerFactory:
 
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> eqx.Module:
         """Make a module."""
-        return LastLayer(DenseFactory(self.hidden_layers)(in_size, out_size, key=key).layers, "relu")
+        return LastLayer(
+            DenseFactory(self.hidden_layers)(in_size, out_size, key=key).layers, "relu"
+        )
 
 
 def _by_epoch(settings: Settings, step: Array, total: Array) -> Array:
@@ -212,7 +216,8 @@ def _precision(variant: Variant) -> Iterator[None]:
     if not variant.tf32:
         yield
         return
-    with mock.patch.object(jax, "default_matmul_precision", lambda _: contextlib.nullcontext()):
+    own = mock.patch.object(jax, "default_matmul_precision", return_value=contextlib.nullcontext())
+    with own:
         yield
 
 
@@ -228,8 +233,7 @@ def _train(variant: Variant, job: Job, table: Table, splits: list[Split]) -> Ban
             rows = rows[: len(rows) - len(rows) % job.settings.batch_size]
         scaling = _scaling(variant, table, rows)
         plans += [
-            Plan(seed, rows, settings=numbers, scaling=scaling)
-            for seed in member_seeds(job, trial)
+            Plan(seed, rows, settings=numbers, scaling=scaling) for seed in member_seeds(job, trial)
         ]
     if variant.steps != "one":
         plans = _after_points(job.settings, table, plans)
@@ -240,6 +244,9 @@ def _program(variant: Variant, settings: StudySettings, table: Table) -> Program
     program = program_of(settings, table.inputs.shape[1])
     if variant.loss == "cwc":
         program = replace(program, objective=CWC)
+    if variant.tf32:  # a program of its own, not one that is already compiled with full precision
+        network = DenseFactory(tuple(settings.hidden_layers), clip=2.0)  # which has no effect
+        program = replace(program, network=network)
     if variant.initial == "kaiming":
         program = replace(program, network=Kaiming(tuple(settings.hidden_layers)))
     if variant.steps == "frozen":
@@ -267,9 +274,7 @@ def _after_points(settings: StudySettings, table: Table, plans: list[Plan]) -> l
     """
     half = settings.epochs // 2
     points = program_of(replace(settings, loss="mse"), table.inputs.shape[1])
-    first = [
-        replace(plan, settings=plan.settings._replace(epochs=half, loss={})) for plan in plans
-    ]
+    first = [replace(plan, settings=plan.settings._replace(epochs=half, loss={})) for plan in plans]
     bank = train_networks(points, table, first, n_jobs=-1)
     again = []
     for i, number in enumerate(bank.numbers):
@@ -286,5 +291,3 @@ def _after_points(settings: StudySettings, table: Table, plans: list[Plan]) -> l
             )
         )
     return again
-
-
