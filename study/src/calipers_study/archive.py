@@ -37,7 +37,7 @@ def pack(store: str | os.PathLike[str], archive: str | os.PathLike[str]) -> int:
             _add(tar, f"{name}.npz", _packed(source.read(name)))
         for path in sorted((source.folder / "extras").rglob("*.json")):
             _add(tar, path.relative_to(source.folder).as_posix(), path.read_bytes())
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9 | lzma.PRESET_EXTREME}]
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9}]  # a dictionary as large as the whole
     content = lzma.compress(buffer.getvalue(), format=lzma.FORMAT_XZ, filters=filters)
     replace_file(Path(archive), content)
     return len(content)
@@ -128,7 +128,8 @@ def _planes(values: NDArray[np.int64]) -> NDArray[np.uint8]:
     """Whole numbers as two bytes (or four), first all high bytes, which compress well."""
     kind = "<i2" if np.abs(values).max(initial=0) < 2**15 else "<i4"
     narrow = np.ascontiguousarray(values.astype(kind))
-    return np.moveaxis(narrow.view(np.uint8).reshape(*values.shape, -1), -1, 0)[::-1]
+    split = narrow.view(np.uint8).reshape(*values.shape, narrow.itemsize)
+    return np.moveaxis(split, -1, 0)[::-1]
 
 
 def _whole(planes: NDArray[np.uint8]) -> NDArray[np.int64]:
