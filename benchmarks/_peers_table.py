@@ -161,7 +161,7 @@ def focus_table(rows, summary, focus):
     return text + "\n".join(f"- {fact}" for fact in facts)
 
 
-def coverage_table(whole):
+def coverage_table(summary):
     """Mean PICP, and mean distance from the coverage, at every coverage."""
     part = summary[summary["train_rows"].isna() & (summary["grouped"] == 0)]
     part = part.assign(off=(part["picp"] - part["coverage"]).abs())
