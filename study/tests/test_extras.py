@@ -66,7 +66,7 @@ def test_experiments_stand_beside_the_paper(store, tmp_path):
     "variant",
     [
         Variant("as published"),
-        Variant("kaiming", initial="kaiming", full_batches=True),
+        Variant("kaiming", initial="kaiming", scaled_by_all=True),
         Variant("by epoch", by_epoch=True, constant_inputs=True),
         FUTURE["nmpiw"],
         FUTURE["crps"],

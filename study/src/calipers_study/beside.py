@@ -8,6 +8,7 @@ import numpy as np
 
 from calipers_study.cells import SOURCES, Results
 from calipers_study.extras import stored_rows
+from calipers_study.measures import MEMBERS
 from calipers_study.methods import DATASETS
 from calipers_study.store import Store
 from calipers_study.verdict import published_cells
@@ -231,3 +232,29 @@ def shift_markdown(store: Store) -> str | None:
         parts.append("| mean | " + " | ".join(f"{np.mean(means[s]):.2f}" for s in scores) + " |")
         parts.append("")
     return "\n".join(parts)
+
+
+def retries_markdown(results: Found) -> str | None:
+    """Networks of QD that were kept at once beside those that came after a failure."""
+    lines = [
+        "## Networks kept at once, and after a failure",
+        "",
+        "| method | dataset | at once | MPIW | PICP | after a failure | MPIW | PICP |",
+        "|---|---|---:|---|---|---:|---|---|",
+    ]
+    for (method, dataset), found in results.items():
+        if method not in ("qd", "qd-1-layer"):
+            continue
+        kept: dict[bool, list[dict[str, float]]] = {True: [], False: []}
+        for trial, measures in zip(found.trials, found.measures, strict=True):
+            failures = trial.arrays["retries"][trial.arrays["members"]]
+            for count, own in zip(failures, measures.get(MEMBERS, []), strict=True):
+                kept[bool(count == 0)].append(own)
+        if len(kept[False]) > 1:
+            cells = [f"{len(kept[first])} | {_both(kept[first])}" for first in (True, False)]
+            lines.append(f"| {method} | {dataset} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""]) if len(lines) > 4 else None
+
+
+def _both(measures: list[dict[str, float]]) -> str:
+    return " | ".join(pm([one[name] for one in measures]) for name in ("MPIW", "PICP"))

@@ -10,6 +10,7 @@ from calipers_study.beside import (
     baselines_markdown,
     experiments_markdown,
     future_markdown,
+    retries_markdown,
     shift_markdown,
 )
 from calipers_study.cells import (
@@ -88,6 +89,7 @@ def _beside(store: Store, results: dict[tuple[str, str], Results]) -> dict[str, 
         **future_markdown(store, results),
         "baselines": baselines_markdown(store, results),
         "experiments": experiments_markdown(store, results),
+        "retries": retries_markdown(results),
         "shift": shift_markdown(store),
     }
     return {name: text for name, text in texts.items() if text is not None}

@@ -230,7 +230,7 @@ def _train(variant: Variant, job: Job, table: Table, splits: list[Split]) -> Ban
     for trial, split in enumerate(splits):
         rows = split.train
         if variant.full_batches:
-            rows = rows[: len(rows) - len(rows) % job.settings.batch_size]
+            rows = rows[: len(rows) // job.settings.batch_size * job.settings.batch_size or None]
         scaling = _scaling(variant, table, rows)
         plans += [
             Plan(seed, rows, settings=numbers, scaling=scaling) for seed in member_seeds(job, trial)
