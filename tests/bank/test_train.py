@@ -376,7 +376,7 @@ class Opening(Objective):
 
 def test_crossed_bounds_on_validation_rows_may_be_refused(table):
     rows = np.arange(200)
-    settings = SETTINGS._replace(epochs=60, patience=60, learning_rate=0.003, loss={})
+    settings = SETTINGS._replace(epochs=100, patience=100, decay_rate=1.0)
     losses = {}
     for refuse in (False, True):
         program = Program(DenseFactory((8,)), Opening, 2, batch_size=50, refuse_crossing=refuse)
@@ -391,17 +391,15 @@ def test_crossed_bounds_on_validation_rows_may_be_refused(table):
 
 def test_the_range_of_the_training_targets_normalises_the_width(table):
     """NMPIW by name is QD+ with the range of a network's own standardised targets."""
-    rows = np.arange(20, 120)
+    rows = np.arange(200)
     target = table.target[rows]
     extent = float((target.max() - target.min()) / target.std())
-    settings = SETTINGS._replace(epochs=20, loss={})
+    settings = SETTINGS._replace(epochs=150, decay_rate=1.0)
     by_name, by_hand, plain = (
         train(
             Program(DenseFactory((8,)), LOSSES[name], 2, batch_size=50),
             table,
             [Plan(5, rows, settings=settings._replace(loss=numbers))],
-            retries=0,
-            needed=0,
         ).histories[0]["loss"]
         for name, numbers in (
             ("qd+ nmpiw", {}),
@@ -409,5 +407,5 @@ def test_the_range_of_the_training_targets_normalises_the_width(table):
             ("qd+", {}),
         )
     )
-    np.testing.assert_allclose(by_name, by_hand, rtol=1e-5)
-    assert (by_name < plain).any()
+    np.testing.assert_allclose(by_name[:20], by_hand[:20], rtol=1e-3)
+    assert by_name[-1] < plain[-1]
