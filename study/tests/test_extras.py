@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from calipers_study import extras
-from calipers_study.baselines import CWC, mc_dropout, quantiles_with_certificates
+from calipers_study.baselines import mc_dropout, quantiles_with_certificates
 from calipers_study.beside import experiments_markdown, shift_markdown
 from calipers_study.cells import collect
 from calipers_study.extras import Part, parts, stored_rows
+from calipers_study.lube import CWC
 from calipers_study.settings import StudySettings
 from calipers_study.shift import cluster_splits, risk_area
 from calipers_study.splits import shuffled_splits

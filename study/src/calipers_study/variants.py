@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 from unittest import mock
 
-import equinox as eqx
 import jax
 import numpy as np
 
 from calipers.bank import SCHEDULES, Bank, Plan, Program, Scaling, Settings, Table
 from calipers.datasets import load
-from calipers.networks import DenseFactory, Linear, Perceptron
+from calipers.networks import DenseFactory
 from calipers_study.attempts import train_networks
-from calipers_study.baselines import CWC
 from calipers_study.jobs import Job, member_seeds
+from calipers_study.lube import CWC
 from calipers_study.measures import MEMBERS, measure, measure_combined, members
 from calipers_study.methods import METHODS, paper_trials
+from calipers_study.modules import Kaiming, LastLayerFactory
 from calipers_study.settings import StudySettings, load_settings, settings_record
 from calipers_study.splits import Split, paper_splits
 from calipers_study.store import StoreEntry
@@ -116,50 +116,6 @@ FUTURE: dict[str, Variant] = {
     "lube": Variant("LUBE", "qd", loss="cwc"),
 }
 """What the paper proposes, and the one of its baselines that is a loss, at published settings."""
-
-
-@dataclass(frozen=True)
-class Kaiming:
-    """Networks as PyTorch initialises them by default: uniform by inputs, biases too."""
-
-    hidden_layers: tuple[int, ...]
-
-    def __call__(self, in_size: int, out_size: int, *, key: Array) -> eqx.Module:
-        """Make a module."""
-        made = DenseFactory(self.hidden_layers)(in_size, out_size, key=key)
-        layers = []
-        for layer, own in zip(made.layers, jax.random.split(key, len(made.layers)), strict=True):
-            first, second = jax.random.split(own)
-            limit = layer.weight.shape[0] ** -0.5
-            weight = jax.random.uniform(first, layer.weight.shape, minval=-limit, maxval=limit)
-            bias = jax.random.uniform(second, layer.bias.shape, minval=-limit, maxval=limit)
-            layers.append(eqx.tree_at(lambda la: (la.weight, la.bias), layer, (weight, bias)))
-        return Perceptron(tuple(layers), "relu")
-
-
-class LastLayer(Perceptron):
-    """A perceptron of which only the last layer learns."""
-
-    def __call__(self, x: Array) -> Array:
-        """Map one row."""
-        *hidden, last = self.layers
-        for layer in hidden:
-            fixed: Linear = jax.lax.stop_gradient(layer)
-            x = jax.nn.relu(fixed(x))
-        return last(x)
-
-
-@dataclass(frozen=True)
-class LastLayerFactory:
-    """Factory of ``LastLayer``."""
-
-    hidden_layers: tuple[int, ...]
-
-    def __call__(self, in_size: int, out_size: int, *, key: Array) -> eqx.Module:
-        """Make a module."""
-        return LastLayer(
-            DenseFactory(self.hidden_layers)(in_size, out_size, key=key).layers, "relu"
-        )
 
 
 def _by_epoch(settings: Settings, step: Array, total: Array) -> Array:
