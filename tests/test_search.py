@@ -471,3 +471,20 @@ def test_several_processes_share_a_store(tmp_path):
         assert {key: o.interval_score for key, o in store.outcomes.items()} == {
             (16, i): float(i) for i in range(25)
         }
+
+
+def test_deviation_of_coverage_counts_too():
+    """The paper's other heuristic: a mean of 0.95 made of splits far from it is worth less."""
+
+    def made(number, rate, width, deviation):
+        outcome = Outcome(rate, width, 1.0, 0.1, 5.0, 10, 0, 1900, deviation)
+        return Candidate(number, {}, 0, outcome, 10)
+
+    steady, lucky = made(0, 0.945, 2.0, 0.003), made(1, 0.95, 1.0, 0.03)
+    unknown = candidate(2)
+    result = SearchResult(IntervalRegressor(), (steady, lucky, unknown), "paper deviation")
+    assert result.best.number == 0
+    assert result.score(steady) == pytest.approx(2.0)
+    assert result.score(lucky) == pytest.approx(1000.0)
+    assert result.score(unknown) == math.inf
+    assert result.chosen_by("paper").score(lucky) == 1.0

@@ -230,7 +230,7 @@ def _program_to_dict(program: Program) -> dict[str, Any]:
     document["network"] = _network_to_dict(program.network)
     names = [name for name, known in LOSSES.items() if known is program.objective]
     document["objective"] = {"loss": names[0] if names else CUSTOM, "head": program.output.name}
-    del document["head"]
+    del document["head"], document["refuse_crossing"]  # the latter only matters to training
     return document
 
 

@@ -67,6 +67,11 @@ class Objective(BaseEstimator):
 
     loss: ClassVar[Callable[..., Array]]
 
+    @staticmethod
+    def fitted(numbers: dict[str, Any], target: Array) -> dict[str, Any]:
+        """Return the loss's numbers for a network with these standardised training targets."""
+        return numbers
+
 
 class QDPlus(Objective):
     """QD+, the paper's loss: coverage, width, point error and a penalty on crossing.
@@ -81,6 +86,9 @@ class QDPlus(Objective):
         Penalty on a point outside its bounds (xi).
     softness : float
         Steepness of the soft capture (s).
+    target_range : float
+        The width is divided by it. 0 stands for the range of the network's training targets, so
+        that NMPIW is trained in place of MPIW; ``loss="qd+ nmpiw"`` is short for that.
     """
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -88,6 +96,7 @@ class QDPlus(Objective):
         "point_weight": [_SHARE],
         "crossing_weight": [_NOT_NEGATIVE],
         "softness": [_POSITIVE],
+        "target_range": [_NOT_NEGATIVE],
     }
 
     def __init__(
@@ -97,13 +106,43 @@ class QDPlus(Objective):
         point_weight: float = 0.3,
         crossing_weight: float = 10.0,
         softness: float = 160.0,
+        target_range: float = 1.0,
     ) -> None:
         self.coverage_weight = coverage_weight
         self.point_weight = point_weight
         self.crossing_weight = crossing_weight
         self.softness = softness
+        self.target_range = target_range
 
     loss = staticmethod(losses.qd_plus)
+
+    @staticmethod
+    def fitted(numbers: dict[str, Any], target: Array) -> dict[str, Any]:
+        """Put the range of the targets in the place of 0."""
+        if numbers["target_range"] == 0 and len(target):
+            return numbers | {"target_range": float(target.max() - target.min()) or 1.0}
+        return numbers
+
+
+class QDPlusNMPIW(QDPlus):
+    """QD+ with NMPIW in place of MPIW, which the paper proposes as future work."""
+
+    def __init__(
+        self,
+        *,
+        coverage_weight: float = 0.99,
+        point_weight: float = 0.3,
+        crossing_weight: float = 10.0,
+        softness: float = 160.0,
+        target_range: float = 0.0,
+    ) -> None:
+        super().__init__(
+            coverage_weight=coverage_weight,
+            point_weight=point_weight,
+            crossing_weight=crossing_weight,
+            softness=softness,
+            target_range=target_range,
+        )
 
 
 class QD(Objective):
@@ -259,6 +298,7 @@ class SquaredError(Objective):
 
 LOSSES: dict[str, type[Objective]] = {
     "qd+": QDPlus,
+    "qd+ nmpiw": QDPlusNMPIW,
     "qd": QD,
     "qd-paper": QDPaper,
     "normal": NormalLikelihood,

@@ -54,7 +54,9 @@ def test_calipers_finds_the_command(tmp_path):
     assert isinstance(runner.invoke(calipers.cli.app, debug).exception, StoreError)
 
 
-@pytest.mark.parametrize("command", ["run", "tables", "figures", "search", "status"])
+@pytest.mark.parametrize(
+    "command", ["run", "tables", "figures", "extras", "pack", "unpack", "search", "status"]
+)
 def test_help(command):
     answer = runner.invoke(app, [command, "--help"])
     assert answer.exit_code == 0

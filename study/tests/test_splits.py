@@ -1,11 +1,14 @@
 import dataclasses
+import hashlib
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calipers.datasets import CATALOGUE, DatasetCorruptError, DatasetUnavailableError
+from calipers.datasets import CATALOGUE, DatasetCorruptError, DatasetUnavailableError, load
 from calipers_study.splits import hernandez_lobato_splits, paper_splits, shuffled_splits
 
 SHUFFLED = [name for name, entry in CATALOGUE.items() if entry.train_rows is None]
@@ -145,3 +148,28 @@ def test_folder_that_is_none_is_refused(tmp_path):
 def test_unknown_dataset():
     with pytest.raises(ValueError, match="there is no dataset 'yatch'; did you mean 'yacht'"):
         paper_splits("yatch")
+
+
+@pytest.mark.data
+def test_year_is_read_in_the_order_of_its_file_and_cut_where_its_authors_say(tmp_path, monkeypatch):
+    """The sample that can be had, written in the layout of the source file."""
+    sample = Path(os.environ["CALIPERS_DATA"], "year_partial.npz")
+    if not sample.exists():
+        pytest.skip("there is no sample of year")
+    with np.load(sample) as arrays:
+        X, y = arrays["X"], arrays["y"]
+    lines = [f"{int(t)}," + ",".join(f"{v:.5f}" for v in row) for t, row in zip(y, X, strict=True)]
+    text = ("\n".join(lines) + "\n").encode()
+    (tmp_path / "YearPredictionMSD.txt").write_bytes(text)
+    entry = CATALOGUE["year"]
+    assert (entry.rows, entry.train_rows, entry.inputs) == (515_345, 463_715, 90)
+    small = dataclasses.replace(
+        entry, rows=7000, train_rows=6300, sha256=hashlib.sha256(text).hexdigest()
+    )
+    monkeypatch.setitem(CATALOGUE, "year", small)
+    found = load("year", folder=tmp_path)
+    np.testing.assert_array_equal(found.X, X)
+    np.testing.assert_array_equal(found.y, y)
+    [split] = paper_splits("year")
+    np.testing.assert_array_equal(split.train, np.arange(6300))
+    np.testing.assert_array_equal(split.test, np.arange(6300, 7000))

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from calipers_study.cells import Cell, Estimate, Results, share_reproduced
-from calipers_study.layout import LAYOUTS
+from calipers_study.layout import LAYOUTS, markdown
 from calipers_study.measures import combine, measure, measure_trial, members
 from calipers_study.store import StoreEntry, StoreError
 from calipers_study.tables import write_tables
-from calipers_study.verdict import Published
+from calipers_study.verdict import Published, published_cells
 
 COLUMNS = "table,dataset,method,metric,mean,sem,published_mean,published_sem,verdict"
 
@@ -92,7 +92,7 @@ def test_estimates():
 
 def test_rebuilt_without_training(store, tmp_path, monkeypatch):
     monkeypatch.setattr("calipers.bank.train", None)
-    monkeypatch.setattr("calipers_study.training.train", None)
+    monkeypatch.setattr("calipers_study.attempts.train", None)
     line = write_tables(store, tmp_path)
     assert line.startswith("table1, table2: ")
     assert "88 without results" in line
@@ -146,8 +146,30 @@ def test_layout_of_the_paper(store, tmp_path):
     assert float(scores[0]["SNM-QD+ mean"]) > 0
     assert scores[-1]["MVE mean"] == ""
     summary = (tmp_path / "tables" / "summary.md").read_text()
-    assert "- year: left out, no results" in summary
+    assert "- year: its 23 cells have no results" in summary
+    assert "`calipers study run --dataset year`" in summary
+    assert "| MPIW |" in summary.partition("## All cells at once")[2]
     assert "- QD+ on yacht: 2 of 20 trials" in summary
+
+
+def test_cell_says_how_many_networks_it_rests_on():
+    made = trial("qd", "qd-1-layer", **{name: values[:1] for name, values in BOUNDS.items()})
+    results = Results([made], [measure_trial(made)])
+    assert results.note == "1 of 2 networks"
+    paper = Published("tableB", "protein", "QD 1-layer", "PICP", "0.94", 0.0)
+    cells = [
+        Cell(
+            Published(c.table, c.dataset, c.method, c.metric, c.printed, c.sem),
+            Estimate(None, None),
+            "missing",
+        )
+        for c in published_cells()
+        if c.table == "tableB"
+        and (c.dataset, c.method, c.metric) != ("protein", "QD 1-layer", "PICP")
+    ]
+    [layout] = [one for one in LAYOUTS if one.name == "tableB"]
+    text = markdown(layout, [*cells, Cell(paper, Estimate(0.94, 0.0), "agrees", results.note)])
+    assert "0.94 ± 0.00<br>0.94 ± 0.00 =<br>(1 of 2 networks)" in text
 
 
 def test_summary_line():
@@ -155,8 +177,7 @@ def test_summary_line():
     said = ["agrees", "agrees", "better", "worse", "missing"]
     cells = [Cell(paper, Estimate(0.9, 0.0), word) for word in said]
     assert share_reproduced(cells) == (
-        "table1, table2: 3 of 4 cells agree or are better (75.0%): 2 agree, 1 better, 1 worse; "
-        "1 without results"
+        "table1, table2: of 4 cells 2 agree (50.0%), 1 are better, 1 worse; 1 without results"
     )
 
 

@@ -373,3 +373,49 @@ def test_other_processes_can_do_the_work(table, program):
     with joblib.parallel_config(backend="loky", n_jobs=2):
         elsewhere = train(program, table, plans(7), n_jobs=2)
     assert same(here, elsewhere)
+
+
+class Opening(Objective):
+    """Bounds that start at random, crossed on some rows, and are drawn to -1 and 1."""
+
+    @staticmethod
+    def loss(lower, point, upper, target, *, weight, coverage):
+        """Squared distance from the places."""
+        return (((lower + 1) ** 2 + (upper - 1) ** 2) * weight).sum() / weight.sum()
+
+
+def test_crossed_bounds_on_validation_rows_may_be_refused(table):
+    rows = np.arange(200)
+    settings = SETTINGS._replace(epochs=100, patience=100, decay_rate=1.0)
+    losses = {}
+    for refuse in (False, True):
+        program = Program(DenseFactory((8,)), Opening, 2, batch_size=50, refuse_crossing=refuse)
+        plan = Plan(5, rows[:100], validation=rows[100:], settings=settings)
+        losses[refuse] = train(program, table, [plan], retries=0).histories[0]["valid_loss"]
+    crossed = np.isinf(losses[True])
+    assert crossed[0]
+    assert not crossed[-1]
+    assert np.isfinite(losses[False]).all()
+    np.testing.assert_array_equal(losses[True][~crossed], losses[False][~crossed])
+
+
+def test_the_range_of_the_training_targets_normalises_the_width(table):
+    """NMPIW by name is QD+ with the range of a network's own standardised targets."""
+    rows = np.arange(200)
+    target = table.target[rows]
+    extent = float((target.max() - target.min()) / target.std())
+    settings = SETTINGS._replace(epochs=150, decay_rate=1.0)
+    by_name, by_hand, plain = (
+        train(
+            Program(DenseFactory((8,)), LOSSES[name], 2, batch_size=50),
+            table,
+            [Plan(5, rows, settings=settings._replace(loss=numbers))],
+        ).histories[0]["loss"]
+        for name, numbers in (
+            ("qd+ nmpiw", {}),
+            ("qd+", {"target_range": extent}),
+            ("qd+", {}),
+        )
+    )
+    np.testing.assert_allclose(by_name[:20], by_hand[:20], rtol=1e-3)
+    assert by_name[-1] < plain[-1]

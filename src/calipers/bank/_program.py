@@ -65,6 +65,10 @@ class Program:
         whether adversarial examples join each batch.
     head : str, optional
         A key of ``HEADS``, where it is not the objective's own.
+    refuse_crossing : bool
+        Whether the validation loss is infinite where bounds cross on a validation row, so that
+        early stopping never keeps such weights. The paper's authors do so; calipers does not,
+        since one row in thousands would then veto weights that are better everywhere else.
     """
 
     network: Network
@@ -76,6 +80,7 @@ class Program:
     averaging: bool = False
     adversarial: bool = False
     head: str = ""
+    refuse_crossing: bool = False
 
     @property
     def output(self) -> Head:
@@ -235,6 +240,9 @@ class Program:
         weight = jnp.where(real, lane.valid.weight, 0)
         target = self._rows(table, lane.scaling, lane.valid.index)[1]
         loss = self._batch_loss(predicted, target, weight, lane.settings)
+        if self.refuse_crossing:
+            lower, _, upper = self.output.interval(*predicted, coverage=lane.settings.coverage)
+            loss = jnp.where(jnp.any(real & ~(lower < upper)), jnp.inf, loss)
         sums = self._sums(predicted, loss, target, weight, lane.settings)
         return sums[1:] / sums[0]
 

@@ -175,7 +175,9 @@ class _Filling:
         plan = self.plans[number]
         scaling = plan.scaling or self.table.scaling(plan.rows, plan.weights)
         self.scalings[number] = scaling
-        entry = _entry(plan, scaling, self.shape, self.defaults)
+        target = (self.table.target[plan.rows] - scaling.target_center) / scaling.target_scale
+        numbers = self.program.objective.fitted(self.defaults | dict(plan.settings.loss), target)
+        entry = _entry(plan, scaling, self.shape, numbers)
         for array, value in zip(jax.tree.leaves(self.lanes), jax.tree.leaves(entry), strict=True):
             array[lane] = value
 
@@ -265,8 +267,8 @@ class _Filling:
         )
 
 
-def _entry(plan: Plan, scaling: Scaling, shape: Shape, defaults: dict[str, Any]) -> Lanes:
-    """A plan as the arrays of one lane; ``defaults`` are the numbers of its loss."""
+def _entry(plan: Plan, scaling: Scaling, shape: Shape, numbers: dict[str, Any]) -> Lanes:
+    """A plan as the arrays of one lane; ``numbers`` are those of its loss."""
 
     def rows(index: IntArray, weights: FloatArray | None, size: int) -> RowIndex:
         extra = size - len(index)
@@ -275,7 +277,7 @@ def _entry(plan: Plan, scaling: Scaling, shape: Shape, defaults: dict[str, Any])
 
     lane = Lanes(
         seed=np.uint32(plan.seed),
-        settings=plan.settings._replace(loss=defaults | dict(plan.settings.loss)),
+        settings=plan.settings._replace(loss=numbers),
         train=rows(plan.rows, plan.weights, shape.train),
         valid=rows(plan.validation, plan.validation_weights, shape.valid),
         scaling=scaling,

@@ -209,6 +209,7 @@ def _outcome(trial: Trial, histories: list[History], measures: FloatArray) -> Ou
         network_epochs=sum(map(len, histories)),
         failures=len(measures) - len(kept),
         rows=sum(len(valid) for (_, valid), good in zip(trial.splits, whole, strict=True) if good),
+        coverage_deviation=float(kept[:, 0].std()) if len(kept) else np.nan,
     )
 
 

@@ -29,6 +29,8 @@ class Outcome(NamedTuple):
         Splits in which a network failed.
     rows : int
         Validation rows of the others.
+    coverage_deviation : float
+        Standard deviation of PICP over those splits; NaN where a stored search has none.
     """
 
     coverage_rate: float
@@ -39,6 +41,7 @@ class Outcome(NamedTuple):
     network_epochs: int
     failures: int
     rows: int
+    coverage_deviation: float = math.nan
 
     @property
     def whole_epochs(self) -> int:
@@ -115,17 +118,27 @@ def _covered(outcome: Outcome, coverage: float) -> float:
     return float(outcome.interval_score * 10.0 ** (missing / 0.01))
 
 
+def _by_deviation(outcome: Outcome, coverage: float) -> float:
+    """The paper's other heuristic, which it names without a formula."""
+    distance = math.hypot(outcome.coverage_rate - coverage, outcome.coverage_deviation)
+    if math.isnan(distance):
+        return math.inf
+    return paper_score(coverage - distance, outcome.mean_width, coverage=coverage)
+
+
 SCORES: dict[str, Callable[[Outcome, float], float]] = {
     "interval score": lambda outcome, coverage: outcome.interval_score,
     "covered": _covered,
     "paper": lambda outcome, coverage: paper_score(
         outcome.coverage_rate, outcome.mean_width, coverage=coverage
     ),
+    "paper deviation": _by_deviation,
 }
 """What candidates are ranked by, from their outcome and the nominal coverage; less is better.
 
 ``"interval score"``; ``"covered"``, the interval score, ten times worse for every hundredth that
-coverage lacks; ``"paper"``, see ``paper_score``.
+coverage lacks; ``"paper"``, see ``paper_score``; ``"paper deviation"``, the same with the root mean
+square of the distances of the splits' PICP from the coverage, made of their mean and deviation.
 """
 
 

@@ -93,7 +93,7 @@ def search(
     time_budget : float, optional
         Seconds after which no further candidate is begun in the first rung; those that are not
         are left out of the result. What follows, later rungs and finalists, is still trained.
-    select : {"interval score", "covered", "paper"}
+    select : {"interval score", "covered", "paper", "paper deviation"}
         Score that decides among those that went farthest, see ``SCORES``. Who goes on to the next
         rung or becomes a finalist is up to the interval score, which chance moves least.
     random_state : int, RandomState or None

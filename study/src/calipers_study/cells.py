@@ -37,11 +37,12 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """A published cell with our number beside it."""
+    """A published cell with our number beside it, and a note where fewer networks made it."""
 
     published: Published
     ours: Estimate
     verdict: str
+    note: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +83,16 @@ class Results:
         """Networks that were to be trained."""
         return sum(len(trial.arrays["retries"]) for trial in self.trials)
 
+    @property
+    def kept(self) -> int:
+        """Networks that were not given up."""
+        return sum(len(trial.arrays["members"]) for trial in self.trials)
+
+    @property
+    def note(self) -> str:
+        """How many networks the numbers rest on, if some were given up."""
+        return f"{self.kept} of {self.networks} networks" if self.kept < self.networks else ""
+
 
 def _estimate(values: list[float]) -> Estimate:
     if not values:
@@ -110,7 +121,10 @@ def paper_cells(results: dict[tuple[str, str], Results]) -> list[Cell]:
         found = verdict(published, *ours, coverage_verdict=coverage.get(place, "agrees"))
         if published.metric == "PICP":  # stands before MPIW in every table
             coverage[place] = found
-        cells.append(Cell(published, ours, found))
+        note = ""
+        if published.metric in ("PICP", "MPIW", "MSE"):
+            note = results[SOURCES[published.method][0], published.dataset].note
+        cells.append(Cell(published, ours, found, note))
     return cells
 
 
@@ -125,13 +139,13 @@ def _ours(cell: Published, results: dict[tuple[str, str], Results]) -> Estimate:
 
 
 def share_reproduced(cells: Iterable[Cell], tables: Iterable[str] = ("table1", "table2")) -> str:
-    """One line: how many cells of some tables agree with the paper or are better.
+    """One line: how many cells of some tables agree with the paper, are better, and are worse.
 
     Examples
     --------
     >>> cell = Published("table2", "boston", "MSE", "MSE", "0.112", 0.013)
     >>> share_reproduced([Cell(cell, Estimate(0.11, 0.01), "agrees")])
-    'table1, table2: 1 of 1 cells agree or are better (100.0%): 1 agree, 0 better, 0 worse'
+    'table1, table2: of 1 cells 1 agree (100.0%), 0 are better, 0 worse'
     """
     names = list(tables)
     verdicts = [cell.verdict for cell in cells if cell.published.table in names]
@@ -139,9 +153,9 @@ def share_reproduced(cells: Iterable[Cell], tables: Iterable[str] = ("table1", "
         verdicts.count(word) for word in ("agrees", "better", "worse", "missing")
     )
     count = agree + better + worse
-    share = f" ({100 * (agree + better) / count:.1f}%)" if count else ""
+    share = f" ({100 * agree / count:.1f}%)" if count else ""
     lacking = f"; {missing} without results" if missing else ""
     return (
-        f"{', '.join(names)}: {agree + better} of {count} cells agree or are better{share}: "
-        f"{agree} agree, {better} better, {worse} worse{lacking}"
+        f"{', '.join(names)}: of {count} cells {agree} agree{share}, {better} are better, "
+        f"{worse} worse{lacking}"
     )

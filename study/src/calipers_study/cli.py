@@ -25,8 +25,15 @@ SettingsFolder = Annotated[
     typer.Option("--settings", help="Folder with settings that go before the published ones."),
 ]
 Jobs = Annotated[int, typer.Option("--n-jobs", help="Threads; -1 for all cores.")]
+Processes = Annotated[
+    int,
+    typer.Option(min=1, help="Trainings at a time, in processes of their own; for an accelerator."),
+]
+
+Archive = Annotated[Path, typer.Option(help="File with the whole store.")]
 
 _STORE = Path("results/study")
+_ARCHIVE = Path("results/study.tar.xz")
 
 
 @app.command("run")
@@ -48,6 +55,7 @@ def run_command(
     settings: SettingsFolder = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of shuffles and networks.")] = 0,
     n_jobs: Jobs = -1,
+    processes: Processes = 1,
     cluster: OnCluster = None,
 ) -> None:
     """Train what is missing. May be stopped at any moment and started again.
@@ -66,6 +74,7 @@ def run_command(
             settings=settings,
             seed=seed,
             n_jobs=n_jobs,
+            processes=processes,
             notify=typer.echo,
         )
     lost = f", {report.lost} networks given up" if report.lost else ""
@@ -84,6 +93,44 @@ def tables_command(store: StoreFolder = _STORE, out: Out = Path("results")) -> N
     typer.echo(f"written to {out / 'cells.csv'} and {out / 'tables'}")
 
 
+@app.command("extras")
+def extras_command(
+    groups: Annotated[
+        list[str] | None,
+        typer.Argument(help="experiments, future, baselines, shift or figures; all by default."),
+    ] = None,
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="A dataset of the paper; may be repeated.")
+    ] = None,
+    store: StoreFolder = _STORE,
+    processes: Processes = 1,
+) -> None:
+    """Train what stands beside the paper: experiments, future work, baselines, shift, figures."""
+    from calipers_study.extras import run_extras
+
+    failed = run_extras(
+        groups or None, dataset or None, store=store, processes=processes, notify=typer.echo
+    )
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command("pack")
+def pack_command(store: StoreFolder = _STORE, archive: Archive = _ARCHIVE) -> None:
+    """Write the store into one small file, predictions rounded and compressed."""
+    from calipers_study.archive import pack
+
+    typer.echo(f"{pack(store, archive):,} bytes written to {archive}")
+
+
+@app.command("unpack")
+def unpack_command(archive: Archive = _ARCHIVE, store: StoreFolder = _STORE) -> None:
+    """Make a store of such a file, for tables and figures without training."""
+    from calipers_study.archive import unpack
+
+    typer.echo(f"{unpack(archive, store)} entries in {store}")
+
+
 @app.command("figures")
 def figures_command(
     names: Annotated[
@@ -93,7 +140,7 @@ def figures_command(
     out: Out = Path("results"),
     grid: Annotated[
         int, typer.Option(min=2, help="Values of each weight in the sensitivity maps.")
-    ] = 41,
+    ] = 101,
     n_jobs: Jobs = -1,
 ) -> None:
     """Draw the figures. Trains the toy problem and the sensitivity maps if the store lacks them."""

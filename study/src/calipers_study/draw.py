@@ -27,6 +27,7 @@ from calipers_study.measures import combine, stored_trials
 from calipers_study.measures import pit as pit_of
 from calipers_study.methods import DATASETS, METHODS
 from calipers_study.panels import FAILED, plot_counts, plot_heat_map
+from calipers_study.sensitivity import normalised
 from calipers_study.store import Store, StoreEntry, StoreError
 from calipers_study.verdict import published_cells
 
@@ -90,15 +91,20 @@ def sensitivity(maps: Mapping[float, StoreEntry]) -> Figure:
     """Draw maps of three measures over both weights, one row for each weight of the penalty."""
     figure = new_figure(5.6)
     axes = figure.subplots(len(maps), 3, sharex=True, sharey=True, squeeze=False)
+    widths = normalised([entry.arrays["MPIW"].astype(float) for entry in maps.values()])
+    shown = {
+        weight: {"PICP": entry.arrays["PICP"], "NMPIW": width, "MSE": entry.arrays["MSE"]}
+        for (weight, entry), width in zip(maps.items(), widths, strict=True)
+    }
     norms: dict[str, Normalize] = {"PICP": Normalize(0, 1)}
     for name in ("NMPIW", "MSE"):
-        found = np.concatenate([entry.arrays[name].ravel() for entry in maps.values()])
+        found = np.concatenate([arrays[name].ravel() for arrays in shown.values()])
         found = found[np.isfinite(found) & (found > 0)]
         low, high = (found.min(), found.max()) if found.size else (1e-3, 1.0)
         norms[name] = LogNorm(low, max(high, low * 1.01))
     for column, name in enumerate(norms):
-        for ax, (weight, entry) in zip(axes[:, column], maps.items(), strict=True):
-            mesh = plot_heat_map(ax, entry.arrays[name].T, extent=(0, 1), norm=norms[name])
+        for ax, (weight, arrays) in zip(axes[:, column], shown.items(), strict=True):
+            mesh = plot_heat_map(ax, arrays[name].T, extent=(0, 1), norm=norms[name])
             ax.set_title(rf"{name}, $\xi = {weight:g}$")
         axes[-1, column].set_xlabel(r"$\lambda_1$ (coverage)")
         bar = figure.colorbar(mesh, ax=axes[:, column], location="bottom", shrink=0.9, aspect=30)

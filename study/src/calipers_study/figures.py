@@ -64,7 +64,7 @@ def write_figures(
     *,
     store: str | os.PathLike[str] = "results/study",
     out: str | os.PathLike[str] = "results",
-    grid: int = 41,
+    grid: int = 101,
     folder: str | os.PathLike[str] | None = None,
     verify: bool = True,
     n_jobs: int | None = -1,

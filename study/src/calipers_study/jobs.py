@@ -32,6 +32,11 @@ class Job:
         networks = len(self.missing) * self.settings.members
         return CATALOGUE[self.dataset].rows * self.settings.epochs * networks
 
+    @property
+    def steps(self) -> int:
+        """Steps of its longest network, which bound the time on an accelerator."""
+        return self.settings.epochs * -(-CATALOGUE[self.dataset].rows // self.settings.batch_size)
+
 
 def entry_name(method: str, dataset: str, trial: int) -> str:
     """Name of a trial in the store.

@@ -137,7 +137,8 @@ def _by_place(layout: Layout, cells: Iterable[Cell]) -> dict[tuple[str, Column],
 def _text(cell: Cell) -> str:
     paper = cell.published
     printed = f"{paper.printed}{_error(paper, paper.sem)}"
-    return f"{ours(paper, cell.ours)}<br>{printed} {MARKS[cell.verdict]}".rstrip()
+    note = f"<br>({cell.note})" if cell.note else ""
+    return f"{ours(paper, cell.ours)}<br>{printed} {MARKS[cell.verdict]}".rstrip() + note
 
 
 def ours(paper: Published, estimate: Estimate) -> str:

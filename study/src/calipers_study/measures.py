@@ -42,6 +42,9 @@ def mixture(trial: StoreEntry) -> SplitNormalMixture:
     fields = {name: values.astype(np.float64) for name, values in trial.arrays.items()}
     if "mean" in fields:
         return SplitNormalMixture(SplitNormal(fields["mean"], fields["scale"], fields["scale"]))
+    if "loc" in fields:
+        scales = fields["left_scale"], fields["right_scale"]
+        return SplitNormalMixture(SplitNormal(fields["loc"], *scales))
     coverage = trial.record["settings"]["coverage"]
     return snm(fields["lower"], fields["point"], fields["upper"], coverage=coverage)
 
@@ -61,6 +64,9 @@ def combine(trial: StoreEntry, aggregation: str) -> Prediction:
     fields = {name: values.astype(np.float64) for name, values in trial.arrays.items()}
     if aggregation == "mean":
         return Prediction(fields["point"].mean(axis=0))
+    if aggregation == "density":
+        density = mixture(trial)
+        return Prediction(density.mean, *density.interval(coverage))
     if aggregation in ("snm", "normal"):
         point = fields["mean" if aggregation == "normal" else "point"].mean(axis=0)
         return Prediction(point, *mixture(trial).interval(coverage))

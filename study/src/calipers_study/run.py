@@ -6,17 +6,20 @@ that a kill costs little.
 """
 
 import dataclasses
+import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from calipers.bank import Table
 from calipers.datasets import Dataset, DatasetUnavailableError, available, load
+from calipers_study.attempts import TRIES
 from calipers_study.jobs import Job, plan_job
 from calipers_study.methods import DATASETS, METHODS, choose
 from calipers_study.progress import progress
 from calipers_study.store import Store
-from calipers_study.training import TRIES, RunReport, train_job
+from calipers_study.training import RunReport, train_job
 
 _HUGE = {"year"}  # used if its file is on this machine, never downloaded unless asked for
 
@@ -31,6 +34,7 @@ def run(
     seed: int = 0,
     n_jobs: int | None = -1,
     trials_per_bank: int | None = None,
+    processes: int = 1,
     folder: str | os.PathLike[str] | None = None,
     verify: bool = True,
     visible: bool = True,
@@ -57,6 +61,9 @@ def run(
         Threads, as in joblib.
     trials_per_bank : int, optional
         Trials trained and stored together; by default all on an accelerator and a few on a CPU.
+    processes : int
+        Methods and datasets that train at a time, each in a process of its own; for an accelerator
+        that one small bank after another leaves idle.
     folder, verify
         Where datasets are and whether they must be the published ones, see
         ``calipers.datasets.load``.
@@ -88,17 +95,74 @@ def run(
         ]
         done = RunReport(left_out=left_out)
         with progress("study", sum(job.cost for job in plan), visible=visible) as report:
-            tables: dict[str, Table] = {}
-            for job in plan:
-                own = data[job.dataset]
-                if job.dataset not in tables:
-                    tables = {job.dataset: Table.from_arrays(own.X, own.y)}
-                part = train_job(
-                    job, own, tables[job.dataset], target, n_jobs, trials_per_bank, report
+            if processes > 1:
+                results = _in_processes(
+                    plan, processes, target, n_jobs, trials_per_bank, folder, verify, report
                 )
+            else:
+                results = _one_by_one(plan, data, target, n_jobs, trials_per_bank, report)
+            for job, part in results:
                 notify(_line(job, part))
                 done = _sum(done, part)
     return dataclasses.replace(done, seconds=time.perf_counter() - began)
+
+
+def _one_by_one(
+    plan: list[Job],
+    data: dict[str, Dataset],
+    store: Store,
+    n_jobs: int | None,
+    trials_per_bank: int | None,
+    report: Callable[[int], None],
+) -> Iterator[tuple[Job, RunReport]]:
+    tables: dict[str, Table] = {}
+    for job in plan:
+        own = data[job.dataset]
+        if job.dataset not in tables:
+            tables = {job.dataset: Table.from_arrays(own.X, own.y)}
+        table = tables[job.dataset]
+        yield job, train_job(job, own, table, store, n_jobs, trials_per_bank, report)
+
+
+def _in_processes(
+    plan: list[Job],
+    processes: int,
+    store: Store,
+    n_jobs: int | None,
+    trials_per_bank: int | None,
+    folder: str | os.PathLike[str] | None,
+    verify: bool,
+    report: Callable[[int], None],
+) -> Iterator[tuple[Job, RunReport]]:
+    """Train jobs side by side, those of most steps first."""
+    with pool(processes) as workers:
+        tasks = {
+            workers.submit(_work, job, store.folder, n_jobs, trials_per_bank, folder, verify): job
+            for job in sorted(plan, key=lambda job: -job.steps)
+        }
+        for task in as_completed(tasks):
+            job = tasks[task]
+            report(job.cost)
+            yield job, task.result()
+
+
+def pool(processes: int) -> ProcessPoolExecutor:
+    """Processes that share an accelerator: none takes its memory for itself."""
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
+
+
+def _work(
+    job: Job,
+    store: os.PathLike[str],
+    n_jobs: int | None,
+    trials_per_bank: int | None,
+    folder: str | os.PathLike[str] | None,
+    verify: bool,
+) -> RunReport:
+    data = load(job.dataset, folder=folder, verify=verify)
+    table = Table.from_arrays(data.X, data.y)
+    return train_job(job, data, table, Store(store), n_jobs, trials_per_bank, lambda _: None)
 
 
 def _load_all(

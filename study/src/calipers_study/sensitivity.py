@@ -1,8 +1,14 @@
 """Sensitivity of QD+ to its weights: one network for each pair of lambda_1 and lambda_2 on Yacht.
 
-The whole grid is one bank. A training has failed, and its cell stays empty, when its loss is high,
-when bounds cross on a training row, or when the point lies outside of the bounds on more than one
-training row in twenty.
+The protocol is that of the authors' notebook: 101 values of each weight; the first 81% of shuffle 5
+train and the next 9% validate, stop the training (patience 500) and are measured; one seed for all
+networks; a training has failed, and its cell stays empty, when its loss on the training rows is
+above 20 or bounds cross on one of them, without a second try. Their normalised width is the width
+divided by the range of all widths of both maps, which is done where it is drawn. The whole grid is
+one bank.
+
+One thing differs: where the patience does not run out, the authors keep the last weights, and a
+bank the best ones.
 """
 
 import dataclasses
@@ -11,8 +17,9 @@ import os
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.bank import Bank, Plan, Table, spawn_seeds, train
+from calipers.bank import Bank, Plan, Table
 from calipers.datasets import Dataset, load
+from calipers_study.attempts import train_networks
 from calipers_study.measures import Prediction, measure
 from calipers_study.progress import progress
 from calipers_study.settings import StudySettings, load_settings, settings_record
@@ -20,18 +27,30 @@ from calipers_study.splits import paper_splits
 from calipers_study.store import Store, StoreEntry, circumstances
 from calipers_study.translation import program_of, training_of
 
-MEASURES = ("PICP", "NMPIW", "MSE")
-"""What the maps show."""
+MEASURES = ("PICP", "MPIW", "MSE")
+"""What the store keeps of each network."""
 
-_DATASET = "yacht"
-_MOST_OUTSIDE = 0.05  # share of training rows whose point may lie outside of its bounds
+_DATASET, _SHUFFLE, _PATIENCE = "yacht", 5, 500
+
+
+def normalised(widths: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
+    """Widths of several maps as the authors normalise them: by the range of all of them.
+
+    Examples
+    --------
+    >>> normalised([np.array([[1.0, np.nan], [3.0, 2.0]])])
+    [array([[0.5, nan],
+           [1.5, 1. ]])]
+    """
+    extent = np.nanmax(np.stack(widths)) - np.nanmin(np.stack(widths))
+    return [width / extent for width in widths]
 
 
 def sensitivity(
     store: Store,
     crossing_weight: float,
     *,
-    grid: int = 41,
+    grid: int = 101,
     seed: int = 0,
     settings: StudySettings | None = None,
     folder: str | os.PathLike[str] | None = None,
@@ -63,7 +82,7 @@ def sensitivity(
     Returns
     -------
     StoreEntry
-        Arrays ``weights`` of shape (grid,) and ``PICP``, ``NMPIW`` and ``MSE`` of shape
+        Arrays ``weights`` of shape (grid,) and ``PICP``, ``MPIW`` and ``MSE`` of shape
         (grid, grid): lambda_1 along the first axis, lambda_2 along the second, NaN for failures.
     """
     settings = settings or load_settings("qd+", _DATASET)
@@ -85,45 +104,37 @@ def _map(
     seed: int,
     n_jobs: int | None,
     visible: bool,
-) -> dict[str, NDArray[np.float64]]:
-    split = paper_splits(_DATASET, random_state=seed, trials=1)[0]
+) -> dict[str, NDArray[np.float32]]:
+    rows = paper_splits(_DATASET, random_state=seed, trials=_SHUFFLE + 1)[_SHUFFLE].train
+    cut, end = round(0.81 * len(data.y)), round(0.81 * len(data.y)) + round(0.09 * len(data.y))
     table = Table.from_arrays(data.X, data.y)
     weights = np.linspace(0, 1, grid)
     pairs = [(float(first), float(second)) for first in weights for second in weights]
-    seeds = spawn_seeds((seed, grid), len(pairs))
     plans = []
-    for number, (first, second) in zip(seeds, pairs, strict=True):
+    for first, second in pairs:
         own = dataclasses.replace(settings, coverage_weight=first, point_weight=second)
-        plans.append(Plan(number, split.train, settings=training_of(own)))
-    program = program_of(settings, data.X.shape[1])
+        numbers = training_of(own, patience=_PATIENCE)
+        plans.append(Plan(seed, rows[:cut], validation=rows[cut:end], settings=numbers))
+    program = dataclasses.replace(program_of(settings, data.X.shape[1]), refuse_crossing=True)
     with progress("sensitivity", len(plans) * settings.epochs, visible=visible) as report:
-        bank = train(program, table, plans, n_jobs=n_jobs, retries=0, needed=0, report=report)
-    bank = bank[_sound(bank, data.X[split.train])] if len(bank) else bank
-    maps = np.full((len(MEASURES), len(pairs)), np.nan)
+        bank = train_networks(program, table, plans, n_jobs=n_jobs, tries=1, report=report)
+    maps = np.full((len(MEASURES), len(pairs)), np.nan, dtype=np.float32)
     if len(bank):
-        maps[:, bank.numbers] = _measures(bank, data, split.test, settings.coverage)
+        maps[:, bank.numbers] = _measures(bank, data, rows[cut:end], settings.coverage)
     shaped = maps.reshape(len(MEASURES), grid, grid)
     return {"weights": weights, **dict(zip(MEASURES, shaped, strict=True))}
-
-
-def _sound(bank: Bank, X: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which networks keep their points between their bounds on training rows."""
-    fields = bank.predict(X)
-    outside = (fields["point"] < fields["lower"]) | (fields["point"] > fields["upper"])
-    return np.asarray(outside.mean(axis=1) <= _MOST_OUTSIDE)
 
 
 def _measures(
     bank: Bank, data: Dataset, rows: NDArray[np.int64], coverage: float
 ) -> NDArray[np.float64]:
-    """Measures of each network on test rows, in the order of ``MEASURES``."""
+    """Measures of each network on some rows, in the order of ``MEASURES``."""
     center, scale = data.y.mean(), data.y.std()
     target = (data.y[rows] - center) / scale
-    extent = float(np.ptp(data.y) / scale)
     fields = {name: (v - center) / scale for name, v in bank.predict(data.X[rows]).items()}
     found = np.empty((len(MEASURES), len(bank)))
     for i in range(len(bank)):
         prediction = Prediction(*(fields[name][i] for name in ("point", "lower", "upper")))
         own = measure(prediction, target, coverage=coverage)
-        found[:, i] = own["PICP"], own["MPIW"] / extent, own["MSE"]
+        found[:, i] = [own[name] for name in MEASURES]
     return found

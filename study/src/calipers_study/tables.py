@@ -6,6 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from calipers.datasets import CATALOGUE
+from calipers_study.beside import (
+    baselines_markdown,
+    experiments_markdown,
+    future_markdown,
+    retries_markdown,
+    shift_markdown,
+)
 from calipers_study.cells import (
     SOURCES,
     Cell,
@@ -16,9 +23,11 @@ from calipers_study.cells import (
 )
 from calipers_study.files import replace_file, write_csv
 from calipers_study.layout import LAYOUTS, csv_rows, markdown, ours, values
+from calipers_study.lean import lean_lines, standardised_difference
 from calipers_study.measures import MEMBERS
 from calipers_study.methods import METHODS, paper_trials
 from calipers_study.store import Store, StoreError
+from calipers_study.verdict import published_cells
 
 CELL_COLUMNS = (
     "table", "dataset", "method", "metric",
@@ -49,7 +58,7 @@ def write_tables(
     Returns
     -------
     str
-        How many cells of tables 1 and 2 agree with the paper or are better, on one line.
+        How many cells of tables 1 and 2 agree with the paper, are better and are worse.
 
     Raises
     ------
@@ -69,36 +78,62 @@ def write_tables(
     write_csv(folder / "interval_score.csv", _score_rows(results))
     replace_file(folder / "interval_score.md", _score_markdown(results).encode())
     replace_file(folder / "summary.md", summary(cells, results).encode())
+    for name, text in _beside(Store(store), results).items():
+        replace_file(folder / f"{name}.md", text.encode())
     return share_reproduced(cells)
+
+
+def _beside(store: Store, results: dict[tuple[str, str], Results]) -> dict[str, str]:
+    """Tables of what stands beside the paper, as far as the store holds it."""
+    texts = {
+        **future_markdown(store, results),
+        "baselines": baselines_markdown(store, results),
+        "experiments": experiments_markdown(store, results),
+        "retries": retries_markdown(results),
+        "shift": shift_markdown(store),
+    }
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def summary(cells: list[Cell], results: dict[tuple[str, str], Results]) -> str:
     """Counts of verdicts by table, the cells that are worse, and what is incomplete."""
     lines = ["# Agreement with the paper", "", share_reproduced(cells), ""]
     lines += [f"- {share_reproduced(cells, [layout.name])}" for layout in LAYOUTS]
-    worse = [cell for cell in cells if cell.verdict == "worse"]
-    if worse:
-        lines += ["", "## Worse than published", ""]
-        lines += [
-            "| table | dataset | method | metric | here | paper |",
-            "|---|---|---|---|---|---|",
-        ]
-    for cell in worse:
-        paper = cell.published
-        error = "" if paper.sem is None else f" ± {paper.sem:g}"
-        lines.append(
-            f"| {paper.table} | {paper.dataset} | {paper.method} | {paper.metric} | "
-            f"{ours(paper, cell.ours)} | {paper.printed}{error} |"
-        )
+    lines += ["", "## All cells at once", "", *lean_lines(cells)]
+    for word, title in (("worse", "Worse than published"), ("better", "Better than published")):
+        lines += _listed([cell for cell in cells if cell.verdict == word], title)
     if short := list(_incomplete(results)):
         lines += ["", "## Incomplete", "", *short]
     return "\n".join([*lines, ""])
 
 
+def _listed(cells: list[Cell], title: str) -> list[str]:
+    if not cells:
+        return []
+    lines = ["", f"## {title}", ""]
+    lines += [
+        "| table | dataset | method | metric | here | paper | difference / error |",
+        "|---|---|---|---|---|---|---:|",
+    ]
+    for cell in cells:
+        paper = cell.published
+        error = "" if paper.sem is None else f" ± {paper.sem:g}"
+        lines.append(
+            f"| {paper.table} | {paper.dataset} | {paper.method} | {paper.metric} | "
+            f"{ours(paper, cell.ours)} | {paper.printed}{error} | "
+            f"{standardised_difference(cell):+.1f} |"
+        )
+    return lines
+
+
 def _incomplete(results: dict[tuple[str, str], Results]) -> Iterable[str]:
     absent = [name for name in CATALOGUE if not any(results[m, name].trials for m in METHODS)]
     for name in absent:
-        yield f"- {name}: left out, no results"
+        missing = sum(cell.dataset == name for cell in published_cells())
+        yield (
+            f"- {name}: its {missing} cells have no results; with its file at hand "
+            f"`calipers study run --dataset {name}` and `calipers study tables` fill them"
+        )
     for (method, name), found in results.items():
         wanted = paper_trials(name)
         if name not in absent and len(found.trials) < wanted:

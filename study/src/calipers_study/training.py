@@ -14,16 +14,14 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.bank import Bank, Plan, Table, train
+from calipers.bank import Bank, Plan, Table
 from calipers.datasets import Dataset
+from calipers_study.attempts import TRIES, train_networks
 from calipers_study.jobs import Job, member_seeds
-from calipers_study.settings import settings_record
+from calipers_study.settings import StudySettings, settings_record
 from calipers_study.splits import Split, paper_splits
 from calipers_study.store import Store, circumstances
 from calipers_study.translation import fields_of, program_of, training_of
-
-TRIES = 10
-"""How often a network is trained before it is given up."""
 
 _TRIALS_PER_BANK = 4  # on a CPU: enough to fill the lanes when failed networks are trained again
 
@@ -73,7 +71,7 @@ def train_job(
             for place, trial in enumerate(group):
                 members = job.settings.members
                 mine = bank[bank.numbers // members == place]
-                arrays = _arrays(job, mine, data, splits[trial])
+                arrays = trial_arrays(job.settings, mine, data, splits[trial])
                 store.write(job.entry(trial), _record(job, trial, data, seconds), arrays)
                 retries += int(arrays["retries"].sum())
                 lost += members - len(mine)
@@ -110,22 +108,22 @@ def _train(
         for trial in group
         for seed in member_seeds(job, trial)
     ]
-    return train(
+    return train_networks(
         program_of(job.settings, table.inputs.shape[1]),
         table,
         plans,
         n_jobs=n_jobs,
-        retries=TRIES - 1,
-        needed=0,
         report=lambda epochs: report(epochs * table.rows),
     )
 
 
-def _arrays(job: Job, bank: Bank, data: Dataset, split: Split) -> dict[str, NDArray[Any]]:
+def trial_arrays(
+    settings: StudySettings, bank: Bank, data: Dataset, split: Split
+) -> dict[str, NDArray[Any]]:
     """Predictions for the test rows, in units of the whole dataset's mean and deviation."""
     center, scale = data.y.mean(), data.y.std()
-    members = bank.numbers % job.settings.members
-    retries = np.full(job.settings.members, TRIES)  # of the networks that were given up
+    members = bank.numbers % settings.members
+    retries = np.full(settings.members, TRIES)  # of the networks that were given up
     retries[members] = bank.failures
     arrays = {
         "target": (data.y[split.test] - center) / scale,
@@ -133,7 +131,7 @@ def _arrays(job: Job, bank: Bank, data: Dataset, split: Split) -> dict[str, NDAr
         "seeds": bank.seeds,
         "retries": retries,
     }
-    none = {name: np.empty((0, len(split.test))) for name in fields_of(job.settings)}
+    none = {name: np.empty((0, len(split.test))) for name in fields_of(settings)}
     for name, values in (bank.predict(data.X[split.test]) if len(bank) else none).items():
         place = 0.0 if name.endswith("scale") else center
         arrays[name] = ((values - place) / scale).astype(np.float32)

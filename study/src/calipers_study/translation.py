@@ -57,7 +57,11 @@ def training_of(settings: StudySettings, *, patience: int = 0) -> Settings:
         epochs=settings.epochs,
         patience=patience,
         coverage=settings.coverage,
-        loss={name: getattr(settings, name) for name in LOSSES[settings.loss]().get_params()},
+        loss={
+            name: getattr(settings, name)
+            for name in LOSSES[settings.loss]().get_params()
+            if hasattr(settings, name)
+        },
     )
 
 

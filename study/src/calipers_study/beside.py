@@ -1,0 +1,260 @@
+"""Tables of what stands beside the paper: experiments, future work, baselines, shift."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from calipers_study.cells import SOURCES, Results
+from calipers_study.extras import stored_rows
+from calipers_study.measures import MEMBERS
+from calipers_study.methods import DATASETS
+from calipers_study.store import Store
+from calipers_study.verdict import published_cells
+
+Row = dict[str, Any]
+Found = dict[tuple[str, str], Results]
+
+_SHOWN = ("PICP", "MPIW", "interval score", "MSE")
+
+FUTURE_TABLES: dict[str, tuple[str, tuple[tuple[str, str, str], ...]]] = {
+    "nmpiw": (
+        "NMPIW in place of MPIW in QD+, settings as published for MPIW",
+        (("QD+, MPIW", "", "snm"), ("QD+, NMPIW", "nmpiw", "snm")),
+    ),
+    "split_normal": (
+        "A split normal as the network's output, at the settings of QD+",
+        (
+            ("QD+, fitted (SNM)", "", "snm"),
+            ("split normal, likelihood", "split-normal", "density"),
+            ("split normal, CRPS", "crps", "density"),
+        ),
+    ),
+    "two_step": (
+        "Points first, then intervals, each in half of the epochs of QD+",
+        (
+            ("QD+ at once", "", "snm"),
+            ("points, then QD+", "two-step", "snm"),
+            ("points, then QD+ in the last layer", "two-step-frozen", "snm"),
+        ),
+    ),
+}
+"""Tables of future work: title; columns by name, part (the study's own if empty), aggregation."""
+
+BASELINES = (
+    ("SNM-QD+", "qd+", "snm"),
+    ("SEM-QD", "qd", "sem"),
+    ("MVE", "mve", "normal"),
+    ("LUBE", "lube", "sem"),
+    ("MC-dropout", "mc-dropout", "one network"),
+    ("SQR", "certificates", "one network"),
+)
+"""Columns of the table of baselines."""
+
+
+def pm(values: Sequence[float], digits: int = 3) -> str:
+    """Mean and standard error.
+
+    Examples
+    --------
+    >>> pm([1.0, 2.0, 3.0]), pm([])
+    ('2.000 ± 0.577', '-')
+    """
+    if not len(values):
+        return "-"
+    if len(values) == 1:
+        return f"{values[0]:.{digits}f}"
+    sem = np.std(values, ddof=1) / len(values) ** 0.5
+    return f"{np.mean(values):.{digits}f} ± {sem:.{digits}f}"
+
+
+def future_markdown(store: Store, results: Found) -> dict[str, str]:
+    """One table for each proposal of the paper, by the name of its file."""
+    rows = list(stored_rows(store, "future"))
+    texts = {}
+    for name, (title, columns) in FUTURE_TABLES.items():
+        own = [
+            (label, _values(rows, part, aggregation) if part else _main(results, "qd+", "snm"))
+            for label, part, aggregation in columns
+        ]
+        if all(any(values.values()) for _, values in own):
+            texts[name] = _table(title, own)
+    return texts
+
+
+def baselines_markdown(store: Store, results: Found) -> str | None:
+    """The paper's methods beside the baselines of its related work."""
+    rows = [*stored_rows(store, "future"), *stored_rows(store, "baselines")]
+    own = []
+    for label, part, aggregation in BASELINES:
+        found = label in SOURCES
+        own.append(
+            (
+                label,
+                _main(results, part, aggregation) if found else _values(rows, part, aggregation),
+            )
+        )
+    if not any(values for label, values in own if label not in SOURCES):
+        return None
+    title = "Baselines of the paper's related work"
+    note = (
+        "LUBE: its criterion as a loss, settings and aggregation of QD. MC-dropout: one network, "
+        "settings of MSE. SQR: one network for all quantiles, settings of QD+. The last two train "
+        "on nine tenths of the training rows, by the weights that validate best on the rest, for "
+        "60,000 steps at most."
+    )
+    return f"{_table(title, own)}\n{note}\n"
+
+
+def _values(rows: Iterable[Row], part: str, aggregation: str) -> dict[tuple[str, str], list[float]]:
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for row in rows:
+        if row["name"] == part and row["aggregation"] == aggregation:
+            for measure in _SHOWN:
+                if measure in row:
+                    found[row["dataset"], measure].append(row[measure])
+    return found
+
+
+def _main(results: Found, method: str, aggregation: str) -> dict[tuple[str, str], list[float]]:
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for dataset in DATASETS:
+        for trial in results[method, dataset].measures:
+            for measures in trial.get(aggregation, []):
+                for measure in _SHOWN:
+                    if measure in measures:
+                        found[dataset, measure].append(measures[measure])
+    return found
+
+
+def _table(title: str, columns: list[tuple[str, dict[tuple[str, str], list[float]]]]) -> str:
+    """Datasets downwards; measures, and within them the columns, to the right."""
+    names = [f"{measure}<br>{label}" for measure in _SHOWN for label, _ in columns]
+    lines = [f"## {title}", "", "| dataset | " + " | ".join(names) + " |"]
+    lines.append("|" + "---|" * (1 + len(names)))
+    for dataset in DATASETS:
+        if not any(values.get((dataset, "PICP")) for _, values in columns):
+            continue
+        texts = []
+        for measure in _SHOWN:
+            found = [values.get((dataset, measure), []) for _, values in columns]
+            digits = 5 if measure == "MSE" and any(f and np.mean(f) < 0.01 for f in found) else 3
+            texts += [pm(values, digits) for values in found]
+        lines.append(f"| {dataset} | " + " | ".join(texts) + " |")
+    return "\n".join([*lines, ""])
+
+
+def experiments_markdown(store: Store, results: Found) -> str | None:
+    """What each change of the training does to the numbers that differ from the paper's."""
+    groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
+    for row in stored_rows(store, "experiments"):
+        groups[row["method"], row["dataset"], row["aggregation"], row["variant"]].append(row)
+    if not groups:
+        return None
+    labels = {source: label for label, source in SOURCES.items() if label != "SEM-QD*"}
+    paper = {(c.dataset, c.method, c.metric): c for c in published_cells()}
+    lines = [
+        "## What a change of the training does",
+        "",
+        "| method | dataset | training | PICP | MPIW | MSE | retries |",
+    ]
+    lines.append("|---|---|---|---|---|---|---:|")
+    seen = set()
+    for (method, dataset, aggregation, variant), rows in sorted(groups.items()):
+        label = labels.get((method, aggregation))
+        if label is None or aggregation == "std":
+            continue
+        if (method, dataset, aggregation) not in seen:
+            seen.add((method, dataset, aggregation))
+            printed = [paper.get((dataset, label, m)) for m in ("PICP", "MPIW", "MSE")]
+            cells = ["" if c is None else f"{c.printed} ± {c.sem:g}" for c in printed]
+            lines.append(f"| {label} | {dataset} | **paper** | " + " | ".join(cells) + " | |")
+            own = results[method, dataset]
+            ours = [_estimate(own.estimate(aggregation, m)) for m in ("PICP", "MPIW", "MSE")]
+            count = f"{own.failures.mean or 0:.0f}"
+            lines.append(
+                f"| {label} | {dataset} | **here** | " + " | ".join(ours) + f" | {count} |"
+            )
+        values = [
+            pm([row[m] for row in rows if m in row], _digits(rows, m))
+            for m in ("PICP", "MPIW", "MSE")
+        ]
+        retries = sum(row["retries"] for row in rows)
+        lines.append(
+            f"| {label} | {dataset} | {variant} | " + " | ".join(values) + f" | {retries} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+def _digits(rows: list[Row], measure: str) -> int:
+    values = [row[measure] for row in rows if measure in row]
+    return 6 if values and np.mean(values) < 0.001 else 3
+
+
+def _estimate(found: tuple[float | None, float | None]) -> str:
+    mean, sem = found
+    if mean is None:
+        return "-"
+    digits = 6 if mean < 0.001 else 3
+    return f"{mean:.{digits}f}" + ("" if sem is None else f" ± {sem:.{digits}f}")
+
+
+def shift_markdown(store: Store) -> str | None:
+    """AUROC and risk area of every score, by dataset."""
+    rows = list(stored_rows(store, "shift"))
+    if not rows:
+        return None
+    scores = list(dict.fromkeys((row["method"], row["score"]) for row in rows))
+    scores.sort(key=lambda s: ("qd+", "mve", "mc-dropout", "certificates").index(s[0]))
+    parts = ["## A cluster left out", ""]
+    for measure, note in (
+        ("AUROC", "of telling the rows of the cluster from others, the higher the better"),
+        ("risk area", "under the risk-coverage curve over the mean error, the lower the better"),
+    ):
+        parts += [f"{measure}, {note}:", ""]
+        parts.append("| dataset | " + " | ".join(f"{m}<br>{s}" for m, s in scores) + " |")
+        parts.append("|" + "---|" * (1 + len(scores)))
+        means: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for dataset in DATASETS:
+            texts = []
+            for method, score in scores:
+                found = [
+                    row[measure]
+                    for row in rows
+                    if (row["dataset"], row["method"], row["score"]) == (dataset, method, score)
+                ]
+                if found:
+                    means[method, score].append(float(np.mean(found)))
+                texts.append(pm(found, 2))
+            if any(text != "-" for text in texts):
+                parts.append(f"| {dataset} | " + " | ".join(texts) + " |")
+        parts.append("| mean | " + " | ".join(f"{np.mean(means[s]):.2f}" for s in scores) + " |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def retries_markdown(results: Found) -> str | None:
+    """Networks of QD that were kept at once beside those that came after a failure."""
+    lines = [
+        "## Networks kept at once, and after a failure",
+        "",
+        "| method | dataset | at once | MPIW | PICP | after a failure | MPIW | PICP |",
+        "|---|---|---:|---|---|---:|---|---|",
+    ]
+    for (method, dataset), found in results.items():
+        if method not in ("qd", "qd-1-layer"):
+            continue
+        kept: dict[bool, list[dict[str, float]]] = {True: [], False: []}
+        for trial, measures in zip(found.trials, found.measures, strict=True):
+            failures = trial.arrays["retries"][trial.arrays["members"]]
+            for count, own in zip(failures, measures.get(MEMBERS, []), strict=True):
+                kept[bool(count == 0)].append(own)
+        if len(kept[False]) > 1:
+            cells = [f"{len(kept[first])} | {_both(kept[first])}" for first in (True, False)]
+            lines.append(f"| {method} | {dataset} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""]) if len(lines) > 4 else None
+
+
+def _both(measures: list[dict[str, float]]) -> str:
+    return " | ".join(pm([one[name] for one in measures]) for name in ("MPIW", "PICP"))

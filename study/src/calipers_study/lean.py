@@ -1,0 +1,112 @@
+"""Whether our numbers lean to one side of the published ones: one test over all cells of a measure.
+
+A rule for each cell cannot see that most of them are a little higher. Cells that rest on the same
+networks are not independent, so all cells of one training on one dataset count as one: their mean
+difference in units of its error. A sign test asks whether as many lie above as below, and a t test
+whether their mean is zero.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from calipers_study.cells import SOURCES, Cell
+
+MEASURES = ("PICP", "MPIW", "MSE")
+"""Measures that are tested."""
+
+
+@dataclass(frozen=True)
+class Lean:
+    """How the cells of one measure differ from the published ones.
+
+    Attributes
+    ----------
+    metric : str
+        The measure.
+    cells, higher : int
+        Cells compared, and those in which ours is higher.
+    groups, groups_higher : int
+        Trainings and datasets, and those in which the mean difference is positive.
+    sign_p : float
+        Two-sided p value of the sign test over groups.
+    mean_z, t_p : float
+        Mean difference over groups in units of its error, and the p value of the t test.
+    relative : float
+        Median over groups of the difference as a share of the published number.
+    """
+
+    metric: str
+    cells: int
+    higher: int
+    groups: int
+    groups_higher: int
+    sign_p: float
+    mean_z: float
+    t_p: float
+    relative: float
+
+
+def standardised_difference(cell: Cell) -> float:
+    """Difference from the published number in units of both standard errors and its rounding.
+
+    A printed standard error of 0.00 may be anything below half of its last digit; it is taken as
+    printed.
+    """
+    paper, (mean, sem) = cell.published, cell.ours
+    rounding = paper.half_unit / math.sqrt(3)
+    error = math.hypot(sem or 0.0, paper.sem or 0.0, rounding)
+    return ((mean or 0.0) - paper.mean) / error
+
+
+def leans(cells: Iterable[Cell]) -> list[Lean]:
+    """Test every measure over all its cells that have a number here and in the paper."""
+    found = []
+    compared = [c for c in cells if c.ours.mean is not None and c.published.metric in MEASURES]
+    for metric in MEASURES:
+        own = [cell for cell in compared if cell.published.metric == metric]
+        if not own:
+            continue
+        groups: dict[tuple[str, str], list[Cell]] = defaultdict(list)
+        for cell in own:
+            groups[SOURCES[cell.published.method][0], cell.published.dataset].append(cell)
+        z = np.array([np.mean([standardised_difference(c) for c in g]) for g in groups.values()])
+        share = [np.mean([_relative(c) for c in g]) for g in groups.values()]
+        above = int((z > 0).sum())
+        found.append(
+            Lean(
+                metric,
+                len(own),
+                sum(_relative(cell) > 0 for cell in own),
+                len(z),
+                above,
+                float(stats.binomtest(above, len(z)).pvalue),
+                float(z.mean()),
+                float(stats.ttest_1samp(z, 0.0).pvalue) if len(z) > 1 else math.nan,
+                float(np.median(share)),
+            )
+        )
+    return found
+
+
+def _relative(cell: Cell) -> float:
+    return (cell.ours.mean or 0.0) / cell.published.mean - 1
+
+
+def lean_lines(cells: Iterable[Cell]) -> list[str]:
+    """The tests as a table in Markdown."""
+    lines = [
+        "| measure | cells | ours higher | trainings x datasets | ours higher | p (signs) "
+        "| mean z | p (t) | median difference |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {one.metric} | {one.cells} | {one.higher} | {one.groups} | {one.groups_higher} | "
+        f"{one.sign_p:.3f} | {one.mean_z:+.2f} | {one.t_p:.3f} | {100 * one.relative:+.1f}% |"
+        for one in leans(cells)
+    ]
+    return lines

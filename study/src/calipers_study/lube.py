@@ -1,0 +1,53 @@
+"""LUBE as a loss: its coverage width criterion, trained on the bank by gradient."""
+
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+
+from calipers.losses import soft_capture
+from calipers.objectives import Objective
+
+Array = Any
+
+
+class CWC(Objective):
+    """Coverage width criterion of LUBE (Khosravi et al., 2011), as its logarithm.
+
+    NMPIW (1 + exp(eta (mu - PICP)) where PICP < mu). The logarithm has the same minimum and a
+    gradient that does not vanish with the width. Khosravi et al. annealed networks of a few dozen
+    weights; here the capture is soft and the descent by gradient, as for QD.
+
+    Parameters
+    ----------
+    steepness : float
+        Price of missing coverage (eta).
+    softness : float
+        Steepness of the soft capture (s).
+    """
+
+    head = "ordered"
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
+
+    def __init__(self, *, steepness: float = 50.0, softness: float = 160.0) -> None:
+        self.steepness = steepness
+        self.softness = softness
+
+    @staticmethod
+    def loss(
+        lower: Array,
+        point: Array,
+        upper: Array,
+        target: Array,
+        *,
+        weight: Array,
+        coverage: Array,
+        steepness: Array,
+        softness: Array,
+    ) -> Array:
+        """Logarithm of the criterion; the range of the target only adds a constant to it."""
+        total = weight.sum()
+        capture = soft_capture(lower, upper, target, softness=softness)
+        missing = coverage - (capture * weight).sum() / total
+        width = ((upper - lower) * weight).sum() / total
+        price = jnp.log1p(jnp.exp(steepness * jnp.maximum(missing, 0)))
+        return jnp.log(width) + jnp.where(missing > 0, price, 0.0)

@@ -1,0 +1,59 @@
+import tarfile
+
+import numpy as np
+import pytest
+
+from calipers_study.archive import pack, unpack
+from calipers_study.store import Store, StoreError
+from calipers_study.tables import write_tables
+
+from .test_tables import rows
+
+
+@pytest.fixture(scope="module")
+def packed(finished, tmp_path_factory):
+    archive = tmp_path_factory.mktemp("packed") / "study.tar.xz"
+    size = pack(finished, archive)
+    assert size == archive.stat().st_size
+    return archive
+
+
+def test_predictions_come_back_rounded(store, packed, tmp_path):
+    names = Store(store).names()
+    assert unpack(packed, tmp_path / "store") == len(names)
+    assert Store(tmp_path / "store").names() == names
+    for name in names:
+        mine, theirs = Store(tmp_path / "store").read(name), Store(store).read(name)
+        step = mine.record.pop("rounded_to")
+        assert mine.record == theirs.record
+        assert mine.arrays.keys() == theirs.arrays.keys()
+        for key in ("members", "seeds", "retries"):
+            np.testing.assert_array_equal(mine.arrays[key], theirs.arrays[key])
+        np.testing.assert_allclose(mine.arrays["target"], theirs.arrays["target"], atol=1e-6)
+        for key in set(mine.arrays) - {"members", "seeds", "retries", "target"}:
+            np.testing.assert_allclose(mine.arrays[key], theirs.arrays[key], atol=0.51 * step)
+        if "lower" in mine.arrays:
+            width = np.median(theirs.arrays["upper"] - theirs.arrays["lower"])
+            assert width / 2000 < step <= width / 1000
+
+
+def test_tables_of_what_was_packed_are_those_of_the_store(store, packed, tmp_path):
+    unpack(packed, tmp_path / "store")
+    write_tables(store, tmp_path / "a")
+    write_tables(tmp_path / "store", tmp_path / "b")
+    for mine, theirs in zip(
+        rows(tmp_path / "a" / "cells.csv"), rows(tmp_path / "b" / "cells.csv"), strict=True
+    ):
+        assert mine["verdict"] == theirs["verdict"]
+        if mine["mean"] and mine["metric"] != "PICP":
+            assert float(mine["mean"]) == pytest.approx(float(theirs["mean"]), rel=3e-3)
+
+
+def test_other_archives_are_refused(tmp_path):
+    with pytest.raises(StoreError, match="holds nothing to pack"):
+        pack(tmp_path / "nowhere", tmp_path / "a.tar.xz")
+    (tmp_path / "x").write_text("{}")
+    with tarfile.open(tmp_path / "bad.tar.xz", "w:xz") as tar:
+        tar.add(tmp_path / "x", "../x.json")
+    with pytest.raises(StoreError, match="no entry of a store"):
+        unpack(tmp_path / "bad.tar.xz", tmp_path / "store")

@@ -1,0 +1,150 @@
+"""What stands beside the paper: parts, their tables, baselines and shift."""
+
+import json
+
+import numpy as np
+import pytest
+
+from calipers_study import extras
+from calipers_study.baselines import mc_dropout, quantiles_with_certificates
+from calipers_study.beside import experiments_markdown, shift_markdown
+from calipers_study.cells import collect
+from calipers_study.extras import Part, parts, stored_rows
+from calipers_study.lube import CWC
+from calipers_study.settings import StudySettings
+from calipers_study.shift import cluster_splits, risk_area
+from calipers_study.splits import shuffled_splits
+from calipers_study.store import Store, StoreError
+from calipers_study.variants import EXPERIMENTS, FUTURE, Variant, variant_rows
+
+
+def test_parts_have_places_of_their_own():
+    every = parts()
+    assert len({part.path for part in every}) == len(every) > 100
+    assert {part.group for part in every} == set(extras.GROUPS)
+    assert sorted(p.name for p in parts(["future"], ["yacht"])) == sorted(FUTURE)
+    assert Part("experiments", "qd+: no partial batch", "power").path == (
+        "extras/experiments/qd+-no-partial-batch/power.json"
+    )
+    with pytest.raises(ValueError, match="there is no group 'futures'"):
+        parts(["futures"])
+
+
+def row(variant, trial, width, **place):
+    found = {"method": "qd+", "dataset": "power", "aggregation": "snm", "networks": 5, "retries": 0}
+    return {
+        **found,
+        "variant": variant,
+        "trial": trial,
+        "MPIW": width,
+        "PICP": 0.95,
+        "MSE": 0.05,
+        **place,
+    }
+
+
+def test_experiments_stand_beside_the_paper(store, tmp_path):
+    place = tmp_path / "extras" / "experiments" / "a" / "power.json"
+    place.parent.mkdir(parents=True)
+    content = {
+        "name": "qd+: no partial batch",
+        "rows": [row("no partial batch", i, 0.8 + 0.01 * i) for i in (0, 1)],
+    }
+    place.write_text(json.dumps(content))
+    assert len(list(stored_rows(Store(tmp_path), "experiments"))) == 2
+    text = experiments_markdown(Store(tmp_path), collect(Store(store)))
+    assert "| SNM-QD+ | power | **paper** | 0.95 ± 0 | 0.80 ± 0 | 0.050 ± 0.001 | |" in text
+    assert (
+        "| SNM-QD+ | power | no partial batch | 0.950 ± 0.000 | 0.805 ± 0.005 | 0.050 ± 0.000 | 0 |"
+        in text
+    )
+    assert shift_markdown(Store(tmp_path)) is None
+    with pytest.raises(StoreError, match="there is no group"):
+        list(stored_rows(Store(tmp_path), "nothing"))
+
+
+@pytest.mark.parametrize(
+    "variant",
+    [
+        Variant("as published"),
+        Variant("kaiming", initial="kaiming", scaled_by_all=True),
+        Variant("by epoch", by_epoch=True, constant_inputs=True),
+        FUTURE["nmpiw"],
+        FUTURE["crps"],
+        FUTURE["two-step-frozen"],
+        FUTURE["lube"],
+    ],
+    ids=lambda variant: variant.label,
+)
+def test_variants_train_and_are_measured(variant, mini, monkeypatch):
+    from calipers_study import variants
+    from calipers_study.settings import load_settings
+
+    monkeypatch.setattr(
+        variants, "load_settings", lambda m, d: load_settings(m, d, folder=mini / "settings")
+    )
+    found = variant_rows(variant, "yacht", trials=1)
+    names = {one["aggregation"] for one in found}
+    assert names == ({"density"} if variant.loss == "crps" else names | {"members"})
+    assert all(0 <= one["PICP"] <= 1 and one["MPIW"] > 0 and one["MSE"] > 0 for one in found)
+
+
+def test_experiments_are_variants_of_known_methods():
+    for variant, datasets in EXPERIMENTS.values():
+        assert variant.method in ("qd+", "qd", "qd-1-layer", "mse")
+        assert datasets
+
+
+def test_criterion_of_lube_by_hand():
+    lower, point, upper = np.full(4, -1.0), np.zeros(4), np.full(4, 1.0)
+    target = np.array([0.0, 0.0, 0.0, 5.0])
+    options = {"weight": np.ones(4), "coverage": 0.95, "steepness": 50.0, "softness": 160.0}
+    # Coverage 0.75 is 0.2 short: log 2 + log(1 + exp(10)).
+    found = CWC.loss(lower, point, upper, target, **options)
+    assert float(found) == pytest.approx(np.log(2) + np.log1p(np.exp(10)), rel=1e-5)
+    covered = CWC.loss(lower, point, upper, np.zeros(4), **options)
+    assert float(covered) == pytest.approx(np.log(2), rel=1e-5)
+
+
+def test_clusters_are_left_out_whole():
+    rng = np.random.default_rng(0)
+    centers = np.repeat(np.arange(5.0) * 20, 40)[:, None]
+    X = centers + rng.normal(size=(200, 2))
+    splits = cluster_splits(X)
+    assert len(splits) == 5
+    for split in splits:
+        half = len(split.test) // 2
+        left_out = np.unique(centers[split.test[half:]])
+        assert len(left_out) == 1
+        assert left_out[0] not in centers[split.train]
+        assert not set(split.test) & set(split.train)
+
+
+def test_risk_area():
+    error = np.array([0.0, 1.0, 2.0, 3.0])
+    assert risk_area(error, error) == pytest.approx((0 + 0.5 + 1 + 1.5) / 4 / 1.5)
+    assert risk_area(-error, error) > 1 > risk_area(error, error)
+
+
+@pytest.mark.slow
+def test_baselines_cover_and_know_what_is_far(tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 1))
+    y = np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=400)
+    far = np.concatenate([X, np.full((40, 1), 6.0)])
+    [split] = shuffled_splits(400, trials=1, random_state=0)
+    tested = type(split)(split.train, np.concatenate([split.test, np.arange(400, 440)]))
+    settings = StudySettings(
+        loss="mse", hidden_layers=(20, 20), members=1, trials=1, batch_size=50, epochs=150,
+        learning_rate=0.01,
+    )  # fmt: skip
+    for baseline in (mc_dropout, quantiles_with_certificates):
+        [found] = baseline(far, np.concatenate([y, np.zeros(40)]), [tested], settings)
+        inside = slice(0, 40)
+        target = y[split.test]
+        covered = (found.prediction.lower[inside] <= target) & (
+            target <= found.prediction.upper[inside]
+        )
+        assert 0.8 <= covered.mean() <= 1
+        assert np.mean((found.prediction.point[inside] - target) ** 2) < 0.05
+        assert np.median(found.epistemic[40:]) > np.max(found.epistemic[inside])

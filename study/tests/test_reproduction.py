@@ -1,0 +1,66 @@
+"""The committed run: its tables are those in the repository, and training again gives the same."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from calipers_study.archive import unpack
+from calipers_study.cells import collect
+from calipers_study.run import run
+from calipers_study.store import Store
+from calipers_study.tables import write_tables
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture(scope="module")
+def committed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("committed")
+    unpack(RESULTS / "study.tar.xz", folder)
+    return folder
+
+
+@pytest.mark.slow
+def test_tables_are_those_of_the_archive(committed, tmp_path):
+    write_tables(committed, tmp_path)
+    for path in (tmp_path / "tables").iterdir():
+        assert path.read_bytes() == (RESULTS / "tables" / path.name).read_bytes(), path.name
+    assert (tmp_path / "cells.csv").read_bytes() == (RESULTS / "cells.csv").read_bytes()
+
+
+@pytest.mark.slow
+@pytest.mark.data
+def test_a_dataset_trained_again_agrees_within_its_errors(committed, tmp_path):
+    """Same trials, same seeds, another machine: means differ by less than the errors of trials.
+
+    Three of six comparisons at more than two standard errors of the paired differences would
+    happen in about one run of a thousand if nothing but rounding differed.
+    """
+    run(["qd+", "mse"], ["yacht"], store=tmp_path, visible=False)
+    theirs, ours = collect(Store(committed)), collect(Store(tmp_path))
+    far = []
+    for method, source, metrics in (
+        ("qd+", "snm", ("PICP", "MPIW", "MSE", "interval score")),
+        ("mse", "mean", ("MSE",)),
+    ):
+        for metric in metrics:
+            found = [
+                results[method, "yacht"].estimate(source, metric) for results in (theirs, ours)
+            ]
+            (mean, sem), (again, sem_again) = found
+            assert abs(again - mean) <= 3 * np.hypot(sem, sem_again), (method, metric, found)
+            far.append(abs(again - mean) > 2 * np.hypot(sem, sem_again))
+    assert sum(far) < 2
+    assert ours["qd+", "yacht"].failures.mean == theirs["qd+", "yacht"].failures.mean == 0
+
+
+@pytest.mark.data
+@pytest.mark.slow
+def test_processes_give_the_same_entries(tmp_path):
+    options = {"trials": 1, "visible": False}
+    run(["mse"], ["yacht"], store=tmp_path / "one", **options)
+    run(["mse", "mve"], ["yacht"], store=tmp_path / "two", processes=2, **options)
+    mine, theirs = (Store(tmp_path / n).read("mse/yacht/trial-00") for n in ("one", "two"))
+    for name, values in mine.arrays.items():
+        np.testing.assert_array_equal(values, theirs.arrays[name])
