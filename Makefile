@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TORCH := .venv-torch
+SKPRO := .venv-skpro
 TORCH_VERSION := 2.13.0
 
 .DEFAULT_GOAL := help
@@ -71,6 +72,14 @@ $(TORCH)/.ready: pyproject.toml study/pyproject.toml
 test-torch: $(TORCH)/.ready ## losses, a training loop and upgrades on PyTorch
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(TORCH)/bin/pytest tests/torch src/calipers/torch.py
 
+$(SKPRO)/.ready: pyproject.toml
+	test -x $(SKPRO)/bin/python || $(PYTHON) -m venv $(SKPRO)
+	$(SKPRO)/bin/python -m pip install --quiet --editable '.[skpro]' pytest hypothesis
+	touch $@
+
+test-skpro: $(SKPRO)/.ready ## the adapter for skpro and sktime, by skpro's own checks
+	$(SKPRO)/bin/pytest tests/skpro src/calipers/skpro.py
+
 # The oldest: every direct dependency at its lower bound, what those need from the days of the
 # youngest bound. What old libraries say of the libraries of today is not ours, so no error.
 AGE := 2025-06-01
@@ -105,6 +114,9 @@ docs: $(READY) ## the documentation as HTML in docs/_build, warnings as errors
 figures: $(READY) ## the picture of the comparison, from the stored results
 	$(BIN)/python benchmarks/peers.py figure
 
+notebooks: $(READY) ## the examples as notebooks and as pages, with their output
+	$(BIN)/python docs/gallery.py
+
 benchmarks: $(READY) $(TORCH)/.ready ## speed, printed as tables
 	$(BIN)/python benchmarks/aggregation.py
 	$(TORCH)/bin/python benchmarks/training.py
@@ -115,5 +127,5 @@ benchmarks: $(READY) $(TORCH)/.ready ## speed, printed as tables
 	$(TORCH)/bin/python benchmarks/upgrade.py
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(TORCH) $(OLDEST) $(NEWEST) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis demo \
+	rm -rf $(VENV) $(TORCH) $(SKPRO) $(OLDEST) $(NEWEST) dist .mypy_cache .pytest_cache .ruff_cache .hypothesis demo \
 		docs/_build docs/generated
