@@ -4,7 +4,7 @@
 reductions to tabular regression, take a `ProbaIntervalRegressor` like any of their own.
 """
 
-from typing import Any, Self, cast
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -197,12 +197,13 @@ class ProbaIntervalRegressor(BaseProbaRegressor):
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
         """Parameters for skpro's own tests: small networks, calibrated or not."""
         network = MLP(hidden_layers=(8,), frequencies=0)
-        parts = {"network": network, "optimizer": Adam(), "loss": LOSSES["density"]()}
+        parts: dict[str, Any] = {
+            "network": network,
+            "optimizer": Adam(),
+            "loss": LOSSES["density"](),
+        }
         small = {"n_networks": 2, "epochs": 5, "random_state": 0, **parts}
-        return [
-            {"estimator": IntervalRegressor(cv=cast(Any, cv), verbose=0, **small)}
-            for cv in (2, None)
-        ]
+        return [{"estimator": IntervalRegressor(cv=cv, verbose=0, **small)} for cv in (2, None)]
 
 
 def _named(X: pd.DataFrame) -> pd.DataFrame:

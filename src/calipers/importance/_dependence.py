@@ -108,9 +108,11 @@ def dependence(
     given = with_values(table, many, place, known.name, np.repeat(rows, len(drawn)))
     found = model.query(given, Query((level,)))
     lower, upper = found.bounds(level)
-    means = (part.reshape(len(rows), -1).mean(axis=1) for part in (lower, found.point, upper))
+    low, mid, high = (
+        part.reshape(len(rows), -1).mean(axis=1) for part in (lower, found.point, upper)
+    )
     values = np.asarray(column_of(table, place, known.name))[rows]
-    return Dependence(known.name, known.kind, values, positions, *means, level)
+    return Dependence(known.name, known.kind, values, positions, low, mid, high, level)
 
 
 def _find_column(model: IntervalRegressor, column: str | int) -> tuple[int, Any]:

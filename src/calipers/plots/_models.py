@@ -159,8 +159,10 @@ def plot_dependence(curve: Dependence, *, ax: Axes | None = None) -> Axes:
     label = f"mean {100 * curve.coverage:g}% interval"
     if curve.kind in ("boolean", "category"):
         spread = [curve.point - curve.lower, curve.upper - curve.point]
-        style = {"fmt": "o", "color": COLORS["blue"], "capsize": 3, "label": label}
-        axes.errorbar(curve.positions, curve.point, yerr=spread, **style)
+        axes.errorbar(
+            curve.positions, curve.point, spread, fmt="o", color=COLORS["blue"], label=label,
+            capsize=3,
+        )  # fmt: skip
         axes.set_xticks(curve.positions, [str(value) for value in curve.values])
     else:
         dates = curve.kind == "date"
