@@ -4,11 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TORCH := .venv-torch
+SKPRO := .venv-skpro
 TORCH_VERSION := 2.13.0
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick lint types unit slow campaigns test-browser chromium nginx test-proxy \
-	test-torch docs benchmarks clean
+	test-torch test-oldest test-newest test-skpro docs figures notebooks dist benchmarks clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -81,9 +82,50 @@ $(TORCH)/.ready: pyproject.toml study/pyproject.toml
 test-torch: $(TORCH)/.ready ## losses, a training loop and upgrades on PyTorch
 	JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(TORCH)/bin/pytest tests/torch src/calipers/torch.py
 
+$(SKPRO)/.ready: pyproject.toml
+	test -x $(SKPRO)/bin/python || $(PYTHON) -m venv $(SKPRO)
+	$(SKPRO)/bin/python -m pip install --quiet --editable '.[skpro]' pytest hypothesis
+	touch $@
+
+test-skpro: $(SKPRO)/.ready ## the adapter for skpro and sktime, by skpro's own checks
+	$(SKPRO)/bin/pytest tests/skpro src/calipers/skpro.py
+
+# The oldest: every direct dependency at its lower bound, what those need from the days of the
+# youngest bound. What old libraries say of the libraries of today is not ours, so no error.
+AGE := 2025-06-01
+OLDEST := .venv-oldest
+NEWEST := .venv-newest
+
+test-oldest: $(READY) ## all fast tests with the oldest dependencies that are allowed
+	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(OLDEST)
+	$(BIN)/uv pip compile --quiet --resolution lowest-direct --exclude-newer $(AGE) --python $(OLDEST) \
+		--extra all pyproject.toml --output-file $(OLDEST)/constraints.txt
+	$(BIN)/uv pip install --quiet --python $(OLDEST) --constraint $(OLDEST)/constraints.txt \
+		--editable '.[all]' --editable ./study --group dev httpx
+	SCIPY_ARRAY_API=1 $(OLDEST)/bin/pytest -n 2 --dist loadscope -m "$(FAST)" \
+		-W ignore::DeprecationWarning -W ignore::FutureWarning $(TESTS)
+
+test-newest: $(READY) ## the same with the newest, deprecations as errors; PYTHON=python3.13 for another
+	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(NEWEST)
+	$(BIN)/uv pip install --quiet --python $(NEWEST) --upgrade \
+		--editable '.[all]' --editable ./study --group dev
+	$(NEWEST)/bin/pytest -n 2 --dist loadscope -m "$(FAST)" $(TESTS)
+
+dist: $(READY) ## wheels and source archives, checked, installed elsewhere and tried there
+	$(BIN)/python -m pip install --quiet --group release
+	$(BIN)/python release/dist.py
+
 docs: $(READY) ## the documentation as HTML in docs/_build, warnings as errors
 	$(BIN)/python -m pip install --quiet --group docs
 	$(BIN)/sphinx-build --quiet --fail-on-warning --keep-going docs docs/_build
+
+figures: $(READY) ## the picture of the comparison, from the stored results
+	$(BIN)/python benchmarks/peers.py figure
+
+notebooks: $(READY) ## the examples as notebooks and as pages, with their output
+	$(BIN)/python docs/gallery.py
 
 benchmarks: $(READY) $(TORCH)/.ready ## speed, printed as tables
 	$(BIN)/python benchmarks/aggregation.py
@@ -96,5 +138,6 @@ benchmarks: $(READY) $(TORCH)/.ready ## speed, printed as tables
 	$(TORCH)/bin/python benchmarks/upgrade.py
 
 clean: ## remove environments and caches
-	rm -rf $(VENV) $(TORCH) .nginx .mypy_cache .pytest_cache .ruff_cache .hypothesis demo \
+	rm -rf $(VENV) $(TORCH) $(SKPRO) $(OLDEST) $(NEWEST) .nginx dist .mypy_cache .pytest_cache \
+		.ruff_cache .hypothesis demo \
 		docs/_build docs/generated

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-collect_ignore = [] if find_spec("torch") else ["src/calipers/torch.py"]
+collect_ignore = [f"src/calipers/{name}.py" for name in ("skpro", "torch") if not find_spec(name)]
 
 # Most of the time of these tests is compilation; with few optimisations it takes half as long.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")

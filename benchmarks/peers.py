@@ -81,6 +81,7 @@ from _peers_data import (
 from _peers_methods import METHODS, PEERS, THREADS
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "peers"
+FIGURE = RESULTS.parents[1] / "docs" / "images" / "peers.png"
 COVERAGE = 0.95
 COVERAGES = (0.5, 0.8, 0.95, 0.99)
 # Methods too slow for every split of a large dataset.
@@ -242,6 +243,13 @@ def table(args):
     print((args.results / "summary.md").read_text())
 
 
+def figure(args):
+    """Draw scores against seconds, on the splits that all methods have run."""
+    from _peers_figure import draw
+
+    print(draw(args.results, FIGURE))
+
+
 def parser():
     """Command line of the program."""
     top = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -258,7 +266,9 @@ def parser():
     two = commands.add_parser("table", help=table.__doc__)
     two.set_defaults(command=table)
     two.add_argument("--focus", choices=METHODS, default="calipers", help="method to compare")
-    for command in (one, two):
+    four = commands.add_parser("figure", help=figure.__doc__)
+    four.set_defaults(command=figure)
+    for command in (one, two, four):
         command.add_argument("--results", type=Path, default=RESULTS)
     three = commands.add_parser("export", help="write the datasets for the peers' environment")
     three.set_defaults(command=lambda args: export(args.folder))

@@ -1,5 +1,6 @@
 """The examples run from top to bottom, in an empty folder."""
 
+import json
 import runpy
 from pathlib import Path
 
@@ -20,3 +21,15 @@ def test_example_runs(path, tmp_path, monkeypatch, capsys):
 
 def test_there_are_examples():
     assert len(EXAMPLES) >= 3
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_notebook_and_page_have_the_cells_of_the_example(path):
+    """`make notebooks` writes them again after an example was changed."""
+    gallery = runpy.run_path(str(FOLDER.parent / "docs" / "gallery.py"))
+    _, cells = gallery["read_cells"](path.read_text("utf-8"))
+    notebook = json.loads((FOLDER / "notebooks" / f"{path.stem}.ipynb").read_text("utf-8"))
+    sources = [cell["source"] for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert sources == [cell.code for cell in cells]
+    page = (FOLDER.parent / "docs" / "gallery" / f"{path.stem}.md").read_text("utf-8")
+    assert all(f"```{{code-block}} python\n{code}\n```" in page for code in sources)

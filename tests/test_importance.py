@@ -5,7 +5,7 @@ import pandas as pd
 import polars as pl
 import pytest
 
-from calipers import IntervalRegressor
+from calipers import IntervalRegressor, dependence
 from calipers.importance import permutation_importance
 from calipers.networks import MLP
 from calipers.optimizers import Adam
@@ -57,3 +57,47 @@ def test_frames_of_polars_and_the_seed(model, data):
 def test_infinite_intervals_are_refused(model, data):
     with pytest.raises(ValueError, match=r"coverage 0.9999 are infinite"):
         permutation_importance(model, *data, coverage=0.9999)
+
+
+def test_dependence_has_points_and_widths_of_its_own(model, data):
+    X, _ = data
+    level = dependence(model, X, "level")
+    assert len(level.values) == 20
+    assert (np.diff(level.values) > 0).all()
+    assert level.point[-1] - level.point[0] > 2  # four in truth, less by shrinkage
+    spread = dependence(model, X, "spread", coverage=0.8).to_frame()
+    assert set(spread.index) == {"calm", "wild"}
+    width = spread["upper"] - spread["lower"]
+    assert width["wild"] > 2 * width["calm"]
+
+
+def test_dependence_is_the_mean_of_predictions(model, data):
+    X, _ = data
+    found = dependence(model, pl.from_pandas(X), "spread", n_rows=1000)
+    for value, point in zip(found.values, found.point, strict=True):
+        assert model.predict(X.assign(spread=value)).mean() == pytest.approx(point, rel=1e-6)
+    by_place = dependence(model, X, 1, n_rows=1000)
+    assert np.array_equal(by_place.upper, found.upper)
+
+
+def test_columns_of_numbers_without_names(model):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (100, 2))
+    small = IntervalRegressor(n_networks=2, cv=2, epochs=5, random_state=0).fit(X, X[:, 0])
+    kept = X.copy()
+    assert dependence(small, X, "x1", n_values=5).positions.shape == (5,)
+    assert np.array_equal(X, kept)
+
+
+@pytest.mark.parametrize(
+    ("column", "problem"),
+    [("levle", "no column 'levle'.*'level'"), ("number", "does not use column 'number': ")],
+)
+def test_columns_without_a_curve_are_refused(model, data, column, problem):
+    with pytest.raises(ValueError, match=problem):
+        dependence(model, data[0], column)
+
+
+def test_values_that_are_all_missing_are_refused(model, data):
+    with pytest.raises(ValueError, match="'level' has no value in these rows"):
+        dependence(model, data[0].assign(level=np.nan), "level")

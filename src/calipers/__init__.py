@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from calipers.importance import dependence
     from calipers.regressor import IntervalRegressor
 
     load = IntervalRegressor.load
 
-__all__ = ["IntervalRegressor", "__version__", "load"]
+__all__ = ["IntervalRegressor", "__version__", "dependence", "load"]
 
 __version__ = "0.2.0"
 
@@ -22,4 +23,8 @@ def __getattr__(name: str) -> Any:
         from calipers.regressor import IntervalRegressor
 
         return IntervalRegressor.load
+    if name == "dependence":
+        from calipers.importance import dependence
+
+        return dependence
     raise AttributeError(f"module 'calipers' has no attribute {name!r}")

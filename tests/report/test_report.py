@@ -10,6 +10,9 @@ import pytest
 from scipy.stats import norm
 
 from calipers import report
+from calipers.importance import Dependence
+from calipers.report._drivers import Driver, Drivers, driver_data, driver_sentence
+from calipers.report._format import Unit
 from calipers.report._groups import breakdowns
 from calipers.report._inputs import Input, worst_misses
 from calipers.report._labelled import LabelledPrediction, predict_labelled
@@ -18,7 +21,8 @@ from calipers.report._verdict import verdict
 
 from .conftest import EVIL, make_table
 
-SECTIONS = ["short", "rows", "calibration", "trust", "uncertainty", "misses", "training", "model"]
+SECTIONS = ["short", "rows", "calibration", "trust", "drivers", "uncertainty", "misses", "training"]
+SECTIONS += ["model"]
 VOID = {"meta", "link", "input"}
 
 
@@ -84,7 +88,8 @@ def test_page_is_whole(page):
     found = Page(text)
     assert found.named("section", "id") == SECTIONS
     assert set(found.named("figure", "data-chart")) == {
-        "strip", "intervals", "calibration", "pit", "group", "uncertainty", "history"
+        "strip", "intervals", "calibration", "pit", "group", "drivers", "dependence",
+        "uncertainty", "history",
     }  # fmt: skip
     assert re.search(r"The 90% intervals held [\d.]+% of 2,000 rows\.", found.text)
     assert "Evaluated on 2,000 rows of flats.csv" in found.text
@@ -146,6 +151,42 @@ def test_group_that_falls_short_is_named(page):
     assert "area 1000, outside of training" in text
 
 
+def test_drivers_are_named_and_drawn(page):
+    text = page.read_text("utf-8")
+    assert "The points owe most to area: without it their typical error grows by" in Page(text).text
+    found = data_of(text)["drivers"]
+    names, values = (found["bars"]["point"][key] for key in ("names", "values"))
+    assert names[0] == "area"
+    assert values == sorted(values, reverse=True)
+    area = found["curves"][0]
+    assert area["positions"] == sorted(area["positions"])
+    assert area["point"][-1] > area["point"][0]
+    assert all(low < mid < high for low, mid, high in zip(
+        area["lower"], area["point"], area["upper"], strict=True
+    ))  # fmt: skip
+
+
+def test_labels_of_every_kind_of_value():
+    def curve(kind, values, positions):
+        ends = np.zeros(len(values))
+        return Dependence(
+            "x", kind, np.array(values, object), np.array(positions), *[ends] * 3, 0.9
+        )
+
+    drawn = Drivers([], [
+        curve("number", [1.5], [1.5]), curve("boolean", ["no", "yes"], [0.0, 1.0]),
+        curve("date", ["1 Jan 2020"], [1577836800.0]), curve("category", ["red"], [0.0]),
+    ])  # fmt: skip
+    labels = [one["labels"] for one in driver_data(drawn)["curves"]]
+    assert labels == [["1.5"], ["no", "yes"], ["2020-01-01"], ["red"]]
+
+
+def test_inputs_that_drive_nothing_are_said_to():
+    drawn = Drivers([Driver("x", -0.1, 0.0)], [])
+    assert driver_sentence(drawn, Unit(1)).startswith("No input is worth anything")
+    assert drawn.bars("point") == drawn.bars("width") == []
+
+
 def test_many_rows_are_sampled_and_said(page):
     text = page.read_text("utf-8")
     assert len(data_of(text)["intervals"]["target"]) == 1500
@@ -157,6 +198,7 @@ def test_five_rows(model, tmp_path):
     found = Page(model.report(frame, target, tmp_path / "few.html").read_text("utf-8"))
     assert "too few rows to tell" in found.text
     assert "These are too few rows to look at groups of them." in found.text
+    assert "This takes some twenty rows at least" in found.text
 
 
 def test_one_row(model, tmp_path):

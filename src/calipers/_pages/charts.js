@@ -92,7 +92,7 @@ export function frame(host, { width, height, label, x, y, ...options }) {
   const middle = { x: (left + right) / 2, y: height - 4, "text-anchor": "middle" };
   if (options.xLabel) add(svg, "text", middle, options.xLabel);
   if (options.yLabel) add(svg, "text", { x: 0, y: 11 }, options.yLabel);
-  const id = `clip-${host.dataset.chart ?? host.id}`;
+  const id = `clip-${host.dataset.chart ?? host.id}${host.dataset.part ?? ""}`;
   const clip = add(svg, "clipPath", { id });
   add(clip, "rect", { x: left, y: top - 4, width: right - left, height: bottom - top + 5 });
   const plot = add(svg, "g", { "clip-path": `url(#${id})` });

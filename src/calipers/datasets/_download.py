@@ -82,6 +82,7 @@ def download(
 def _transfer(url: str, file: IO[bytes], *, timeout: float, label: str, verbose: int) -> None:
     """Copy the answer of a server into an open file, showing progress on a terminal."""
     console = Console(stderr=True)
+    shown = verbose > 0 and console.is_terminal
     progress = Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -89,9 +90,11 @@ def _transfer(url: str, file: IO[bytes], *, timeout: float, label: str, verbose:
         TransferSpeedColumn(),
         console=console,
         transient=True,
-        disable=verbose == 0 or not console.is_terminal,
+        disable=not shown,
     )
-    with progress, contextlib.closing(_answer(url, timeout)) as answer:
+    # A disabled bar of rich 14.0 ends with an empty line nevertheless, so it is not entered.
+    bar = progress if shown else contextlib.nullcontext()
+    with bar, contextlib.closing(_answer(url, timeout)) as answer:
         task = progress.add_task(label, total=None)
         for chunk, received, total in answer:
             if received > MAX_BYTES:

@@ -4,10 +4,10 @@ Importing this module needs Matplotlib, which comes with the extra ``plots``. No
 pyplot, so no figure stays in memory and no display is needed. Colours are those of Okabe and Ito,
 which people with any kind of colour vision can tell apart.
 
-``plot_intervals`` and ``plot_reliability`` take a model and rows, ``plot_importance`` what
-``calipers.importance`` found. Every other function takes the axes first, arrays in the order lower,
-point, upper, target, and options by name; ``calipers.report`` shows the same pictures for a whole
-model in one file.
+``plot_intervals`` and ``plot_reliability`` take a model and rows, ``plot_importance`` and
+``plot_dependence`` what ``calipers.importance`` found. Every other function takes the axes first,
+arrays in the order lower, point, upper, target, and options by name; ``calipers.report`` shows the
+same pictures for a whole model in one file.
 """
 
 try:
@@ -19,7 +19,12 @@ except ImportError as error:
 
 from calipers.plots._calibration import plot_calibration, plot_pit, plot_width_error
 from calipers.plots._groups import plot_coverage_by, plot_width_by
-from calipers.plots._models import plot_importance, plot_intervals, plot_reliability
+from calipers.plots._models import (
+    plot_dependence,
+    plot_importance,
+    plot_intervals,
+    plot_reliability,
+)
 from calipers.plots._predictions import (
     plot_interval,
     plot_mixture,
@@ -35,6 +40,7 @@ __all__ = [
     "new_figure",
     "plot_calibration",
     "plot_coverage_by",
+    "plot_dependence",
     "plot_history",
     "plot_importance",
     "plot_interval",

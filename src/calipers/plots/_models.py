@@ -6,10 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from calipers.importance import Importances
+from calipers.importance import Dependence, Importances
 from calipers.metrics import calibration_curve
 from calipers.plots._calibration import plot_calibration
-from calipers.plots._predictions import plot_rows
+from calipers.plots._predictions import plot_interval, plot_rows
 from calipers.plots._style import COLORS, new_figure
 
 _WORDS = {
@@ -130,6 +130,45 @@ def plot_importance(
     axes.set_yticks(places, names)
     axes.invert_yaxis()
     axes.set_xlabel(_WORDS[measure])
+    return axes
+
+
+def plot_dependence(curve: Dependence, *, ax: Axes | None = None) -> Axes:
+    """Draw how points and intervals move with a column: a band, or one bar for each category.
+
+    Parameters
+    ----------
+    curve : Dependence
+        From ``calipers.dependence``.
+    ax : Axes, optional
+        Where to draw; a new figure by default, which is ``ax.figure``.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> low = np.array([0.0, 1.0])
+    >>> names = np.array(["red", "blue"])
+    >>> curve = Dependence("hue", "category", names, low, low, low + 1, low + 2, 0.9)
+    >>> [label.get_text() for label in plot_dependence(curve).get_xticklabels()]
+    ['red', 'blue']
+    """
+    axes = _axes(ax)
+    label = f"mean {100 * curve.coverage:g}% interval"
+    if curve.kind in ("boolean", "category"):
+        spread = [curve.point - curve.lower, curve.upper - curve.point]
+        axes.errorbar(
+            curve.positions, curve.point, spread, fmt="o", color=COLORS["blue"], label=label,
+            capsize=3,
+        )  # fmt: skip
+        axes.set_xticks(curve.positions, [str(value) for value in curve.values])
+    else:
+        dates = curve.kind == "date"
+        x = curve.positions.astype("datetime64[s]") if dates else curve.positions
+        plot_interval(axes, x, curve.lower, curve.point, curve.upper, labels=(label, "mean point"))
+    axes.set_xlabel(curve.name)
     return axes
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from calipers._files import replace_file
 from calipers.regressor import IntervalRegressor
+from calipers.report._drivers import find_drivers
 from calipers.report._format import count
 from calipers.report._groups import breakdowns
 from calipers.report._inputs import read_inputs, worst_misses
@@ -89,6 +90,7 @@ def write(
         names,
         title or f"Prediction intervals for {model.target_.name}",
         f"Evaluated on {count(len(labelled), 'row')}" + (f" of {source}" if source else ""),
+        find_drivers(model, X, labelled),
         [*(cautions or []), *filter(None, [out_of_time(model.about_.get("time_budget"))])],
     )
     file = Path(path)

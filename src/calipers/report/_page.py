@@ -17,6 +17,7 @@ import calipers
 from calipers._pages import asset
 from calipers.report import _sentences as sentences
 from calipers.report._charts import chart_data, sampled
+from calipers.report._drivers import Drivers, driver_data, driver_sentence
 from calipers.report._format import Unit, brief, count, share
 from calipers.report._groups import Breakdown
 from calipers.report._inputs import Miss
@@ -31,6 +32,7 @@ _SECTIONS = {
     "rows": "Rows and their intervals",
     "calibration": "Calibration",
     "trust": "Where to trust it less",
+    "drivers": "What drives the point and what drives the width",
     "uncertainty": "Within and between networks",
     "misses": "The worst misses",
     "training": "Training",
@@ -56,6 +58,8 @@ class Content:
         Labels of all rows.
     title, where : str
         Headline, and which rows the model was evaluated on.
+    drivers : Drivers or None
+        What each input is worth; None where that was not measured.
     cautions : sequence of str
         What the reader must know first.
     """
@@ -67,6 +71,7 @@ class Content:
     names: Sequence[str]
     title: str
     where: str
+    drivers: Drivers | None
     cautions: Sequence[str]
 
 
@@ -87,7 +92,8 @@ def render(content: Content) -> str:
         inputs=[(c.name, c.kind, seen(c), c.note) for c in content.model.inputs_],
         settings=_settings(content.model),
         facts=_facts(content.model),
-        data=chart_data(labelled, drawn, bank.histories, content.names),
+        data=chart_data(labelled, drawn, bank.histories, content.names)
+        | {"drivers": driver_data(content.drivers)},
         version=calipers.__version__,
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         policy=_policy(script),
@@ -132,6 +138,8 @@ def _sentences(content: Content) -> dict[str, Any]:
         "worth": sentences.worth(labelled, unit, content.model.target_.name),
         "training_text": sentences.training_sentences(ensemble.bank),
     }
+    if content.drivers is not None:
+        given["drivers_text"] = driver_sentence(content.drivers, unit)
     for kind in ("short", "wide"):
         found = sentences.findings(content.parts, kind)
         texts = [sentences.finding_sentence(*pair, unit) for pair in found[:_FINDINGS]]

@@ -284,6 +284,63 @@ function group(host, width, label) {
   if (promised - toX(lowest) > 60) add(svg, "text", { x: toX(lowest), y: height - 3 }, percent(lowest));
 }
 
+// ---- what drives the point and the width ----------------------------------------------------
+
+function drivers(host, width, label) {
+  const { names: inputs, values } = data.drivers.bars[host.dataset.measure];
+  const step = 26;
+  const svg = canvas(host, width, step * inputs.length + 4, label);
+  const longest = Math.max(...inputs.map((one) => one.length));
+  const name = clamp(7 * longest + 8, 60, 0.44 * width);
+  const room = Math.floor(name / 6.8);
+  const value = Math.max(...values.map((one) => number(one).length)) * 7.6 + 10;
+  const toWidth = scale([0, Math.max(...values)], [1, Math.max(12, width - name - value)]);
+  inputs.forEach((input, i) => {
+    const y = step * i + step / 2;
+    const text = input.length > room ? `${input.slice(0, room - 1)}…` : input;
+    const row = add(svg, "g");
+    add(row, "rect", { class: "zebra", x: 0, y: y - step / 2, width, height: step, rx: 4 });
+    add(row, "text", { x: 0, y: y + 4, class: "strong" }, text);
+    add(row, "rect", { class: "bar", x: name, width: toWidth(values[i]), y: y - 5, height: 10, rx: 2 });
+    add(row, "text", { x: name + toWidth(values[i]) + 6, y: y + 4 }, number(values[i]));
+    row.addEventListener("pointermove", (event) => showTip([input, number(values[i])], event.clientX, event.clientY));
+    row.addEventListener("pointerleave", hideTip);
+  });
+}
+
+const curveExtent = data.drivers && extent(
+  data.drivers.curves.flatMap((one) => [...one.lower, ...one.upper]).filter((value) => value !== null));
+
+// All curves share the scale of the target, so that they compare.
+function dependence(host, width, label) {
+  const { steps, labels, positions, lower, point: middle, upper } = data.drivers.curves[Number(host.dataset.part)];
+  const [first, last] = [positions[0], positions.at(-1)];
+  const room = Math.max(1, Math.floor(width / (9 * Math.max(...labels.map((one) => one.length)) + 14)));
+  const every = Math.ceil(positions.length / room);
+  const shown = steps ? positions.filter((_, i) => i % every === 0) : [first, last];
+  const area = frame(host, {
+    width, height: 210, label, y: padded(curveExtent), inset: steps ? 30 : 24,
+    x: first === last ? [first - 1, last + 1] : [first, last], xTicks: first === last ? [first] : shown,
+    xText: (value) => labels[positions.indexOf(value)],
+  });
+  const { plot, toX, toY } = area;
+  if (steps) {
+    const spans = positions.map((x, i) => `M${toX(x)} ${toY(lower[i])}V${toY(upper[i])}`);
+    add(plot, "path", { class: "span", d: spans.join(""), "stroke-width": 10 });
+    positions.forEach((x, i) => add(plot, "circle", { class: "dot", cx: toX(x), cy: toY(middle[i]), r: 4.5 }));
+  } else {
+    const ring = curve([...positions, ...positions.toReversed()], [...upper, ...lower.toReversed()], area);
+    add(plot, "path", { class: "wash", d: `${ring}Z` });
+    add(plot, "path", { class: "line", d: curve(positions, middle, area) });
+  }
+  const mark = marker(area, { class: "pick", r: 7 });
+  hover(area, (x) => {
+    const i = nearest(positions, toX.invert(x));
+    mark(toX(positions[i]), toY(middle[i]));
+    return [labels[i], `mean point ${number(middle[i])}`, `mean interval ${number(lower[i])} to ${number(upper[i])}`];
+  });
+}
+
 // ---- within and between networks, training -------------------------------------------------
 
 function uncertainty(host, width, label) {
@@ -378,7 +435,7 @@ function sortable(table) {
   });
 }
 
-const charts = { strip, intervals, calibration, pit, group, uncertainty, history };
+const charts = { strip, intervals, calibration, pit, group, drivers, dependence, uncertainty, history };
 
 function redraw(host) {
   const width = Math.round(host.clientWidth);

