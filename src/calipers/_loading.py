@@ -6,12 +6,14 @@ from typing import Any
 from numpy.typing import NDArray
 
 from calipers._inputs import Inputs
-from calipers._model_schema import ABOUT, CUSTOM, check_names
+from calipers._model_schema import ABOUT, COLUMN, CUSTOM, check_names
 from calipers._parameters import parameters_from_dict, validated
 from calipers._schema import anything, list_of, optional, record, refuse, text
 from calipers._serialization import ensemble_from_dict, ensemble_to_dict
+from calipers._wrapped import is_fitted
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import Column, check_column
+from calipers.storage import ModelFileError
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -32,7 +34,8 @@ def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **c
     optional(_threads)(model.n_jobs, "parameters.n_jobs")
     inputs = document["inputs"]
     _INPUTS(inputs, "inputs")
-    reader = Inputs.from_document(inputs)
+    regressor = _regressor(inputs, document["ensemble"], code)
+    reader = Inputs.from_document(inputs, regressor)
     check_column(inputs["target"], "inputs.target")
     target = Column.from_document(inputs["target"])
     names = [column.name for column in reader.columns]
@@ -55,8 +58,37 @@ _INPUTS = record(
         "preprocessor": anything,
         "target": anything,
         "about": ABOUT,
-    }
+    },
+    {"regressor": text},
 )
+
+
+def _regressor(inputs: Mapping[str, Any], ensemble: Any, code: Mapping[str, Any]) -> Any:
+    """The regressor whose points a model keeps; None where it keeps none.
+
+    Raises
+    ------
+    ModelFileError
+        If it is not given, or another.
+    """
+    name, given = inputs.get("regressor"), code.get("points")
+    column = isinstance(ensemble, Mapping) and ensemble.get("points") == COLUMN
+    if (name is not None) != column:
+        refuse("inputs.regressor", "there exactly if points come with the rows", name)
+    if name is None:
+        return None
+    if given is None:
+        raise ModelFileError(
+            f"the points of the model come from a {name}, which is code and not stored: keep it by "
+            "joblib or skops, and pass it as load(..., points=regressor)"
+        )
+    if type(given).__name__ != name or not is_fitted(given):
+        state = "" if is_fitted(given) else " that is not fitted"
+        raise ModelFileError(
+            f"the points of the model come from a fitted {name}, got a {type(given).__name__}"
+            f"{state}"
+        )
+    return given
 
 
 def _threads(value: Any, place: str) -> None:
