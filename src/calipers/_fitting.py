@@ -127,6 +127,7 @@ def read_rows(
         categories = encoder.large_categories(given, y, weights, groups)
     if categories is not None:
         X = encoder.learn_targets(categories, used, X)
+        model.reader_ = replace(model.reader_, columns=encoder.columns_)
     (model.target_,) = describe_numbers(y[used, None], ["y" if name is None else str(name)])
     model.about_ = {
         "fitted_at": datetime.now(UTC).isoformat(timespec="seconds"),

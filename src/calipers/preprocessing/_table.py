@@ -1,6 +1,7 @@
 """TableEncoder: the scikit-learn transformer over the columns of a table."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -277,8 +278,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         array of shape (n_samples, n_features_out)
             What it gives from now on.
         """
-        encoders, places = list(self._encoders), iter(categories.codes.items())
-        encoded = categories.inserted(encoded)
+        columns, encoders = list(self.columns_), list(self._encoders)
+        encoded, places = categories.inserted(encoded), iter(categories.codes.items())
         for i, encoder in enumerate(encoders):
             if isinstance(encoder, CategoryEncoder) and encoder.large:
                 place, codes = next(places)
@@ -286,7 +287,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 encoders[i] = encoder.with_targets(learnt.means, learnt.spreads)
                 encoded[:, place + 1] = learnt.means[codes]
                 encoded[:, place + 2] = learnt.spreads[codes]
-        self._encoders = tuple(encoders)
+                note = columns[i].note.replace("have inputs", "have inputs, all by their targets")
+                columns[i] = replace(columns[i], note=note)
+        self.columns_, self._encoders = tuple(columns), tuple(encoders)
         return encoded
 
     @property
