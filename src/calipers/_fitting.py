@@ -109,8 +109,8 @@ def read_rows(
     shape: tuple[int, ...] = getattr(y, "shape", ())
     if len(shape) == 2 and shape[1] > 1:
         raise ValueError(
-            f"y holds several targets (shape {shape}), and a model predicts one: fit one "
-            "model per target, for instance by sklearn.multioutput.MultiOutputRegressor"
+            f"y holds several targets (shape {shape}), and a model predicts one: "
+            "calipers.multitarget.MultiTargetRegressor fits one to each"
         )
     weights = None if sample_weight is None else _weights(X, sample_weight)
     name: Any = getattr(y, "name", None) or next(iter(getattr(y, "columns", [])), None)

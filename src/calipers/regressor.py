@@ -758,6 +758,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         network or a loss of one's own is not stored, nor a regressor whose points are kept (see
         ``upgrade``); ``load`` takes the network and the regressor again.
         """
+        storage.write_model(folder, *self._to_document())
+
+    def _to_document(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """All there is to store, as JSON and arrays."""
         check_is_fitted(self, "ensemble_")
         ensemble, arrays = ensemble_to_dict(self.ensemble_)
         names = getattr(self, "feature_names_in_", None)
@@ -772,7 +776,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             },
             "ensemble": ensemble,
         }
-        storage.write_model(folder, document, arrays)
+        return document, arrays
 
     @classmethod
     def load(
@@ -806,16 +810,24 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if document.get("estimator") != cls.__name__:
             raise storage.ModelFileError(
                 f"{os.fspath(folder)} holds a model of {document.get('estimator')!r}, "
-                f"not of {cls.__name__}"
+                f"not of {cls.__name__}; several targets are loaded by "
+                "calipers.multitarget.MultiTargetRegressor.load"
             )
-        model = cls()
         try:
             code = {"network": network, "row_weight": row_weight, "points": points}
-            model_from_dict(model, document, arrays, **code)
+            return cls._from_document(document, arrays, **code)
         except SchemaError as error:
             raise storage.ModelFileError(f"{os.fspath(folder)}: {error}") from None
-        if network is not None:
-            model.network = network
+
+    @classmethod
+    def _from_document(
+        cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], **code: Any
+    ) -> Self:
+        """The model that ``_to_document`` took apart."""
+        model = cls()
+        model_from_dict(model, document, arrays, **code)
+        if code.get("network") is not None:
+            model.network = code["network"]
         stored = document["parameters"].get("preprocessor")
         if model.reader_.encoder is not None and stored != "auto":
             model.preprocessor = clone(model.reader_.encoder)

@@ -19,11 +19,26 @@ def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
     from calipers.storage import read_model
 
     document, arrays = read_model(model)
+    if "targets" in document:
+        numbered = enumerate(document["targets"])
+        several = [_facts(own, _under(arrays, i), Path(model)) for i, own in numbered]
+        if as_json:
+            print_json({"model": model, "targets": several})
+        for found in [] if as_json else several:
+            _show(found)
+            typer.echo("")
+        return
     found = _facts(document, arrays, Path(model))
     if as_json:
         print_json(found)
     else:
         _show(found)
+
+
+def _under(arrays: dict[str, Any], number: int) -> dict[str, Any]:
+    """The arrays of one of several targets."""
+    start = f"{number}."
+    return {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
 
 
 def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> dict[str, Any]:
