@@ -90,10 +90,8 @@ def run(name, regressor, split):
 
 
 def table(found):
-    """Print what was found, a row for each dataset."""
-    print(
-        "| dataset | splits | coverage, width and score: constant | normalised | calipers | ratio |"
-    )
+    """Print coverage, width and interval score of each method, a row for each dataset."""
+    print("| dataset | splits | constant | normalised | calipers | ratio of scores |")
     print("|---|---:|---:|---:|---:|---:|")
     for name, rows in found.items():
         cells, scores = [], {}

@@ -12,11 +12,11 @@ from calipers import IntervalRegressor, load
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 from calipers.preprocessing import LargeCategories, TableEncoder
-from calipers.preprocessing._targets import level_targets
+from calipers.preprocessing._targets import Differ, level_targets
 
 TINY = {
-    "n_networks": 4,
-    "cv": 2,
+    "n_networks": 8,
+    "cv": 4,
     "network": MLP(hidden_layers=(16,), frequencies=0),
     "epochs": 60,
     "batch_size": 64,
@@ -52,7 +52,7 @@ def model():
 def test_means_are_drawn_in_as_the_analysis_of_variance_says():
     codes = np.array([0, 0, 0, 1, 1, 2])
     targets = np.array([1.0, 2.0, 3.0, 6.0, 8.0, 4.0])
-    found = level_targets(codes, targets, None, 3)
+    found = level_targets(codes, targets, None, 3, Differ(means=True, spreads=True))
     # By hand: mean 4; sum of squares within 2 + 2 = 4, over 6 - 3 degrees; between 3 * 4 + 2 * 9
     # = 30, less 2 * 4 / 3, over 6 - 14 / 6.
     within, between = 4 / 3, (30 - 8 / 3) / (6 - 14 / 6)
@@ -67,8 +67,19 @@ def test_means_are_drawn_in_as_the_analysis_of_variance_says():
 
 def test_levels_that_do_not_differ_are_all_alike():
     codes = np.arange(300) // 10
-    found = level_targets(codes, np.tile([1.0, -1.0], 150), None, 30)
-    assert np.ptp(found.means) < 1e-9
+    found = level_targets(codes, np.random.default_rng(0).normal(size=300), None, 30)
+    assert found.differ == (False, False)
+    assert np.ptp(found.means) == np.ptp(found.spreads) == 0
+
+
+def test_levels_that_differ_in_spread_alone_keep_one_mean():
+    rng = np.random.default_rng(0)
+    codes = np.arange(600) // 20
+    targets = rng.normal(size=600) * np.where(codes < 15, 1.0, 3.0)
+    found = level_targets(codes, targets - targets.mean(), None, 30)
+    assert found.differ == (False, True)
+    assert np.ptp(found.means) == 0
+    assert found.spreads[:15].max() < found.spreads[15:30].min()
 
 
 @settings(deadline=None, max_examples=25)
@@ -83,7 +94,9 @@ def test_no_row_is_told_of_its_own_target(seed, grouped):
     y, X = rng.normal(size=rows), np.zeros((rows, 4))
 
     def encoded(targets):
-        return LargeCategories({1: codes}, {1: levels}, targets, None, groups).encoded(X, train, 3)
+        differ = {1: Differ(means=True, spreads=True)}  # found out once, from all rows
+        found = LargeCategories({1: codes}, {1: levels}, targets, None, groups, differ)
+        return found.encoded(X, train, 3)
 
     before, changed = encoded(y), y.copy()
     changed[held_out] = 1e3
@@ -106,7 +119,7 @@ def test_levels_beyond_those_with_inputs_help(model):
 
     assert error(model) < 0.7 * error(before)
     lower, upper = model.predict_interval(X_TEST).T
-    assert np.mean((lower <= Y_TEST) & (upper >= Y_TEST)) == pytest.approx(0.95, abs=0.04)
+    assert np.mean((lower <= Y_TEST) & (upper >= Y_TEST)) > 0.92  # a leak would make it less
 
 
 def test_small_levels_of_nothing_do_not_seem_to_help():
@@ -115,11 +128,12 @@ def test_small_levels_of_nothing_do_not_seem_to_help():
     frame = frame.sample(frac=1, random_state=0)
     y = rng.normal(size=600)
     model = IntervalRegressor(preprocessor=encoder(), **TINY).fit(frame, y)
+    assert not model.preprocessor_.knows_targets
     error = np.sqrt(np.mean((model.out_of_fold_.point - y) ** 2))
     assert error > 0.97 * y.std()
     lower, upper = model.predict_interval(frame.assign(shop="new", x=rng.normal(size=600))).T
     fresh = rng.normal(size=600)
-    assert np.mean((lower <= fresh) & (fresh <= upper)) == pytest.approx(0.95, abs=0.03)
+    assert np.mean((lower <= fresh) & (fresh <= upper)) > 0.92
 
 
 def test_out_of_fold_predictions_have_the_rows_of_fit(model):
@@ -207,4 +221,4 @@ def test_points_of_such_a_model_are_upgraded_in_the_same_folds():
     np.testing.assert_allclose(model.predict(X_TEST), points.predict(X_TEST), rtol=1e-6)
     np.testing.assert_allclose(model.out_of_fold_.point, points.out_of_fold_.point, rtol=1e-6)
     lower, upper = model.predict_interval(X_TEST).T
-    assert np.mean((lower <= Y_TEST) & (upper >= Y_TEST)) == pytest.approx(0.95, abs=0.04)
+    assert np.mean((lower <= Y_TEST) & (upper >= Y_TEST)) > 0.92  # a leak would make it less

@@ -71,13 +71,12 @@ class TrainingRows(NamedTuple):
         encoded = [
             self.categories.encoded(self.X, fold.train, seed + i) for i, fold in enumerate(folds)
         ]
-        y, weights, groups = (
-            None if part is None else np.tile(part, len(folds))
-            for part in (self.y, self.weights, self.groups)
-        )
+        count = len(folds)
+        weights = None if self.weights is None else np.tile(self.weights, count)
+        groups = None if self.groups is None else np.tile(self.groups, count)
         copies = [Fold(*(part + i * len(self.y) for part in fold)) for i, fold in enumerate(folds)]
-        rows = self._replace(X=np.concatenate(encoded), y=y, weights=weights, groups=groups)
-        return rows._replace(categories=None), copies
+        rows = self._replace(X=np.concatenate(encoded), y=np.tile(self.y, count), categories=None)
+        return rows._replace(weights=weights, groups=groups), copies
 
     @property
     def fingerprint(self) -> str:
@@ -126,7 +125,7 @@ def read_rows(
     if reset and use_targets and encoder is not None:
         categories = encoder.large_categories(given, y, weights, groups)
     if categories is not None:
-        X = encoder.learn_targets(categories, used, X)
+        X = encoder.learn_targets(categories, X)
         model.reader_ = replace(model.reader_, columns=encoder.columns_)
     (model.target_,) = describe_numbers(y[used, None], ["y" if name is None else str(name)])
     model.about_ = {

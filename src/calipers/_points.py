@@ -50,7 +50,7 @@ class Errors(NamedTuple):
     source: BankPoints | ColumnPoints | Points
     data: TrainingRows
     folds: list[Fold]
-    seen: FloatArray
+    seen: NDArray[np.floating[Any]]
     errors: FloatArray
 
 

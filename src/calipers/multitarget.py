@@ -242,7 +242,8 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the models to one folder, see ``IntervalRegressor.save``."""
         check_is_fitted(self, "models_")
-        documents, arrays = [], {}
+        documents: list[Any] = []
+        arrays: dict[str, NDArray[Any]] = {}
         for i, model in enumerate(self.models_):
             document, own = model._to_document()
             documents.append(document)

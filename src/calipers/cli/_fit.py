@@ -79,6 +79,13 @@ def fit_command(
             f"default up to {_AFFORDABLE:,} rows.",
         ),
     ] = None,
+    more_rows: Annotated[
+        bool,
+        typer.Option(
+            "--more-rows",
+            help="Say what more rows would be worth, by a fit to half of them.",
+        ),
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a model that is in the folder.")
     ] = False,
@@ -93,6 +100,8 @@ def fit_command(
     ``calipers fit flats.csv --target price --out model`` is all that is needed.
     """
     kinds = parse_kinds(types)
+    if more_rows and len(target) > 1:
+        raise typer.BadParameter("--more-rows is for one target")
     _check_folder(out, overwrite)
     form = make_form(delimiter, encoding)
     given = {"coverage": coverage, "time_budget": time_budget}
@@ -124,6 +133,9 @@ def fit_command(
     with spread(cluster):
         holdout = HoldOut(test_fraction, labels, times, time_column)
         model, result["evaluation"] = _train(model, inputs, values, holdout, refit)
+        if more_rows:
+            rows = holdout.fitted(len(values), seed, refit)
+            result["more_rows"] = _worth(model, inputs.iloc[rows], values.iloc[rows], labels, rows)
     for name, own in zip(target, getattr(model, "models_", [model]), strict=True):
         found, kinds_of_targets = result["evaluation"], labelled.kind
         if len(target) > 1:
@@ -140,6 +152,8 @@ def fit_command(
                 "time_column": time_column,
             },
         }
+    if more_rows:
+        model.about_["more_rows"] = result["more_rows"]
     model.save(out)
     result |= {"model": os.fspath(out), "seconds": round(time.monotonic() - began, 1)}
     if as_json:
@@ -179,10 +193,10 @@ def _parts(table: Any, values: Any, groups: str | None, ignore: list[str]) -> An
     if len(frame) < _FEWEST:
         rows = f"{len(frame)} row" + ("" if len(frame) == 1 else "s")
         raise table.placed(DataError(f"{rows} cannot teach a model: at least {_FEWEST} are needed"))
-    for name, own in targets.items():
+    for name, own in zip(map(str, targets), targets.to_numpy().T, strict=True):
         if own.min() == own.max():
             raise table.placed(
-                DataError(f"the target is always {own.iloc[0]:g}: nothing to learn", column=name)
+                DataError(f"the target is always {own[0]:g}: nothing to learn", column=name)
             )
     labels = None
     if groups:
@@ -239,13 +253,20 @@ def _train(
     return model, found | {"refitted": refit}
 
 
+def _worth(model: Any, X: Any, y: Any, labels: Any, rows: Any) -> str:
+    """What more rows would be worth, in a sentence."""
+    from calipers.more_rows import worth_of_more_rows
+
+    return str(worth_of_more_rows(model, X, y, None if labels is None else labels[rows]))
+
+
 def _describe(encoder: Any, values: Any, files: list[str], left_out: int) -> dict[str, Any]:
     import pandas as pd
 
     from calipers.preprocessing import describe_numbers
 
     table = pd.DataFrame(values)
-    targets = [c.to_document() for c in describe_numbers(table.to_numpy(), list(table))]
+    targets = [c.to_document() for c in describe_numbers(table.to_numpy(), list(map(str, table)))]
     return {
         "files": files,
         "rows": len(values),
@@ -309,4 +330,6 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         else:
             rest = rows - found["rows"]
             typer.echo(f"The saved model is the one evaluated, fitted on the other {rest:,} rows.")
+    if "more_rows" in result:
+        typer.echo(result["more_rows"])
     typer.echo(f"saved in {result['model']} after {result['seconds']:.0f} s")

@@ -88,6 +88,8 @@ def _show(found: dict[str, Any]) -> None:
     if evaluation := about.get("evaluation"):
         typer.echo(f"\nWhen fitted, on {evaluation['rows']:,} rows held out:")
         print_measures(evaluation, target["name"])
+    if isinstance(about.get("more_rows"), str):
+        typer.echo(about["more_rows"])
     versions = ", ".join(f"{name} {text}" for name, text in about["versions"].items())
     files = about.get("source", {}).get("files", [])
     source = f" of {', '.join(files)}" if files else ""

@@ -235,7 +235,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def large_categories(
         self, X: Any, y: FloatArray, weights: FloatArray | None = None, groups: Any = None
     ) -> LargeCategories | None:
-        """Rows and their targets as seen by large categories; None where there is none.
+        """Rows and their targets as seen by large categories whose levels differ; None without.
 
         Parameters
         ----------
@@ -248,28 +248,27 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "columns_")
         frame = as_frame(X, self.columns_)
-        codes, levels, place = {}, {}, 0
+        codes, levels, differ, place = {}, {}, {}, 0
         for column, encoder in zip(self.columns_, self._encoders, strict=True):
             width = len(encoder.names(column.name))
             if isinstance(encoder, CategoryEncoder) and encoder.large and self.target_encoding:
-                known = encoder.codes(encoder.read(frame[column.name]))
-                codes[place + encoder.kept + 1] = np.maximum(known, -1)
-                levels[place + encoder.kept + 1] = len(encoder.levels)
-                width += 0 if encoder.means else 2
+                own = {0: np.maximum(encoder.codes(encoder.read(frame[column.name])), -1)}
+                count = {0: len(encoder.levels)}
+                found = LargeCategories(own, count, y, weights, groups).learnt(0).differ
+                if any(found):
+                    at = place + encoder.kept + 1
+                    codes[at], levels[at], differ[at] = own[0], count[0], found
+                    width += 0 if encoder.means else 2
             place += width
-        return LargeCategories(codes, levels, y, weights, groups) if codes else None
+        return LargeCategories(codes, levels, y, weights, groups, differ) if codes else None
 
-    def learn_targets(
-        self, categories: LargeCategories, rows: NDArray[np.intp], encoded: FloatArray
-    ) -> FloatArray:
-        """Learn what the targets of large categories are like, from some rows.
+    def learn_targets(self, categories: LargeCategories, encoded: FloatArray) -> FloatArray:
+        """Learn what the targets of large categories are like.
 
         Parameters
         ----------
         categories : LargeCategories
             What ``large_categories`` gave.
-        rows : array of int
-            The rows.
         encoded : array of shape (n_samples, n_features_out)
             What ``transform`` gave for all rows before.
 
@@ -278,17 +277,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         array of shape (n_samples, n_features_out)
             What it gives from now on.
         """
-        columns, encoders = list(self.columns_), list(self._encoders)
-        encoded, places = categories.inserted(encoded), iter(categories.codes.items())
-        for i, encoder in enumerate(encoders):
-            if isinstance(encoder, CategoryEncoder) and encoder.large:
-                place, codes = next(places)
-                learnt = categories.learnt(place, rows)
+        columns, encoders, place = list(self.columns_), list(self._encoders), 0
+        encoded = categories.inserted(encoded)
+        for i, (column, encoder) in enumerate(zip(columns, encoders, strict=True)):
+            at = place + getattr(encoder, "kept", 0) + 1
+            place += len(encoder.names(column.name))
+            if isinstance(encoder, CategoryEncoder) and at in categories.codes:
+                learnt, codes = categories.learnt(at), categories.codes[at]
                 encoders[i] = encoder.with_targets(learnt.means, learnt.spreads)
-                encoded[:, place + 1] = learnt.means[codes]
-                encoded[:, place + 2] = learnt.spreads[codes]
-                note = columns[i].note.replace("have inputs", "have inputs, all by their targets")
-                columns[i] = replace(columns[i], note=note)
+                encoded[:, at + 1], encoded[:, at + 2] = learnt.means[codes], learnt.spreads[codes]
+                note = column.note.replace("have inputs", "have inputs, all by their targets")
+                columns[i] = replace(column, note=note)
+                place += 2
         self.columns_, self._encoders = tuple(columns), tuple(encoders)
         return encoded
 

@@ -8,8 +8,9 @@ much as the level is rare. With :math:`n` rows of a level, their mean :math:`m`,
 
 .. math:: \mu + \frac{n}{n + \sigma^2 / \tau^2} (m - \mu)
 
-so that a level seen once tells little, and one never seen tells :math:`\mu`; where levels do not
-differ, :math:`\tau^2` is 0 and all are alike.
+so that a level seen once tells little, and one never seen tells :math:`\mu`. A category whose
+levels do not differ beyond doubt, in means or spreads, has no such numbers: they would be noise to
+learn from. That this is found out from all rows tells a row one bit about all of them.
 
 A row whose own target were in these numbers would teach a network to read the target from them, and
 a row that calibrates would be predicted from its own target. So there are three kinds of rows in a
@@ -18,11 +19,12 @@ the training rows in other parts of five; and new rows, later, those of all rows
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.intp]
@@ -30,7 +32,15 @@ IntArray = NDArray[np.intp]
 WIDTH = 3  # inputs of a large category beside ones and zeros: frequency, mean and spread
 _PARTS = 5  # of training rows, each of which gets its numbers from the others
 _PRIOR_ROWS = 10.0  # rows of a level from which on its own spread counts more than that of all
+_BY_CHANCE = 1e-3  # probability of levels that differ so much by chance alone
 _SMALLEST = 1e-6  # part of the spread of all targets that a level's is never below
+
+
+class Differ(NamedTuple):
+    """What the levels of a category differ in beyond doubt: the means of targets, their spreads."""
+
+    means: bool
+    spreads: bool
 
 
 class LevelTargets(NamedTuple):
@@ -44,11 +54,14 @@ class LevelTargets(NamedTuple):
         In standard deviations of the targets from their mean.
     spreads : array of shape (levels + 1,)
         Logarithms of standard deviations, in the same unit.
+    differ : Differ
+        What the levels differ in; in the rest all are alike.
     """
 
     counts: FloatArray
     means: FloatArray
     spreads: FloatArray
+    differ: Differ
 
     def inputs(self, codes: IntArray, share: float) -> FloatArray:
         """What a row of each code has as inputs, if a share of all rows is in the counts."""
@@ -56,8 +69,52 @@ class LevelTargets(NamedTuple):
         return np.stack([part[codes] for part in (frequency, self.means, self.spreads)], axis=1)
 
 
+class Variances(NamedTuple):
+    """One-way analysis of variance of values by level.
+
+    Attributes
+    ----------
+    counts, means, inside : array of shape (levels,)
+        Rows of each level, their mean and their sum of squares about it.
+    within, between : float
+        Variance within levels, and of the true means of levels; 0 where means differ no more than
+        by chance.
+    differ : bool
+        Whether that levels differ is beyond doubt.
+    """
+
+    counts: FloatArray
+    means: FloatArray
+    inside: FloatArray
+    within: float
+    between: float
+    differ: bool
+
+    @classmethod
+    def of(cls, codes: IntArray, values: FloatArray, weights: FloatArray, levels: int) -> Self:
+        """Analyse values around 0; codes below 0 are left out."""
+        known = codes >= 0
+        own, w, z = codes[known], weights[known], values[known]
+        counts = np.bincount(own, w, levels)
+        means = np.bincount(own, w * z, levels) / np.maximum(counts, np.finfo(float).tiny)
+        inside = np.bincount(own, w * (z - means[own]) ** 2, levels)
+        there, total = int((counts > 0).sum()), float(counts.sum()) or 1.0
+        free = max(total - there, 1.0)
+        within = max(float(inside.sum()) / free, _SMALLEST**2)
+        across = float(counts @ (means - (counts @ means) / total) ** 2)
+        spare = total - float((counts**2).sum()) / total
+        between = max(across - (there - 1) * within, 0.0) / spare if spare > 0 else 0.0
+        ratio = across / max(there - 1, 1) / within
+        differ = there > 1 and bool(stats.f.sf(ratio, there - 1, free) < _BY_CHANCE)
+        return cls(counts, means, inside, within, between, differ)
+
+
 def level_targets(
-    codes: IntArray, targets: FloatArray, weights: FloatArray | None, levels: int
+    codes: IntArray,
+    targets: FloatArray,
+    weights: FloatArray | None,
+    levels: int,
+    differ: Differ | None = None,
 ) -> LevelTargets:
     """What the targets of each level are like.
 
@@ -71,34 +128,31 @@ def level_targets(
         Weights of the rows.
     levels : int
         How many there are.
+    differ : Differ, optional
+        What levels are known to differ in; found out by default. In the rest all are alike.
 
     Examples
     --------
     >>> codes, targets = np.array([0] * 50 + [1] * 50 + [2]), np.array([1.0] * 50 + [-1.0] * 51)
     >>> level_targets(codes, targets, None, 3).means.round(2)
-    array([ 0.99, -1.  , -1.  , -0.01])
+    array([ 1.  , -1.  , -1.  , -0.01])
     """
     weights = np.ones(len(codes)) if weights is None else weights
-    everything = float(weights.sum()) or 1.0
-    center = float(weights @ targets) / everything
-    known = codes >= 0
-    own, w, z = codes[known], weights[known], targets[known] - center
-    counts = np.bincount(own, w, levels)
-    at_least = np.maximum(counts, np.finfo(float).tiny)
-    means = np.bincount(own, w * z, levels) / at_least
-    inside = np.bincount(own, w * (z - means[own]) ** 2, levels)
-    there = int((counts > 0).sum())
-    total = float(counts.sum()) or 1.0
-    within = max(float(inside.sum()) / max(total - there, 1.0), _SMALLEST**2)
-    spare = total - float((counts**2).sum()) / total
-    between = float(counts @ means**2) - max(there - 1, 0) * within
-    prior = within * spare / between if between > 0 < spare else np.inf
-    trust = counts / (counts + prior)
-    degrees = np.maximum(counts - 1, 0)
-    variance = (inside + _PRIOR_ROWS * within) / (degrees + _PRIOR_ROWS)
-    spreads = 0.5 * np.log(np.maximum([*variance, within], _SMALLEST**2))
-    shrunk = center + np.append(trust * means, 0.0)
-    return LevelTargets(np.append(counts, 0.0), shrunk, spreads)
+    center = float(weights @ targets) / (float(weights.sum()) or 1.0)
+    found = Variances.of(codes, targets - center, weights, levels)
+    trusted = found.differ if differ is None else differ.means
+    prior = found.within / found.between if trusted and found.between > 0 else np.inf
+    means = center + np.append(found.counts / (found.counts + prior) * found.means, 0.0)
+    away = np.abs(targets - means[codes])
+    away -= float(weights @ away) / (float(weights.sum()) or 1.0)
+    if differ is None:
+        differ = Differ(found.differ, Variances.of(codes, away, weights, levels).differ)
+    variance = np.full(levels + 1, found.within)
+    if differ.spreads:
+        degrees = np.maximum(found.counts - 1, 0) + _PRIOR_ROWS
+        variance[:-1] = (found.inside + _PRIOR_ROWS * found.within) / degrees
+    spreads = 0.5 * np.log(np.maximum(variance, _SMALLEST**2))
+    return LevelTargets(np.append(found.counts, 0.0), means, spreads, differ)
 
 
 def standardised(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
@@ -124,6 +178,8 @@ class LargeCategories:
         Targets of the rows.
     weights, groups : array, optional
         Weights, and labels of rows that belong together.
+    differ : dict of int to Differ
+        What the levels of each differ in.
     """
 
     codes: Mapping[int, IntArray]
@@ -131,12 +187,21 @@ class LargeCategories:
     targets: FloatArray
     weights: FloatArray | None = None
     groups: IntArray | None = None
+    differ: Mapping[int, Differ] = field(default_factory=dict)
 
-    def learnt(self, place: int, rows: IntArray) -> LevelTargets:
-        """What some rows tell of the levels of one category."""
+    def learnt(self, place: int, rows: IntArray | None = None) -> LevelTargets:
+        """What some rows, or all that have a weight, tell of the levels of one category."""
+        if rows is None:
+            rows = np.arange(len(self.targets))
+            rows = rows if self.weights is None else np.flatnonzero(self.weights)
         own = None if self.weights is None else self.weights[rows]
-        targets = standardised(self.targets[rows], own)
-        return level_targets(self.codes[place][rows], targets, own, self.levels[place])
+        return level_targets(
+            self.codes[place][rows],
+            standardised(self.targets[rows], own),
+            own,
+            self.levels[place],
+            self.differ.get(place),
+        )
 
     def encoded(self, X: FloatArray, train: IntArray, seed: int) -> FloatArray:
         """Inputs for networks that train on some rows, of those and of all others.
