@@ -47,7 +47,7 @@ def test_what_helped_before_helps_again():
     more = IntervalRegressor(**TINY).fit(*waves(800, 1))
     X_test, _ = waves(2000, 2)
     widths = [np.ptp(m.predict_interval(X_test), axis=1).mean() for m in (model, more)]
-    assert widths[1] / widths[0] == pytest.approx(found.width, abs=0.2)
+    assert found.width - 0.1 < widths[1] / widths[0] < 0.9  # learning curves level off
     assert "narrower" in str(found)
     assert "of 800" in str(found)
 

@@ -3,8 +3,8 @@
 The share of variance that networks put down to noise says little of what more rows would bring,
 since a network that has not learnt a dependence takes it for noise. So the model is fitted again to
 a random half of its rows, and the out-of-fold intervals of these rows are compared: by so much they
-became narrower from half of the rows to all of them. Errors of most methods fall with a power of
-the number of rows, for which the next doubling brings the same ratio.
+became narrower from half of the rows to all of them. Learning curves level off, so the next
+doubling brings as much at most, as a rule.
 """
 
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class MoreRows:
 
         Examples
         --------
-        >>> str(MoreRows(400, 0.9, 0.92, (0.90, 0.94), 0.95))[:69]
+        >>> str(MoreRows(400, 0.9, 0.92, (0.90, 0.94), 0.95))[:70]
         'From 200 to 400 rows, 90% intervals became 8% narrower (6% to 10%) and'
         >>> str(MoreRows(400, 0.9, 1.0, (0.98, 1.02), 1.0))[35:]
         ' became no narrower beyond chance: expect little of more rows.'
@@ -65,7 +65,7 @@ class MoreRows:
         errors = f"{abs(1 - self.rmse):.0%} {'smaller' if self.rmse <= 1 else 'larger'}"
         return (
             f"{start} became {1 - self.width:.0%} narrower ({1 - high:.0%} to {1 - low:.0%}) and "
-            f"errors {errors}: if that goes on, expect the same of {2 * self.rows:,}."
+            f"errors {errors}: expect up to as much again of {2 * self.rows:,}."
         )
 
 
