@@ -259,8 +259,11 @@ class TestMethods:
         X = np.column_stack([rng.normal(size=60), rng.integers(0, 2, 60), np.ones(60)])
         few = MLP().factory(X, 60)
         assert few.columns == (0,)  # two values have no frequencies, one even less
-        assert few.frequencies == 6
-        assert few.amplitude == 0.25
+        assert few.frequencies == 8
+        assert few.amplitude == 0.5
+        levels = (rng.integers(0, 90, (60, 1)) == np.arange(90)).astype(float)
+        wide = MLP().factory(np.column_stack([X, levels]), 60)
+        assert wide == few  # one-hot inputs take none from the numbers
         assert few == MLP().factory(X, 62)  # which is compiled already
         assert MLP().factory(X, 3000).frequencies == 8
         assert MLP().factory(X, 3000).amplitude == 1

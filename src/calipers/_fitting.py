@@ -12,9 +12,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import PredefinedSplit
 from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight
 
 from calipers import storage
 from calipers._checks import refuse_masked
@@ -24,6 +23,7 @@ from calipers._progress import progress
 from calipers.bank import (
     Bank,
     BankPoints,
+    ColumnPoints,
     Points,
     Program,
     Table,
@@ -33,14 +33,11 @@ from calipers.bank import (
 )
 from calipers.crossfit import Fold, OutOfFold, calibrate, make_folds
 from calipers.ensemble import Ensemble
-from calipers.heads import HEADS
-from calipers.objectives import LOSSES
-from calipers.preprocessing import describe_numbers
+from calipers.preprocessing import LargeCategories, describe_numbers
 from calipers.training import (
     batch_size_of,
     check_parameters,
     make_plans,
-    objective_of,
     out_of_time,
     time_report,
 )
@@ -48,11 +45,6 @@ from calipers.training import (
 FloatArray = NDArray[np.float64]
 
 _NAMED = 10  # rows that a warning names
-_UNKNOWN_ROWS = (
-    "these are not the rows that points was fitted on in folds, so calibration could take rows "
-    "that it knows for new ones: pass those rows, or say fresh=True if it has seen none of these, "
-    "or set cv=None and conformalize on rows that it has not seen"
-)
 
 
 class TrainingRows(NamedTuple):
@@ -65,11 +57,30 @@ class TrainingRows(NamedTuple):
     used: NDArray[np.intp]
     seed: int
     far: NDArray[np.intp] = np.empty(0, np.intp)  # rows that networks do not learn from
+    categories: LargeCategories | None = None
 
     def folds(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
         """Folds of the rows that are used."""
         own = self.seed if seed is None else seed
         return make_folds(cv, self.used, self.X, self.y, self.groups, n_networks, own)
+
+    def encoded_by_fold(self, folds: list[Fold], seed: int) -> tuple["TrainingRows", list[Fold]]:
+        """Rows of which each fold has its own copy, and the folds among them.
+
+        What large categories tell of targets is another thing in each fold, whose held-out rows
+        must not be told of. Without large categories, the same rows and folds.
+        """
+        if self.categories is None:
+            return self, folds
+        encoded = [
+            self.categories.encoded(self.X, fold.train, seed + i) for i, fold in enumerate(folds)
+        ]
+        count = len(folds)
+        weights = None if self.weights is None else np.tile(self.weights, count)
+        groups = None if self.groups is None else np.tile(self.groups, count)
+        copies = [Fold(*(part + i * len(self.y) for part in fold)) for i, fold in enumerate(folds)]
+        rows = self._replace(X=np.concatenate(encoded), y=np.tile(self.y, count), categories=None)
+        return rows._replace(weights=weights, groups=groups), copies
 
     @property
     def fingerprint(self) -> str:
@@ -82,35 +93,52 @@ class TrainingRows(NamedTuple):
 
 
 def read_rows(
-    model: Any, X: Any, y: Any, sample_weight: Any, groups: Any, *, reset: bool
+    model: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    *,
+    reset: bool,
+    use_targets: bool = True,
 ) -> TrainingRows:
-    """Check parameters and data; learn how to read inputs if ``reset``."""
+    """Check parameters and data; learn how to read inputs if ``reset``.
+
+    ``use_targets`` says whether what large categories tell of the targets may become inputs.
+    """
     check_parameters(model)
     for stale in ("ensemble_", "_out_of_fold"):  # an interrupted fit must not leave half of two
         model.__dict__.pop(stale, None)
     shape: tuple[int, ...] = getattr(y, "shape", ())
     if len(shape) == 2 and shape[1] > 1:
         raise ValueError(
-            f"y holds several targets (shape {shape}), and a model predicts one: fit one "
-            "model per target, for instance by sklearn.multioutput.MultiOutputRegressor"
+            f"y holds several targets (shape {shape}), and a model predicts one: "
+            "calipers.multitarget.MultiTargetRegressor fits one to each"
         )
     weights = None if sample_weight is None else _weights(X, sample_weight)
     name: Any = getattr(y, "name", None) or next(iter(getattr(y, "columns", [])), None)
+    given = X
     if reset:
         model.reader_, X, y = learn_inputs(model, X, y, weights)
     else:
         X, y = model.reader_.read_with_targets(model, X, y)
     used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
+    if groups is not None:
+        groups = _numbered_groups(X, groups)
+    categories, encoder = None, model.reader_.encoder
+    if reset and use_targets and encoder is not None:
+        categories = encoder.large_categories(given, y, weights, groups)
+    if categories is not None:
+        X = encoder.learn_targets(categories, X)
+        model.reader_ = replace(model.reader_, columns=encoder.columns_)
     (model.target_,) = describe_numbers(y[used, None], ["y" if name is None else str(name)])
     model.about_ = {
         "fitted_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "rows": len(y),
         "versions": storage.versions(),
     }
-    if groups is not None:
-        groups = _numbered_groups(X, groups)
     seed = int(check_random_state(model.random_state).randint(2**31))
-    return TrainingRows(X, y, weights, groups, used, seed)
+    return TrainingRows(X, y, weights, groups, used, seed, categories=categories)
 
 
 def without_errors(
@@ -153,7 +181,8 @@ def without_errors(
         UserWarning,
         stacklevel=3,
     )
-    return data._replace(far=far), np.clip(goal, goal[ordinary].min(), goal[ordinary].max())
+    copies = np.arange(0, len(data.y), model.about_["rows"])  # see ``encoded_by_fold``
+    return data._replace(far=np.add.outer(copies, far).ravel()), np.clip(goal, goal[ordinary].min(), goal[ordinary].max())
 
 
 def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
@@ -170,7 +199,7 @@ def train_ensemble(
     folds: list[Fold],
     *,
     previous: Bank | None = None,
-    source: BankPoints | Points | None = None,
+    source: BankPoints | ColumnPoints | Points | None = None,
 ) -> Ensemble:
     """Train one network after another of each fold, around the points of ``source`` if any."""
     fold_of = np.arange(model.n_networks) % len(folds)
@@ -200,12 +229,14 @@ def train_ensemble(
         return ensemble
     if not ensemble.head.has_interval:
         points = bank.predict(data.X)["point"]
-        model._out_of_fold = OutOfFold.of_points(points, folds, fold_of, model.coverage)
-        return ensemble
-    found, model._out_of_fold = calibrate(
-        ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration
-    )
-    return replace(ensemble, calibrations=(found,))
+        kept = OutOfFold.of_points(points, folds, fold_of, model.coverage)
+    else:
+        found, kept = calibrate(
+            ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration
+        )
+        ensemble = replace(ensemble, calibrations=(found,))
+    model._out_of_fold = None if kept is None else kept.of_rows(model.about_["rows"])
+    return ensemble
 
 
 def networks_to_continue(model: Any) -> Bank | None:
@@ -216,55 +247,6 @@ def networks_to_continue(model: Any) -> Bank | None:
     if isinstance(before.bank, Upgraded):
         raise ValueError("an upgraded model cannot go on from where it is: set warm_start=False")
     return cast(Bank, before.bank)
-
-
-def take_points(model: Any, points: Any) -> BankPoints | Points:
-    """Where points come from; the reading of inputs of a model of ours becomes one's own."""
-    if not isinstance(points, type(model)):
-        return cast(Points, points)
-    check_is_fitted(points, "ensemble_")
-    bank = points.ensemble_.bank
-    if not isinstance(bank, Bank) or points.ensemble_.head.has_interval:
-        raise ValueError(
-            "points must be a model fitted for points alone, IntervalRegressor(loss='mse'), "
-            f"got one with loss={points.loss!r}"
-        )
-    if len(bank) != model.n_networks:
-        raise ValueError(
-            f"every network of points gets an interval: n_networks must be {len(bank)}, "
-            f"got {model.n_networks}"
-        )
-    for name in ("reader_", "n_features_in_", "feature_names_in_"):
-        model.__dict__.pop(name, None)
-        if hasattr(points, name):
-            setattr(model, name, getattr(points, name))
-    return BankPoints(bank)
-
-
-def folds_of_points(
-    model: Any, points: Any, data: TrainingRows, networks: int, fresh: bool
-) -> list[Fold] | None:
-    """Folds in which the points were fitted on these very rows; None if they are new rows."""
-    if not isinstance(points, type(model)):
-        if points.held_out is None:
-            return None
-        return data.folds(PredefinedSplit(points.held_out[data.used]), model.n_networks)
-    split = points.about_.get("split", {}) if points.cv is not None else {}
-    if split and split["rows"] == data.fingerprint:
-        return data.folds(points.cv, networks, split["seed"])
-    if not fresh and model.cv is not None:
-        raise ValueError(_UNKNOWN_ROWS)
-    return None
-
-
-def head_around_points(model: Any) -> str:
-    """Head of networks that learn the interval around a known point."""
-    head = objective_of(model).head
-    around = HEADS[head].around_point
-    if around is None:
-        good = sorted(n for n, known in LOSSES.items() if HEADS[known.head].around_point)
-        raise ValueError(f"a loss over the head {head!r} trains no interval: choose one of {good}")
-    return around
 
 
 def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:

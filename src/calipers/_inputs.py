@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_X_y, validate_data
 
 from calipers._checks import refuse_masked
 from calipers._schema import anything, list_of, one_of
+from calipers._wrapped import points_of
 from calipers.preprocessing import (
     Column,
     TableEncoder,
@@ -38,36 +39,46 @@ class Inputs:
         What training saw in each column.
     encoder : TableEncoder, optional
         What makes numbers of tables; without one, inputs are numbers.
+    regressor : regressor, optional
+        Of another library: its points of the same rows are one input more, the last.
     """
 
     columns: tuple[Column, ...]
     encoder: TableEncoder | None = None
+    regressor: Any = None
 
     def read(self, estimator: Any, X: Any) -> FloatArray:
         """Inputs as finite numbers; ``estimator`` is named in errors and knows the column names."""
         if self.encoder is not None:
-            return self.encoder.transform(X)
+            return self._with_points(X, self.encoder.transform(X))
         refuse_masked("X", X)
-        return _as_numbers(estimator, X)
+        return self._with_points(X, _as_numbers(estimator, X))
+
+    def _with_points(self, X: Any, numbers: FloatArray) -> FloatArray:
+        if self.regressor is None:
+            return numbers
+        return np.column_stack([numbers, points_of(self.regressor, X, len(numbers))])
 
     def read_with_targets(self, estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         """Inputs and targets as finite numbers."""
         check_target(y)
         refuse_masked("X", X)
         if self.encoder is None:
-            X, y = _as_numbers(estimator, X, y)
+            numbers, y = _as_numbers(estimator, X, y)
         else:
             encoded = self.encoder.transform(X)
-            X, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
-        return X, np.asarray(y, np.float64)
+            numbers, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
+        return self._with_points(X, numbers), np.asarray(y, np.float64)
 
     def read_and_check(self, estimator: Any, X: Any) -> tuple[FloatArray, BoolArray]:
         """Inputs as finite numbers, and which values training did not see, by column."""
         if self.encoder is not None:
-            return self.encoder.transform_and_check(X)
+            numbers, outside = self.encoder.transform_and_check(X)
+            return self._with_points(X, numbers), outside
         numbers = self.read(estimator, X)
+        seen = numbers[:, : len(self.columns)]
         low, high = (np.array([getattr(c, end) for c in self.columns]) for end in ("low", "high"))
-        return numbers, (low > numbers) | (high < numbers)
+        return numbers, (low > seen) | (high < seen)
 
     def pick(self, frame: Any, *, named: bool) -> Any:
         """Columns that the model takes, from a frame with any others and in any order.
@@ -88,18 +99,26 @@ class Inputs:
     def width(self) -> int:
         """Count of numbers that ``read`` gives for a row."""
         encoder = self.encoder
-        return len(self.columns) if encoder is None else len(encoder.get_feature_names_out())
+        own = len(self.columns) if encoder is None else len(encoder.get_feature_names_out())
+        return own + (self.regressor is not None)
 
     def to_document(self) -> dict[str, Any]:
         """All there is to store, as plain JSON."""
         return {
             "columns": None if self.encoder else [column.to_document() for column in self.columns],
             "preprocessor": None if self.encoder is None else self.encoder.to_document(),
-        }
+        } | ({} if self.regressor is None else {"regressor": type(self.regressor).__name__})
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Self:
+    def from_document(cls, document: Mapping[str, Any], regressor: Any = None) -> Self:
         """Make one again of what ``to_document`` gave.
+
+        Parameters
+        ----------
+        document : mapping
+            The document.
+        regressor : regressor, optional
+            The one that it names, which is code and not stored.
 
         Raises
         ------
@@ -111,9 +130,10 @@ class Inputs:
             for i, column in enumerate(document["columns"]):
                 check_column(column, f"inputs.columns[{i}]")
                 one_of("number")(column["kind"], f"inputs.columns[{i}].kind")
-            return cls(tuple(map(Column.from_document, document["columns"])))
+            columns = tuple(map(Column.from_document, document["columns"]))
+            return cls(columns, regressor=regressor)
         encoder = TableEncoder.from_document(document["preprocessor"])
-        return cls(encoder.columns_, encoder)
+        return cls(encoder.columns_, encoder, regressor)
 
 
 def check_target(y: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from calipers._inputs import Inputs
-from calipers._model_schema import ABOUT, CUSTOM, check_names
+from calipers._model_schema import ABOUT, COLUMN, CUSTOM, check_names
 from calipers._parameters import parameters_from_dict, validated
 from calipers._schema import anything, list_of, optional, record, refuse, text
 from calipers._serialization import (
@@ -16,8 +16,10 @@ from calipers._serialization import (
     ensemble_from_dict,
     ensemble_to_dict,
 )
+from calipers._wrapped import is_fitted
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import Column, check_column
+from calipers.storage import ModelFileError
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -30,8 +32,11 @@ def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **c
     SchemaError
         If they are not those of a model.
     """
-    reader, target = _read_inputs(model, document)
+    record(dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), anything))(
+        document, "the document"
+    )
     check_arrays(document["ensemble"], arrays)
+    reader, target = _read_inputs(model, document, code)
     largest = max(abs(float(target.low or 0)), abs(float(target.high or 0)))
     ensemble = ensemble_from_dict(document["ensemble"], arrays, largest=largest, **code)
     _check_fit(model, reader, ensemble, document["ensemble"])
@@ -59,11 +64,10 @@ def check_model(model: Any, document: Mapping[str, Any], arrays: Arrays) -> None
         model_from_dict(model, document, arrays)
 
 
-def _read_inputs(model: Any, document: Mapping[str, Any]) -> tuple[Inputs, Column]:
+def _read_inputs(
+    model: Any, document: Mapping[str, Any], code: Mapping[str, Any]
+) -> tuple[Inputs, Column]:
     """Set the stored parameters; give the inputs and the target."""
-    record(dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), anything))(
-        document, "the document"
-    )
     if document["estimator"] != type(model).__name__:
         refuse("estimator", repr(type(model).__name__), document["estimator"])
     model.set_params(**parameters_from_dict(document["parameters"], model._get_param_names()))
@@ -71,7 +75,8 @@ def _read_inputs(model: Any, document: Mapping[str, Any]) -> tuple[Inputs, Colum
     optional(_threads)(model.n_jobs, "parameters.n_jobs")
     inputs = document["inputs"]
     _INPUTS(inputs, "inputs")
-    reader = Inputs.from_document(inputs)
+    regressor = _regressor(inputs, document["ensemble"], code)
+    reader = Inputs.from_document(inputs, regressor)
     check_column(inputs["target"], "inputs.target")
     target = Column.from_document(inputs["target"])
     names = [column.name for column in reader.columns]
@@ -89,8 +94,37 @@ _INPUTS = record(
         "preprocessor": anything,
         "target": anything,
         "about": ABOUT,
-    }
+    },
+    {"regressor": text},
 )
+
+
+def _regressor(inputs: Mapping[str, Any], ensemble: Any, code: Mapping[str, Any]) -> Any:
+    """The regressor whose points a model keeps; None where it keeps none.
+
+    Raises
+    ------
+    ModelFileError
+        If it is not given, or another.
+    """
+    name, given = inputs.get("regressor"), code.get("points")
+    column = isinstance(ensemble, Mapping) and ensemble.get("points") == COLUMN
+    if (name is not None) != column:
+        refuse("inputs.regressor", "there exactly if points come with the rows", name)
+    if name is None:
+        return None
+    if given is None:
+        raise MissingCodeError(
+            f"the points of the model come from a {name}, which is code and not stored: keep it by "
+            "joblib or skops, and pass it as load(..., points=regressor)"
+        )
+    if type(given).__name__ != name or not is_fitted(given):
+        state = "" if is_fitted(given) else " that is not fitted"
+        raise ModelFileError(
+            f"the points of the model come from a fitted {name}, got a {type(given).__name__}"
+            f"{state}"
+        )
+    return given
 
 
 def _threads(value: Any, place: str) -> None:

@@ -39,6 +39,9 @@ Arrays = Mapping[str, NDArray[Any]]
 CUSTOM = {"custom": True}
 """Stands in a document for a function of the user's own."""
 
+COLUMN = {"kind": "column"}
+"""Stands for points that come with the rows, as their last input."""
+
 MOST_LAYERS, MOST_UNITS, MOST_INPUTS, MOST_NETWORKS = 256, 10**6, 10**6, 10**4
 """Largest sizes of a network, its inputs and an ensemble that are read."""
 
@@ -101,7 +104,9 @@ def check_ensemble(document: Any) -> None:
             "calibrations": list_of(one_of(*CALIBRATIONS), most=100),
             "row_weight": custom_or(optional(_nothing)),
             "program": program,
-            "points": custom_or(optional(program)),
+            "points": lambda value, place: (
+                None if value == COLUMN else custom_or(optional(program))(value, place)
+            ),
         }
     )(document, "ensemble")
     _check_parts(document)
@@ -128,9 +133,11 @@ def _check_parts(document: Mapping[str, Any]) -> None:
         return
     if network["point_at"] != head.point_at:
         refuse("ensemble.program.network.point_at", f"{head.point_at}", network["point_at"])
-    if points != CUSTOM and points["objective"]["head"] != "point":
+    if points in (COLUMN, CUSTOM):
+        return
+    if points["objective"]["head"] != "point":
         refuse("ensemble.points.objective.head", "'point'", points["objective"]["head"])
-    if points != CUSTOM and points["in_size"] != document["program"]["in_size"]:
+    if points["in_size"] != document["program"]["in_size"]:
         refuse("ensemble.points.in_size", "that of the program", points["in_size"])
 
 

@@ -9,11 +9,19 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._model_schema import CUSTOM, check_bank, check_ensemble, check_outputs
+from calipers._model_schema import COLUMN, CUSTOM, check_bank, check_ensemble, check_outputs
 from calipers._schema import SchemaError, refuse, whole
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
-from calipers.bank import HISTORY_TYPE, Bank, BankPoints, Program, Scaling, Upgraded
+from calipers.bank import (
+    HISTORY_TYPE,
+    Bank,
+    BankPoints,
+    ColumnPoints,
+    Program,
+    Scaling,
+    Upgraded,
+)
 from calipers.calibration import CALIBRATIONS, Calibrator
 from calipers.ensemble import Ensemble
 from calipers.networks import Around, DenseFactory
@@ -49,6 +57,8 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
         if isinstance(bank.points, BankPoints):
             document["points"] = _program_to_dict(bank.points.bank.program)
             parts = _bank_to_arrays(bank.points.bank)
+        elif isinstance(bank.points, ColumnPoints):
+            document["points"], parts = COLUMN, {}
         else:
             document["points"], parts = CUSTOM, bank.points.to_arrays()
         arrays |= {f"points.{name}": array for name, array in parts.items()}
@@ -111,7 +121,7 @@ def check_arrays(document: Any, arrays: Arrays) -> None:
     found = _current_ensemble(document)
     check_ensemble(found)
     check_bank(found["program"], arrays)
-    if found["points"] not in (None, CUSTOM):
+    if found["points"] not in (None, COLUMN, CUSTOM):
         check_bank(found["points"], _under(arrays, "points."))
     calibrations_from_dict(found, arrays)
 
@@ -201,6 +211,8 @@ def _bank_from_arrays(
 def _points_from_dict(
     document: Any, arrays: Arrays, network: Any, points: Any, largest: float, networks: int
 ) -> Any:
+    if document == COLUMN:
+        return ColumnPoints()
     if document != CUSTOM:
         bank = _bank_from_arrays(document, arrays, network, largest)
         if len(bank) != networks:

@@ -181,6 +181,22 @@ class OutOfFold:
         bounds[self.rows] = np.stack(self.calibrated.interval(level), axis=1)
         return bounds
 
+    def of_rows(self, count: int) -> "OutOfFold":
+        """The same for ``count`` rows of which these are copies, one after another."""
+        if count == len(self.point):
+            return self
+        rows, first = np.unique(self.rows % count, return_index=True)
+        point = np.full(count, np.nan)
+        point[rows] = self.point[self.rows[first]]
+        return OutOfFold(
+            point,
+            self.coverage,
+            rows,
+            None if self.dist is None else self.dist[first],
+            None if self.target is None else self.target[first],
+            None if self.weights is None else self.weights[first],
+        )
+
     @classmethod
     def of_points(
         cls, points: FloatArray, folds: Sequence[Fold], fold_of: IntArray, coverage: float

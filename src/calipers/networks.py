@@ -241,9 +241,9 @@ class MLP(BaseEstimator):
         hidden = tuple(int(units) for units in self.hidden_layers)
         if not self.frequencies:
             return DenseFactory(hidden, self.activation)
-        inputs = X.shape[1]
-        fewest = min(rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
         more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values
+        inputs = max(1, int(more.sum()))  # ones and zeros of categories take no frequencies
+        fewest = min(rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
         # In powers of two, since a network of another amplitude is another program to compile.
         amplitude = 2.0 ** min(0, round(np.log2(rows / (_ROWS_PER_INPUT * inputs))))
         return DenseFactory(

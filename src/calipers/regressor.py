@@ -16,29 +16,23 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._fitting import (
-    folds_of_points,
-    head_around_points,
     networks_to_continue,
     read_rows,
-    take_points,
     train_ensemble,
     without_errors,
 )
 from calipers._inputs import Inputs
 from calipers._loading import check_model, model_from_dict
 from calipers._parameters import parameters_to_dict
+from calipers._points import errors_of_points, head_around_points
 from calipers._schema import SchemaError
 from calipers._serialization import ensemble_to_dict
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS, Interval
-from calipers.bank import (
-    Points,
-    Table,
-    error_table,
-)
+from calipers.bank import Table, error_table
 from calipers.calibration import CALIBRATIONS, Unsupported, normal_scores
 from calipers.cluster import is_lazy, lazily
-from calipers.crossfit import OutOfFold, out_of_fold_points
+from calipers.crossfit import OutOfFold
 from calipers.ensemble import Distribution, Ensemble
 from calipers.heads import HEADS
 from calipers.networks import MLP, NETWORKS, Around
@@ -312,16 +306,17 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         previous = networks_to_continue(self)
         data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
+        if previous is None:
+            self.about_["split"] = {"seed": data.seed, "rows": data.fingerprint}
+        folds = data.folds(self.cv, self.n_networks)
+        data, folds = data.encoded_by_fold(folds, data.seed)
         data, goal = without_errors(self, data)
         program = make_program(self, data.X, len(data.used))
+        if previous is not None:  # more rows may ask for more frequencies, but these are trained
+            program = replace(program, network=previous.program.network)
         units = None if previous is None else previous.units
         clips = getattr(program.network, "clips_inputs", False)
         table = Table.from_arrays(data.X, goal, units, robust=clips)
-        if previous is None:
-            self.about_["split"] = {"seed": data.seed, "rows": data.fingerprint}
-        else:  # more rows may ask for more frequencies, but these are trained
-            program = replace(program, network=previous.program.network)
-        folds = data.folds(self.cv, self.n_networks)
         self.ensemble_ = train_ensemble(self, program, table, data, folds, previous=previous)
         return self
 
@@ -336,26 +331,32 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         adapt: float = 0.0,
         fresh: bool = False,
     ) -> Self:
-        """Add intervals to networks that were trained for points, which they keep.
+        """Add intervals to a model that predicts points, which it keeps.
 
-        The second of two steps of learning. To each network of ``points`` comes one that learns
-        the interval around its point, from what points miss by on rows that their network has not
-        seen. The networks of ``points`` do not change, so nothing can be forgotten.
+        The second of two steps of learning: networks learn the interval around a point, from what
+        points miss by on rows that were held out. What gives the points does not change, so nothing
+        can be forgotten.
 
         Parameters
         ----------
-        points : IntervalRegressor
-            Fitted with ``loss="mse"``; left as it is. For networks of PyTorch see
+        points : regressor or IntervalRegressor
+            A regressor of any library with scikit-learn's methods (a Pipeline, CatBoost, LightGBM):
+            copies of it are fitted in the folds of ``cv``, to see how far it is off on rows that it
+            does not know, and predictions are its own points: as it is if it is fitted, and else of
+            a copy fitted on all rows. Or an ``IntervalRegressor`` fitted with ``loss="mse"``, to
+            each network of which one for the interval comes. For networks of PyTorch see
             ``calipers.torch.upgrade``.
         X, y, sample_weight, groups : array-like
-            As in ``fit``: the very rows ``points`` was fitted on, whose folds are used again, or
-            rows of which it has seen none.
+            As in ``fit``: the very rows ``points`` was fitted on, or with ``fresh`` rows of which
+            it has seen none. A regressor gets ``X`` as it is, and the weights if its ``fit`` takes
+            any.
         adapt : float, default 0
             How far a point may move to fit ``y`` better, at most, in root mean squared errors of
             the points; 0 keeps them.
         fresh : bool, default False
             Says that ``points`` has seen none of these rows, which calibration must be able to
-            take for granted where they are not the rows of its fit.
+            take for granted where they are not the rows of its fit. A regressor is then taken as it
+            is, and nothing is fitted again.
 
         Returns
         -------
@@ -382,16 +383,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         if not adapt >= 0:
             raise ValueError(f"adapt must not be negative, got {adapt}")
-        source = take_points(self, points)
-        data = read_rows(self, X, y, sample_weight, groups, reset=source is points)
         around = head_around_points(self)
-        folds = data.folds(self.cv, self.n_networks)
-        known, seen = source(data.X)
-        given = folds_of_points(self, points, data, len(known), fresh)
-        if given is not None:
-            folds = folds if self.cv is None else given
-            known = out_of_fold_points(known, given, np.arange(len(known)) % len(given))
-        errors = data.y - np.atleast_2d(known).mean(axis=0)
+        source, data, folds, seen, errors = errors_of_points(
+            self, points, X, y, sample_weight, groups, fresh
+        )
         data, errors = without_errors(self, data, errors)
         table = error_table(seen, errors, data.weights)
         program = make_program(self, seen, len(data.used))
@@ -767,8 +762,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """Write the model to a folder: JSON and safetensors, nothing that can run code.
 
         A process killed at any moment leaves the model that was there before or the new one. A
-        network or a loss of one's own is not stored; ``load`` takes the network again.
+        network or a loss of one's own is not stored, nor a regressor whose points are kept (see
+        ``upgrade``); ``load`` takes the network and the regressor again.
         """
+        storage.write_model(folder, *self._to_document())
+
+    def _to_document(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        """All there is to store, as JSON and arrays."""
         check_is_fitted(self, "ensemble_")
         ensemble, arrays = ensemble_to_dict(self.ensemble_)
         names = getattr(self, "feature_names_in_", None)
@@ -785,7 +785,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         }
         document = cast(dict[str, Any], plain(document, "document"))
         check_model(type(self)(), document, arrays)  # what is saved can be loaded
-        storage.write_model(folder, document, arrays)
+        return document, arrays
 
     @classmethod
     def load(
@@ -794,7 +794,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         *,
         network: Callable[..., Any] | None = None,
         row_weight: Callable[[FloatArray], FloatArray] | None = None,
-        points: Points | None = None,
+        points: Any = None,
     ) -> Self:
         """Read a model that ``save`` wrote; it predicts the same bits.
 
@@ -806,8 +806,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             The factory of a network of one's own, for models that have one.
         row_weight : callable, optional
             The function that ``conformalize`` was given, for models that have one.
-        points : Points, optional
-            What gives the points of a model that was upgraded; ``calipers.torch.load`` makes it.
+        points : regressor or Points, optional
+            What gives the points of a model that was upgraded: the regressor, fitted as it was, or
+            for networks of PyTorch what ``calipers.torch.load`` makes.
 
         Raises
         ------
@@ -818,16 +819,24 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if document.get("estimator") != cls.__name__:
             raise storage.ModelFileError(
                 f"{os.fspath(folder)} holds a model of {document.get('estimator')!r}, "
-                f"not of {cls.__name__}"
+                f"not of {cls.__name__}; several targets are loaded by "
+                "calipers.multitarget.MultiTargetRegressor.load"
             )
-        model = cls()
         try:
             code = {"network": network, "row_weight": row_weight, "points": points}
-            model_from_dict(model, document, arrays, **code)
+            return cls._from_document(document, arrays, **code)
         except SchemaError as error:
             raise storage.ModelFileError(f"{os.fspath(folder)}: {error}") from None
-        if network is not None:
-            model.network = network
+
+    @classmethod
+    def _from_document(
+        cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], **code: Any
+    ) -> Self:
+        """The model that ``_to_document`` took apart."""
+        model = cls()
+        model_from_dict(model, document, arrays, **code)
+        if code.get("network") is not None:
+            model.network = code["network"]
         stored = document["parameters"].get("preprocessor")
         if model.reader_.encoder is not None and stored != "auto":
             model.preprocessor = clone(model.reader_.encoder)

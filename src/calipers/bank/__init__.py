@@ -29,7 +29,14 @@ from calipers.bank._program import Program
 from calipers.bank._run import HISTORY_TYPE, History
 from calipers.bank._table import Plan, Table, padded
 from calipers.bank._train import TrainingFailedError, spawn_seeds, train
-from calipers.bank._upgraded import BankPoints, Points, Upgraded, around_zero, error_table
+from calipers.bank._upgraded import (
+    BankPoints,
+    ColumnPoints,
+    Points,
+    Upgraded,
+    around_zero,
+    error_table,
+)
 
 __all__ = [
     "HISTORY_TYPE",
@@ -37,6 +44,7 @@ __all__ = [
     "SCHEDULES",
     "Bank",
     "BankPoints",
+    "ColumnPoints",
     "History",
     "Plan",
     "Points",

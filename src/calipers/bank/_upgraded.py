@@ -59,18 +59,31 @@ class BankPoints:
 
 
 @dataclass(frozen=True, eq=False)
+class ColumnPoints:
+    """Points that come with the rows, as the last input, one for all heads, which see it too."""
+
+    def __call__(self, inputs: FloatArray) -> tuple[NDArray[np.float64], FloatArray]:
+        """Points of shape (rows,), and the inputs as they are."""
+        return np.asarray(inputs[:, -1], dtype=np.float64), inputs
+
+    def __getitem__(self, chosen: slice | ArrayLike) -> "ColumnPoints":
+        """The points of some of the networks."""
+        return self
+
+
+@dataclass(frozen=True, eq=False)
 class Upgraded:
     """Points and the heads that were added to them: predicts as a ``Bank`` does.
 
     Attributes
     ----------
-    points : BankPoints or Points
+    points : BankPoints, ColumnPoints or Points
         Where the points come from.
     heads : Bank
         Networks whose parameters are relative to the point.
     """
 
-    points: BankPoints | Points
+    points: BankPoints | ColumnPoints | Points
     heads: Bank
 
     @property

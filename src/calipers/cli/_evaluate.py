@@ -4,8 +4,14 @@ from typing import Annotated, Any
 
 import typer
 
-from calipers.cli._measures import measure, measure_groups, print_measures
-from calipers.cli._predict import ModelFolder
+from calipers.cli._measures import (
+    measure,
+    measure_groups,
+    measure_targets,
+    print_measures,
+    print_targets,
+)
+from calipers.cli._predict import ModelFolder, load_any
 from calipers.cli._tables import (
     AsJSON,
     Delimiter,
@@ -16,11 +22,13 @@ from calipers.cli._tables import (
     OnMissing,
     Types,
     make_form,
+    parse_kinds,
     print_json,
     print_rows,
     reading,
     say_left_out,
     take_target,
+    take_targets,
     target_of,
 )
 
@@ -51,13 +59,21 @@ def evaluate_command(
     if coverage is not None and not 0 < coverage < 1:
         raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
     form = make_form(delimiter, encoding)
-    from calipers import load
     from calipers._text import did_you_mean
     from calipers.preprocessing import DataError, as_numbers
     from calipers.tables import find_files, read_table
 
     files = find_files(data)
-    fitted = load(model).set_params(n_jobs=n_jobs)
+    fitted = load_any(model, n_jobs)
+    if hasattr(fitted, "models_"):
+        if by is not None or target is not None:
+            raise typer.BadParameter("--by and --target are for models of one target")
+        with reading(files) as report:
+            table = read_table(files, form=form, report=report)
+        kinds = _kinds_of_targets(fitted) | parse_kinds(types)
+        found = _several(fitted, take_targets(table, list(kinds), kinds, missing_target), coverage)
+        print_json({"model": model, "files": files} | found) if as_json else _show_several(found)
+        return
     name, kind = target_of(fitted, target, types)
     with reading(files) as report:
         table = read_table(files, form=form, report=report)
@@ -80,6 +96,31 @@ def evaluate_command(
         print_json({"model": model, "files": files} | found)
     else:
         _show(found, fitted.target_.name)
+
+
+def _kinds_of_targets(model: Any) -> dict[str, Any]:
+    """How the targets of a model of several were written when it was fitted."""
+    return {
+        own.target_.name: (own.about_.get("source") or {}).get("target_kind")
+        for own in model.models_
+    }
+
+
+def _several(model: Any, labelled: Any, coverage: float | None) -> dict[str, Any]:
+    from calipers.preprocessing import DataError
+
+    try:
+        inputs = model.pick(labelled.table.frame)
+        found = measure_targets(model, inputs, labelled.values, coverage or model.coverage)
+    except DataError as error:
+        raise labelled.table.placed(error) from None
+    return found | {"rows_without_target": labelled.left_out}
+
+
+def _show_several(found: dict[str, Any]) -> None:
+    typer.echo(f"On {found['rows']:,} rows:")
+    say_left_out(found["rows_without_target"])
+    print_targets(found)
 
 
 def _show(found: dict[str, Any], target: str) -> None:

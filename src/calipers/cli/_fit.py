@@ -1,5 +1,6 @@
 """``calipers fit``: a model from a table."""
 
+import json
 import os
 import time
 from collections import Counter
@@ -10,7 +11,7 @@ import typer
 
 from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
-from calipers.cli._measures import measure, print_measures
+from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
 from calipers.cli._settings import make_model
 from calipers.cli._tables import (
     AsJSON,
@@ -29,6 +30,7 @@ from calipers.cli._tables import (
     reading,
     say_left_out,
     take_target,
+    take_targets,
 )
 
 _FEWEST = 20  # rows without which nothing can be learnt and evaluated
@@ -38,7 +40,10 @@ _AFFORDABLE = 20_000  # rows up to which training a second time, on all of them,
 
 def fit_command(
     data: Files,
-    target: Annotated[str, typer.Option(help="Column to predict.")],
+    target: Annotated[
+        list[str],
+        typer.Option(help="Column to predict; repeated for several, with joint intervals."),
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     coverage: Annotated[
         float | None, typer.Option(help="Probability that an interval is to hold.")
@@ -74,6 +79,13 @@ def fit_command(
             f"default up to {_AFFORDABLE:,} rows.",
         ),
     ] = None,
+    more_rows: Annotated[
+        bool,
+        typer.Option(
+            "--more-rows",
+            help="Say what more rows would be worth, by a fit to half of them.",
+        ),
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a model that is in the folder.")
     ] = False,
@@ -88,6 +100,8 @@ def fit_command(
     ``calipers fit flats.csv --target price --out model`` is all that is needed.
     """
     kinds = parse_kinds(types)
+    if more_rows and len(target) > 1:
+        raise typer.BadParameter("--more-rows is for one target")
     _check_folder(out, overwrite)
     form = make_form(delimiter, encoding)
     given = {"coverage": coverage, "time_budget": time_budget}
@@ -98,7 +112,10 @@ def fit_command(
     files = find_files(data)
     with reading(files) as report:
         table = read_table(files, form=form, report=report)
-    labelled = take_target(table, target, kinds.pop(target, None), missing_target)
+    if len(target) > 1:
+        labelled = take_targets(table, target, kinds, missing_target)
+    else:
+        labelled = take_target(table, target[0], kinds.pop(target[0], None), missing_target)
     table, values = labelled.table, labelled.values
     inputs, labels = _parts(table, values, groups, ignore or [])
     times = None if time_column is None else time_order(table, time_column, kinds)
@@ -108,27 +125,41 @@ def fit_command(
     if not as_json:
         _print_columns(result, files)
     model.set_params(preprocessor__kinds=encoder.kinds_)
+    if len(target) > 1:
+        from calipers.multitarget import MultiTargetRegressor
+
+        model = MultiTargetRegressor(model)
     refit = len(values) <= _AFFORDABLE if refit is None else refit
     with spread(cluster):
         holdout = HoldOut(test_fraction, labels, times, time_column)
         model, result["evaluation"] = _train(model, inputs, values, holdout, refit)
-    model.about_ |= {
-        "evaluation": finite(result["evaluation"]),
-        "source": {
-            "files": files,
-            "rows": len(values),
-            "target": target,
-            "target_kind": labelled.kind,
-            "groups": groups,
-            "time_column": time_column,
-        },
-    }
+        if more_rows:
+            rows = holdout.fitted(len(values), seed, refit)
+            result["more_rows"] = _worth(model, inputs.iloc[rows], values.iloc[rows], labels, rows)
+    for name, own in zip(target, getattr(model, "models_", [model]), strict=True):
+        found, kinds_of_targets = result["evaluation"], labelled.kind
+        if len(target) > 1:
+            found = None if found is None else found["targets"][name]
+            kinds_of_targets = json.loads(labelled.kind)[name]
+        own.about_ |= {
+            "evaluation": finite(found),
+            "source": {
+                "files": files,
+                "rows": len(values),
+                "target": name,
+                "target_kind": kinds_of_targets,
+                "groups": groups,
+                "time_column": time_column,
+            },
+        }
+    if more_rows:
+        model.about_["more_rows"] = result["more_rows"]
     model.save(out)
     result |= {"model": os.fspath(out), "seconds": round(time.monotonic() - began, 1)}
     if as_json:
         print_json(result)
     else:
-        _print_end(result, target)
+        _print_end(result, target[0])
 
 
 def _check_folder(out: Path, overwrite: bool) -> None:
@@ -150,29 +181,33 @@ def _check_folder(out: Path, overwrite: bool) -> None:
 
 def _parts(table: Any, values: Any, groups: str | None, ignore: list[str]) -> Any:
     """Inputs, and labels of groups."""
+    import pandas as pd
+
     from calipers._text import did_you_mean
     from calipers.preprocessing import DataError, as_text
 
-    frame, target = table.frame, values.name
+    frame, targets = table.frame, pd.DataFrame(values)
     for name in [*ignore, *([groups] if groups else [])]:
         if name not in frame:
             raise table.placed(DataError(f"there is no column {name!r}{did_you_mean(name, frame)}"))
     if len(frame) < _FEWEST:
         rows = f"{len(frame)} row" + ("" if len(frame) == 1 else "s")
         raise table.placed(DataError(f"{rows} cannot teach a model: at least {_FEWEST} are needed"))
-    if values.min() == values.max():
-        raise table.placed(
-            DataError(f"the target is always {values.iloc[0]:g}: nothing to learn", column=target)
-        )
+    for name, own in zip(map(str, targets), targets.to_numpy().T, strict=True):
+        if own.min() == own.max():
+            raise table.placed(
+                DataError(f"the target is always {own[0]:g}: nothing to learn", column=name)
+            )
     labels = None
     if groups:
         labels = as_text(frame[groups]).to_numpy(zero_copy_only=False)
         lacking = [row for row, label in enumerate(labels) if label is None]
         if lacking:
             raise table.placed(DataError("the group is missing", column=groups, row=lacking[0]))
-    inputs = frame.drop(columns=list({target, *ignore, *([groups] if groups else [])}))
+    inputs = frame.drop(columns=list({*targets, *ignore, *([groups] if groups else [])}))
     if inputs.empty:
-        raise table.placed(DataError(f"there is no column beside {target!r} to learn from"))
+        shown = ", ".join(repr(name) for name in targets)
+        raise table.placed(DataError(f"there is no column beside {shown} to learn from"))
     return inputs, labels
 
 
@@ -200,41 +235,58 @@ def _train(
     labels = holdout.labels
     if holdout.fraction == 0:
         return model.fit(X, y, groups=labels), None
-    train, test = holdout.split(len(y), model.random_state)
-    if refit and "time_budget" in model.get_params() and model.time_budget is not None:
-        model.set_params(time_budget=model.time_budget / 2)
+    train, test = holdout.split(len(y), getattr(model, "estimator", model).random_state)
+    fits = (2 if refit else 1) * np.atleast_2d(y.iloc[0]).shape[1]
+    own = getattr(model, "estimator", model)
+    if fits > 1 and own.time_budget is not None:
+        own.set_params(time_budget=own.time_budget / fits)
     picked = None if labels is None else labels[train]
     model.fit(X.iloc[train], y.iloc[train], groups=picked)
-    found, _ = measure(model, X.iloc[test], np.asarray(y)[test], model.coverage)
-    found |= {"copies": copies(X, y, train, test), "last_by": holdout.time_column}
+    if y.ndim == 1:
+        found, _ = measure(model, X.iloc[test], np.asarray(y)[test], model.coverage)
+    else:
+        found = measure_targets(model, X.iloc[test], y.iloc[test], model.coverage)
+    first = y if y.ndim == 1 else y.iloc[:, 0]
+    found |= {"copies": copies(X, first, train, test), "last_by": holdout.time_column}
     if refit:
         model.fit(X, y, groups=labels)
     return model, found | {"refitted": refit}
 
 
+def _worth(model: Any, X: Any, y: Any, labels: Any, rows: Any) -> str:
+    """What more rows would be worth, in a sentence."""
+    from calipers.more_rows import worth_of_more_rows
+
+    return str(worth_of_more_rows(model, X, y, None if labels is None else labels[rows]))
+
+
 def _describe(encoder: Any, values: Any, files: list[str], left_out: int) -> dict[str, Any]:
+    import pandas as pd
+
     from calipers.preprocessing import describe_numbers
 
-    (target,) = describe_numbers(values.to_numpy()[:, None], [values.name])
+    table = pd.DataFrame(values)
+    targets = [c.to_document() for c in describe_numbers(table.to_numpy(), list(map(str, table)))]
     return {
         "files": files,
         "rows": len(values),
         "rows_without_target": left_out,
-        "target": target.to_document(),
+        **({"target": targets[0]} if len(targets) == 1 else {"targets": targets}),
         "columns": [column.to_document() for column in encoder.columns_],
     }
 
 
 def _print_columns(result: dict[str, Any], files: list[str]) -> None:
     """Show the columns that were found."""
-    target, where = result["target"], files[0] if len(files) == 1 else f"{len(files)} files"
+    targets = result.get("targets") or [result["target"]]
+    where = files[0] if len(files) == 1 else f"{len(files)} files"
     typer.echo(f"{where}: {result['rows']:,} rows")
     say_left_out(result["rows_without_target"])
     columns = result["columns"]
     shown = columns
     if len(columns) > _MOST_SHOWN:  # those that are not as others first
         shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MOST_SHOWN]
-    rows = [(target["name"], "target", _range(target), "")]
+    rows = [(target["name"], "target", _range(target), "") for target in targets]
     rows += [(c["name"], c["kind"], _range(c), _remark(c)) for c in shown]
     print_rows(("column", "kind", "values", "noticed"), rows)
     if len(shown) < len(columns):
@@ -267,7 +319,10 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         last = "" if found["last_by"] is None else f"the last by {found['last_by']}, "
         typer.echo(f"On {found['rows']:,} rows held out, {last}which the model had not seen:")
         typer.echo(say_copies(found), nl=False)
-        print_measures(found, target)
+        if "targets" in found:
+            print_targets(found)
+        else:
+            print_measures(found, target)
         typer.echo("")
         rows = result["rows"]
         if found["refitted"]:
@@ -275,4 +330,6 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         else:
             rest = rows - found["rows"]
             typer.echo(f"The saved model is the one evaluated, fitted on the other {rest:,} rows.")
+    if "more_rows" in result:
+        typer.echo(result["more_rows"])
     typer.echo(f"saved in {result['model']} after {result['seconds']:.0f} s")

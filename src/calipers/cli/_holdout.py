@@ -49,6 +49,12 @@ class HoldOut(NamedTuple):
             last = self.times > first
         return np.flatnonzero(~last), np.flatnonzero(last)
 
+    def fitted(self, rows: int, seed: int, refit: bool) -> Any:
+        """Rows that the saved model was fitted on."""
+        import numpy as np
+
+        return np.arange(rows) if refit or self.fraction == 0 else self.split(rows, seed)[0]
+
 
 def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
     """Where each row stands in time, as numbers.

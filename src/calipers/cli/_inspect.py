@@ -20,6 +20,15 @@ def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
 
     document, arrays = read_model(model)
     _check(document, arrays, Path(model))
+    if "targets" in document:
+        numbered = enumerate(document["targets"])
+        several = [_facts(own, _under(arrays, i), Path(model)) for i, own in numbered]
+        if as_json:
+            print_json({"model": model, "targets": several})
+        for found in [] if as_json else several:
+            _show(found)
+            typer.echo("")
+        return
     found = _facts(document, arrays, Path(model))
     if as_json:
         print_json(found)
@@ -32,12 +41,22 @@ def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> No
     from calipers import IntervalRegressor
     from calipers._loading import check_model
     from calipers._schema import SchemaError
+    from calipers.multitarget import MultiTargetRegressor
     from calipers.storage import ModelFileError
 
     try:
-        check_model(IntervalRegressor(), document, arrays)
+        if "targets" in document:
+            MultiTargetRegressor()._from_document(document, arrays)
+        else:
+            check_model(IntervalRegressor(), document, arrays)
     except SchemaError as error:
         raise ModelFileError(f"{folder}: {error}") from None
+
+
+def _under(arrays: dict[str, Any], number: int) -> dict[str, Any]:
+    """The arrays of one of several targets."""
+    start = f"{number}."
+    return {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
 
 
 def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -87,6 +106,8 @@ def _show(found: dict[str, Any]) -> None:
     if is_measured(evaluation := about.get("evaluation")):
         typer.echo(f"\nWhen fitted, on {evaluation['rows']:,} rows held out:")
         print_measures(evaluation, target["name"])
+    if isinstance(about.get("more_rows"), str):
+        typer.echo(about["more_rows"])
     files = (about.get("source") or {}).get("files", [])
     source = f" of {', '.join(files)}" if files else ""
     if "fitted_at" in about:

@@ -62,6 +62,53 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
     return measures, (lower, upper)
 
 
+def measure_targets(model: Any, X: Any, y: Any, coverage: float) -> dict[str, Any]:
+    """Measures of each target of a model of several, and of all of them together.
+
+    Parameters
+    ----------
+    model : MultiTargetRegressor
+        A fitted model.
+    X, y : tables
+        The rows, and a column for each target.
+    coverage : float
+        Coverage of the intervals that are measured.
+    """
+    import numpy as np
+
+    from calipers import metrics
+
+    pairs = zip(model.target_names_, model.models_, strict=True)
+    found = {name: measure(own, X, y[name], coverage)[0] for name, own in pairs}
+    lower, upper = np.moveaxis(model.predict_interval(X, coverage, joint=True), -1, 0)
+    inside = ((lower <= y.to_numpy()) & (y.to_numpy() <= upper)).all(axis=1)
+    low, high = metrics.coverage_band(len(y), coverage)
+    joint = {
+        "coverage": coverage,
+        "coverage_of_each": model.single_coverages(coverage)[0],
+        "coverage_rate": float(inside.mean()),
+        "by_chance": [float(low), float(high)],
+        "mean_width": dict(zip(found, (upper - lower).mean(axis=0).tolist(), strict=True)),
+    }
+    return {"rows": len(y), "coverage": coverage, "targets": found, "joint": joint}
+
+
+def print_targets(found: dict[str, Any]) -> None:
+    """Print what ``measure_targets`` found."""
+    for name, own in found["targets"].items():
+        typer.echo(f"{name}:")
+        print_measures(own, name)
+        typer.echo("")
+    joint = found["joint"]
+    low, high = joint["by_chance"]
+    count = len(found["targets"])
+    typer.echo(
+        f"All {count} together: {joint['coverage']:.0%} joint intervals, of "
+        f"{joint['coverage_of_each']:.1%} each, hold {joint['coverage_rate']:.1%} of the rows"
+    )
+    typer.echo(f"    (chance alone makes it {low:.1%} to {high:.1%} when they are honest)")
+
+
 def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
     """Coverages whose intervals are infinite, since the rows that calibrate them are too few.
 
@@ -78,7 +125,8 @@ def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
         ``coverages``, the ``rows_needed`` for each, and the ``rows`` that there are; None where
         all are finite.
     """
-    for calibration in model.ensemble_.calibrations:
+    models = getattr(model, "models_", [model])  # of several targets
+    for calibration in (c for own in models for c in own.ensemble_.calibrations):
         lacking = [c for c in coverages if not calibration.supports(0.5 * (1.0 - c))]
         if lacking:
             return {

@@ -51,6 +51,12 @@ def predict_command(
             "--outside", help="Add a column that names the inputs outside the training range."
         ),
     ] = False,
+    joint: Annotated[
+        bool,
+        typer.Option(
+            "--joint", help="Intervals that hold all targets together, of a model of several."
+        ),
+    ] = False,
     delimiter: Delimiter = None,
     encoding: Encoding = "utf-8",
     n_jobs: Jobs = -1,
@@ -67,20 +73,24 @@ def predict_command(
     if cluster is not None:
         if out == _STANDARD:
             raise typer.BadParameter("--cluster needs a folder as --out")
+        if joint:
+            raise typer.BadParameter("--joint is not for --cluster")
         wishes = {"coverages": levels, "quantiles": wanted, "keep": keep}
         result = score_parts(model, data, out, wishes | {"mark_outside": mark_outside}, cluster)
         (_report_json if as_json else _report)(result, out)
         return
     form = make_form(delimiter, encoding)
-    from calipers import load
     from calipers.tables import find_files, format_of, write_blocks
 
     format_of(out)
     files = find_files(data)
     if out in files and out != _STANDARD:
         raise typer.BadParameter(f"{out} is to be read and written: name another file")
-    fitted = load(model).set_params(n_jobs=n_jobs)
-    asked = _Asked(fitted, levels, wanted, keep, mark_outside, format_of(out)[0].is_text)
+    fitted = load_any(model, n_jobs)
+    if joint and not hasattr(fitted, "models_"):
+        raise typer.BadParameter(f"--joint is for models of several targets, {model} has one")
+    as_text = format_of(out)[0].is_text
+    asked = _Asked(fitted, levels, wanted, keep, mark_outside, as_text, joint)
     with reading(files, "predicting") as report, write_blocks(out) as write:
         for table in asked.tables(files, form, report):
             write(table)
@@ -91,6 +101,21 @@ def predict_command(
         _report_json(result, out)
     else:
         _report(result, out)
+
+
+def load_any(folder: str, n_jobs: int) -> Any:
+    """A model of one target or of several, to predict with so many threads."""
+    from calipers import load
+    from calipers.storage import read_model
+
+    if "targets" not in read_model(folder)[0]:
+        return load(folder).set_params(n_jobs=n_jobs)
+    from calipers.multitarget import MultiTargetRegressor
+
+    several = MultiTargetRegressor.load(folder)
+    for own in several.models_:
+        own.set_params(n_jobs=n_jobs)
+    return several
 
 
 class _Asked:
@@ -104,10 +129,11 @@ class _Asked:
         keep: str | None,
         mark_outside: bool,
         as_text: bool,
+        joint: bool = False,
     ) -> None:
         from calipers.prediction import Query
 
-        self.model = model
+        self.model, self.joint = model, joint
         self.query = Query(None if coverages is None else tuple(coverages), tuple(quantiles or ()))
         self.keep = None if keep is None else [name.strip() for name in keep.split(",")]
         self.mark_outside, self.as_text = mark_outside, as_text
@@ -130,12 +156,25 @@ class _Asked:
         import pyarrow as pa
 
         inputs = self.model.pick(block.frame)
-        found, outside = self.model.query_and_check(inputs, self.query)
-        columns = {name: pa.array(values) for name, values in found.columns().items()}
+        answers, outside = self._predict(inputs)
+        columns = {name: pa.array(values) for name, values in answers.items()}
         self._count(outside)
         if self.mark_outside:
             columns["outside"] = pa.array(_names(outside, self.model.inputs_), pa.string())
         return pa.table(self._kept(block, columns) | columns)
+
+    def _predict(self, inputs: Any) -> Any:
+        """Columns of numbers by name, those of several targets each under its own."""
+        if not hasattr(self.model, "models_"):
+            found, outside = self.model.query_and_check(inputs, self.query)
+            return found.columns(), outside
+        found, outside = self.model.query_and_check(inputs, self.query, joint=self.joint)
+        columns = {
+            f"{target}_{name}": values
+            for target, answer in found.items()
+            for name, values in answer.columns().items()
+        }
+        return columns, outside
 
     def _count(self, outside: Any) -> None:
         self.rows += len(outside)
@@ -169,7 +208,7 @@ class _Asked:
 
         from calipers.preprocessing import read_number
 
-        encoder = getattr(self.model, "preprocessor_", None)
+        encoder = getattr(getattr(self.model, "models_", [self.model])[0], "preprocessor_", None)
         pairs = encoder.used_columns() if encoder else []
         readers = {column.name: reader.read for column, reader in pairs if column.kind == "number"}
         if encoder is None:

@@ -177,6 +177,38 @@ def take_target(
     return Labelled(kept, pd.Series(values[there], name=name), lacking, kind)
 
 
+def take_targets(
+    table: Any, names: Sequence[str], kinds: dict[str, str], missing: OnMissing = OnMissing.drop
+) -> Labelled:
+    """The targets as finite numbers, a column each, and the rows that have all of them.
+
+    Parameters
+    ----------
+    table : RowSource
+        The rows.
+    names : sequence of str
+        Names of the targets.
+    kinds : dict
+        How they are written; others are found. Taken out of it.
+    missing : OnMissing
+        What is done with rows that lack one.
+    """
+    import pandas as pd
+
+    twice = [name for name in names if list(names).count(name) > 1]
+    if twice:
+        raise typer.BadParameter(f"--target names {twice[0]!r} twice")
+    own = {name: kinds.pop(name, None) for name in names}
+    left_out = 0
+    for name, kind in own.items():
+        table, _, lacking, _ = take_target(table, name, kind, missing)
+        left_out += lacking
+    found = {name: take_target(table, name, kind) for name, kind in own.items()}
+    values = pd.DataFrame({name: part[1] for name, part in found.items()})
+    written = {name: labelled.kind for name, labelled in found.items()}
+    return Labelled(table, values, left_out, json.dumps(written, ensure_ascii=False))
+
+
 def target_of(model: Any, name: str | None, types: list[str] | None) -> tuple[str, str | None]:
     """Name of the target of a fitted model, and how it is written: as asked, or as fit found it."""
     name = name or model.target_.name

@@ -93,6 +93,6 @@ def _category(graph: Graph, encoder: CategoryEncoder, value: str) -> list[str]:
     found = [codes == i for i in range(encoder.kept)]
     if encoder.others:
         found += [(codes >= encoder.kept) & (codes != gone)]
-        found += [np.log1p([*encoder.counts, 0.0, 0.0])]
+        found += [np.append(known, known[-1]) for known in encoder.numbers]
     found += [codes == gone] if encoder.missing else []
     return [graph("Gather", graph.constant(values), code) for values in found]

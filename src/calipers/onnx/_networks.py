@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from calipers.bank import Bank, BankPoints, Upgraded
+from calipers.bank import Bank, BankPoints, ColumnPoints, Upgraded
 from calipers.networks import (
     Around,
     AroundPoint,
@@ -34,6 +34,11 @@ def parameters(graph: Graph, members: Bank | Upgraded, inputs: str) -> dict[str,
     """
     if isinstance(members, Bank):
         return _of_bank(graph, members, inputs)
+    if isinstance(members.points, ColumnPoints):
+        raise ValueError(
+            "the points of this model come from a regressor of another library, which calipers "
+            "cannot write as ONNX"
+        )
     if not isinstance(members.points, BankPoints):
         raise ValueError(
             "the points of this model come from a network of PyTorch, which calipers cannot write "

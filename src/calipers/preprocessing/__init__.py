@@ -2,8 +2,10 @@
 
 ``TableEncoder`` takes frames with numbers, booleans, categories, dates, text that means numbers,
 and missing values; ``Column`` describes what it found in one of them. It never looks at the target,
-which ``learn_number`` reads by the same rules. What it has learnt is plain JSON (``to_document``),
-so that it can be a part of a saved model; it keeps no value of a column that it does not use.
+which ``learn_number`` reads by the same rules; a model that it is part of hands it targets of
+``LargeCategories``, whose levels are too many for an input each. What it has learnt is plain JSON
+(``to_document``), so that it can be a part of a saved model; it keeps no value of a column that it
+does not use.
 """
 
 from calipers.preprocessing._categories import CategoryEncoder
@@ -23,6 +25,7 @@ from calipers.preprocessing._frames import (
 )
 from calipers.preprocessing._learn import as_numbers, learn_number, read_number
 from calipers.preprocessing._table import TableEncoder
+from calipers.preprocessing._targets import LargeCategories
 from calipers.preprocessing._text import MISSING_MARKS, MISSING_WORDS, as_text
 
 __all__ = [
@@ -35,6 +38,7 @@ __all__ = [
     "Column",
     "DataError",
     "DateEncoder",
+    "LargeCategories",
     "NumberEncoder",
     "TableEncoder",
     "as_numbers",

@@ -1,7 +1,7 @@
 """Categories as numbers, and what is kept of those that are rare."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -24,8 +24,10 @@ def as_objects(texts: Any) -> NDArray[np.object_]:
 class CategoryEncoder:
     """One column of ones and zeros for each frequent category; the others share one.
 
-    Where there are too many for a column each, how often a category occurred is a number too. Rare
-    categories count as unseen ones; of their names only digests are kept, to know them again.
+    Where there are too many for a column each, how often a category occurred is a number too, and
+    if targets were learnt from, what those of the category were like: ``means`` and ``spreads``,
+    the last of which are for others. Rare categories count as unseen ones; of their names only
+    digests are kept, to know them again.
     """
 
     levels: list[str]
@@ -33,6 +35,8 @@ class CategoryEncoder:
     kept: int
     missing: bool
     rare: list[str] = field(default_factory=list)
+    means: list[float] = field(default_factory=list)
+    spreads: list[float] = field(default_factory=list)
 
     def read(self, series: Any) -> NDArray[np.object_]:
         """Categories as text, None where they are missing."""
@@ -43,7 +47,12 @@ class CategoryEncoder:
         """Whether there are categories without a column of their own."""
         return self.kept < len(self.levels) or bool(self.rare)
 
-    def _codes(self, values: NDArray[np.object_]) -> NDArray[np.intp]:
+    @property
+    def large(self) -> bool:
+        """Whether frequent categories have no column of their own."""
+        return self.kept < len(self.levels)
+
+    def codes(self, values: NDArray[np.object_]) -> NDArray[np.intp]:
         """Position of each category among the levels; -1 for others, -2 where it is missing."""
         import pandas as pd
 
@@ -53,25 +62,35 @@ class CategoryEncoder:
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:
         """Ones and zeros; then the others, their frequency, and what is missing."""
-        codes = self._codes(values)
+        codes = self.codes(values)
         columns = [codes == i for i in range(self.kept)]
         if self.others:
             columns.append((codes == -1) | (codes >= self.kept))
-            known = np.log1p(np.array([*self.counts, 0.0, 0.0]))
-            columns.append(known[codes])
+            columns += [values[np.maximum(codes, -1)] for values in self.numbers]
         if self.missing:
             columns.append(codes == -2)
         return np.stack(columns, axis=1).astype(np.float64)
+
+    @property
+    def numbers(self) -> list[FloatArray]:
+        """What each level has as inputs beside ones and zeros; last, what others have."""
+        found = [np.log1p(np.array([*self.counts, 0.0]))]
+        return found + [np.array(known) for known in (self.means, self.spreads) if known]
+
+    def with_targets(self, means: FloatArray, spreads: FloatArray) -> "CategoryEncoder":
+        """The same with what the targets of each level, and of others, were like."""
+        return replace(self, means=means.tolist(), spreads=spreads.tolist())
 
     def names(self, name: str) -> list[str]:
         """Names of what ``encode`` gives."""
         found = [f"{name}={level}" for level in self.levels[: self.kept]]
         found += [f"{name} (other)", f"{name} (frequency)"] if self.others else []
+        found += [f"{name} (mean of targets)", f"{name} (spread of targets)"] if self.means else []
         return [*found, f"{name} (missing)"] if self.missing else found
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
         """Which categories training did not see, or are missing where none was."""
-        codes = self._codes(values)
+        codes = self.codes(values)
         found = (codes == -1) | ((codes == -2) & (not self.missing))
         new = np.flatnonzero(codes == -1)
         if self.rare and new.size:

@@ -67,7 +67,11 @@ _ENCODERS: dict[str, Check] = {
     "category": record(
         {"levels": list_of(text), "counts": list_of(_COUNT), "kept": whole(0, 2**31)}
         | {"missing": flag},
-        {"rare": list_of(text)},
+        {
+            "rare": list_of(text),
+            "means": list_of(number(-1e12, 1e12)),
+            "spreads": list_of(number(-100, 100)),
+        },
     ),
     "date": record(
         {"low": _TIME, "high": _TIME, "fill": _TIME, "missing": flag}
@@ -83,7 +87,8 @@ _TABLE = record(
                 "kinds": optional(mapping_of(text)),
                 "max_categories": _COUNT,
                 "min_frequency": _COUNT,
-            }
+            },
+            {"target_encoding": flag},
         ),
         "columns": list_of(record({"column": anything, "encoder": anything}), least=1),
     }
@@ -152,6 +157,12 @@ def _check_category(encoder: Mapping[str, Any], place: str) -> None:
         refuse(f"{place}.kept", f"at most {len(levels)}, the number of levels", encoder["kept"])
     if not (levels or rare or encoder["missing"]):
         refuse(f"{place}.levels", "a list of at least one level", levels)
+    for name in ("means", "spreads"):
+        known = encoder.get(name, [])
+        if len(known) not in {0, len(levels) + 1} or bool(known) != bool(encoder.get("means")):
+            refuse(f"{place}.{name}", f"a list of {len(levels) + 1}, or none and no means", known)
+        if known and encoder["kept"] == len(levels):
+            refuse(f"{place}.{name}", "empty where every level has an input", known)
     wrong = [name for name in rare if not re.fullmatch("[0-9a-f]{16}", name)]
     if wrong:
         refuse(f"{place}.rare", "digests of 16 hexadecimal digits", wrong[0])

@@ -1,6 +1,7 @@
 """TableEncoder: the scikit-learn transformer over the columns of a table."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, ClassVar, Self
 
@@ -11,11 +12,13 @@ from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
 from calipers._text import did_you_mean
+from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._column import Column, DataError, check_kind
 from calipers.preprocessing._document import check_table
 from calipers.preprocessing._encoders import ENCODERS, Encoder
 from calipers.preprocessing._frames import as_frame, check_names
 from calipers.preprocessing._learn import kind_of, learn
+from calipers.preprocessing._targets import LargeCategories
 
 FloatArray = NDArray[np.float64]
 
@@ -27,7 +30,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
       says so. A column with far outliers passes through ``asinh``.
     - Booleans become 1 and 0.
     - Categories become ones and zeros, one column for each frequent one; rare and unseen ones share
-      a column.
+      a column. Where there are more than ``max_categories``, how frequent a category is becomes a
+      number, and in a model so do mean and spread of its targets, see ``target_encoding``.
     - Dates become days since the first one, with sine and cosine of year, week and day where the
       dates span more than one.
     - Text that can be read as numbers (``"1,234.5"``, ``"$12"``), clock times (``"10:30"``, as
@@ -48,6 +52,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Most categories of a column with an input each.
     min_frequency : int, default 2
         Rows that a category must have to get one.
+    target_encoding : bool, default True
+        Whether a model that the encoder is part of (``IntervalRegressor(preprocessor=...)``) learns
+        what the targets of each category were like, where there are more than ``max_categories``.
+        The encoder alone never looks at targets.
 
     Attributes
     ----------
@@ -77,6 +85,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         "kinds": [Mapping, None],
         "max_categories": [Within(Integral, 1, None, closed="left")],
         "min_frequency": [Within(Integral, 1, None, closed="left")],
+        "target_encoding": ["boolean"],
     }
 
     def __init__(
@@ -85,10 +94,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         kinds: Mapping[str, str] | None = None,
         max_categories: int = 30,
         min_frequency: int = 2,
+        target_encoding: bool = True,
     ) -> None:
         self.kinds = kinds
         self.max_categories = max_categories
         self.min_frequency = min_frequency
+        self.target_encoding = target_encoding
 
     def fit(self, X: Any, y: Any = None) -> Self:
         """Find out what the columns hold.
@@ -221,6 +232,71 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             found[:, place] = encoder.outside(values)
         return np.concatenate(parts, axis=1), found
 
+    def large_categories(
+        self, X: Any, y: FloatArray, weights: FloatArray | None = None, groups: Any = None
+    ) -> LargeCategories | None:
+        """Rows and their targets as seen by large categories whose levels differ; None without.
+
+        Parameters
+        ----------
+        X : pandas, polars or Arrow table
+            The table.
+        y : array of shape (n_samples,)
+            Targets.
+        weights, groups : array of shape (n_samples,), optional
+            Weights of the rows, and labels of those that belong together.
+        """
+        check_is_fitted(self, "columns_")
+        frame = as_frame(X, self.columns_)
+        codes, levels, differ, place = {}, {}, {}, 0
+        for column, encoder in zip(self.columns_, self._encoders, strict=True):
+            width = len(encoder.names(column.name))
+            if isinstance(encoder, CategoryEncoder) and encoder.large and self.target_encoding:
+                own = {0: np.maximum(encoder.codes(encoder.read(frame[column.name])), -1)}
+                count = {0: len(encoder.levels)}
+                found = LargeCategories(own, count, y, weights, groups).learnt(0).differ
+                if any(found):
+                    at = place + encoder.kept + 1
+                    codes[at], levels[at], differ[at] = own[0], count[0], found
+                    width += 0 if encoder.means else 2
+            place += width
+        return LargeCategories(codes, levels, y, weights, groups, differ) if codes else None
+
+    def learn_targets(self, categories: LargeCategories, encoded: FloatArray) -> FloatArray:
+        """Learn what the targets of large categories are like.
+
+        Parameters
+        ----------
+        categories : LargeCategories
+            What ``large_categories`` gave.
+        encoded : array of shape (n_samples, n_features_out)
+            What ``transform`` gave for all rows before.
+
+        Returns
+        -------
+        array of shape (n_samples, n_features_out)
+            What it gives from now on.
+        """
+        columns, encoders, place = list(self.columns_), list(self._encoders), 0
+        encoded = categories.inserted(encoded)
+        for i, (column, encoder) in enumerate(zip(columns, encoders, strict=True)):
+            at = place + getattr(encoder, "kept", 0) + 1
+            place += len(encoder.names(column.name))
+            if isinstance(encoder, CategoryEncoder) and at in categories.codes:
+                learnt, codes = categories.learnt(at), categories.codes[at]
+                encoders[i] = encoder.with_targets(learnt.means, learnt.spreads)
+                encoded[:, at + 1], encoded[:, at + 2] = learnt.means[codes], learnt.spreads[codes]
+                note = column.note.replace("have inputs", "have inputs, all by their targets")
+                columns[i] = replace(column, note=note)
+                place += 2
+        self.columns_, self._encoders = tuple(columns), tuple(encoders)
+        return encoded
+
+    @property
+    def knows_targets(self) -> bool:
+        """Whether what targets are like has been learnt."""
+        return any(isinstance(e, CategoryEncoder) and e.means for e in self._encoders)
+
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
         """Names of the numbers that ``transform`` gives."""
         check_is_fitted(self, "columns_")
@@ -245,6 +321,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             "kinds": None if self.kinds is None else dict(self.kinds),
             "max_categories": int(self.max_categories),
             "min_frequency": int(self.min_frequency),
+            "target_encoding": bool(self.target_encoding),
         }
         columns = [
             {"column": column.to_document(), "encoder": vars(encoder)}

@@ -1,0 +1,244 @@
+r"""What the targets of each level of a large category were like, without a row's own.
+
+A category of thousands of levels cannot have an input for each. Two numbers say what a level tells
+of the target: the mean of its targets and their spread, both drawn towards those of all rows by as
+much as the level is rare. With :math:`n` rows of a level, their mean :math:`m`, the mean
+:math:`\mu` of all and the variances :math:`\sigma^2` within and :math:`\tau^2` between levels
+(those of one-way analysis of variance), the mean becomes
+
+.. math:: \mu + \frac{n}{n + \sigma^2 / \tau^2} (m - \mu)
+
+so that a level seen once tells little, and one never seen tells :math:`\mu`. A category whose
+levels do not differ beyond doubt, in means or spreads, has no such numbers: they would be noise to
+learn from. That this is found out from all rows tells a row one bit about all of them.
+
+A row whose own target were in these numbers would teach a network to read the target from them, and
+a row that calibrates would be predicted from its own target. So there are three kinds of rows in a
+fold: those that are held out have the numbers of all training rows; training rows have those of
+the training rows in other parts of five; and new rows, later, those of all rows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.intp]
+
+WIDTH = 3  # inputs of a large category beside ones and zeros: frequency, mean and spread
+_PARTS = 5  # of training rows, each of which gets its numbers from the others
+_PRIOR_ROWS = 10.0  # rows of a level from which on its own spread counts more than that of all
+_BY_CHANCE = 1e-3  # probability of levels that differ so much by chance alone
+_SMALLEST = 1e-6  # part of the spread of all targets that a level's is never below
+
+
+class Differ(NamedTuple):
+    """What the levels of a category differ in beyond doubt: the means of targets, their spreads."""
+
+    means: bool
+    spreads: bool
+
+
+class LevelTargets(NamedTuple):
+    """Mean and spread of the targets of each level; last, those of a level never seen.
+
+    Attributes
+    ----------
+    counts : array of shape (levels + 1,)
+        Rows of each level, weighted where rows are.
+    means : array of shape (levels + 1,)
+        In standard deviations of the targets from their mean.
+    spreads : array of shape (levels + 1,)
+        Logarithms of standard deviations, in the same unit.
+    differ : Differ
+        What the levels differ in; in the rest all are alike.
+    """
+
+    counts: FloatArray
+    means: FloatArray
+    spreads: FloatArray
+    differ: Differ
+
+    def inputs(self, codes: IntArray, share: float) -> FloatArray:
+        """What a row of each code has as inputs, if a share of all rows is in the counts."""
+        frequency = np.log1p(self.counts / share)
+        return np.stack([part[codes] for part in (frequency, self.means, self.spreads)], axis=1)
+
+
+class Variances(NamedTuple):
+    """One-way analysis of variance of values by level.
+
+    Attributes
+    ----------
+    counts, means, inside : array of shape (levels,)
+        Rows of each level, their mean and their sum of squares about it.
+    within, between : float
+        Variance within levels, and of the true means of levels; 0 where means differ no more than
+        by chance.
+    differ : bool
+        Whether that levels differ is beyond doubt.
+    """
+
+    counts: FloatArray
+    means: FloatArray
+    inside: FloatArray
+    within: float
+    between: float
+    differ: bool
+
+    @classmethod
+    def of(cls, codes: IntArray, values: FloatArray, weights: FloatArray, levels: int) -> Self:
+        """Analyse values around 0; codes below 0 are left out."""
+        known = codes >= 0
+        own, w, z = codes[known], weights[known], values[known]
+        counts = np.bincount(own, w, levels)
+        means = np.bincount(own, w * z, levels) / np.maximum(counts, np.finfo(float).tiny)
+        inside = np.bincount(own, w * (z - means[own]) ** 2, levels)
+        there, total = int((counts > 0).sum()), float(counts.sum()) or 1.0
+        free = max(total - there, 1.0)
+        within = max(float(inside.sum()) / free, _SMALLEST**2)
+        across = float(counts @ (means - (counts @ means) / total) ** 2)
+        spare = total - float((counts**2).sum()) / total
+        between = max(across - (there - 1) * within, 0.0) / spare if spare > 0 else 0.0
+        ratio = across / max(there - 1, 1) / within
+        differ = there > 1 and bool(stats.f.sf(ratio, there - 1, free) < _BY_CHANCE)
+        return cls(counts, means, inside, within, between, differ)
+
+
+def level_targets(
+    codes: IntArray,
+    targets: FloatArray,
+    weights: FloatArray | None,
+    levels: int,
+    differ: Differ | None = None,
+) -> LevelTargets:
+    """What the targets of each level are like.
+
+    Parameters
+    ----------
+    codes : array of int of shape (rows,)
+        Level of each row, -1 for none of them.
+    targets : array of shape (rows,)
+        Standardised by ``standardised``.
+    weights : array of shape (rows,), optional
+        Weights of the rows.
+    levels : int
+        How many there are.
+    differ : Differ, optional
+        What levels are known to differ in; found out by default. In the rest all are alike.
+
+    Examples
+    --------
+    >>> codes, targets = np.array([0] * 50 + [1] * 50 + [2]), np.array([1.0] * 50 + [-1.0] * 51)
+    >>> level_targets(codes, targets, None, 3).means.round(2)
+    array([ 1.  , -1.  , -1.  , -0.01])
+    """
+    weights = np.ones(len(codes)) if weights is None else weights
+    center = float(weights @ targets) / (float(weights.sum()) or 1.0)
+    found = Variances.of(codes, targets - center, weights, levels)
+    trusted = found.differ if differ is None else differ.means
+    prior = found.within / found.between if trusted and found.between > 0 else np.inf
+    means = center + np.append(found.counts / (found.counts + prior) * found.means, 0.0)
+    away = np.abs(targets - means[codes])
+    away -= float(weights @ away) / (float(weights.sum()) or 1.0)
+    if differ is None:
+        differ = Differ(found.differ, Variances.of(codes, away, weights, levels).differ)
+    variance = np.full(levels + 1, found.within)
+    if differ.spreads:
+        degrees = np.maximum(found.counts - 1, 0) + _PRIOR_ROWS
+        variance[:-1] = (found.inside + _PRIOR_ROWS * found.within) / degrees
+    spreads = 0.5 * np.log(np.maximum(variance, _SMALLEST**2))
+    return LevelTargets(np.append(found.counts, 0.0), means, spreads, differ)
+
+
+def standardised(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
+    """Targets less their mean, in standard deviations; zeros where all are the same."""
+    peak = float(np.abs(targets).max(initial=0.0)) or 1.0  # squares of large numbers are infinite
+    share = targets / peak
+    share = share - np.average(share, weights=weights)
+    scale = float(np.sqrt(np.average(share**2, weights=weights)))
+    return share / scale if scale > 0 else np.zeros_like(share)
+
+
+@dataclass(frozen=True, eq=False)
+class LargeCategories:
+    """The large categories of some rows: what their inputs are depends on who asks.
+
+    Attributes
+    ----------
+    codes : dict of int to array of int
+        For the first input of each large category, the level of each row, -1 for an unknown one.
+    levels : dict of int to int
+        How many levels each has.
+    targets : array
+        Targets of the rows.
+    weights, groups : array, optional
+        Weights, and labels of rows that belong together.
+    differ : dict of int to Differ
+        What the levels of each differ in.
+    """
+
+    codes: Mapping[int, IntArray]
+    levels: Mapping[int, int]
+    targets: FloatArray
+    weights: FloatArray | None = None
+    groups: IntArray | None = None
+    differ: Mapping[int, Differ] = field(default_factory=dict)
+
+    def learnt(self, place: int, rows: IntArray | None = None) -> LevelTargets:
+        """What some rows, or all that have a weight, tell of the levels of one category."""
+        if rows is None:
+            rows = np.arange(len(self.targets))
+            rows = rows if self.weights is None else np.flatnonzero(self.weights)
+        own = None if self.weights is None else self.weights[rows]
+        return level_targets(
+            self.codes[place][rows],
+            standardised(self.targets[rows], own),
+            own,
+            self.levels[place],
+            self.differ.get(place),
+        )
+
+    def encoded(self, X: FloatArray, train: IntArray, seed: int) -> FloatArray:
+        """Inputs for networks that train on some rows, of those and of all others.
+
+        Parameters
+        ----------
+        X : array of shape (rows, inputs)
+            All inputs, of which those of large categories are replaced.
+        train : array of int
+            Rows to learn from.
+        seed : int
+            Seeds the parts of them.
+        """
+        found = np.array(X, dtype=np.float64)
+        part = self._parts(train, seed)
+        every = len(self.targets) if self.weights is None else np.count_nonzero(self.weights)
+        for place, codes in self.codes.items():
+            columns = slice(place, place + WIDTH)
+            learnt = self.learnt(place, train)
+            found[:, columns] = learnt.inputs(codes, len(train) / every)
+            for number in range(_PARTS):
+                rows, others = train[part == number], train[part != number]
+                if rows.size and others.size:
+                    learnt = self.learnt(place, others)
+                    found[rows, columns] = learnt.inputs(codes[rows], len(others) / every)
+        return found
+
+    def inserted(self, X: FloatArray) -> FloatArray:
+        """Inputs with room for what targets were like, which encoders learnt later."""
+        for place in sorted(self.codes):
+            X = np.insert(X, [place + 1] * (WIDTH - 1), 0.0, axis=1)
+        return X
+
+    def _parts(self, train: IntArray, seed: int) -> IntArray:
+        """Part of each row; groups are not parted."""
+        labels = np.arange(len(train))
+        if self.groups is not None:
+            labels = np.unique(self.groups[train], return_inverse=True)[1]
+        order = np.random.default_rng(seed).permutation(int(labels.max(initial=0)) + 1)
+        return order[labels] % _PARTS

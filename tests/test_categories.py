@@ -1,0 +1,224 @@
+"""Categories of many levels: what their targets tell, and of which rows they may not."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calipers import IntervalRegressor, load
+from calipers.networks import MLP
+from calipers.optimizers import Adam
+from calipers.preprocessing import LargeCategories, TableEncoder
+from calipers.preprocessing._targets import Differ, level_targets
+
+TINY = {
+    "n_networks": 8,
+    "cv": 4,
+    "network": MLP(hidden_layers=(16,), frequencies=0),
+    "epochs": 60,
+    "batch_size": 64,
+    "optimizer": Adam(learning_rate=0.02, averaging=0.0),
+    "random_state": 0,
+    "verbose": 0,
+}
+EFFECT = np.random.default_rng(5).normal(size=80)
+
+
+def problem(rows, seed, *, effect=3.0):
+    """Eighty levels, of which each has its own mean; a few rows have one of their own."""
+    rng = np.random.default_rng(seed)
+    level, x = rng.integers(0, 80, rows), rng.uniform(-1, 1, rows)
+    names = np.where(rng.uniform(size=rows) < 0.02, [f"once{i}-{seed}" for i in range(rows)], level)
+    y = 100 + effect * EFFECT[level] + x + rng.normal(0, 0.5, rows)
+    return pd.DataFrame({"shop": names.astype(str), "x": x}), y
+
+
+X, Y = problem(600, 0)
+X_TEST, Y_TEST = problem(1500, 1)
+
+
+def encoder(**options):
+    return TableEncoder(kinds={"shop": "category"}, **options)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return IntervalRegressor(preprocessor=encoder(), **TINY).fit(X, Y)
+
+
+def test_means_are_drawn_in_as_the_analysis_of_variance_says():
+    codes = np.array([0, 0, 0, 1, 1, 2])
+    targets = np.array([1.0, 2.0, 3.0, 6.0, 8.0, 4.0])
+    found = level_targets(codes, targets, None, 3, Differ(means=True, spreads=True))
+    # By hand: mean 4; sum of squares within 2 + 2 = 4, over 6 - 3 degrees; between 3 * 4 + 2 * 9
+    # = 30, less 2 * 4 / 3, over 6 - 14 / 6.
+    within, between = 4 / 3, (30 - 8 / 3) / (6 - 14 / 6)
+    prior = within / between
+    expected = [4 - 2 * 3 / (3 + prior), 4 + 3 * 2 / (2 + prior), 4.0, 4.0]
+    np.testing.assert_allclose(found.means, expected)
+    variance = np.array([2 + 10 * within, 2 + 10 * within, 10 * within, 10 * within])
+    degrees = np.array([2 + 10, 1 + 10, 10, 10])
+    np.testing.assert_allclose(found.spreads, 0.5 * np.log(variance / degrees))
+    assert found.counts.tolist() == [3, 2, 1, 0]
+
+
+def test_levels_that_do_not_differ_are_all_alike():
+    codes = np.arange(300) // 10
+    found = level_targets(codes, np.random.default_rng(0).normal(size=300), None, 30)
+    assert found.differ == (False, False)
+    assert np.ptp(found.means) == np.ptp(found.spreads) == 0
+
+
+def test_levels_that_differ_in_spread_alone_keep_one_mean():
+    rng = np.random.default_rng(0)
+    codes = np.arange(600) // 20
+    targets = rng.normal(size=600) * np.where(codes < 15, 1.0, 3.0)
+    found = level_targets(codes, targets - targets.mean(), None, 30)
+    assert found.differ == (False, True)
+    assert np.ptp(found.means) == 0
+    assert found.spreads[:15].max() < found.spreads[15:30].min()
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 2**32 - 1), st.booleans())
+def test_no_row_is_told_of_its_own_target(seed, grouped):
+    rng = np.random.default_rng(seed)
+    rows, levels = 60, 7
+    codes = rng.integers(-1, levels, rows)
+    groups = rng.integers(0, 20, rows) if grouped else None
+    train = np.sort(rng.choice(rows, 40, replace=False))
+    held_out = np.setdiff1d(np.arange(rows), train)
+    y, X = rng.normal(size=rows), np.zeros((rows, 4))
+
+    def encoded(targets):
+        differ = {1: Differ(means=True, spreads=True)}  # found out once, from all rows
+        found = LargeCategories({1: codes}, {1: levels}, targets, None, groups, differ)
+        return found.encoded(X, train, 3)
+
+    before, changed = encoded(y), y.copy()
+    changed[held_out] = 1e3
+    assert (encoded(changed) == before).all()  # none is told of held-out targets
+    row = train[rng.integers(len(train))]
+    own = np.array([row]) if groups is None else train[groups[train] == groups[row]]
+    changed = y.copy()
+    changed[own] += 10
+    after = encoded(changed)
+    assert (after[own] == before[own]).all()  # nor of its own, or of its group's
+    assert (after[:, 0] == 0).all()
+    assert (after != before).any() == (codes[own] >= 0).any() or (after != before).any()
+
+
+def test_levels_beyond_those_with_inputs_help(model):
+    before = IntervalRegressor(preprocessor=encoder(target_encoding=False), **TINY).fit(X, Y)
+
+    def error(found):
+        return np.sqrt(np.mean((found.predict(X_TEST) - Y_TEST) ** 2))
+
+    assert error(model) < 0.7 * error(before)
+    lower, upper = model.predict_interval(X_TEST).T
+    assert np.mean((lower <= Y_TEST) & (upper >= Y_TEST)) > 0.92  # a leak would make it less
+
+
+def test_small_levels_of_nothing_do_not_seem_to_help():
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"shop": (np.arange(600) // 2).astype(str), "x": rng.normal(size=600)})
+    frame = frame.sample(frac=1, random_state=0)
+    y = rng.normal(size=600)
+    model = IntervalRegressor(preprocessor=encoder(), **TINY).fit(frame, y)
+    assert not model.preprocessor_.knows_targets
+    error = np.sqrt(np.mean((model.out_of_fold_.point - y) ** 2))
+    assert error > 0.97 * y.std()
+    lower, upper = model.predict_interval(frame.assign(shop="new", x=rng.normal(size=600))).T
+    fresh = rng.normal(size=600)
+    assert np.mean((lower <= fresh) & (fresh <= upper)) > 0.92
+
+
+def test_out_of_fold_predictions_have_the_rows_of_fit(model):
+    found = model.out_of_fold_
+    assert found.point.shape == Y.shape
+    assert found.rows.tolist() == list(range(len(Y)))
+    np.testing.assert_array_equal(found.target, Y)
+    lower, upper = found.interval().T
+    assert np.mean((lower <= Y) & (upper >= Y)) == pytest.approx(0.95, abs=0.01)
+    new = np.sqrt(np.mean((model.predict(X_TEST) - Y_TEST) ** 2))
+    assert np.sqrt(np.mean((found.point - Y) ** 2)) == pytest.approx(new, rel=0.3)
+
+
+def test_a_level_never_seen_has_the_mean_of_all(model):
+    new = X_TEST.assign(shop="never seen")
+    assert model.outside(new)[:, 0].all()
+    places = [
+        i for i, name in enumerate(model.preprocessor_.get_feature_names_out()) if "(" in name
+    ]
+    rare = model.preprocessor_.transform(X[X["shop"].str.startswith("once")])
+    np.testing.assert_array_equal(model.read(new)[0][0, places], rare[0, places])
+    assert model.predict(new).std() < model.predict(X_TEST).std() / 2
+
+
+def test_rows_without_weight_tell_nothing():
+    weights = (np.arange(len(Y)) < 400).astype(float)
+    spoilt = np.where(weights > 0, Y, 1e6)
+    quick = TINY | {"epochs": 2, "preprocessor": encoder()}
+    found = IntervalRegressor(**quick).fit(X, spoilt, weights).preprocessor_.transform(X)
+    alone = IntervalRegressor(**quick).fit(X[:400], Y[:400]).preprocessor_.transform(X)
+    np.testing.assert_allclose(found, alone)
+
+
+def test_encoder_alone_never_looks_at_targets():
+    found = encoder().fit(X, Y)
+    assert found.get_feature_names_out().tolist()[-2:] == ["shop (frequency)", "x"]
+    assert not found.knows_targets
+
+
+def test_a_folder_keeps_it_and_no_rare_name(model, tmp_path):
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert (again.predict_interval(X_TEST) == model.predict_interval(X_TEST)).all()
+    assert "once" not in (tmp_path / "model" / "model.json").read_text()
+    assert again.preprocessor_.get_feature_names_out().tolist()[-3:] == [
+        "shop (mean of targets)",
+        "shop (spread of targets)",
+        "x",
+    ]
+    assert again.inputs_[0].note.endswith("have inputs, all by their targets")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"means": [0.0]}, r"means must be a list of \d+"),
+        ({"spreads": []}, r"spreads must be a list of \d+"),
+        ({"means": "many"}, "means must be a list"),
+        ({"spreads": [1e9]}, "spreads"),
+    ],
+)
+def test_forged_targets_are_refused(model, change, message):
+    document = json.loads(json.dumps(model.preprocessor_.to_document()))
+    document["columns"][0]["encoder"] |= change
+    with pytest.raises(ValueError, match=message):
+        TableEncoder.from_document(document)
+
+
+def test_the_graph_of_onnx_has_it(model, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    path = model.to_onnx(tmp_path / "model.onnx")
+    session = runtime.InferenceSession(path)
+    rows = X_TEST[:50].assign(shop=[*X_TEST["shop"][:48], "never seen", None])
+    read = {
+        name: np.array([v or "" for v in values], object) if values.dtype == object else values
+        for name, values in model.preprocessor_.read(rows).items()
+    }
+    (point,) = session.run(["point"], read)
+    np.testing.assert_allclose(point, model.predict(rows), rtol=1e-5)
+
+
+def test_points_of_such_a_model_are_upgraded_in_the_same_folds():
+    points = IntervalRegressor(loss="mse", preprocessor=encoder(), **TINY).fit(X, Y)
+    model = IntervalRegressor(**TINY).upgrade(points, X, Y)
+    np.testing.assert_allclose(model.predict(X_TEST), points.predict(X_TEST), rtol=1e-6)
+    np.testing.assert_allclose(model.out_of_fold_.point, points.out_of_fold_.point, rtol=1e-6)
+    lower, upper = model.predict_interval(X_TEST).T
+    assert np.mean((lower <= Y_TEST) & (upper >= Y_TEST)) > 0.92  # a leak would make it less

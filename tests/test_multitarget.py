@@ -1,0 +1,197 @@
+"""Several targets: an interval for each, and intervals that hold all of them together."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from calipers import IntervalRegressor, load
+from calipers.cli import app
+from calipers.multitarget import MultiTargetRegressor
+from calipers.networks import MLP
+from calipers.optimizers import Adam
+from calipers.storage import ModelFileError, read_model, write_model
+
+TINY = {
+    "coverage": 0.9,
+    "n_networks": 4,
+    "cv": 2,
+    "network": MLP(hidden_layers=(16,), frequencies=0),
+    "epochs": 100,
+    "batch_size": 32,
+    "optimizer": Adam(learning_rate=0.02, averaging=0.0),
+    "random_state": 0,
+    "verbose": 0,
+}
+
+
+def problem(rows, seed):
+    """Two targets of different units, whose noise is partly the same."""
+    rng = np.random.default_rng(seed)
+    x, shared, own = rng.uniform(-2, 2, rows), *rng.normal(size=(2, rows))
+    X = pd.DataFrame({"x": x, "kind": np.where(x > 0, "warm", "cold")})
+    Y = {"price": 1000 + 20 * x**2 + 5 * shared, "weight": x + 0.2 * shared + 0.2 * own}
+    return X, pd.DataFrame(Y)
+
+
+X, Y = problem(400, 0)
+X_TEST, Y_TEST = problem(3000, 1)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return MultiTargetRegressor(IntervalRegressor(**TINY)).fit(X, Y)
+
+
+def rates(bounds):
+    """Coverage of each target, and of all together."""
+    inside = (bounds[..., 0] <= Y_TEST.to_numpy()) & (Y_TEST.to_numpy() <= bounds[..., 1])
+    return inside.mean(axis=0), inside.all(axis=1).mean()
+
+
+def test_each_target_has_its_own_model(model):
+    assert model.target_names_ == ["price", "weight"]
+    assert model.predict(X_TEST).shape == (3000, 2)
+    assert model.score(X_TEST, Y_TEST) > 0.7
+    alone = IntervalRegressor(**TINY | {"random_state": model.models_[1].random_state})
+    alone.fit(X, Y["weight"])
+    assert (alone.predict_interval(X_TEST) == model.predict_interval(X_TEST)[:, 1]).all()
+
+
+def test_joint_intervals_hold_all_targets_together(model):
+    each, together = rates(model.predict_interval(X_TEST))
+    assert each == pytest.approx([0.9, 0.9], abs=0.04)
+    assert together < 0.88
+    each, together = rates(model.predict_interval(X_TEST, joint=True))
+    assert together == pytest.approx(0.9, abs=0.03)
+    assert (each < 0.96).all()  # less than independent targets would need for certain
+
+
+def test_several_coverages_at_once(model):
+    bounds = model.predict_interval(X_TEST, [0.5, 0.9], joint=True)
+    assert bounds.shape == (3000, 2, 2, 2)
+    assert (bounds[..., 1] == model.predict_interval(X_TEST, 0.9, joint=True)).all()
+    assert rates(bounds[..., 0])[1] == pytest.approx(0.5, abs=0.06)
+
+
+def test_conformalized_joint_coverage_is_at_least_nominal():
+    estimator = IntervalRegressor(**TINY | {"cv": None, "epochs": 20})
+    model = MultiTargetRegressor(estimator).fit(X, Y)
+    with pytest.raises(ValueError, match="joint coverage is known from held-out rows"):
+        model.predict_interval(X_TEST, joint=True)
+    before = model.predict_interval(X_TEST)
+    model.conformalize(*problem(2000, 2))
+    assert rates(model.predict_interval(X_TEST, joint=True))[1] == pytest.approx(0.9, abs=0.025)
+    assert (model.predict_interval(X_TEST) == before).all()
+
+
+def test_few_rows_give_infinite_joint_intervals():
+    model = MultiTargetRegressor(IntervalRegressor(**TINY | {"epochs": 2})).fit(X, Y)
+    model.depths_ = model.depths_[:8]
+    assert np.isinf(model.predict_interval(X_TEST[:2], 0.9, joint=True)).all()
+    assert np.isfinite(model.predict_interval(X_TEST[:2], 0.8, joint=True)).all()
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (Y["price"], "a column for each target"),
+        (Y[["price"]], "two targets or more"),
+    ],
+)
+def test_one_target_is_for_the_other_class(y, message):
+    with pytest.raises(ValueError, match=message):
+        MultiTargetRegressor().fit(X, y)
+
+
+def test_one_model_names_the_class_for_several():
+    with pytest.raises(ValueError, match="MultiTargetRegressor fits one to each"):
+        IntervalRegressor(**TINY).fit(X, Y)
+    with pytest.raises(TypeError, match="estimator must be an IntervalRegressor"):
+        MultiTargetRegressor("forest").fit(X, Y)
+
+
+def test_a_folder_holds_them_all(model, tmp_path):
+    model.save(tmp_path / "model")
+    again = MultiTargetRegressor.load(tmp_path / "model")
+    for joint in (False, True):
+        found, before = (m.predict_interval(X_TEST, 0.8, joint=joint) for m in (again, model))
+        assert (found == before).all()
+    with pytest.raises(ModelFileError, match=r"MultiTargetRegressor\.load"):
+        load(tmp_path / "model")
+    model.models_[0].save(tmp_path / "one")
+    assert (load(tmp_path / "one").predict(X_TEST) == model.predict(X_TEST)[:, 0]).all()
+    with pytest.raises(ModelFileError, match="not of MultiTargetRegressor"):
+        MultiTargetRegressor.load(tmp_path / "one")
+
+
+def _descending(document, arrays):
+    arrays["depths"] = arrays["depths"][::-1].copy()
+
+
+def _too_deep(document, arrays):
+    arrays["depths"] = arrays["depths"] + 1
+
+
+def _one_target(document, arrays):
+    del document["targets"][1]
+
+
+def _an_array_more(document, arrays):
+    arrays["2.seeds"] = np.zeros(3)
+
+
+def _the_same_twice(document, arrays):
+    document["targets"][1]["inputs"]["target"] = document["targets"][0]["inputs"]["target"]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (_descending, "ascending"),
+        (_too_deep, "depths"),
+        (_one_target, "targets"),
+        (_an_array_more, "the weights"),
+        (_the_same_twice, "targets must be different"),
+    ],
+)
+def test_forged_folders_are_refused(model, tmp_path, spoil, message):
+    model.save(tmp_path / "model")
+    document, arrays = read_model(tmp_path / "model")
+    spoil(document, arrays)
+    write_model(tmp_path / "model", document, arrays)
+    with pytest.raises(ModelFileError, match=message):
+        MultiTargetRegressor.load(tmp_path / "model")
+
+
+def test_commands_take_several_targets(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X.join(Y).assign(price=Y["price"].where(Y.index > 1)).to_csv("two.csv", index=False)
+    lines = ["n_networks = 4", "cv = 2", "epochs = 5", "[network]", "hidden_layers = [16]"]
+    (tmp_path / "c.toml").write_text("\n".join(lines))
+
+    def run(*words):
+        found = CliRunner().invoke(app, words)
+        assert found.exit_code == 0, found.output
+        return found.stdout
+
+    fit = ("fit", "two.csv", "--target", "price", "--target", "weight", "--out", "model")
+    found = json.loads(run(*fit, "--config", "c.toml", "--no-refit", "--json"))
+    assert [target["name"] for target in found["targets"]] == ["price", "weight"]
+    assert found["rows_without_target"] == 2
+    assert set(found["evaluation"]["targets"]) == {"price", "weight"}
+    assert found["evaluation"]["joint"]["coverage_of_each"] > 0.95
+    columns = run("predict", "model", "two.csv", "--joint").partition("\n")[0]
+    assert columns == (
+        "price_prediction,price_lower_0.95,price_upper_0.95,"
+        "weight_prediction,weight_lower_0.95,weight_upper_0.95"
+    )
+    found = json.loads(run("evaluate", "model", "two.csv", "--json"))
+    assert found["joint"]["coverage_rate"] == pytest.approx(0.95, abs=0.04)
+    assert "All 2 together: 95% joint intervals" in run("evaluate", "model", "two.csv")
+    assert "predicts weight from 2 of 2 inputs" in run("inspect", "model")
+    found = CliRunner().invoke(app, ["fit", "two.csv", *fit[2:4], *fit[2:4], "--out", "other"])
+    assert found.exit_code == 2
+    assert "twice" in found.output
