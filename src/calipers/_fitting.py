@@ -31,6 +31,7 @@ from calipers.bank import (
     train,
 )
 from calipers.crossfit import Fold, OutOfFold, calibrate, make_folds
+from calipers.distributions import Support, learn_support, refuse_outside
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
@@ -62,6 +63,7 @@ class TrainingRows(NamedTuple):
     groups: NDArray[np.intp] | None
     used: NDArray[np.intp]
     seed: int
+    support: Support = Support()
 
     def folds(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
         """Folds of the rows that are used."""
@@ -107,7 +109,7 @@ def read_rows(
     if groups is not None:
         groups = _numbered_groups(X, groups)
     seed = int(check_random_state(model.random_state).randint(2**31))
-    return TrainingRows(X, y, weights, groups, used, seed)
+    return TrainingRows(X, y, weights, groups, used, seed, _support(model, y, used))
 
 
 def train_ensemble(
@@ -142,7 +144,9 @@ def train_ensemble(
         if text := out_of_time(spent):
             warnings.warn(text, UserWarning, stacklevel=3)
     bank = trained if source is None else Upgraded(source, trained)
-    ensemble = Ensemble(bank, model.coverage, model.aggregation, n_jobs=model.n_jobs)
+    ensemble = Ensemble(
+        bank, model.coverage, model.aggregation, n_jobs=model.n_jobs, support=data.support
+    )
     if model.cv is None:
         return ensemble
     if not ensemble.head.has_interval:
@@ -150,9 +154,11 @@ def train_ensemble(
         model._out_of_fold = OutOfFold.of_points(points, folds, fold_of, model.coverage)
         return ensemble
     found, model._out_of_fold = calibrate(
-        ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration
+        ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration, data.seed
     )
-    return replace(ensemble, calibrations=(found,))
+    kept = model._out_of_fold
+    support = data.support if kept is None else kept.support
+    return replace(ensemble, calibrations=(found,), support=support)
 
 
 def networks_to_continue(model: Any) -> Bank | None:
@@ -212,6 +218,14 @@ def head_around_points(model: Any) -> str:
         good = sorted(n for n, known in LOSSES.items() if HEADS[known.head].around_point)
         raise ValueError(f"a loss over the head {head!r} trains no interval: choose one of {good}")
     return around
+
+
+def _support(model: Any, y: FloatArray, used: NDArray[np.intp]) -> Support:
+    """Values that the target can take, by the rows that count; bounds given hold for all."""
+    bounds = model.bounds
+    if bounds is not None and not isinstance(bounds, str):
+        refuse_outside(y, Support(*bounds))  # which names rows as they were given
+    return learn_support(y[used], bounds)
 
 
 def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:

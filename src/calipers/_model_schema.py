@@ -102,9 +102,43 @@ def check_ensemble(document: Any) -> None:
             "row_weight": custom_or(optional(_nothing)),
             "program": program,
             "points": custom_or(optional(program)),
-        }
+        },
+        {"support": _SUPPORT},
     )(document, "ensemble")
     _check_parts(document)
+    if "support" in document:
+        _check_support(document["support"])
+
+
+_KNOTS = list_of(number(-_LARGEST_TARGET, _LARGEST_TARGET), most=1000)
+_SUPPORT = record(
+    {
+        "low": optional(number(-_LARGEST_TARGET, _LARGEST_TARGET)),
+        "high": optional(number(-_LARGEST_TARGET, _LARGEST_TARGET)),
+        "step": number(0, _LARGEST_TARGET),
+        "origin": number(-_LARGEST_TARGET, _LARGEST_TARGET),
+        "decimals": whole(0, 15),
+        "latent": _KNOTS,
+        "observed": _KNOTS,
+        "given": flag,
+    }
+)
+
+
+def _check_support(document: Mapping[str, Any]) -> None:
+    """Refuse a support that is no increasing map onto a range."""
+    low, high = document["low"], document["high"]
+    if low is not None and high is not None and not low < high:
+        refuse("ensemble.support.high", f"above {low:g}", high)
+    if len(document["latent"]) != len(document["observed"]):
+        refuse("ensemble.support.observed", "as long as latent", document["observed"])
+    for name in ("latent", "observed"):
+        with np.errstate(over="ignore"):
+            rises = np.diff(np.array(document[name], np.float64)) > 0
+        if not rises.all():
+            refuse(f"ensemble.support.{name}", "in rising order", document[name])
+    if 0 < document["step"] < 10.0 ** -document["decimals"] * 0.99:
+        refuse("ensemble.support.step", "a multiple of its last decimal", document["step"])
 
 
 def _nothing(value: Any, place: str) -> None:

@@ -15,6 +15,7 @@ from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import HISTORY_TYPE, Bank, BankPoints, Program, Scaling, Upgraded
 from calipers.calibration import CALIBRATIONS, Calibrator
+from calipers.distributions import Support
 from calipers.ensemble import Ensemble
 from calipers.networks import Around, DenseFactory
 from calipers.objectives import LOSSES, Objective
@@ -41,6 +42,8 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
         "program": _program_to_dict(bank.program),
         "points": None,
     }
+    if not ensemble.support.is_line:
+        document["support"] = ensemble.support.to_dict()
     if isinstance(bank, Upgraded):
         if isinstance(bank.points, BankPoints):
             document["points"] = _program_to_dict(bank.points.bank.program)
@@ -93,7 +96,13 @@ def ensemble_from_dict(
         document["coverage"],
         document["aggregation"],
         calibrations,
+        support=support_from_dict(document),
     )
+
+
+def support_from_dict(document: Mapping[str, Any]) -> Support:
+    """The support of a stored ensemble; models without one take every number to be possible."""
+    return Support.from_dict(document["support"]) if "support" in document else Support()
 
 
 def _calibration_from_arrays(kind: str, arrays: Arrays) -> Any:

@@ -83,9 +83,14 @@ class Prediction:
     members : array of shape (rows, 3, networks)
         ``loc``, ``left_scale`` and ``right_scale`` of every network's split normal.
     density : array of shape (rows, 2, places)
-        Places and the density around them.
+        Places and the density around them, of what has one.
+    atoms : array of shape (rows, 2, k)
+        With the density, where a target cannot take every value: values with a mass of their own,
+        and these masses, padded with NaN.
     cdf : array of shape (rows,)
         Distribution function at the values asked about.
+    cdf_below : array of shape (rows,)
+        The same without the mass on the value itself, where there may be such mass.
     """
 
     point: FloatArray
@@ -98,7 +103,9 @@ class Prediction:
     epistemic_variance: FloatArray | None = None
     members: FloatArray | None = None
     density: FloatArray | None = None
+    atoms: FloatArray | None = None
     cdf: FloatArray | None = None
+    cdf_below: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.point)
@@ -135,7 +142,7 @@ class Prediction:
             )
         if self.quantiles is not None:
             found |= dict(zip(quantile_names(self.quantile_levels), self.quantiles.T, strict=True))
-        for name in ("variance", "aleatoric_variance", "epistemic_variance", "cdf"):
+        for name in ("variance", "aleatoric_variance", "epistemic_variance", "cdf", "cdf_below"):
             if (values := getattr(self, name)) is not None:
                 found[name] = values
         if self.members is not None:
