@@ -103,11 +103,9 @@ def check_ensemble(document: Any) -> None:
             "program": program,
             "points": custom_or(optional(program)),
         },
-        {"support": _SUPPORT},
+        {"support": check_support},
     )(document, "ensemble")
     _check_parts(document)
-    if "support" in document:
-        _check_support(document["support"])
 
 
 _KNOTS = list_of(number(-_LARGEST_TARGET, _LARGEST_TARGET), most=1000)
@@ -125,20 +123,21 @@ _SUPPORT = record(
 )
 
 
-def _check_support(document: Mapping[str, Any]) -> None:
+def check_support(document: Any, place: str) -> None:
     """Refuse a support that is no increasing map onto a range."""
+    _SUPPORT(document, place)
     low, high = document["low"], document["high"]
     if low is not None and high is not None and not low < high:
-        refuse("ensemble.support.high", f"above {low:g}", high)
+        refuse(f"{place}.high", f"above {low:g}", high)
     if len(document["latent"]) != len(document["observed"]):
-        refuse("ensemble.support.observed", "as long as latent", document["observed"])
+        refuse(f"{place}.observed", "as long as latent", document["observed"])
     for name in ("latent", "observed"):
         with np.errstate(over="ignore"):
             rises = np.diff(np.array(document[name], np.float64)) > 0
         if not rises.all():
-            refuse(f"ensemble.support.{name}", "in rising order", document[name])
+            refuse(f"{place}.{name}", "in rising order", document[name])
     if 0 < document["step"] < 10.0 ** -document["decimals"] * 0.99:
-        refuse("ensemble.support.step", "a multiple of its last decimal", document["step"])
+        refuse(f"{place}.step", "a multiple of its last decimal", document["step"])
 
 
 def _nothing(value: Any, place: str) -> None:

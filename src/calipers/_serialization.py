@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._model_schema import CUSTOM, check_bank, check_ensemble, check_outputs
+from calipers._model_schema import CUSTOM, check_bank, check_ensemble, check_outputs, check_support
 from calipers._schema import SchemaError, refuse, whole
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
@@ -102,7 +102,10 @@ def ensemble_from_dict(
 
 def support_from_dict(document: Mapping[str, Any]) -> Support:
     """The support of a stored ensemble; models without one take every number to be possible."""
-    return Support.from_dict(document["support"]) if "support" in document else Support()
+    if "support" not in document:
+        return Support()
+    check_support(document["support"], "ensemble.support")
+    return Support.from_dict(document["support"])
 
 
 def _calibration_from_arrays(kind: str, arrays: Arrays) -> Any:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 
 _FROM_DISTRIBUTION = ("quantiles", "members", "density", "variance", "variance_parts")
+_MOST_ATOMS = 64  # that come with a density
 POINT = "prediction"
 """Name of the column of points."""
 
@@ -58,7 +59,8 @@ class Query:
         """Numbers that answer it for one row, given the number of networks."""
         intervals = 1 if self.coverages is None else len(self.coverages)
         single = self.variance + 2 * self.variance_parts + (self.at is not None)
-        several = 2 * intervals + len(self.quantiles) + 2 * self.density
+        atoms = 2 * _MOST_ATOMS if self.density else 0
+        several = 2 * intervals + len(self.quantiles) + 2 * self.density + atoms
         return 1 + single + several + (3 * members if self.members else 0)
 
 

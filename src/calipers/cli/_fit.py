@@ -11,7 +11,7 @@ import typer
 from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, print_measures
-from calipers.cli._settings import make_model
+from calipers.cli._settings import Bounds, make_model
 from calipers.cli._tables import (
     AsJSON,
     Delimiter,
@@ -43,6 +43,7 @@ def fit_command(
     coverage: Annotated[
         float | None, typer.Option(help="Probability that an interval is to hold.")
     ] = None,
+    bounds: Bounds = None,
     time_budget: Annotated[
         float | None, typer.Option(min=1.0, help="Seconds that training may take.")
     ] = None,
@@ -90,7 +91,7 @@ def fit_command(
     kinds = parse_kinds(types)
     _check_folder(out, overwrite)
     form = make_form(delimiter, encoding)
-    given = {"coverage": coverage, "time_budget": time_budget}
+    given = {"coverage": coverage, "time_budget": time_budget, "bounds": bounds}
     model = make_model(config, given | {"random_state": seed, "n_jobs": n_jobs})
     began = time.monotonic()
     from calipers.tables import find_files, read_table
@@ -107,6 +108,7 @@ def fit_command(
     result = _describe(encoder, values, files, labelled.left_out)
     if not as_json:
         _print_columns(result, files)
+    _check_bounds(model.bounds, values, table)
     model.set_params(preprocessor__kinds=encoder.kinds_)
     refit = len(values) <= _AFFORDABLE if refit is None else refit
     with spread(cluster):
@@ -124,6 +126,7 @@ def fit_command(
         },
     }
     model.save(out)
+    result["support"] = str(model.support_)
     result |= {"model": os.fspath(out), "seconds": round(time.monotonic() - began, 1)}
     if as_json:
         print_json(result)
@@ -174,6 +177,21 @@ def _parts(table: Any, values: Any, groups: str | None, ignore: list[str]) -> An
     if inputs.empty:
         raise table.placed(DataError(f"there is no column beside {target!r} to learn from"))
     return inputs, labels
+
+
+def _check_bounds(bounds: Any, values: Any, table: Any) -> None:
+    """Refuse targets outside of the bounds given, naming the first by its place in the file."""
+    from calipers.preprocessing import DataError
+
+    if bounds is None or isinstance(bounds, str):
+        return
+    low, high = (
+        end if end is not None else sign * float("inf")
+        for end, sign in zip(bounds, (-1, 1), strict=True)
+    )
+    for row in (~values.between(low, high)).to_numpy().nonzero()[0][:1]:
+        problem = f"{values.iloc[row]:g} is not within the bounds {low:g} to {high:g}"
+        raise table.placed(DataError(problem, column=values.name, row=int(row)))
 
 
 def _learn(encoder: Any, inputs: Any, kinds: dict[str, str], table: Any) -> Any:
@@ -275,4 +293,5 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         else:
             rest = rows - found["rows"]
             typer.echo(f"The saved model is the one evaluated, fitted on the other {rest:,} rows.")
+    typer.echo(f"Values of {target} are taken to be {result['support']} (--bounds says otherwise).")
     typer.echo(f"saved in {result['model']} after {result['seconds']:.0f} s")

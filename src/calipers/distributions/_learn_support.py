@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from calipers._checks import FloatArray
-from calipers.distributions._observed import Latent
+from calipers.distributions._latent import Latent
 from calipers.distributions._support import Support
 
 Bounds = Sequence[float | None] | str | None

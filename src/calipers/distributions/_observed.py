@@ -2,14 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
+from calipers.distributions._latent import Latent
 from calipers.distributions._split_normal import SplitNormal
 from calipers.distributions._support import Support
 
@@ -24,52 +25,6 @@ _LEVELS = np.linspace(-6.3, 6.3, 43)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
 # Masses below this are no atoms.
 _NO_MASS = 1e-12
-
-
-class Latent(Protocol):
-    """What is asked of a continuous predictive distribution, one for each row."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array of distributions."""
-
-    @property
-    def components(self) -> SplitNormal:
-        """The members' split normals."""
-
-    @property
-    def aleatoric_var(self) -> FloatArray:
-        """Mean of the members' variances."""
-
-    @property
-    def epistemic_var(self) -> FloatArray:
-        """Variance of the members' means."""
-
-    def __getitem__(self, key: Any) -> Self:
-        """Some of the distributions."""
-
-    def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """P(X <= x)."""
-
-    def sf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """P(X > x)."""
-
-    def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Density."""
-
-    def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Quantile."""
-
-    def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Upper quantile."""
-
-    def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Central interval."""
-
-    def sample(
-        self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
-    ) -> FloatArray:
-        """Independent draws."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,10 +138,31 @@ class ObservedDistribution:
         the distribution's scale.
         """
         target = checks.finite("y", y)
-        return self._integral(lambda x, below, y: (below - (x >= y)) ** 2, target, n_jobs)
+        target = np.broadcast_to(target, np.broadcast_shapes(target.shape, self.shape))
+        same, found = self._unchanged(), np.empty(target.shape)
+        if same.any():
+            found[..., same] = self.latent[same].crps(target[..., same], n_jobs=n_jobs)
+        if not same.all():
+            found[..., ~same] = self[~same]._integral(
+                lambda x, below, y: (below - (x >= y)) ** 2, target[..., ~same], n_jobs
+            )
+        return found
 
     def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
         """Mean and variance, as integrals of the distribution function."""
+        same, found = self._unchanged(), np.empty((2, *self.shape))
+        if same.any():
+            inner = self.latent[same]
+            found[:, same] = (
+                inner.moments(n_jobs=n_jobs)
+                if hasattr(inner, "moments")
+                else (inner.mean, inner.var)
+            )
+        if not same.all():
+            found[:, ~same] = self[~same]._moments(n_jobs)
+        return found[0], found[1]
+
+    def _moments(self, n_jobs: int) -> tuple[FloatArray, FloatArray]:
         median = self.median
         mean = median + self._integral(lambda x, below, y: (x >= y) - below, median, n_jobs)
         around = self._integral(lambda x, below, y: 2 * (x - y) * ((x >= y) - below), mean, n_jobs)
@@ -226,6 +202,13 @@ class ObservedDistribution:
     def epistemic_var(self) -> FloatArray:
         """Variance of the members' means, on the latent scale."""
         return self.latent.epistemic_var
+
+    def _unchanged(self) -> NDArray[np.bool_]:
+        """Which distributions lie within the bounds as they are, so that T does nothing to them."""
+        if self.support.step or self.support.latent:
+            return np.zeros(self.shape, bool)
+        low, high = self.support.ends
+        return np.asarray(self.latent.cdf(low) + self.latent.sf(high) < _TAIL)
 
     def _integral(
         self, function: Callable[..., FloatArray], y: FloatArray, n_jobs: int
