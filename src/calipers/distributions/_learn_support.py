@@ -26,8 +26,12 @@ MOST_DECIMALS = 6
 ATOM_ROWS, ATOM_SHARE = 10, 0.01
 # ... and how many times as many they are as those of the values next to it.
 STANDS_OUT, NEIGHBOURS = 5.0, 20
+# Values up to which a lattice may be a scale with a first and a last grade.
+MOST_GRADES = 12
 # Share of rows on a value of a lattice from which on its mass is matched to that share.
 HEAVY = 0.1
+# Part of a cell that latent targets stay away from its lower edge.
+INSIDE = 1e-6
 # Rows, and quantiles of each, that stand for the distribution of all predictions.
 MOST_ROWS, LEVELS = 2000, 50
 
@@ -119,7 +123,7 @@ def _is_atom(y: FloatArray, lattice: bool) -> bool:
     rows = counts[0]
     if rows < max(ATOM_ROWS, ATOM_SHARE * len(y)):
         return False
-    if lattice:  # the far tail of counts thins out
+    if lattice and len(counts) <= MOST_GRADES:  # of a scale, whereas the tail of counts thins out
         return bool(rows >= 0.5 * counts.mean() or rows >= 5 * ATOM_SHARE * len(y))
     return bool(rows >= STANDS_OUT * counts[1 : NEIGHBOURS + 1].mean())
 
@@ -214,5 +218,8 @@ def latent_targets(
         )
         level = np.maximum(outer + uniform[tied] * (inner - outer), 1e-300)
         value = np.where(flip, part.isf(level), part.ppf(level))
-        found[tied] = np.clip(value, below, above)
+        start = np.where(np.isfinite(below), below, 0.0)
+        width = np.minimum(above - start, 1.0 + np.abs(start))
+        inside = np.where(np.isfinite(below), start + INSIDE * width, below)  # open from below
+        found[tied] = np.clip(value, inside, above)
     return found
