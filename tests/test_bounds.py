@@ -105,7 +105,9 @@ def test_a_continuous_target_is_as_it_was():
     y = mean - 1 + np.random.default_rng(0).normal(0, 0.3, 300)
     auto, none = (small(bounds=b, epochs=20).fit(X, y) for b in ("auto", None))
     assert auto.support_.is_line
-    assert np.array_equal(auto.predict_interval(X, [0.5, 0.9]), none.predict_interval(X, [0.5, 0.9]))
+    assert np.array_equal(
+        auto.predict_interval(X, [0.5, 0.9]), none.predict_interval(X, [0.5, 0.9])
+    )
     assert np.array_equal(auto.predict_dist(X).crps(y), none.predict_dist(X).crps(y))
     shifted = [small(bounds=b, epochs=20).fit(X, y + 100) for b in ("auto", None)]
     assert str(shifted[0].support_) == "numbers from 0 on"

@@ -84,7 +84,9 @@ def test_within_the_bounds_nothing_changes():
 
 
 def test_a_clipped_normal_by_hand():
-    dist = ObservedDistribution(SplitNormalMixture(SplitNormal([[1.0]], 1.0, 1.0)), Support(low=0.0))
+    dist = ObservedDistribution(
+        SplitNormalMixture(SplitNormal([[1.0]], 1.0, 1.0)), Support(low=0.0)
+    )
     assert_allclose(dist.mean, norm.pdf(1) + norm.cdf(1), rtol=1e-6)
     assert_allclose(dist.pmf(0.0), norm.cdf(-1), rtol=1e-9)
     assert dist.pdf(-0.5) == dist.pdf(0.0) == 0
