@@ -108,13 +108,13 @@ def check_ensemble(document: Any) -> None:
     _check_parts(document)
 
 
-_KNOTS = list_of(number(-_LARGEST_TARGET, _LARGEST_TARGET), most=1000)
+_KNOTS = list_of(number(), most=1000)
 _SUPPORT = record(
     {
-        "low": optional(number(-_LARGEST_TARGET, _LARGEST_TARGET)),
-        "high": optional(number(-_LARGEST_TARGET, _LARGEST_TARGET)),
-        "step": number(0, _LARGEST_TARGET),
-        "origin": number(-_LARGEST_TARGET, _LARGEST_TARGET),
+        "low": optional(number()),
+        "high": optional(number()),
+        "step": number(0),
+        "origin": number(),
         "decimals": whole(0, 15),
         "latent": _KNOTS,
         "observed": _KNOTS,

@@ -4,6 +4,7 @@ The estimator, the search and the study all come here. Functions take the parame
 that has them as attributes, such as an ``IntervalRegressor``.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Protocol
@@ -82,7 +83,7 @@ def check_bounds(bounds: Any) -> None:
         return
     ends = list(bounds)
     good = len(ends) == 2 and all(
-        end is None or (isinstance(end, Real) and np.isfinite(end)) for end in ends
+        end is None or (isinstance(end, Real) and math.isfinite(float(end))) for end in ends
     )
     if not good or (None not in ends and not ends[0] < ends[1]):
         raise ValueError(

@@ -8,13 +8,8 @@ one block of rows, values of shape (n,), parameters of shape (members, n) and we
 from calipers.distributions._drawing import MOST_ATOMS, atoms, mean_density
 from calipers.distributions._fit import scale_table
 from calipers.distributions._grid import mixture_values_on_grid
-from calipers.distributions._learn_support import (
-    Bounds,
-    latent_targets,
-    learn_support,
-    match_atoms,
-    refuse_outside,
-)
+from calipers.distributions._learn_support import Bounds, learn_support, refuse_outside
+from calipers.distributions._matching import latent_targets, match_atoms
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._mixture_formulas import logpdf as mixture_logpdf
 from calipers.distributions._observed import ObservedDistribution

@@ -128,7 +128,7 @@ def predict_labelled(
         np.concatenate(outside),
         pit,
         *(None if part is None else np.sqrt(part) for part in _variances(found)),
-        ties,
+        ties=ties,
     )
 
 
