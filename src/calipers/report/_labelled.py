@@ -119,6 +119,7 @@ def predict_labelled(
             report(len(rows))
     found = Prediction.concatenate(parts)
     pit, ties = _pit(found)
+    aleatoric, epistemic = (None if part is None else np.sqrt(part) for part in _variances(found))
     return LabelledPrediction(
         coverage,
         levels,
@@ -127,8 +128,9 @@ def predict_labelled(
         cast(FloatArray, found.intervals),
         np.concatenate(outside),
         pit,
-        *(None if part is None else np.sqrt(part) for part in _variances(found)),
-        ties=ties,
+        aleatoric,
+        epistemic,
+        ties,
     )
 
 
