@@ -131,6 +131,7 @@ def test_a_saved_model_predicts_the_same(model, counts, tmp_path):
         ({"step": -1.0}, "support.step must be a number from 0"),
         ({"latent": [1.0], "observed": []}, "support.observed must be as long as latent"),
         ({"latent": [1.0, 0.0], "observed": [0.0, 1.0]}, "latent must be in rising order"),
+        ({"latent": [0.0, 5e-324], "observed": [0.0, 1e9]}, "observed must be as far apart"),
         ({"decimals": "many"}, "support.decimals must be a whole number"),
         ({"more": 1}, "without 'more'"),
     ],

@@ -131,11 +131,14 @@ def check_support(document: Any, place: str) -> None:
         refuse(f"{place}.high", f"above {low:g}", high)
     if len(document["latent"]) != len(document["observed"]):
         refuse(f"{place}.observed", "as long as latent", document["observed"])
-    for name in ("latent", "observed"):
-        with np.errstate(over="ignore"):
-            rises = np.diff(np.array(document[name], np.float64)) > 0
-        if not rises.all():
+    with np.errstate(all="ignore"):
+        steps = [np.diff(np.array(document[name], np.float64)) for name in ("latent", "observed")]
+        slopes = steps[1] / steps[0]
+    for name, step in zip(("latent", "observed"), steps, strict=True):
+        if not (step > 0).all():
             refuse(f"{place}.{name}", "in rising order", document[name])
+    if not ((slopes > 0) & (slopes < np.inf)).all():
+        refuse(f"{place}.observed", "as far apart as latent, or nearly so", document["observed"])
     if 0 < document["step"] < 10.0 ** -document["decimals"] * 0.99:
         refuse(f"{place}.step", "a multiple of its last decimal", document["step"])
 
