@@ -32,6 +32,7 @@ from calipers.bank import (
     train,
 )
 from calipers.crossfit import Fold, OutOfFold, calibrate, make_folds
+from calipers.distributions import Support, learn_support, refuse_outside
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import LargeCategories, describe_numbers
 from calipers.training import (
@@ -58,6 +59,7 @@ class TrainingRows(NamedTuple):
     seed: int
     far: NDArray[np.intp] = np.empty(0, np.intp)  # rows that networks do not learn from
     categories: LargeCategories | None = None
+    support: Support = Support()
 
     def folds(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
         """Folds of the rows that are used."""
@@ -138,7 +140,7 @@ def read_rows(
         "versions": storage.versions(),
     }
     seed = int(check_random_state(model.random_state).randint(2**31))
-    return TrainingRows(X, y, weights, groups, used, seed, categories=categories)
+    return TrainingRows(X, y, weights, groups, used, seed, categories=categories, support=_support(model, y, used))
 
 
 def without_errors(
@@ -182,7 +184,8 @@ def without_errors(
         stacklevel=3,
     )
     copies = np.arange(0, len(data.y), model.about_["rows"])  # see ``encoded_by_fold``
-    return data._replace(far=np.add.outer(copies, far).ravel()), np.clip(goal, goal[ordinary].min(), goal[ordinary].max())
+    data = data._replace(far=np.add.outer(copies, far).ravel())
+    return data, np.clip(goal, goal[ordinary].min(), goal[ordinary].max())
 
 
 def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
@@ -224,7 +227,9 @@ def train_ensemble(
         if text := out_of_time(spent):
             warnings.warn(text, UserWarning, stacklevel=3)
     bank = trained if source is None else Upgraded(source, trained)
-    ensemble = Ensemble(bank, model.coverage, model.aggregation, n_jobs=model.n_jobs)
+    ensemble = Ensemble(
+        bank, model.coverage, model.aggregation, n_jobs=model.n_jobs, support=data.support
+    )
     if model.cv is None:
         return ensemble
     if not ensemble.head.has_interval:
@@ -232,9 +237,10 @@ def train_ensemble(
         kept = OutOfFold.of_points(points, folds, fold_of, model.coverage)
     else:
         found, kept = calibrate(
-            ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration
+            ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration, data.seed
         )
-        ensemble = replace(ensemble, calibrations=(found,))
+        support = data.support if kept is None else kept.support
+        ensemble = replace(ensemble, calibrations=(found,), support=support)
     model._out_of_fold = None if kept is None else kept.of_rows(model.about_["rows"])
     return ensemble
 
@@ -247,6 +253,14 @@ def networks_to_continue(model: Any) -> Bank | None:
     if isinstance(before.bank, Upgraded):
         raise ValueError("an upgraded model cannot go on from where it is: set warm_start=False")
     return cast(Bank, before.bank)
+
+
+def _support(model: Any, y: FloatArray, used: NDArray[np.intp]) -> Support:
+    """Values that the target can take, by the rows that count; bounds given hold for all."""
+    bounds = model.bounds
+    if bounds is not None and not isinstance(bounds, str):
+        refuse_outside(y, Support(*bounds))  # which names rows as they were given
+    return learn_support(y[used], bounds)
 
 
 def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:

@@ -107,9 +107,45 @@ def check_ensemble(document: Any) -> None:
             "points": lambda value, place: (
                 None if value == COLUMN else custom_or(optional(program))(value, place)
             ),
-        }
+        },
+        {"support": check_support},
     )(document, "ensemble")
     _check_parts(document)
+
+
+_KNOTS = list_of(number(), most=1000)
+_SUPPORT = record(
+    {
+        "low": optional(number()),
+        "high": optional(number()),
+        "step": number(0),
+        "origin": number(),
+        "decimals": whole(0, 15),
+        "latent": _KNOTS,
+        "observed": _KNOTS,
+        "given": flag,
+    }
+)
+
+
+def check_support(document: Any, place: str) -> None:
+    """Refuse a support that is no increasing map onto a range."""
+    _SUPPORT(document, place)
+    low, high = document["low"], document["high"]
+    if low is not None and high is not None and not low < high:
+        refuse(f"{place}.high", f"above {low:g}", high)
+    if len(document["latent"]) != len(document["observed"]):
+        refuse(f"{place}.observed", "as long as latent", document["observed"])
+    with np.errstate(all="ignore"):
+        steps = [np.diff(np.array(document[name], np.float64)) for name in ("latent", "observed")]
+        slopes = steps[1] / steps[0]
+    for name, step in zip(("latent", "observed"), steps, strict=True):
+        if not (step > 0).all():
+            refuse(f"{place}.{name}", "in rising order", document[name])
+    if not ((slopes > 0) & (slopes < np.inf)).all():
+        refuse(f"{place}.observed", "as far apart as latent, or nearly so", document["observed"])
+    if 0 < document["step"] < 10.0 ** -document["decimals"] * 0.99:
+        refuse(f"{place}.step", "a multiple of its last decimal", document["step"])
 
 
 def _nothing(value: Any, place: str) -> None:

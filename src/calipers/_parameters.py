@@ -6,7 +6,17 @@ from types import NoneType
 from typing import Any
 
 from calipers._model_schema import CUSTOM
-from calipers._schema import SchemaError, anything, list_of, number, one_of, record, refuse, whole
+from calipers._schema import (
+    SchemaError,
+    anything,
+    list_of,
+    number,
+    one_of,
+    optional,
+    record,
+    refuse,
+    whole,
+)
 from calipers._text import plain
 from calipers.objectives import LOSSES
 from calipers.training import SHORTHANDS
@@ -49,7 +59,9 @@ def parameters_from_dict(document: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _plain(value: Any, place: str) -> None:
-    if isinstance(value, list):
+    if isinstance(value, list) and place == "parameters.bounds":
+        list_of(optional(number()), 2, 2)(value, place)
+    elif isinstance(value, list):
         list_of(whole(1, 10**6))(value, place)
     elif not isinstance(value, str | bool | NoneType):
         number(-1e18, 1e18)(value, place)

@@ -9,7 +9,14 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._model_schema import COLUMN, CUSTOM, check_bank, check_ensemble, check_outputs
+from calipers._model_schema import (
+    COLUMN,
+    CUSTOM,
+    check_bank,
+    check_ensemble,
+    check_outputs,
+    check_support,
+)
 from calipers._schema import SchemaError, refuse, whole
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
@@ -23,6 +30,7 @@ from calipers.bank import (
     Upgraded,
 )
 from calipers.calibration import CALIBRATIONS, Calibrator
+from calipers.distributions import Support
 from calipers.ensemble import Ensemble
 from calipers.networks import Around, DenseFactory
 from calipers.objectives import LOSSES, Objective
@@ -53,6 +61,8 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
         "program": _program_to_dict(bank.program),
         "points": None,
     }
+    if not ensemble.support.is_line:
+        document["support"] = ensemble.support.to_dict()
     if isinstance(bank, Upgraded):
         if isinstance(bank.points, BankPoints):
             document["points"] = _program_to_dict(bank.points.bank.program)
@@ -107,6 +117,7 @@ def ensemble_from_dict(
         document["coverage"],
         document["aggregation"],
         calibrations,
+        support=support_from_dict(document),
     )
 
 
@@ -124,6 +135,14 @@ def check_arrays(document: Any, arrays: Arrays) -> None:
     if found["points"] not in (None, COLUMN, CUSTOM):
         check_bank(found["points"], _under(arrays, "points."))
     calibrations_from_dict(found, arrays)
+
+
+def support_from_dict(document: Mapping[str, Any]) -> Support:
+    """The support of a stored ensemble; models without one take every number to be possible."""
+    if "support" not in document:
+        return Support()
+    check_support(document["support"], "ensemble.support")
+    return Support.from_dict(document["support"])
 
 
 def _calibration_from_arrays(kind: str, arrays: Arrays) -> Any:

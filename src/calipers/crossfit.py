@@ -19,7 +19,13 @@ from calipers.calibration import (
     out_of_fold,
     pooled_scores,
 )
-from calipers.distributions import SplitNormalMixture
+from calipers.distributions import (
+    ObservedDistribution,
+    SplitNormalMixture,
+    Support,
+    latent_targets,
+    match_atoms,
+)
 from calipers.ensemble import Ensemble
 
 FloatArray = NDArray[np.float64]
@@ -147,7 +153,9 @@ class OutOfFold:
     dist : SplitNormalMixture, optional
         Their distributions before calibration; None for networks that predict points alone.
     target, weights : array, optional
-        Their targets and weights.
+        Their targets, on the latent scale, and weights.
+    support : Support
+        Values that the target can take.
     """
 
     point: FloatArray
@@ -156,9 +164,10 @@ class OutOfFold:
     dist: SplitNormalMixture | None = None
     target: FloatArray | None = None
     weights: FloatArray | None = None
+    support: Support = Support()  # noqa: RUF009 - a frozen value
 
     @cached_property
-    def calibrated(self) -> CalibratedMixture:
+    def calibrated(self) -> CalibratedMixture | ObservedDistribution:
         """Distributions of ``rows``, calibrated among themselves.
 
         Fewer networks speak for these than for a new row, so that the calibration of the model,
@@ -167,7 +176,8 @@ class OutOfFold:
         if self.dist is None or self.target is None:
             raise ValueError("networks that predict points alone have no intervals")
         scores = normal_scores(self.dist, self.target)
-        return CalibratedMixture(self.dist, Calibration.from_scores(scores, self.weights))
+        latent = CalibratedMixture(self.dist, Calibration.from_scores(scores, self.weights))
+        return latent if self.support.is_line else ObservedDistribution(latent, self.support)
 
     def interval(self, coverage: float | None = None) -> FloatArray:
         """Lower and upper bounds, of shape (n_samples, 2), for one coverage.
@@ -216,6 +226,7 @@ def calibrate(
     y: FloatArray,
     weights: FloatArray | None,
     kind: str = "map",
+    seed: int = 0,
 ) -> tuple[Calibrator, OutOfFold | None]:
     """Calibration by each row's score under the networks that have not seen it.
 
@@ -233,12 +244,15 @@ def calibrate(
         Weights of the rows.
     kind : str
         A key of ``CALIBRATIONS``.
+    seed : int
+        Seeds the scores of targets that have a mass of their own, see ``latent_targets``.
 
     Returns
     -------
     tuple of Calibrator and OutOfFold
         The calibration, one that supports no coverage where no row was held out; and the
-        predictions that it is made of, None where there are none.
+        predictions that it is made of, with the ensemble's support matched to them, None where
+        there are none.
     """
     held_out = [fold.held_out for fold in folds]
     rows = np.concatenate(held_out)
@@ -252,15 +266,25 @@ def calibrate(
             "is known to be out of fold: set cv=None, and conformalize on held-out rows"
         )
     alone = out_of_fold(components, fold_of, row_folds)
-    if len(fold_of) >= 2 * len(folds) > 2:  # in a single fold, all networks are out of fold
-        scores = pooled_scores(components, y[rows], fold_of, row_folds)
-    else:
-        scores = normal_scores(alone, y[rows])
     own = None if weights is None else weights[rows]
+    target, support = y[rows], ensemble.support
+    if not support.is_line:
+        support = match_atoms(support, alone, target, own)
+        target = latent_targets(support, alone, target, np.random.default_rng(seed))
+    if len(fold_of) >= 2 * len(folds) > 2:  # in a single fold, all networks are out of fold
+        scores = pooled_scores(components, target, fold_of, row_folds)
+    else:
+        scores = normal_scores(alone, target)
     once, first = np.unique(rows, return_index=True)
     dist, point = alone[first], np.full(len(y), np.nan)
-    point[once] = dist.mean
+    point[once] = np.clip(dist.mean, *support.ends)
     kept = OutOfFold(
-        point, ensemble.coverage, once, dist, y[once], None if own is None else own[first]
+        point,
+        ensemble.coverage,
+        once,
+        dist,
+        target[first],
+        None if own is None else own[first],
+        support,
     )
     return CALIBRATIONS[kind].from_scores(scores, own), kept

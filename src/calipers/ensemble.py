@@ -18,16 +18,24 @@ from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
-from calipers.calibration import CalibratedMixture, Calibrator, Unsupported
-from calipers.distributions import SplitNormal, SplitNormalMixture
+from calipers.calibration import CalibratedMixture, Calibrator, Unsupported, normal_scores
+from calipers.distributions import (
+    ObservedDistribution,
+    SplitNormal,
+    SplitNormalMixture,
+    Support,
+    atoms,
+    latent_targets,
+    mean_density,
+)
 from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
 
 FloatArray = NDArray[np.float64]
-Distribution = SplitNormalMixture | CalibratedMixture
+LatentDistribution = SplitNormalMixture | CalibratedMixture
+Distribution = LatentDistribution | ObservedDistribution
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread its part
-_FAR = 1e-3  # mass beyond each end of a density
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +56,8 @@ class Ensemble:
         What an interval is whose coverage the calibration rows do not support.
     n_jobs : int, optional
         Blocks of rows predicted at a time.
+    support : Support
+        Values that the target can take, of which predictions are made.
     """
 
     bank: Bank | Upgraded
@@ -56,6 +66,7 @@ class Ensemble:
     calibrations: tuple[Calibrator, ...] = ()
     unsupported: Unsupported = "inf"
     n_jobs: int | None = 1
+    support: Support = Support()  # noqa: RUF009 - a frozen value
 
     @property
     def head(self) -> Head:
@@ -121,7 +132,24 @@ class Ensemble:
         ValueError
             If the aggregation gives bounds and no distribution.
         """
+        return self._observed(self.latent(X))
+
+    def latent(self, X: FloatArray) -> LatentDistribution:
+        """The same on the latent scale, before values are cut off at bounds or rounded."""
         return self._calibrated(self.mixture(X), X)
+
+    def scores(self, X: FloatArray, y: FloatArray, rng: np.random.Generator) -> FloatArray:
+        """Normal scores of targets that the networks have not seen, from which to calibrate.
+
+        A target with a mass of its own has no single score: ``rng`` draws one within its cell.
+        """
+        dist = self.latent(X)
+        if self.support.is_line:
+            return normal_scores(dist, y)
+        return normal_scores(dist, latent_targets(self.support, dist, y, rng))
+
+    def _observed(self, dist: LatentDistribution) -> Distribution:
+        return dist if self.support.is_line else ObservedDistribution(dist, self.support)
 
     def mixture(self, X: FloatArray) -> SplitNormalMixture:
         """Predictive distribution of each row, as the networks have it, before calibration."""
@@ -153,17 +181,20 @@ class Ensemble:
         points = values["point"] if density is None else density.mean
         point = sum_members(points) / len(points)
         checks.finite("what the networks predict", point)
+        point = np.clip(point, *self.support.ends)
         if self.gives_distribution:
-            return _Forward(self.coverage, point, dist=self._calibrated(self._mixture(values), X))
+            latent = self._calibrated(self._mixture(values), X)
+            return _Forward(self.coverage, point, dist=self._observed(latent))
         if not self.head.has_interval:
             return _Forward(self.coverage, point)
         bounds = self._aggregation(*self._members(values), coverage=self.coverage)
         assert isinstance(bounds, Interval)  # noqa: S101 - for the type checker
         lower, _, upper = (np.broadcast_to(side, (1, len(X)))[0] for side in bounds)
-        return _Forward(self.coverage, point, bounds=np.stack([lower, upper], axis=1))
+        sides = self.support.observe(np.stack([lower, upper], axis=1))
+        return _Forward(self.coverage, point, bounds=sides)
 
-    def _calibrated(self, mixture: SplitNormalMixture, X: FloatArray) -> Distribution:
-        dist: Distribution = mixture
+    def _calibrated(self, mixture: SplitNormalMixture, X: FloatArray) -> LatentDistribution:
+        dist: LatentDistribution = mixture
         for calibration in self.calibrations:
             dist = calibration.calibrated(dist, X, self.unsupported)
         return dist
@@ -249,22 +280,11 @@ class _Forward:
                 each = (parts.loc.T, parts.left_scale.T, parts.right_scale.T)
                 found["members"] = np.stack(each, axis=1)
             if query.density:
-                found["density"] = _density(dist, query.density)
+                found["density"] = mean_density(dist, query.density)
+                if isinstance(dist, ObservedDistribution):
+                    found["atoms"] = atoms(dist)
             if query.at is not None:
                 found["cdf"] = dist.cdf(query.at)
+                if isinstance(dist, ObservedDistribution):
+                    found["cdf_below"] = dist.cdf_below(query.at)
         return Prediction(self.point, coverages, levels, intervals, **found)
-
-
-def _density(dist: Distribution, places: int) -> FloatArray:
-    """Places and the mean density around them, (rows, 2, places), but for the far tails.
-
-    Means over cells, as differences of the distribution function: the jumps that calibration
-    leaves in a density are neither missed nor magnified by where a place happens to be.
-    """
-    low, high = dist.ppf(np.array([[_FAR], [1 - _FAR]]))
-    margin = 0.05 * (high - low)
-    edges = np.linspace(low - margin, high + margin, places + 1)
-    width = np.diff(edges, axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a point mass has no width
-        height = np.diff(dist.cdf(edges), axis=0) / width
-    return np.stack([(edges[:-1] + 0.5 * width).T, height.T], axis=1)

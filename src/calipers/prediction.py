@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 
 _FROM_DISTRIBUTION = ("quantiles", "members", "density", "variance", "variance_parts")
+_MOST_ATOMS = 64  # that come with a density
 POINT = "prediction"
 """Name of the column of points."""
 
@@ -58,7 +59,8 @@ class Query:
         """Numbers that answer it for one row, given the number of networks."""
         intervals = 1 if self.coverages is None else len(self.coverages)
         single = self.variance + 2 * self.variance_parts + (self.at is not None)
-        several = 2 * intervals + len(self.quantiles) + 2 * self.density
+        atoms = 2 * _MOST_ATOMS if self.density else 0
+        several = 2 * intervals + len(self.quantiles) + 2 * self.density + atoms
         return 1 + single + several + (3 * members if self.members else 0)
 
 
@@ -83,9 +85,14 @@ class Prediction:
     members : array of shape (rows, 3, networks)
         ``loc``, ``left_scale`` and ``right_scale`` of every network's split normal.
     density : array of shape (rows, 2, places)
-        Places and the density around them.
+        Places and the density around them, of what has one.
+    atoms : array of shape (rows, 2, k)
+        With the density, where a target cannot take every value: values with a mass of their own,
+        and these masses, padded with NaN.
     cdf : array of shape (rows,)
         Distribution function at the values asked about.
+    cdf_below : array of shape (rows,)
+        The same without the mass on the value itself, where there may be such mass.
     """
 
     point: FloatArray
@@ -98,7 +105,9 @@ class Prediction:
     epistemic_variance: FloatArray | None = None
     members: FloatArray | None = None
     density: FloatArray | None = None
+    atoms: FloatArray | None = None
     cdf: FloatArray | None = None
+    cdf_below: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.point)
@@ -135,7 +144,7 @@ class Prediction:
             )
         if self.quantiles is not None:
             found |= dict(zip(quantile_names(self.quantile_levels), self.quantiles.T, strict=True))
-        for name in ("variance", "aleatoric_variance", "epistemic_variance", "cdf"):
+        for name in ("variance", "aleatoric_variance", "epistemic_variance", "cdf", "cdf_below"):
             if (values := getattr(self, name)) is not None:
                 found[name] = values
         if self.members is not None:

@@ -30,9 +30,10 @@ from calipers._serialization import ensemble_to_dict
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS, Interval
 from calipers.bank import Table, error_table
-from calipers.calibration import CALIBRATIONS, Unsupported, normal_scores
+from calipers.calibration import CALIBRATIONS, Unsupported
 from calipers.cluster import is_lazy, lazily
 from calipers.crossfit import OutOfFold
+from calipers.distributions import Support, refuse_outside
 from calipers.ensemble import Distribution, Ensemble
 from calipers.heads import HEADS
 from calipers.networks import MLP, NETWORKS, Around
@@ -56,6 +57,7 @@ EXPECTED_FAILED_CHECKS = {
 """Checks of ``sklearn.utils.estimator_checks`` that do not hold, each with its reason."""
 
 _PAPER = {
+    "bounds": None,
     "loss": "qd+",
     "cv": None,
     "n_networks": 5,
@@ -124,6 +126,12 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         with the model and saved in its folder. "auto" takes a ``TableEncoder`` where ``X`` is a
         pandas or polars frame in which ``fit`` finds text, dates or missing values, and otherwise,
         as None always does, finite numbers as they are.
+    bounds : "auto", None or pair of float or None, default "auto"
+        Range that the target cannot leave, such as ``(0, None)`` or ``(0, 100)``: predicted mass
+        beyond an end lies on the end. "auto" takes 0 as the lower end of a target that has never
+        been negative, and an end at which many rows lie as a bound; it also finds targets that
+        repeat the values of a lattice (counts, grades), which predictions then keep to, as they do
+        with a pair. None takes every number to be possible. ``support_`` says what was found.
     unsupported : {"inf", "raise"}, default "inf"
         What ``predict_interval`` does when the rows are too few for the coverage asked.
     warm_start : bool, default False
@@ -151,6 +159,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         What training saw in each column of ``X``: kind, range, categories.
     target_ : Column
         What it saw in ``y``.
+    support_ : calipers.distributions.Support
+        Values that ``y`` is taken to be able to take, see ``bounds``; ``str(support_)`` says it in
+        words.
     out_of_fold_ : calipers.crossfit.OutOfFold
         What the networks that have not seen a training row predict for it: ``point``, and
         ``interval(coverage)``. Not part of the model folder.
@@ -198,6 +209,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         patience: int | str | None = "auto",
         validation_fraction: float = 0.1,
         preprocessor: TableEncoder | str | None = "auto",
+        bounds: Any = "auto",
         unsupported: Unsupported = "inf",
         warm_start: bool = False,
         n_jobs: int | None = -1,
@@ -218,6 +230,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self.patience = patience
         self.validation_fraction = validation_fraction
         self.preprocessor = preprocessor
+        self.bounds = bounds
         self.unsupported = unsupported
         self.warm_start = warm_start
         self.n_jobs = n_jobs
@@ -414,6 +427,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             "patience": [_COUNT, StrOptions({"auto"}), None],
             "validation_fraction": [Within(Real, 0, 1, closed="neither")],
             "preprocessor": [TableEncoder, StrOptions({"auto"}), None],
+            "bounds": [StrOptions({"auto"}), "array-like", None],
             "unsupported": [StrOptions({"inf", "raise"})],
             "warm_start": ["boolean"],
             "n_jobs": [Integral, None],
@@ -432,6 +446,12 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if self.reader_.encoder is None:
             raise AttributeError("the model was fitted without a preprocessor")
         return self.reader_.encoder
+
+    @property
+    def support_(self) -> Support:
+        """Values that the target is taken to be able to take."""
+        check_is_fitted(self, "ensemble_")
+        return self.ensemble_.support
 
     @property
     def out_of_fold_(self) -> OutOfFold:
@@ -504,7 +524,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def predict(
         self, X: ArrayLike, return_std: bool = False
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Point estimates: the mean of the members' points.
+        """Point estimates: the mean of the members' points, within the bounds of the target.
 
         Parameters
         ----------
@@ -675,8 +695,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "ensemble_")
         X, y = self.reader_.read_with_targets(self, X, y)
         base = self._ensemble if keep else replace(self._ensemble, calibrations=())
+        if base.support.given:
+            refuse_outside(y, base.support)
+        base = replace(base, support=base.support.widened(y))
         weights = None if row_weight is None else row_weight(X)
-        scores = normal_scores(base.distribution(X), y)
+        scores = base.scores(X, y, np.random.default_rng(_seed(self.random_state)))
         kind = CALIBRATIONS[self.calibration]
         found = kind.from_scores(scores, weights, strict=True, row_weight=row_weight)
         self.ensemble_ = replace(base, calibrations=(*base.calibrations, found))
@@ -851,6 +874,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         table = isinstance(self.preprocessor, TableEncoder)  # "auto" takes arrays of numbers only
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = table
         return tags
+
+
+def _seed(random_state: Any) -> int:
+    """A number for what ``conformalize`` draws, which leaves a generator as it is."""
+    return int(random_state) if isinstance(random_state, Integral) else 0
 
 
 def _levels(name: str, given: float | Sequence[float]) -> FloatArray:

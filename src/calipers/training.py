@@ -4,8 +4,9 @@ The estimator, the search and the study all come here. Functions take the parame
 that has them as attributes, such as an ``IntervalRegressor``.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, Protocol
 
 import numpy as np
@@ -55,6 +56,7 @@ def check_parameters(model: Any) -> None:
             "cv must be a number of folds from 2 on, a splitter of scikit-learn or None, "
             f"got {model.cv!r}"
         )
+    check_bounds(model.bounds)
     for name in SHORTHANDS:
         nested = expanded(name, getattr(model, name))
         if isinstance(nested, BaseEstimator):
@@ -72,6 +74,21 @@ def check_parameters(model: Any) -> None:
         raise ValueError(
             f"every fold has as many networks: n_networks must be a multiple of cv={model.cv}, "
             f"got {model.n_networks}"
+        )
+
+
+def check_bounds(bounds: Any) -> None:
+    """Refuse bounds that are not a pair with a lower end below the upper one."""
+    if bounds is None or isinstance(bounds, str):
+        return
+    ends = list(bounds)
+    good = len(ends) == 2 and all(
+        end is None or (isinstance(end, Real) and math.isfinite(float(end))) for end in ends
+    )
+    if not good or (None not in ends and not ends[0] < ends[1]):
+        raise ValueError(
+            "bounds must be 'auto', None or a pair (low, high) with low below high, in which None "
+            f"stands for no bound, got {bounds!r}"
         )
 
 

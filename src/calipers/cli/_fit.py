@@ -12,7 +12,7 @@ import typer
 from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
-from calipers.cli._settings import make_model
+from calipers.cli._settings import Bounds, make_model
 from calipers.cli._tables import (
     AsJSON,
     Delimiter,
@@ -48,6 +48,7 @@ def fit_command(
     coverage: Annotated[
         float | None, typer.Option(help="Probability that an interval is to hold.")
     ] = None,
+    bounds: Bounds = None,
     time_budget: Annotated[
         float | None, typer.Option(min=1.0, help="Seconds that training may take.")
     ] = None,
@@ -104,7 +105,7 @@ def fit_command(
         raise typer.BadParameter("--more-rows is for one target")
     _check_folder(out, overwrite)
     form = make_form(delimiter, encoding)
-    given = {"coverage": coverage, "time_budget": time_budget}
+    given = {"coverage": coverage, "time_budget": time_budget, "bounds": bounds}
     model = make_model(config, given | {"random_state": seed, "n_jobs": n_jobs})
     began = time.monotonic()
     from calipers.tables import find_files, read_table
@@ -124,6 +125,7 @@ def fit_command(
     result = _describe(encoder, values, files, labelled.left_out)
     if not as_json:
         _print_columns(result, files)
+    _check_bounds(model.bounds, values, table)
     model.set_params(preprocessor__kinds=encoder.kinds_)
     if len(target) > 1:
         from calipers.multitarget import MultiTargetRegressor
@@ -155,6 +157,8 @@ def fit_command(
     if more_rows:
         model.about_["more_rows"] = result["more_rows"]
     model.save(out)
+    supports = [str(own.support_) for own in getattr(model, "models_", [model])]
+    result["support"] = dict(zip(target, supports, strict=True))
     result |= {"model": os.fspath(out), "seconds": round(time.monotonic() - began, 1)}
     if as_json:
         print_json(result)
@@ -209,6 +213,22 @@ def _parts(table: Any, values: Any, groups: str | None, ignore: list[str]) -> An
         shown = ", ".join(repr(name) for name in targets)
         raise table.placed(DataError(f"there is no column beside {shown} to learn from"))
     return inputs, labels
+
+
+def _check_bounds(bounds: Any, values: Any, table: Any) -> None:
+    """Refuse targets outside of the bounds given, naming the first by its place in the file."""
+    from calipers.preprocessing import DataError
+
+    if bounds is None or isinstance(bounds, str):
+        return
+    low, high = (
+        end if end is not None else sign * float("inf")
+        for end, sign in zip(bounds, (-1, 1), strict=True)
+    )
+    for name, column in values.to_frame().items() if values.ndim == 1 else values.items():
+        for row in (~column.between(low, high)).to_numpy().nonzero()[0][:1]:
+            problem = f"{column.iloc[row]:g} is not within the bounds {low:g} to {high:g}"
+            raise table.placed(DataError(problem, column=name, row=int(row)))
 
 
 def _learn(encoder: Any, inputs: Any, kinds: dict[str, str], table: Any) -> Any:
@@ -332,4 +352,6 @@ def _print_end(result: dict[str, Any], target: str) -> None:
             typer.echo(f"The saved model is the one evaluated, fitted on the other {rest:,} rows.")
     if "more_rows" in result:
         typer.echo(result["more_rows"])
+    for name, values in result["support"].items():
+        typer.echo(f"Values of {name} are taken to be {values} (--bounds says otherwise).")
     typer.echo(f"saved in {result['model']} after {result['seconds']:.0f} s")

@@ -61,7 +61,7 @@ def _under(arrays: dict[str, Any], number: int) -> dict[str, Any]:
 
 def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> dict[str, Any]:
     """What is known of a model, as plain JSON."""
-    from calipers._serialization import calibrations_from_dict
+    from calipers._serialization import calibrations_from_dict, support_from_dict
 
     inputs, ensemble = document["inputs"], document["ensemble"]
     encoder = inputs["preprocessor"]
@@ -70,6 +70,7 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
     return {
         "model": str(folder),
         "target": inputs["target"],
+        "support": str(support_from_dict(ensemble)),
         "inputs": columns,
         "coverage": ensemble["coverage"],
         "networks": {
@@ -99,6 +100,7 @@ def _show(found: dict[str, Any]) -> None:
     print_rows(("column", "kind", "seen in training", "noticed"), rows)
     typer.echo(f"\n{_networks(found)}")
     typer.echo(_calibration(found["calibrations"]))
+    typer.echo(f"Values of {target['name']} are taken to be {found['support']}")
     if text := out_of_time(about.get("time_budget")):
         typer.echo(f"Note: {text}")
     changed = _changed(found["settings"])

@@ -35,7 +35,8 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
     levels = [coverage]
     if model.ensemble_.gives_distribution:
         levels = sorted({*LEVELS, coverage})
-    found = model.query(X, Query(tuple(levels)))
+    at = y if model.ensemble_.gives_distribution else None
+    found = model.query(X, Query(tuple(levels), at=at))
     point, bounds = found.point, found.intervals
     lower, upper = found.bounds(coverage)
     low, high = metrics.coverage_band(len(y), coverage)
@@ -52,6 +53,7 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
         "coverage": coverage,
         "coverage_rate": metrics.coverage_rate(y, lower, upper),
         "by_chance": [float(low), float(high)],
+        "shared_rate": _shared_rate(found, coverage),
         "mean_width": metrics.mean_width(lower, upper),
         "interval_score": metrics.interval_score(y, lower, upper, coverage=coverage),
         "rmse": root_mean_squared_error(y, point),
@@ -107,6 +109,17 @@ def print_targets(found: dict[str, Any]) -> None:
         f"{joint['coverage_of_each']:.1%} each, hold {joint['coverage_rate']:.1%} of the rows"
     )
     typer.echo(f"    (chance alone makes it {low:.1%} to {high:.1%} when they are honest)")
+
+
+def _shared_rate(found: Any, coverage: float) -> float | None:
+    """Coverage rate with ties shared out, where the target has mass on single values."""
+    import numpy as np
+
+    from calipers.metrics import shared_coverage
+
+    if found.cdf_below is None or np.array_equal(found.cdf, found.cdf_below):
+        return None
+    return float(shared_coverage(found.cdf_below, found.cdf, coverage).mean())
 
 
 def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
@@ -221,6 +234,9 @@ def print_measures(found: dict[str, Any], target: str) -> None:
     """Print what ``measure`` found."""
     low, high = found["by_chance"]
     typer.echo(f"  {found['coverage']:.0%} intervals hold {found['coverage_rate']:.1%} of the rows")
+    shared = found.get("shared_rate")
+    if shared is not None:
+        typer.echo(f"    and {shared:.1%} with the rows on bounds shared out by their mass")
     typer.echo(f"    (chance alone makes it {low:.1%} to {high:.1%} when they are honest)")
     print_rows(
         ("", f"in units of {target}"),

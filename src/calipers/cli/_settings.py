@@ -2,9 +2,17 @@
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
+
+Bounds = Annotated[
+    str | None,
+    typer.Option(
+        help="Range that the target cannot leave: '0,' for none below 0, ',100', '0,100'; 'auto' "
+        "(the default) finds it, 'none' takes every number to be possible.",
+    ),
+]
 
 
 def make_model(config: Path | None, given: dict[str, Any]) -> Any:
@@ -17,6 +25,8 @@ def make_model(config: Path | None, given: dict[str, Any]) -> Any:
     settings = _settings(config, IntervalRegressor, TableEncoder)
     known = IntervalRegressor().get_params(deep=False)
     settings |= {k: v for k, v in given.items() if v is not None and k in known}
+    if isinstance(settings.get("bounds"), str):
+        settings["bounds"] = parse_bounds(settings["bounds"])
     encoder = TableEncoder(**settings.pop("preprocessor", {}))
     paper = settings.pop("method", "") == "paper"
     model = IntervalRegressor.paper() if paper else IntervalRegressor()
@@ -28,6 +38,26 @@ def make_model(config: Path | None, given: dict[str, Any]) -> Any:
     if not HEADS[objective_of(model).head].has_interval:
         raise typer.BadParameter(f"loss {model.loss!r} predicts points and no intervals")
     return model
+
+
+def parse_bounds(text: str) -> Any:
+    """Bounds from their text.
+
+    Examples
+    --------
+    >>> parse_bounds("0,"), parse_bounds("-1,1.5"), parse_bounds("none"), parse_bounds("auto")
+    ((0.0, None), (-1.0, 1.5), None, 'auto')
+    """
+    plain = text.strip().lower()
+    if plain in ("auto", "none"):
+        return None if plain == "none" else plain
+    try:
+        low, high = (float(part) if part.strip() else None for part in plain.split(","))
+        return low, high
+    except ValueError:
+        raise typer.BadParameter(
+            f"--bounds takes 'low,high' such as '0,' or '0,100', 'auto' or 'none'; got {text!r}"
+        ) from None
 
 
 def _settings(config: Path | None, estimator: Any, encoder: Any) -> dict[str, Any]:

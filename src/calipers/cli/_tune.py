@@ -8,6 +8,7 @@ import typer
 
 from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._report import check_place
+from calipers.cli._settings import Bounds, parse_bounds
 from calipers.cli._tables import (
     AsJSON,
     Delimiter,
@@ -42,6 +43,7 @@ def tune_command(
     coverage: Annotated[
         float, typer.Option(help="Probability that an interval is to hold.")
     ] = 0.95,
+    bounds: Bounds = None,
     store: Annotated[
         Path | None,
         typer.Option(help="File that keeps what is done; beside the TOML file by default."),
@@ -84,10 +86,13 @@ def tune_command(
     X, labels = _numbers(table, target, groups, ignore or [], kinds)
     kept = store or out.with_name(f"{out.stem}.search.jsonl")
     model = _model(paper, coverage, seed, n_jobs)
+    if bounds is not None:
+        model.set_params(bounds=parse_bounds(bounds))
     counts = _splits(splits, labels, seed) | {"finalists": min(finalists, candidates)}
     with spread(cluster):
         result, usual = _search(model, X, y, paper, candidates, counts, kept, time_budget)
     settings, gain = _chosen(result, usual, paper)
+    settings |= {} if bounds is None else {"bounds": bounds}
     from calipers._files import replace_file
 
     replace_file(out, _toml(settings, _heading(data, target, result, gain)).encode())

@@ -1,23 +1,38 @@
-"""Split normal distributions and their mixtures: closed forms, exact fits, safe quantiles.
+"""Split normal distributions, their mixtures, and distributions of what is observed of them.
 
 The functions are for code that builds on mixtures, such as calibration and exports: they work on
 one block of rows, values of shape (n,), parameters of shape (members, n) and weights of shape
 (members, 1), and check nothing.
 """
 
+from calipers.distributions._drawing import MOST_ATOMS, atoms, mean_density
 from calipers.distributions._fit import scale_table
 from calipers.distributions._grid import mixture_values_on_grid
+from calipers.distributions._learn_support import Bounds, learn_support, refuse_outside
+from calipers.distributions._matching import latent_targets, match_atoms
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._mixture_formulas import logpdf as mixture_logpdf
+from calipers.distributions._observed import ObservedDistribution
 from calipers.distributions._scores import mixture_scores, mixture_values
 from calipers.distributions._split_normal import SplitNormal
+from calipers.distributions._support import Support
 
 __all__ = [
+    "MOST_ATOMS",
+    "Bounds",
+    "ObservedDistribution",
     "SplitNormal",
     "SplitNormalMixture",
+    "Support",
+    "atoms",
+    "latent_targets",
+    "learn_support",
+    "match_atoms",
+    "mean_density",
     "mixture_logpdf",
     "mixture_scores",
     "mixture_values",
     "mixture_values_on_grid",
+    "refuse_outside",
     "scale_table",
 ]

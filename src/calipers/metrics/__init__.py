@@ -29,6 +29,7 @@ from calipers.metrics._intervals import (
     normalized_mean_width,
 )
 from calipers.metrics._scorers import neg_crps, neg_interval_score
+from calipers.metrics._ties import shared_coverage
 
 __all__ = [
     "CalibrationCurve",
@@ -52,4 +53,5 @@ __all__ = [
     "normalized_mean_width",
     "pit_band",
     "pit_values",
+    "shared_coverage",
 ]

@@ -1,13 +1,14 @@
 """Whether intervals of every nominal coverage hold as many targets as they claim."""
 
 from collections.abc import Iterator
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers._checks import FloatArray, fraction, numbers
+from calipers._checks import FloatArray, finite, fraction, numbers
 from calipers.metrics._intervals import coverage_rate
+from calipers.metrics._ties import shared_coverage
 
 _COVERAGES = tuple(k / 20 for k in range(1, 20))
 
@@ -47,6 +48,7 @@ def calibration_curve(
         Targets.
     y_pred : object with ``interval(coverage)``, or array-like of shape (n_samples, 2, k)
         A distribution for each row, or the lower and upper bounds themselves for each coverage.
+        Of a distribution with mass on single values, ties are shared out, see ``shared_coverage``.
     coverages : array-like of shape (k,), optional
         Nominal coverages, by default 0.05, 0.1, ..., 0.95.
     sample_weight : array-like of shape (n_samples,), optional
@@ -67,6 +69,8 @@ def calibration_curve(
     nominal = fraction("coverages", _COVERAGES if coverages is None else coverages)
     if nominal.ndim != 1 or nominal.size == 0:
         raise ValueError(f"coverages must be a list of at least one, got shape {nominal.shape}")
+    if hasattr(y_pred, "cdf_below"):
+        return _shared_curve(finite("y_true", y_true), y_pred, nominal, sample_weight)
     observed = [
         coverage_rate(y_true, lower, upper, sample_weight=sample_weight)
         for lower, upper in _intervals(y_pred, nominal)
@@ -102,6 +106,15 @@ def calibration_error(
     """
     curve = calibration_curve(y_true, y_pred, coverages=coverages, sample_weight=sample_weight)
     return float(np.mean(abs(curve.observed - curve.nominal)))
+
+
+def _shared_curve(
+    target: FloatArray, dist: Any, nominal: FloatArray, sample_weight: ArrayLike | None
+) -> CalibrationCurve:
+    """The same with ties shared out."""
+    shares = shared_coverage(dist.cdf_below(target), dist.cdf(target), nominal[:, np.newaxis])
+    weights = None if sample_weight is None else numbers("sample_weight", sample_weight)
+    return CalibrationCurve(nominal, np.average(shares, axis=1, weights=weights))
 
 
 def _intervals(

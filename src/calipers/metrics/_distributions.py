@@ -102,8 +102,13 @@ def log_score(
     return -average(kept, weights)
 
 
-def pit_values(y_true: ArrayLike, dist: HasCdf) -> FloatArray:
+def pit_values(
+    y_true: ArrayLike, dist: HasCdf, *, rng: np.random.Generator | None = None
+) -> FloatArray:
     """Probability integral transform: each distribution function at its target.
+
+    Where a target has a mass of its own, between the values just below it and at it: in the middle,
+    or with ``rng`` at random, which makes the values of calibrated predictions uniform there too.
 
     For calibrated predictions the values are uniform between 0 and 1; ``pit_band`` says how far
     chance takes the bars of their histogram from that.
@@ -113,7 +118,9 @@ def pit_values(y_true: ArrayLike, dist: HasCdf) -> FloatArray:
     y_true : array-like of shape (n_samples,)
         Targets.
     dist : object with ``cdf(x)``
-        A distribution for each row.
+        A distribution for each row; one with ``cdf_below(x)`` may have mass on single values.
+    rng : numpy.random.Generator, optional
+        Draws the place within the mass of a value.
 
     Returns
     -------
@@ -126,7 +133,11 @@ def pit_values(y_true: ArrayLike, dist: HasCdf) -> FloatArray:
     >>> pit_values([0, 2], norm([0, 0], [1, 2])).round(4)
     array([0.5   , 0.8413])
     """
-    return _per_row("cdf", dist, y_true)
+    upto = _per_row("cdf", dist, y_true)
+    if not hasattr(dist, "cdf_below"):
+        return upto
+    below = _per_row("cdf_below", dist, y_true)
+    return below + (0.5 if rng is None else rng.random(upto.shape)) * (upto - below)
 
 
 def _per_row(method: str, dist: Any, y_true: ArrayLike) -> FloatArray:

@@ -1,7 +1,8 @@
 """Models as ONNX, for runtimes without Python.
 
 The graph takes inputs in their own units and gives everything in the target's: scaling, networks,
-aggregation and calibration are inside.
+aggregation and calibration are inside, and so are the bounds and the rounding of a target that
+cannot take every value.
 
 input ``X``, of shape (rows, inputs)
     Inputs, in the order of the metadata entry ``inputs``.
@@ -40,6 +41,7 @@ from calipers.onnx._graph import TYPES, Graph, array_info
 from calipers.onnx._inputs import OUTPUTS, columns, matrix
 from calipers.onnx._networks import parameters
 from calipers.onnx._quantiles import density_mean, lower_quantile, upper_quantile
+from calipers.onnx._support import clipped, observed
 from calipers.prediction import Query
 from calipers.preprocessing import TableEncoder
 from calipers.storage import versions
@@ -94,12 +96,13 @@ def export(
     graph = Graph()
     X, given = matrix(graph, len(inputs), dtype) if table is None else columns(graph, table, dtype)
     values = parameters(graph, ensemble.bank, X)
-    outputs = {"point": _point(graph, ensemble, values)}
+    outputs = {"point": clipped(graph, _point(graph, ensemble, values), ensemble.support)}
     shape: list[Any] = ["rows"]
     levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
     has_interval = ensemble.head.has_interval
     if has_interval:
         sides, tails = _interval(graph, ensemble, values, levels)
+        sides = [observed(graph, side, ensemble.support) for side in sides]
         if coverage is None or np.isscalar(coverage):
             sides = [graph("Squeeze", side, graph.integers(1)) for side in sides]
         else:
@@ -115,6 +118,7 @@ def export(
     metadata = {
         "inputs": json.dumps(list(inputs), ensure_ascii=False),
         "target": target,
+        "support": str(ensemble.support),
         "aggregation": ensemble.aggregation,
         "versions": json.dumps(versions()),
     }

@@ -78,7 +78,7 @@ def _level(
         "coverage": float(level),
         "lower": rounded(lower[rows]),
         "upper": rounded(upper[rows]),
-        "rate": metrics.coverage_rate(labelled.target, lower, upper),
+        "rate": float(labelled.held(place).mean()),
         "band": [float(low), float(high)],
         "width": rounded(np.array([np.median(upper - lower)]))[0],
     }

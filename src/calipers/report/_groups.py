@@ -165,9 +165,13 @@ def _by_label(
 def _groups(labelled: LabelledPrediction, codes: Codes, labels: Sequence[str]) -> tuple[Group, ...]:
     found = coverage_by_group(labelled.target, labelled.lower, labelled.upper, codes)
     low, high = coverage_band(found.n_samples, labelled.coverage)
-    p_value = _p_values(found.coverage_rate, found.n_samples, labelled)
+    rate = found.coverage_rate
+    if labelled.ties:
+        held = labelled.held(labelled.own)
+        rate = np.array([held[codes == code].mean() for code in found.group])
+    p_value = _p_values(rate, found.n_samples, labelled)
     names = [labels[code] for code in found.group]
-    columns = (found.n_samples, found.coverage_rate, found.mean_width, low, high, p_value)
+    columns = (found.n_samples, rate, found.mean_width, low, high, p_value)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(Group(name, *row) for name, row in zip(names, rows, strict=True))
 
@@ -177,7 +181,7 @@ def _p_values(rate: Any, rows: Any, labelled: LabelledPrediction) -> Any:
 
     Where all rows fall short, so does nearly every group, and to say so of each tells nothing.
     """
-    ends = np.clip(sorted([labelled.coverage, labelled.inside.mean()]), 1e-9, 1 - 1e-9)
+    ends = np.clip(sorted([labelled.coverage, labelled.held(labelled.own).mean()]), 1e-9, 1 - 1e-9)
     nearest = np.clip(rate, *ends)
     return np.where(rate == nearest, 1.0, coverage_p_value(rate, rows, nearest))
 

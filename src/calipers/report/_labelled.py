@@ -37,6 +37,8 @@ class LabelledPrediction:
     pit, aleatoric, epistemic : array of shape (n,), or None
         Probability integral transform, and the two parts of the standard deviation; None for a
         model that gives bounds and no distribution.
+    ties : bool
+        Whether targets have mass on single values, in which ``pit`` is then at random.
     """
 
     coverage: float
@@ -48,6 +50,7 @@ class LabelledPrediction:
     pit: FloatArray | None
     aleatoric: FloatArray | None
     epistemic: FloatArray | None
+    ties: bool = False
 
     def __len__(self) -> int:
         return len(self.target)
@@ -71,6 +74,12 @@ class LabelledPrediction:
     def width(self) -> FloatArray:
         """Widths of the intervals for ``coverage``."""
         return self.upper - self.lower
+
+    def held(self, place: int) -> NDArray[np.bool_]:
+        """Whether each target lies in its interval for one of the levels, ties shared out."""
+        if self.ties and self.pit is not None:
+            return 2 * np.abs(self.pit - 0.5) <= self.levels[place]
+        return (self.bounds[:, 0, place] <= self.target) & (self.target <= self.bounds[:, 1, place])
 
     @property
     def inside(self) -> NDArray[np.bool_]:
@@ -109,6 +118,8 @@ def predict_labelled(
             outside.append(beyond)
             report(len(rows))
     found = Prediction.concatenate(parts)
+    pit, ties = _pit(found)
+    aleatoric, epistemic = (None if part is None else np.sqrt(part) for part in _variances(found))
     return LabelledPrediction(
         coverage,
         levels,
@@ -116,9 +127,20 @@ def predict_labelled(
         found.point,
         cast(FloatArray, found.intervals),
         np.concatenate(outside),
-        found.cdf,
-        *(None if part is None else np.sqrt(part) for part in _variances(found)),
+        pit,
+        aleatoric,
+        epistemic,
+        ties,
     )
+
+
+def _pit(found: Prediction) -> tuple[FloatArray | None, bool]:
+    """Probability integral transform, at random within the mass of a value; and if there is any."""
+    if found.cdf is None or found.cdf_below is None:
+        return found.cdf, False
+    mass = found.cdf - found.cdf_below
+    place = np.random.default_rng(0).random(len(mass))
+    return found.cdf_below + place * mass, bool((mass > 1e-9).any())
 
 
 def _variances(found: Prediction) -> tuple[FloatArray | None, FloatArray | None]:

@@ -186,6 +186,7 @@ def _facts(model: Any) -> dict[str, str]:
     facts = {k.replace("_", " "): str(v) for k, v in about.items() if isinstance(v, str | int)}
     if files := (about.get("source") or {}).get("files"):
         facts["fitted on"] = ", ".join(files)
+    facts["values of the target"] = str(model.support_)
     versions = about.get("versions", {})
     return facts | {f"{name} when fitted": str(v) for name, v in versions.items()}
 

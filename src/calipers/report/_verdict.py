@@ -1,7 +1,7 @@
 """Whether the intervals hold what they promise, and what they are worth beside naive ones."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -70,9 +70,28 @@ def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
         headline = f"The {share(coverage)} intervals are unbounded{some}."
         text = unbounded_reason(coverage, calibration)
         return Verdict("unbounded", "no finite interval", headline, text)
-    rate = float(labelled.inside.mean())
+    rate = float(labelled.held(labelled.own).mean())
     low, high = map(float, metrics.coverage_band(rows, coverage))
-    headline = f"The {share(coverage)} intervals held {share(rate)} of {count(rows, 'row')}."
+    inside = float(labelled.inside.mean())
+    headline = f"The {share(coverage)} intervals held {share(inside)} of {count(rows, 'row')}."
+    return _with_ties(_compared(rate, low, high, labelled, headline), rate, labelled)
+
+
+def _with_ties(found: Verdict, rate: float, labelled: LabelledPrediction) -> Verdict:
+    """Say what is compared where bounds are values that targets share."""
+    if not labelled.ties:
+        return found
+    text = (
+        "Bounds are values that targets take, so that an interval holds all rows on its bounds. "
+        f"Shared out by the mass that belongs inside, {share(rate)} are held. {found.text}"
+    )
+    return replace(found, text=text)
+
+
+def _compared(
+    rate: float, low: float, high: float, labelled: LabelledPrediction, headline: str
+) -> Verdict:
+    rows = len(labelled)
     band = f"between {share(low)} and {share(high)}"
     if rate < low:
         return Verdict(

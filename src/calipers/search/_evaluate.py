@@ -10,6 +10,7 @@ from sklearn.metrics import mean_squared_error
 from calipers import metrics
 from calipers.aggregation import Interval
 from calipers.bank import Bank, History, Plan, Program, Settings, Table, spawn_seeds, train
+from calipers.distributions import learn_support
 from calipers.ensemble import Ensemble
 from calipers.regressor import IntervalRegressor
 from calipers.search._result import Outcome
@@ -143,7 +144,11 @@ def evaluate(
         whole = [i for i, networks in enumerate(place[:, split]) if networks.min() >= 0]
         groups = [(estimators[i], place[i, split]) for i in whole]
         for i, interval in zip(whole, _intervals(bank, groups, trial.X[valid_rows]), strict=True):
-            measures[i, split] = _measures(interval, trial.y[valid_rows], estimators[i].coverage)
+            support = learn_support(trial.y, estimators[i].bounds)
+            kept = Interval(*(support.observe(side) for side in interval))._replace(
+                point=np.clip(interval.point, *support.ends)
+            )
+            measures[i, split] = _measures(kept, trial.y[valid_rows], estimators[i].coverage)
     return [
         _outcome(trial, [bank.histories[i] for i in networks.flat if i >= 0], values)
         for networks, values in zip(place, measures, strict=True)

@@ -132,6 +132,7 @@ class Served:
             "members": len(self.ensemble.bank),
             "calibration_rows": self._calibration_rows,
             "target": self.model.target_.to_document(),
+            "support": str(self.model.support_),
             "inputs": [column.to_document() for column in self.model.inputs_],
             "about": {k: v for k, v in self.model.about_.items() if k in _PUBLIC},
         }

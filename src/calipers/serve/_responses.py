@@ -113,10 +113,18 @@ def _block(served: Served, answer: ServedPrediction) -> list[dict[str, Any]]:
             columns[field.name] = _objects(found, field.name)
         elif field.name == "density":
             columns["density"] = _dicts(x=values[:, 0].tolist(), y=values[:, 1].tolist())
+        elif field.name == "atoms":
+            columns["atoms"] = [_atoms(row) for row in values]
         else:
             columns[field.name] = values.tolist()
     columns["outside"] = _outside(served, answer)
     return _dicts(**columns)
+
+
+def _atoms(row: Any) -> dict[str, list[float]]:
+    """Values with a mass of their own, of one row, without those that only fill the array."""
+    value, mass = row[:, np.isfinite(row[0])].tolist()
+    return {"x": value, "mass": mass}
 
 
 def _objects(found: Prediction, name: str) -> list[list[dict[str, Any]]]:

@@ -114,6 +114,13 @@ class DensitySchema(BaseModel):
     y: list[float | None]
 
 
+class AtomsSchema(BaseModel):
+    """Values that the target takes with a probability above zero: a bound, counts, grades."""
+
+    x: list[float]
+    mass: list[float]
+
+
 class PredictionSchema(BaseModel):
     """About one row."""
 
@@ -124,6 +131,9 @@ class PredictionSchema(BaseModel):
     quantiles: list[Quantile] | None = None
     members: list[Member] | None = None
     density: DensitySchema | None = None
+    atoms: AtomsSchema | None = Field(
+        None, description="With the density, which has no part in them; null if there are none."
+    )
     outside: list[str] = Field(description="Inputs whose value training did not see.")
 
 
@@ -184,6 +194,7 @@ class ModelDescription(BaseModel):
         "and bounds of larger ones are infinite. null if it is not calibrated."
     )
     target: ColumnDescription
+    support: str = Field(description="Values that the target is taken to be able to take.")
     inputs: list[ColumnDescription]
     about: dict[str, Any]
 

@@ -42,8 +42,9 @@ export function drawDensity(host, answer, target, withMembers, before) {
   const show = formatter(target.low, target.high);
   const { lower, upper } = answer.intervals[0] ?? { lower: null, upper: null };
   const bounds = [lower, upper].filter(isNumber);
-  const shape = answer.density && visible(answer.density);
-  const reach = [answer.point, ...bounds, ...(shape ? [shape.at[0], shape.at.at(-1)] : [])];
+  const shape = answer.density?.y.some((value) => value > 0) ? visible(answer.density) : null;
+  const atoms = (answer.atoms?.x ?? []).map((at, i) => ({ at, mass: answer.atoms.mass[i] })).filter(({ mass }) => mass > 5e-4);
+  const reach = [answer.point, ...bounds, ...(shape ? [shape.at[0], shape.at.at(-1)] : []), ...atoms.map(({ at }) => at)];
   const x = steady(before, Math.min(...reach), Math.max(...reach));
   const curves = shape && withMembers ? answer.members.map((m) => shape.at.map((at) => splitNormal(m, at))) : [];
   const tallest = shape ? Math.max(...shape.heights) || 1 : 1;
@@ -57,16 +58,27 @@ export function drawDensity(host, answer, target, withMembers, before) {
   const { plot, toX, toY, top, bottom } = area;
   const upright = (kind, at) => add(plot, "line", { class: kind, x1: toX(at), x2: toX(at), y1: top, y2: bottom });
   if (shape) drawShape(area, shape, lower ?? -Infinity, upper ?? Infinity);
-  else if (bounds.length) {
+  else if (bounds.length && !atoms.length) {
     const [start, end] = bounds.map(toX);
     add(plot, "rect", { class: "area inner", x: start, width: Math.max(1, end - start), y: bottom - 60, height: 60 });
   }
   for (const one of curves) add(plot, "path", { class: "member", d: curve(shape.at, one, { toX, toY }) });
   if (shape) add(plot, "path", { class: "line", d: curve(shape.at, shape.heights, { toX, toY }) });
   for (const bound of bounds) upright("bound", bound);
+  drawAtoms(area, atoms, shape ? 1 : Math.max(...atoms.map(({ mass }) => mass)), bounds);
   upright("here", answer.point);
   add(area.svg, "circle", { class: "ring", cx: toX(answer.point), cy: bottom, r: 5 });
   return x;
+}
+
+// Mass on single values as bars: beside a density the whole height is a probability of 1, alone
+// that of the most likely value.
+function drawAtoms({ plot, toX, top, bottom }, atoms, most, [lower, upper]) {
+  for (const { at, mass } of atoms) {
+    const kind = at >= lower && at <= upper ? "atom inner" : "atom";
+    const x = toX(at), y2 = bottom - 0.96 * (bottom - top) * (mass / most);
+    add(plot, "line", { class: kind, x1: x, x2: x, y1: bottom, y2 });
+  }
 }
 
 // The area under a density, darker within the interval.

@@ -1,0 +1,262 @@
+"""Predictive distributions of targets that cannot take every value: atoms, bounds, lattices."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr
+
+from calipers import _checks as checks
+from calipers._checks import FloatArray
+from calipers.distributions._latent import Latent
+from calipers.distributions._split_normal import SplitNormal
+from calipers.distributions._support import Support
+
+# Mass beyond either end of the range over which moments and scores are summed.
+_TAIL = 1e-10
+# Cells of a lattice that are summed one by one; with more, they are too fine to matter.
+_MOST_CELLS = 4096
+# Rows worked on at a time, for one target each.
+_BLOCK = 2**11
+# Pieces of an integral, between quantiles evenly spread on the normal scale, of so many points.
+_LEVELS = np.linspace(-6.3, 6.3, 43)
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
+# Masses below this are no atoms.
+_NO_MASS = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class ObservedDistribution:
+    r"""Distributions of y = T(z), where z has a continuous distribution and T is a support's map.
+
+    Part of the distribution may be continuous, with the density `pdf`, and part on single values,
+    with the masses `pmf`: bounds, and the values of a lattice. Quantiles and bounds of intervals
+    are values of the support.
+
+    Parameters
+    ----------
+    latent : SplitNormalMixture or CalibratedMixture
+        Distributions of z.
+    support : Support
+        Values that y can take.
+
+    Notes
+    -----
+    `aleatoric_var`, `epistemic_var` and `components` are those of the members, on the latent scale;
+    `mean` and `var` are of y. Arguments broadcast against `shape` as those of a mixture do.
+
+    Examples
+    --------
+    >>> from calipers.distributions import SplitNormalMixture
+    >>> z = SplitNormalMixture(SplitNormal([[0.4, 3.0]], 1.0, 1.0))
+    >>> dist = ObservedDistribution(z, Support(low=0.0, step=1.0))
+    >>> dist.interval(0.9)
+    (array([0., 1.]), array([2., 5.]))
+    >>> dist.pmf(0.0).round(3), dist.cdf(1.0).round(3)
+    (array([0.54 , 0.006]), array([0.864, 0.067]))
+    """
+
+    latent: Latent
+    support: Support
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array of distributions."""
+        return self.latent.shape
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> "ObservedDistribution":
+        """Take some of the distributions, by any index that NumPy takes."""
+        return ObservedDistribution(self.latent[key], self.support)
+
+    def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """P(Y <= x)."""
+        edge = self.support.upper_edge(checks.not_nan("x", x))
+        return self.latent.cdf(edge, n_jobs=n_jobs)
+
+    def cdf_below(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """P(Y < x): less than `cdf` by the mass on `x` itself."""
+        edge = self.support.lower_edge(checks.not_nan("x", x))
+        return self.latent.cdf(edge, n_jobs=n_jobs)
+
+    def sf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """P(Y > x)."""
+        edge = self.support.upper_edge(checks.not_nan("x", x))
+        return self.latent.sf(edge, n_jobs=n_jobs)
+
+    def pmf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """P(Y = x), 0 where values are continuous."""
+        return np.maximum(self.cdf(x, n_jobs=n_jobs) - self.cdf_below(x, n_jobs=n_jobs), 0.0)
+
+    def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """Density of the continuous part at `x`, 0 on a lattice and beyond bounds."""
+        value = checks.not_nan("x", x)
+        slope = self.support.slope(value)
+        edge = np.where(slope > 0, self.support.upper_edge(value), 0.0)
+        return np.where(slope > 0, slope * self.latent.pdf(edge, n_jobs=n_jobs), 0.0)
+
+    def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """Logarithm of the likelihood: of `pmf` where `x` has mass, of `pdf` elsewhere."""
+        mass = self.pmf(x, n_jobs=n_jobs)
+        with np.errstate(divide="ignore"):
+            return np.log(np.where(mass > _NO_MASS, mass, self.pdf(x, n_jobs=n_jobs)))
+
+    def pit(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """Mid-distribution function: P(Y < y) and half of P(Y = y)."""
+        return 0.5 * (self.cdf_below(y, n_jobs=n_jobs) + self.cdf(y, n_jobs=n_jobs))
+
+    def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """Quantile: the least value of the support whose `cdf` is at least `p`."""
+        return self.support.observe(self.latent.ppf(p, n_jobs=n_jobs))
+
+    def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        """Upper quantile: the least value of the support whose `sf` is at most `q`."""
+        return self.support.observe(self.latent.isf(q, n_jobs=n_jobs))
+
+    def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bound of the central interval, both values of the support.
+
+        Its mass is at least `coverage`: the latent interval's, and what lies on the bounds beside.
+        """
+        lower, upper = self.latent.interval(coverage, n_jobs=n_jobs)
+        return self.support.observe(lower), self.support.observe(upper)
+
+    def sample(
+        self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
+    ) -> FloatArray:
+        """Independent draws of shape ``(*size, *shape)``."""
+        return self.support.observe(self.latent.sample(size, rng=rng, n_jobs=n_jobs))
+
+    def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+        r"""Continuous ranked probability score of `y`, :math:`\int (F(x) - 1[x \ge y])^2 dx`.
+
+        Exact on a lattice, where it is a sum; over continuous values an integral, to about 1e-5 of
+        the distribution's scale.
+        """
+        target = checks.finite("y", y)
+        target = np.broadcast_to(target, np.broadcast_shapes(target.shape, self.shape))
+        same, found = self._unchanged(), np.empty(target.shape)
+        if same.any():
+            found[..., same] = self.latent[same].crps(target[..., same], n_jobs=n_jobs)
+        if not same.all():
+            found[..., ~same] = self[~same]._integral(
+                lambda x, below, y: (below - (x >= y)) ** 2, target[..., ~same], n_jobs
+            )
+        return found
+
+    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance, as integrals of the distribution function."""
+        same, found = self._unchanged(), np.empty((2, *self.shape))
+        if same.any():
+            inner = self.latent[same]
+            found[:, same] = (
+                inner.moments(n_jobs=n_jobs)
+                if hasattr(inner, "moments")
+                else (inner.mean, inner.var)
+            )
+        if not same.all():
+            found[:, ~same] = self[~same]._moments(n_jobs)
+        return found[0], found[1]
+
+    def _moments(self, n_jobs: int) -> tuple[FloatArray, FloatArray]:
+        median = self.median
+        mean = median + self._integral(lambda x, below, y: (x >= y) - below, median, n_jobs)
+        around = self._integral(lambda x, below, y: 2 * (x - y) * ((x >= y) - below), mean, n_jobs)
+        return mean, np.maximum(around, 0.0)
+
+    @property
+    def mean(self) -> FloatArray:
+        """Expectation."""
+        return self.moments()[0]
+
+    @property
+    def var(self) -> FloatArray:
+        """Variance."""
+        return self.moments()[1]
+
+    @property
+    def std(self) -> FloatArray:
+        """Standard deviation."""
+        return np.sqrt(self.var)
+
+    @property
+    def median(self) -> FloatArray:
+        """Quantile at one half."""
+        return self.ppf(0.5)
+
+    @property
+    def components(self) -> SplitNormal:
+        """The members' split normals, on the latent scale."""
+        return self.latent.components
+
+    @property
+    def aleatoric_var(self) -> FloatArray:
+        """Mean of the members' variances, on the latent scale."""
+        return self.latent.aleatoric_var
+
+    @property
+    def epistemic_var(self) -> FloatArray:
+        """Variance of the members' means, on the latent scale."""
+        return self.latent.epistemic_var
+
+    def _unchanged(self) -> NDArray[np.bool_]:
+        """Which distributions lie within the bounds as they are, so that T does nothing to them."""
+        if self.support.step or self.support.latent:
+            return np.zeros(self.shape, bool)
+        low, high = self.support.ends
+        return np.asarray(self.latent.cdf(low) + self.latent.sf(high) < _TAIL)
+
+    def _integral(
+        self, function: Callable[..., FloatArray], y: FloatArray, n_jobs: int
+    ) -> FloatArray:
+        """Integrals over x of functions of x, P(Y <= x) and `y`, which vanish far out.
+
+        A function may jump at `y`, and must be linear in x where P(Y <= x) is constant.
+        """
+        shape = np.broadcast_shapes(y.shape, self.shape)
+        if not self.shape:
+            return self[None]._integral(function, y[..., None], n_jobs)[..., 0]
+        target, lead = np.broadcast_to(y, shape), (slice(None),) * (len(shape) - len(self.shape))
+        result = np.empty(shape)
+        size = max(1, _BLOCK // max(1, result.size // max(1, len(self))))
+        for start in range(0, len(self), size):
+            rows = slice(start, start + size)
+            own = target[(*lead, rows)]
+            result[(*lead, rows)] = self[rows]._integral_of_block(function, own, n_jobs)
+        return result
+
+    def _integral_of_block(
+        self, function: Callable[..., FloatArray], y: FloatArray, n_jobs: int
+    ) -> FloatArray:
+        places, fine = self._breaks(n_jobs)
+        nodes, weights = (_NODES, _WEIGHTS) if fine else (np.zeros(1), np.full(1, 2.0))
+        breaks = np.broadcast_to(
+            places.reshape(len(places), *(1,) * (y.ndim - len(self.shape)), *self.shape),
+            (len(places), *y.shape),
+        )
+        breaks = np.sort(np.concatenate([breaks, y[None]]), axis=0)
+        centre, half = 0.5 * (breaks[1:] + breaks[:-1]), 0.5 * np.diff(breaks, axis=0)
+        total = np.zeros(y.shape)
+        for node, weight in zip(nodes, weights, strict=True):
+            x = centre + node * half
+            total += (weight * half * function(x, self.cdf(x, n_jobs=n_jobs), y)).sum(axis=0)
+        return total
+
+    def _breaks(self, n_jobs: int) -> tuple[FloatArray, bool]:
+        """Ends of pieces, (pieces + 1, *shape), and whether the cdf varies within them."""
+        low, high = self.ppf(_TAIL, n_jobs=n_jobs), self.isf(_TAIL, n_jobs=n_jobs)
+        step, most = self.support.step, 0.0
+        if step:
+            most = float(np.max((high - low) / step, initial=0.0))
+        if step and most < _MOST_CELLS:
+            shifts = np.arange(int(most) + 2).reshape(-1, *(1,) * len(self.shape))
+            return np.minimum(low + step * shifts, high + step), False
+        levels = ndtr(_LEVELS).reshape(-1, *(1,) * len(self.shape))
+        knots = np.array([*self.support.observed, *self.support.ends])
+        knots = knots[np.isfinite(knots)].reshape(-1, *levels.shape[1:])
+        inside = np.clip(knots, low, high)
+        return np.concatenate([self.ppf(levels, n_jobs=n_jobs), inside]), True

@@ -1,0 +1,86 @@
+"""What is assumed of a target's values, and what is not."""
+
+import json
+
+import numpy as np
+import pytest
+
+from calipers.distributions import Support, learn_support
+
+RNG = np.random.default_rng(0)
+TARGETS = {
+    "any number": RNG.normal(0, 1, 500),
+    "numbers from 0 on": RNG.gamma(2, 1, 500),
+    "whole numbers from 0 on": RNG.poisson(3.0, 500),
+    "whole numbers": np.round(RNG.normal(0, 3, 500)),
+    "whole numbers from 0 to 1": RNG.random(500) < 0.3,
+    "whole numbers from 1 to 5": RNG.integers(1, 6, 500),
+    "multiples of 0.5 from 1 to 3": RNG.integers(2, 7, 500) / 2,
+    "multiples of 0.001 from 0 on": np.round(0.95 + 0.001 * RNG.integers(0, 51, 2000), 3),
+    "numbers up to 1": np.minimum(RNG.normal(0, 1, 500), 1.0),
+    "numbers from 0 to 50": np.minimum(RNG.normal(38, 8, 500), 50),
+}
+
+
+@pytest.mark.parametrize("words", TARGETS)
+def test_what_is_found(words):
+    y = np.asarray(TARGETS[words], np.float64)
+    found = learn_support(y)
+    assert str(found) == words
+    assert found.holds(y).all()
+    assert found.observe(y).tolist() == y.tolist()  # bit for bit, or ties would be missed
+    assert not found.given
+
+
+def test_zeros_and_a_positive_rest():
+    y = np.where(RNG.random(500) < 0.2, 0.0, RNG.gamma(2, 1, 500))
+    assert str(learn_support(y)) == "numbers from 0 on"
+
+
+@pytest.mark.parametrize(
+    "y",
+    [RNG.poisson(3.0, 30), np.full(500, 2.0), np.round(RNG.normal(0, 1000, 500))],
+    ids=["few rows", "a constant", "integers that hardly repeat"],
+)
+def test_nothing_is_assumed(y):
+    assert learn_support(np.asarray(y, np.float64)).is_line
+
+
+def test_the_largest_count_is_no_bound():
+    for mean in (0.05, 0.3, 2.0, 20.0):
+        y = np.random.default_rng(1).poisson(mean, 2000).astype(float)
+        assert learn_support(y).high is None, mean
+
+
+def test_none_assumes_nothing():
+    assert learn_support(np.arange(100.0) % 3, None).is_line
+
+
+def test_bounds_given_are_taken_and_a_lattice_still_found():
+    found = learn_support(np.arange(300.0) % 7, (0, 20))
+    assert (found.low, found.high, found.step, found.given) == (0.0, 20.0, 1.0, True)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ((0, None), r"bounds=\(0, None\): y must not be below 0, got -2 in row 3 .*, and 1 more"),
+        ((None, 4.5), r"must not be above 4.5, got 5 in row 1 \(from 0\)$"),
+    ],
+)
+def test_targets_outside_are_named(bounds, message):
+    with pytest.raises(ValueError, match=message):
+        learn_support(np.array([1.0, 5.0, 2.0, -2.0, -1.0]), bounds)
+
+
+def test_what_new_rows_contradict_is_given_up():
+    counts = Support(low=0.0, step=1.0)
+    assert counts.widened([3.0, 0.0]) == counts
+    assert str(counts.widened([-1.0])) == "whole numbers"
+    assert str(counts.widened([0.5])) == "numbers from 0 on"
+    assert counts.widened([-0.5]).is_line
+
+
+def test_a_support_survives_json():
+    support = Support(0.0, 5.0, 0.5, 0.25, 2, (0.1, 0.9), (0.5, 1.0), True)
+    assert Support.from_dict(json.loads(json.dumps(support.to_dict()))) == support

@@ -1,0 +1,259 @@
+"""Models of targets that cannot take every value: counts, zeros, caps, ranges."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import calipers
+from calipers import IntervalRegressor, metrics
+from calipers.cli import app
+from calipers.networks import MLP
+from calipers.prediction import Query
+from calipers.storage import ModelFileError
+
+
+def small(**parameters):
+    given = {
+        "n_networks": 4,
+        "cv": 2,
+        "network": MLP(hidden_layers=(16,), frequencies=0),
+        "epochs": 60,
+        "random_state": 0,
+        "verbose": 0,
+    }
+    return IntervalRegressor(**given | parameters)
+
+
+def rows(n, seed=0):
+    X = np.random.default_rng(seed).normal(size=(n, 2))
+    return X, np.exp(0.5 * X[:, 0] + 0.2)
+
+
+@pytest.fixture(scope="module")
+def counts():
+    X, mean = rows(1000)
+    return X, np.random.default_rng(1).poisson(mean).astype(float)
+
+
+@pytest.fixture(scope="module")
+def model(counts):
+    X, y = counts
+    return small().fit(X[:600], y[:600])
+
+
+@pytest.fixture(scope="module")
+def zeros():
+    """Two fifths zeros, and a positive rest."""
+    X, mean = rows(900, 2)
+    rng = np.random.default_rng(3)
+    y = np.where(rng.random(900) < 0.4, 0.0, rng.gamma(3, mean))
+    return X, y, small().fit(X[:600], y[:600])
+
+
+def test_no_interval_of_counts_reaches_below_zero(model, counts):
+    """Without bounds, most of the 95% intervals of a Poisson target do."""
+    X, y = counts
+    loose = small(bounds=None).fit(X[:600], y[:600])
+    assert np.mean(loose.predict_interval(X[600:])[:, 0] < 0) > 0.7
+    bounds = model.predict_interval(X[600:], coverage=[0.5, 0.8, 0.95])
+    assert str(model.support_) == "whole numbers from 0 on"
+    assert bounds.min() == 0
+    assert (bounds == np.round(bounds)).all()
+    assert model.predict(X).min() >= 0
+
+
+def test_counts_score_better_and_cover(model, counts):
+    X, y = counts[0][600:], counts[1][600:]
+    loose = small(bounds=None).fit(counts[0][:600], counts[1][:600])
+    dist = model.predict_dist(X)
+    assert metrics.crps(y, dist) < 0.99 * metrics.crps(y, loose.predict_dist(X))
+    for coverage in (0.5, 0.8, 0.95):
+        scores = [
+            metrics.interval_score(y, *m.predict_interval(X, coverage).T, coverage=coverage)
+            for m in (model, loose)
+        ]
+        assert scores[0] < scores[1]
+        low, high = metrics.coverage_band(len(y), coverage, confidence=0.999)
+        shared = metrics.shared_coverage(dist.cdf_below(y), dist.cdf(y), coverage).mean()
+        assert low <= shared <= high
+        lower, upper = model.predict_interval(X, coverage).T
+        assert metrics.coverage_rate(y, lower, upper) >= low
+
+
+def test_randomised_pit_is_uniform_and_the_plain_one_is_not(model, counts):
+    X, y = counts[0][600:], counts[1][600:]
+    dist = model.predict_dist(X)
+    pit = metrics.pit_values(y, dist, rng=np.random.default_rng(0))
+    steps = np.arange(1, len(y) + 1) / len(y)
+    limit = 1.95 / len(y) ** 0.5  # Kolmogorov's distance, exceeded once in a thousand times
+    assert np.abs(np.sort(pit) - steps).max() < limit
+    assert np.abs(np.sort(dist.cdf(y)) - steps).max() > limit
+    assert np.abs(metrics.calibration_error(y, dist)) < 0.05
+
+
+def test_mass_at_zero_is_that_of_the_rows(zeros):
+    X, y, model = zeros
+    assert str(model.support_) == "numbers from 0 on"
+    assert model.predict_dist(X[600:]).pmf(0.0).mean() == pytest.approx(np.mean(y == 0), abs=0.06)
+
+
+def test_a_continuous_target_is_as_it_was():
+    X, mean = rows(300)
+    y = mean - 1 + np.random.default_rng(0).normal(0, 0.3, 300)
+    auto, none = (small(bounds=b, epochs=20).fit(X, y) for b in ("auto", None))
+    assert auto.support_.is_line
+    assert np.array_equal(
+        auto.predict_interval(X, [0.5, 0.9]), none.predict_interval(X, [0.5, 0.9])
+    )
+    assert np.array_equal(auto.predict_dist(X).crps(y), none.predict_dist(X).crps(y))
+    shifted = [small(bounds=b, epochs=20).fit(X, y + 100) for b in ("auto", None)]
+    assert str(shifted[0].support_) == "numbers from 0 on"
+    ask = Query((0.5, 0.9), (0.1,), variance=True, density=9, at=y + 100)
+    first, second = (m.query(X, ask) for m in shifted)
+    for name in ("point", "intervals", "quantiles", "variance", "cdf"):
+        assert np.array_equal(getattr(first, name), getattr(second, name)), name
+
+
+def test_a_saved_model_predicts_the_same(model, counts, tmp_path):
+    model.save(tmp_path / "model")
+    loaded = calipers.load(tmp_path / "model")
+    assert loaded.support_ == model.support_
+    assert np.array_equal(loaded.predict_interval(counts[0]), model.predict_interval(counts[0]))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"low": 5.0, "high": 1.0}, "support.high must be above 5"),
+        ({"step": -1.0}, "support.step must be a number from 0"),
+        ({"latent": [1.0], "observed": []}, "support.observed must be as long as latent"),
+        ({"latent": [1.0, 0.0], "observed": [0.0, 1.0]}, "latent must be in rising order"),
+        ({"latent": [0.0, 5e-324], "observed": [0.0, 1e9]}, "observed must be as far apart"),
+        ({"decimals": "many"}, "support.decimals must be a whole number"),
+        ({"more": 1}, "without 'more'"),
+    ],
+)
+def test_forged_supports_are_refused(model, change, message):
+    from calipers._schema import SchemaError
+    from calipers._serialization import ensemble_from_dict, ensemble_to_dict
+
+    document, arrays = ensemble_to_dict(model.ensemble_)
+    document = json.loads(json.dumps(document))
+    document["support"] |= change
+    with pytest.raises((SchemaError, ModelFileError), match=message):
+        ensemble_from_dict(document, arrays, largest=10.0)
+
+
+def test_bounds_given(counts):
+    X, y = counts
+    with pytest.raises(ValueError, match=r"y must not be above 3, got .* in row \d+ \(from 0\)"):
+        small(bounds=(0, 3)).fit(X, y)
+    for bad in ((1, 0), (0, np.inf), (0,), ("a", None)):
+        with pytest.raises(ValueError, match="bounds must be 'auto', None or a pair"):
+            small(bounds=bad).fit(X, y)
+    model = small(bounds=(None, 40), epochs=5).fit(X, y)
+    assert (model.support_.low, model.support_.high, model.support_.given) == (None, 40.0, True)
+    with pytest.raises(ValueError, match="must not be above 40, got 41 in row 2"):
+        model.conformalize(X[:60], np.append(y[:2], np.full(58, 41.0)))
+
+
+def test_conformalize_gives_up_what_its_rows_contradict(counts):
+    X, y = counts
+    model = small(epochs=5).fit(X[:500], y[:500])
+    model.conformalize(X[500:], y[500:])
+    assert str(model.support_) == "whole numbers from 0 on"
+    inside = model.predict_interval(X[500:], 0.8)
+    assert np.mean((inside[:, 0] <= y[500:]) & (y[500:] <= inside[:, 1])) >= 0.8
+    model.conformalize(X[500:], y[500:] - 0.5)
+    assert model.support_.is_line
+
+
+def test_other_aggregations_and_points_keep_to_the_bounds(counts):
+    X, y = counts
+    sem = small(loss="qd+", aggregation="sem", cv=None, epochs=20).fit(X, y)
+    bounds = sem.predict_interval(X)
+    assert bounds.min() >= 0
+    assert (bounds == np.round(bounds)).all()
+    assert small(loss="mse", epochs=5).fit(X, y).predict(X).min() >= 0
+
+
+def test_the_papers_method_knows_no_bounds():
+    assert IntervalRegressor.paper().bounds is None
+
+
+def test_out_of_fold_intervals_keep_to_the_support(model, counts):
+    bounds = model.out_of_fold_.interval(0.8)
+    assert bounds.min() == 0
+    assert (bounds == np.round(bounds)).all()
+    y = counts[1][:600]
+    assert np.mean((bounds[:, 0] <= y) & (y <= bounds[:, 1])) >= 0.8
+    assert model.out_of_fold_.point.min() >= 0
+
+
+def test_density_and_atoms_of_a_query(model, zeros, counts):
+    found = model.query(counts[0][:5], Query(density=50, at=counts[1][:5]))
+    assert np.nansum(found.atoms[:, 1], axis=1) == pytest.approx(1, abs=0.01)
+    assert (found.density[:, 1] == 0).all()
+    assert (found.cdf_below < found.cdf).all()
+    X, _, mixed = zeros
+    found = mixed.query(X[:5], Query(density=200))
+    x, height = found.density[:, 0], found.density[:, 1]
+    mass = np.sum(height * (x[:, 1:2] - x[:, :1]), axis=1) + np.nansum(found.atoms[:, 1], axis=1)
+    assert mass == pytest.approx(1, abs=0.02)
+
+
+def test_onnx_cuts_off_and_rounds(model, zeros, counts, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    for fitted, X in ((model, counts[0]), (zeros[2], zeros[0])):
+        fitted.to_onnx(tmp_path / "model.onnx", coverage=[0.5, 0.95])
+        session = runtime.InferenceSession(tmp_path / "model.onnx")
+        point, lower, upper = session.run(["point", "lower", "upper"], {"X": X[:200]})
+        expected = fitted.predict_interval(X[:200], coverage=[0.5, 0.95])
+        np.testing.assert_allclose(lower, expected[:, 0], atol=1e-4)
+        np.testing.assert_allclose(upper, expected[:, 1], atol=1e-4)
+        np.testing.assert_allclose(point, fitted.predict(X[:200]), atol=1e-5)
+
+
+def test_the_report_shares_ties_out_and_says_what_was_assumed(model, counts, tmp_path):
+    page = model.report(counts[0][600:], counts[1][600:], tmp_path / "r.html").read_text("utf-8")
+    assert "Shared out by the mass that belongs inside" in page
+    assert "whole numbers from 0 on" in page
+    assert "as promised" in page
+
+
+def test_served_predictions_have_atoms(model, counts, tmp_path):
+    pytest.importorskip("fastapi")
+    from fastapi.testclient import TestClient
+
+    from calipers.serve import ServerSettings, create_app
+
+    model.save(tmp_path / "counts")
+    with TestClient(create_app([tmp_path / "counts"], ServerSettings())) as client:
+        body = {"rows": counts[0][:2].tolist(), "density": 20}
+        found = client.post("/v1/models/counts/predict", json=body).json()["predictions"][0]
+        assert found["atoms"]["x"] == list(range(len(found["atoms"]["x"])))
+        assert sum(found["atoms"]["mass"]) == pytest.approx(1, abs=0.01)
+        assert client.get("/v1/models").json()["models"][0]["support"] == "whole numbers from 0 on"
+
+
+def test_commands_take_bounds_and_say_them(counts, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X, y = counts
+    frame = pd.DataFrame({"a": X[:120, 0], "b": X[:120, 1], "n": y[:120]})
+    frame.to_csv("table.csv", index=False)
+    (tmp_path / "c.toml").write_text("n_networks = 2\ncv = 2\nepochs = 5\nbounds = '0,99'\n")
+    fit = ["fit", "table.csv", "--target", "n", "--config", "c.toml", "--out"]
+    runner = CliRunner()
+    result = runner.invoke(app, [*fit, "m"])
+    assert result.exit_code == 0, result.output
+    assert "Values of n are taken to be whole numbers from 0 to 99" in result.output
+    shown = runner.invoke(app, ["inspect", "m"]).output
+    assert "Values of n are taken to be whole numbers from 0 to 99" in shown
+    refused = runner.invoke(app, [*fit, "m2", "--bounds", "0,2"])
+    assert refused.exit_code != 0
+    assert "is not within the bounds 0 to 2" in refused.output
+    wrong = runner.invoke(app, [*fit, "m2", "--bounds", "zero"])
+    assert "--bounds takes 'low,high'" in wrong.output
