@@ -150,7 +150,7 @@ def train_ensemble(
         model._out_of_fold = OutOfFold.of_points(points, folds, fold_of, model.coverage)
         return ensemble
     found, model._out_of_fold = calibrate(
-        ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration
+        ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration, data.groups
     )
     return replace(ensemble, calibrations=(found,))
 

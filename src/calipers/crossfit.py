@@ -200,6 +200,7 @@ def calibrate(
     y: FloatArray,
     weights: FloatArray | None,
     kind: str = "map",
+    groups: NDArray[Any] | None = None,
 ) -> tuple[Calibrator, OutOfFold | None]:
     """Calibration by each row's score under the networks that have not seen it.
 
@@ -217,6 +218,9 @@ def calibrate(
         Weights of the rows.
     kind : str
         A key of ``CALIBRATIONS``.
+    groups : array, optional
+        Labels of rows that belong together, which count as one in what coverage is supported, as
+        several scores of a row do.
 
     Returns
     -------
@@ -247,4 +251,7 @@ def calibrate(
     kept = OutOfFold(
         point, ensemble.coverage, once, dist, y[once], None if own is None else own[first]
     )
-    return CALIBRATIONS[kind].from_scores(scores, own), kept
+    options = {}
+    if groups is not None or len(once) < len(rows):
+        options["units"] = rows if groups is None else groups[rows]
+    return CALIBRATIONS[kind].from_scores(scores, own, **options), kept

@@ -51,6 +51,7 @@ References
 """
 
 from calipers.calibration._calibration import Calibration
+from calipers.calibration._effective import effective_number
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.calibration._pool import out_of_fold, pooled_scores
 from calipers.calibration._protocol import Calibrator, LevelMap
@@ -63,6 +64,7 @@ __all__ = [
     "Calibrator",
     "LevelMap",
     "Unsupported",
+    "effective_number",
     "normal_scores",
     "out_of_fold",
     "pooled_scores",

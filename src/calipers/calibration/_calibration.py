@@ -11,6 +11,7 @@ from scipy.special import ndtr, ndtri
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
+from calipers.calibration._effective import effective_number
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.calibration._stored import check_arrays
@@ -54,6 +55,8 @@ class Calibration:
         Number of calibration rows.
     tail_slope : float
         Slope of the map beyond the outermost knots.
+    n_effective : float
+        Number of independent rows of equal weight that they are worth, see `effective_number`.
     strict : bool
         Whether every quantile is on the safe side, as split conformal prediction asks.
     row_weight : callable, optional
@@ -80,6 +83,7 @@ class Calibration:
     total_weight: float
     n_rows: int
     tail_slope: float
+    n_effective: float
     strict: bool = False
     row_weight: Callable[[FloatArray], FloatArray] | None = None
 
@@ -93,6 +97,7 @@ class Calibration:
         weights: ArrayLike | None = None,
         strict: bool = False,
         row_weight: Callable[[FloatArray], FloatArray] | None = None,
+        units: ArrayLike | None = None,
     ) -> Self:
         """Learn from the normal scores of calibration rows.
 
@@ -108,6 +113,9 @@ class Calibration:
             the safe side, with the guarantee of split conformal prediction.
         row_weight : callable, optional
             Gives the weights of new rows.
+        units : array-like of shape (n,), optional
+            Label of what each score belongs to, a group of rows or a row with several scores;
+            scores of one unit count together as one. Each its own if not given.
 
         Raises
         ------
@@ -126,8 +134,9 @@ class Calibration:
         distinct, weight = merged(values, given)
         scores_, mass, share = (strict_knots if strict else ordinary_knots)(distinct, weight)
         slope = tail_slope(distinct, weight)
+        size = effective_number(given, units)
         total = float(weight.sum())
-        return cls(scores_, mass, share, total, values.size, slope, strict, row_weight)
+        return cls(scores_, mass, share, total, values.size, slope, size, strict, row_weight)
 
     @classmethod
     def without_rows(cls) -> Self:
@@ -140,12 +149,17 @@ class Calibration:
         (0.0, False)
         """
         middle, half = np.zeros(1), np.full(1, 0.5)
-        return cls(middle, middle, half, total_weight=0.0, n_rows=0, tail_slope=1.0)
+        return cls(
+            middle, middle, half, total_weight=0.0, n_rows=0, tail_slope=1.0, n_effective=0.0
+        )
 
     @property
     def mean_weight(self) -> float:
-        """Mean of the calibration weights; 1 where there are none."""
-        return self.total_weight / self.n_rows if self.n_rows else 1.0
+        """Weight expected of a new row that is drawn as the weights say; 1 without rows.
+
+        That is the sum of the squares of the weights over their sum.
+        """
+        return self.total_weight / self.n_effective if self.n_rows else 1.0
 
     def calibrated(
         self,
@@ -191,6 +205,7 @@ class Calibration:
             total_weight=float(np.asarray(arrays["total_weight"])),
             n_rows=int(np.asarray(arrays["n_rows"])),
             tail_slope=float(np.asarray(arrays["tail_slope"])),
+            n_effective=float(np.asarray(arrays.get("n_effective", arrays["n_rows"]))),
             strict=bool(np.asarray(arrays["strict"])),
         )
 
@@ -202,7 +217,7 @@ class Calibration:
         p : array-like
             Levels between 0 and 1.
         weight : array-like, optional
-            Weights of the rows asked about; the mean of the calibration weights if not given.
+            Weights of the rows asked about; the expected one, `mean_weight`, if not given.
         """
         return self.to_score(ndtri(checks.probability("p", p)), weight)
 
@@ -227,7 +242,7 @@ class Calibration:
     def smallest_alpha(self, weight: ArrayLike | None = None) -> FloatArray:
         """Smallest miscoverage of a central interval that the calibration rows support.
 
-        That is 2 w / (W + w), with unit weights 2 / (n + 1).
+        That is 2 w / (W + w), and for a row of the expected weight 2 / (n_effective + 1).
         """
         own = self._weight(weight)
         return np.minimum(2.0 * own / (self.total_weight + own), 1.0)
