@@ -241,7 +241,7 @@ def calibrate(
         )
     alone = out_of_fold(components, fold_of, row_folds)
     if len(fold_of) >= 2 * len(folds) > 2:  # in a single fold, all networks are out of fold
-        scores = pooled_scores(components, y[rows], fold_of, row_folds)
+        scores = pooled_scores(components, y[rows], fold_of, row_folds, n_jobs=ensemble.n_jobs or 1)
     else:
         scores = normal_scores(alone, y[rows])
     own = None if weights is None else weights[rows]

@@ -53,7 +53,7 @@ References
 from calipers.calibration._calibration import Calibration
 from calipers.calibration._effective import effective_number
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
-from calipers.calibration._pool import out_of_fold, pooled_scores
+from calipers.calibration._pool import UnseenPools, out_of_fold, pooled_scores, unseen_pools
 from calipers.calibration._protocol import Calibrator, LevelMap
 from calipers.calibration._scores import normal_scores
 
@@ -63,11 +63,13 @@ __all__ = [
     "Calibration",
     "Calibrator",
     "LevelMap",
+    "UnseenPools",
     "Unsupported",
     "effective_number",
     "normal_scores",
     "out_of_fold",
     "pooled_scores",
+    "unseen_pools",
 ]
 
 CALIBRATIONS: dict[str, type[Calibrator]] = {Calibration.kind: Calibration}

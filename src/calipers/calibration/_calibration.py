@@ -103,8 +103,9 @@ class Calibration:
 
         Parameters
         ----------
-        scores : array-like of shape (n,)
-            Finite, from `normal_scores`.
+        scores : array-like of shape (n,) or (draws, n)
+            Finite, from `normal_scores`; several of one row, as `pooled_scores` draws them, share
+            its weight.
         weights : array-like of shape (n,), optional
             Not negative; under covariate shift the ratio of the densities of the new and the
             calibration inputs. Equal if not given.
@@ -123,20 +124,22 @@ class Calibration:
             If there are no scores, or scores or weights are out of their range.
         """
         values = checks.finite("scores", scores)
-        if values.ndim != 1 or values.size == 0:
+        if values.ndim not in (1, 2) or values.size == 0:
             raise ValueError(f"scores must be a list of at least one score, got {values.shape}")
-        given = np.ones(values.size) if weights is None else checks.scale("weights", weights)
-        if given.shape != values.shape or not given.sum() > 0:
+        *draws, rows = values.shape
+        given = np.ones(rows) if weights is None else checks.scale("weights", weights)
+        if given.shape != (rows,) or not given.sum() > 0:
             raise ValueError(
-                f"weights must be one number per score, shape {values.shape}, not all zero, "
+                f"weights must be one number per score, shape {(rows,)}, not all zero, "
                 f"got shape {given.shape} and sum {given.sum():g}"
             )
-        distinct, weight = merged(values, given)
+        each = np.broadcast_to(given, values.shape) / math.prod(draws)
+        distinct, weight = merged(values.ravel(), each.ravel())
         scores_, mass, share = (strict_knots if strict else ordinary_knots)(distinct, weight)
         slope = tail_slope(distinct, weight)
         size = effective_number(given, units)
         total = float(weight.sum())
-        return cls(scores_, mass, share, total, values.size, slope, size, strict, row_weight)
+        return cls(scores_, mass, share, total, rows, slope, size, strict, row_weight)
 
     @classmethod
     def without_rows(cls) -> Self:
