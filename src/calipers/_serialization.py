@@ -14,7 +14,7 @@ from calipers._schema import SchemaError, refuse, whole
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import HISTORY_TYPE, Bank, BankPoints, Program, Scaling, Upgraded
-from calipers.calibration import CALIBRATIONS, Calibrator
+from calipers.calibration import CALIBRATIONS, Calibrator, DensityRatio
 from calipers.ensemble import Ensemble
 from calipers.networks import Around, DenseFactory
 from calipers.objectives import LOSSES, Objective
@@ -37,7 +37,7 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
         "coverage": float(ensemble.coverage),
         "aggregation": ensemble.aggregation,
         "calibrations": [calibration.kind for calibration in ensemble.calibrations],
-        "row_weight": CUSTOM if any(c.row_weight for c in ensemble.calibrations) else None,
+        "row_weight": CUSTOM if any(map(_has_code, ensemble.calibrations)) else None,
         "program": _program_to_dict(bank.program),
         "points": None,
     }
@@ -94,6 +94,11 @@ def ensemble_from_dict(
         document["aggregation"],
         calibrations,
     )
+
+
+def _has_code(calibration: Calibrator) -> bool:
+    weight = calibration.row_weight
+    return weight is not None and not isinstance(weight, DensityRatio)
 
 
 def _calibration_from_arrays(kind: str, arrays: Arrays) -> Any:

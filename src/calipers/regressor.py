@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
+from calipers._conformal import conformal_ensemble
 from calipers._fitting import (
     folds_of_points,
     head_around_points,
@@ -34,7 +35,7 @@ from calipers.bank import (
     Table,
     error_table,
 )
-from calipers.calibration import CALIBRATIONS, Unsupported, normal_scores
+from calipers.calibration import CALIBRATIONS, Unsupported
 from calipers.cluster import is_lazy, lazily
 from calipers.crossfit import OutOfFold, out_of_fold_points
 from calipers.ensemble import Distribution, Ensemble
@@ -402,7 +403,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             "network": [StrOptions(set(NETWORKS)), MLP, callable],
             "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
             "aggregation": [StrOptions(set(AGGREGATIONS))],
-            "calibration": [StrOptions(set(CALIBRATIONS))],
+            "calibration": [StrOptions(set(CALIBRATIONS) - {"by"})],
             "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
             "n_networks": [_COUNT],
             "epochs": [_COUNT, None],
@@ -649,11 +650,17 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         *,
         keep: bool = False,
         row_weight: Callable[[FloatArray], FloatArray] | None = None,
+        groups: ArrayLike | None = None,
+        by: str | int | Callable[[FloatArray], ArrayLike] | None = None,
+        sample_weight: ArrayLike | None = None,
+        shifted_to: Any = None,
     ) -> Self:
         """Calibrate on rows that ``fit`` has not seen, with the guarantee of split conformal.
 
         If these rows and new ones are exchangeable, an interval of coverage c holds a new target
-        with probability at least c, whatever the model; see ``calipers.calibration``.
+        with probability at least c, whatever the model; see ``calipers.calibration``. What is found
+        stands in ``about_["conformalized"]``: ``rows``, and how many independent rows of equal
+        weight they are worth, ``effective_rows``.
 
         Parameters
         ----------
@@ -664,19 +671,31 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         row_weight : callable, optional
             For covariate shift: a function from rows to how much more likely they are where the
             model is used than among these; it is needed again at every prediction.
+        groups : array-like of shape (n_samples,), optional
+            Labels of rows that belong together. If groups and a new group are exchangeable, a row
+            drawn from the new group is held with the probability asked; groups then count as rows
+            do otherwise (hierarchical conformal prediction).
+        by : str, int or callable, optional
+            For the guarantee inside each kind of row: the name or number of an input, whose
+            categories or bins are kinds; ``"predicted width"``; or a function from rows, as the
+            networks take them, to labels, with which a model cannot be saved. Kinds with too few
+            rows for ``coverage`` have the guarantee of all rows together.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of these rows; coverage then refers to rows in proportion to them, and is
+            approximate.
+        shifted_to : array-like of shape (n_new, n_features), optional
+            Inputs from where the model is used. The ratio of densities is estimated by a
+            classifier, cross-fitted and clipped, so that the guarantee is approximate.
 
         Returns
         -------
         self
         """
         check_is_fitted(self, "ensemble_")
-        X, y = self.reader_.read_with_targets(self, X, y)
-        base = self._ensemble if keep else replace(self._ensemble, calibrations=())
-        weights = None if row_weight is None else row_weight(X)
-        scores = normal_scores(base.distribution(X), y)
-        kind = CALIBRATIONS[self.calibration]
-        found = kind.from_scores(scores, weights, strict=True, row_weight=row_weight)
-        self.ensemble_ = replace(base, calibrations=(*base.calibrations, found))
+        options = {"row_weight": row_weight, "groups": groups, "by": by}
+        options |= {"sample_weight": sample_weight, "shifted_to": shifted_to}
+        self.ensemble_, found = conformal_ensemble(self, X, y, keep=keep, **options)
+        self.about_ = {**self.about_, "conformalized": found}
         return self
 
     def report(

@@ -50,19 +50,28 @@ References
        Statistics 49 (2021).
 """
 
+from typing import Any
+
+from calipers.calibration._by import CalibrationBy
 from calipers.calibration._calibration import Calibration
 from calipers.calibration._effective import effective_number
+from calipers.calibration._kinds import WIDTH, RowKinds
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.calibration._pool import UnseenPools, out_of_fold, pooled_scores, unseen_pools
 from calipers.calibration._protocol import Calibrator, LevelMap
+from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._scores import normal_scores
 
 __all__ = [
     "CALIBRATIONS",
+    "WIDTH",
     "CalibratedMixture",
     "Calibration",
+    "CalibrationBy",
     "Calibrator",
+    "DensityRatio",
     "LevelMap",
+    "RowKinds",
     "UnseenPools",
     "Unsupported",
     "effective_number",
@@ -72,5 +81,5 @@ __all__ = [
     "unseen_pools",
 ]
 
-CALIBRATIONS: dict[str, type[Calibrator]] = {Calibration.kind: Calibration}
+CALIBRATIONS: dict[str, Any] = {kind.kind: kind for kind in (Calibration, CalibrationBy)}
 """Calibrations by kind, as model folders name them."""

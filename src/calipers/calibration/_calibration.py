@@ -14,6 +14,7 @@ from calipers._checks import FloatArray
 from calipers.calibration._effective import effective_number
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
+from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._stored import check_arrays
 from calipers.distributions import SplitNormalMixture
 
@@ -60,7 +61,8 @@ class Calibration:
     strict : bool
         Whether every quantile is on the safe side, as split conformal prediction asks.
     row_weight : callable, optional
-        Weights of new rows from their inputs, under covariate shift; code, which is not stored.
+        Weights of new rows from their inputs, under covariate shift; stored if it is a
+        `DensityRatio`, and otherwise code, which is not.
 
     See Also
     --------
@@ -188,14 +190,17 @@ class Calibration:
         """
         if self.row_weight is not None:
             raise ValueError(
-                "a model conformalized with a row_weight, which is code, has no ONNX form"
+                "a model conformalized with a row_weight, which is code, or with shifted_to has no "
+                "ONNX form"
             )
         return self.to_score(v)
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Give all there is to it, as plain arrays."""
         names = [field.name for field in fields(self) if field.name != "row_weight"]
-        return {name: np.asarray(getattr(self, name)) for name in names}
+        arrays: dict[str, NDArray[np.generic]] = {n: np.asarray(getattr(self, n)) for n in names}
+        ratio = self.row_weight
+        return arrays | (ratio.to_arrays() if isinstance(ratio, DensityRatio) else {})
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
@@ -210,6 +215,7 @@ class Calibration:
             tail_slope=float(np.asarray(arrays["tail_slope"])),
             n_effective=float(np.asarray(arrays.get("n_effective", arrays["n_rows"]))),
             strict=bool(np.asarray(arrays["strict"])),
+            row_weight=DensityRatio.from_arrays(arrays) if "ratio.coef" in arrays else None,
         )
 
     def score_of_level(self, p: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
