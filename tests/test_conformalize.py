@@ -56,6 +56,7 @@ def inside(model, X, y):
     return (lower <= y) & (y <= upper)
 
 
+@pytest.mark.slow
 def test_by_holds_in_each_kind_and_falls_back_where_rows_are_few(model):
     rng = np.random.default_rng(1)
     rates = {"by": [], "all": []}
@@ -105,6 +106,7 @@ def grouped(rng, groups, size, spread=1.0):
     return X, X["x"].to_numpy() + common + 0.1 * rng.standard_normal(len(X))
 
 
+@pytest.mark.slow
 def test_groups_have_the_guarantee_for_new_groups(model):
     rng = np.random.default_rng(4)
     rates = {"groups": [], "rows": []}
@@ -122,6 +124,7 @@ def test_groups_have_the_guarantee_for_new_groups(model):
     assert np.isinf(few.predict_interval(X[:2])).all()  # 90% takes 19 groups
 
 
+@pytest.mark.slow
 def test_a_shift_is_estimated_and_saved(model, tmp_path):
     rng = np.random.default_rng(5)
 

@@ -20,6 +20,7 @@ from calipers.calibration import (
     Calibrator,
     DensityRatio,
     RowKinds,
+    WidthCalibration,
     normal_scores,
 )
 from calipers.ensemble import Ensemble
@@ -42,7 +43,9 @@ def conformal_ensemble(
     """The ensemble of a model, calibrated on held-out rows; and what there is to say about it."""
     _check_options(row_weight, groups, by, sample_weight, shifted_to)
     numbers, y = model.reader_.read_with_targets(model, X, y)
-    base = model._ensemble if keep else replace(model._ensemble, calibrations=())
+    before = model._ensemble.calibrations  # what depends on the row is no matter of levels
+    kept = before if keep else tuple(c for c in before if c.kind == WidthCalibration.kind)
+    base = replace(model._ensemble, calibrations=kept)
     dist = base.distribution(numbers)
     scores = normal_scores(dist, y)
     labels = None if groups is None else group_labels(groups, y)

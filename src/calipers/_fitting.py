@@ -152,7 +152,7 @@ def train_ensemble(
     found, model._out_of_fold = calibrate(
         ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration, data.groups
     )
-    return replace(ensemble, calibrations=(found,))
+    return replace(ensemble, calibrations=found)
 
 
 def networks_to_continue(model: Any) -> Bank | None:

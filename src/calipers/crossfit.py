@@ -15,9 +15,10 @@ from calipers.calibration import (
     CalibratedMixture,
     Calibration,
     Calibrator,
+    WidthCalibration,
     normal_scores,
     out_of_fold,
-    pooled_scores,
+    unseen_pools,
 )
 from calipers.distributions import SplitNormalMixture
 from calipers.ensemble import Ensemble
@@ -199,10 +200,10 @@ def calibrate(
     X: FloatArray,
     y: FloatArray,
     weights: FloatArray | None,
-    kind: str = "map",
+    kind: str = "width",
     groups: NDArray[Any] | None = None,
-) -> tuple[Calibrator, OutOfFold | None]:
-    """Calibration by each row's score under the networks that have not seen it.
+) -> tuple[tuple[Calibrator, ...], OutOfFold | None]:
+    """Calibrations by each row's score under the networks that have not seen it.
 
     Parameters
     ----------
@@ -224,14 +225,14 @@ def calibrate(
 
     Returns
     -------
-    tuple of Calibrator and OutOfFold
-        The calibration, one that supports no coverage where no row was held out; and the
-        predictions that it is made of, None where there are none.
+    tuple of Calibrator, and OutOfFold
+        The calibrations, one that supports no coverage where no row was held out; and the
+        predictions that they are made of, None where there are none.
     """
     held_out = [fold.held_out for fold in folds]
     rows = np.concatenate(held_out)
     if not rows.size:
-        return Calibration.without_rows(), None
+        return (Calibration.without_rows(),), None
     row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in held_out])
     components = ensemble.mixture(X[rows]).components
     if len(components.loc) != len(fold_of):
@@ -240,8 +241,16 @@ def calibrate(
             "is known to be out of fold: set cv=None, and conformalize on held-out rows"
         )
     alone = out_of_fold(components, fold_of, row_folds)
+    first_steps: tuple[Calibrator, ...] = ()
     if len(fold_of) >= 2 * len(folds) > 2:  # in a single fold, all networks are out of fold
-        scores = pooled_scores(components, y[rows], fold_of, row_folds, n_jobs=ensemble.n_jobs or 1)
+        pools = unseen_pools(components, y[rows], fold_of, row_folds)
+        scores = normal_scores(pools.dist, y[rows][pools.row], n_jobs=ensemble.n_jobs or 1)
+        if kind == WidthCalibration.kind:
+            by_width = WidthCalibration.from_rows(pools.dist, scores, len(rows))
+            if by_width is not None:
+                first_steps = (by_width,)
+                scores = by_width.from_score(scores, by_width.steps(pools.dist))
+        scores = scores.reshape(-1, len(rows))
     else:
         scores = normal_scores(alone, y[rows])
     own = None if weights is None else weights[rows]
@@ -254,4 +263,5 @@ def calibrate(
     options = {}
     if groups is not None or len(once) < len(rows):
         options["units"] = rows if groups is None else groups[rows]
-    return CALIBRATIONS[kind].from_scores(scores, own, **options), kept
+    last = Calibration if kind == WidthCalibration.kind else CALIBRATIONS[kind]
+    return (*first_steps, last.from_scores(scores, own, **options)), kept

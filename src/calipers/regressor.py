@@ -102,9 +102,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         How members become one prediction: "snm", a mixture of split normals; "normal", one of
         normals; "sem" and "std", mean bounds widened by standard errors or deviations; "mean";
         "none" for one network.
-    calibration : str, default "map"
-        How distributions are corrected by rows that were held out: a key of
-        ``calipers.calibration.CALIBRATIONS``.
+    calibration : str, default "width"
+        How distributions are corrected by rows that were held out: "map", by one map of levels for
+        all rows; "width", by how wide they are first, where rows show that it matters, and then by
+        such a map; or another key of ``calipers.calibration.CALIBRATIONS``.
     cv : int, scikit-learn splitter or None, default 5
         Folds for calibration. None trains every network on all rows and calibrates nothing.
     n_networks : int, default 10
@@ -193,7 +194,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         network: str | MLP | Callable[..., Any] = "mlp",
         optimizer: str | Adam = "adam",
         aggregation: str = "snm",
-        calibration: str = "map",
+        calibration: str = "width",
         cv: Any = 5,
         n_networks: int = 10,
         epochs: int | None = None,

@@ -4,6 +4,9 @@ Simulated without networks: members predict the truth, a common bias and indepen
 standard deviation tau, with normal noise distributions of scale s. Noise has the scale 1.
 """
 
+import runpy
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -159,3 +162,16 @@ def test_pooled_scores_cover_over_the_whole_grid(share, scale, n, folds, per_fol
     _, pooled = mean_coverages(runs, **setting, kind=kind)
     high = 0.965 if kind == "normal" else 0.97
     assert 0.936 < pooled < high
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", [f"disagreement {tau}" for tau in ("0.25", "0.5", "1", "1.5", "2")]
+)
+def test_coverage_is_nominal_whatever_networks_disagree_by(name):
+    """All levels, by the benchmark; standard errors are 0.003 at 50%, so one in 1,000 runs fails."""
+    path = Path(__file__).parents[2] / "benchmarks" / "pooling.py"
+    pooling = runpy.run_path(str(path))
+    case = pooling["CASES"][name]
+    found = np.mean([list(pooling["coverages"](seed, *case))[1] for seed in range(60)], axis=0)
+    assert np.abs(found - pooling["LEVELS"]).max() < 0.01 + 0.01

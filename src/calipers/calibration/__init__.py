@@ -61,6 +61,7 @@ from calipers.calibration._pool import UnseenPools, out_of_fold, pooled_scores, 
 from calipers.calibration._protocol import Calibrator, LevelMap
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._scores import normal_scores
+from calipers.calibration._width import WidthCalibration
 
 __all__ = [
     "CALIBRATIONS",
@@ -74,6 +75,7 @@ __all__ = [
     "RowKinds",
     "UnseenPools",
     "Unsupported",
+    "WidthCalibration",
     "effective_number",
     "normal_scores",
     "out_of_fold",
@@ -81,5 +83,6 @@ __all__ = [
     "unseen_pools",
 ]
 
-CALIBRATIONS: dict[str, Any] = {kind.kind: kind for kind in (Calibration, CalibrationBy)}
+_KINDS = (Calibration, WidthCalibration, CalibrationBy)
+CALIBRATIONS: dict[str, Any] = {kind.kind: kind for kind in _KINDS}
 """Calibrations by kind, as model folders name them."""

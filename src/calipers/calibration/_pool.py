@@ -12,7 +12,8 @@ noise, plus a part of variance :math:`M = \omega^2 + \tau^2 / r`. So:
 
 1. :math:`\tau^2` of each row comes from networks that have not seen it, r - 1 degrees of freedom,
    and from those that have, scaled to agree with the first over all rows, since having seen a row
-   makes differences smaller; and of the mean over rows in proportion to the predicted variance.
+   makes differences smaller; and, so far as rows are alike in it, from the mean over rows in
+   proportion to the predicted variance.
    :math:`M / \tau^2`, one number, comes from the folds that have seen each row: having seen it
    makes their differences smaller, but hardly the ratio of those between folds to those within.
 2. Noise is the error of the fold's mean without the second part (`deconvolved`). The fold's
@@ -29,6 +30,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import polygamma
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
@@ -41,8 +43,10 @@ NEGLIGIBLE = 1e-12
 # Folds are not believed to differ by more than this times as much as their networks, nor is
 # disagreement to be more than this share of the squared errors.
 LARGEST_RATIO, LARGEST_SHARE = 2.0, 0.75
-# Degrees of freedom that the mean over rows has beside a row's own disagreement.
-COMMON = 10.0
+# Degrees of freedom, at most, that the mean over rows has beside a row's own disagreement.
+COMMON = 30.0
+# What all networks are wrong by may be so many times what they disagree by, as variances.
+SHARED = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
 # Squared errors count up to so many variances in how large the noise is.
 FURTHEST = 25.0
 # Scales are not believed to differ by more than this, as a variance of logarithms.
@@ -166,7 +170,7 @@ def unseen_pools(
     logs = np.log(np.maximum(held_out.std, np.finfo(float).tiny))
     phi2 = min(float(logs.var(axis=0, ddof=1).mean()), LARGEST_SCALE_VARIANCE)
     relative = phi2 / folds.per_fold * (1.0 - 1.0 / folds.n_folds)
-    noise = _noise(error, min(ratio, most) * tau2, unit, relative)
+    noise = _noise(error, min(ratio, most) * tau2, unit, tau2, relative)
     shape = (folds.n_folds, folds.per_fold, 1)
     draws = int(np.clip(-(-ENOUGH // target.size), 1, MOST))
     row = np.tile(np.arange(target.size), draws)
@@ -241,8 +245,26 @@ def _disagreement(
     freedom = own_freedom * folds.n_folds
     found = (own_freedom * own + (freedom - own_freedom) * memory * others) / freedom
     common = (found / unit).mean() * unit
-    result: FloatArray = (freedom * found + COMMON * common) / (freedom + COMMON)
+    prior = _prior_freedom(found / unit, freedom)
+    result: FloatArray = (freedom * found + prior * common) / (freedom + prior)
     return result
+
+
+def _prior_freedom(ratios: FloatArray, freedom: float) -> float:
+    """Degrees of freedom that the mean over rows is worth beside a row's own variance.
+
+    Logarithms of variances differ by their estimation, and more the more that rows differ; the rest
+    is the variance of a prior (Smyth, 2004).
+    """
+    known = ratios[ratios > NEGLIGIBLE * ratios.mean()]
+    if known.size < 2:
+        return COMMON
+    rest = float(np.log(known).var() - polygamma(1, 0.5 * freedom))
+    low, high = 0.5, COMMON
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if polygamma(1, 0.5 * middle) > rest else (low, middle)
+    return 0.5 * (low + high)
 
 
 def _square(values: FloatArray) -> float:
@@ -252,23 +274,42 @@ def _square(values: FloatArray) -> float:
 
 
 def _noise(
-    error: FloatArray, variance: FloatArray, unit: FloatArray, relative: float
+    error: FloatArray, variance: FloatArray, unit: FloatArray, tau2: FloatArray, relative: float
 ) -> FloatArray:
-    """What errors of a fold's mean would be without the part of this variance."""
-    scale = np.sqrt(unit)
+    """What errors of a fold's mean would be without the part of this variance.
+
+    Its variance is that predicted and so many times that of disagreement, since what networks are
+    wrong about together is large where they disagree; errors themselves say how many times.
+    """
+    fits = [_noise_size(error, variance, unit + times * tau2) for times in SHARED]
+    best = int(np.argmax([likelihood for _, likelihood in fits]))
+    size, own = fits[best][0], unit + SHARED[best] * tau2
+    scale = np.sqrt(own)
     values = error / scale
     middle = np.median(values)
     values = values - middle
-    part = variance / unit
-    low, high = 1e-12, 1e12  # the noise's variance in units of the predicted one
+    part = variance / own
+    shrunk = values * np.sqrt(size / (size + part))
+    return scale * (middle + deconvolved(values, shrunk, part, relative))
+
+
+def _noise_size(error: FloatArray, variance: FloatArray, own: FloatArray) -> tuple[float, float]:
+    """Variance of the noise in units of `own`, and how likely that makes the errors.
+
+    The likelihood is that of a t distribution, so that far errors have no say of their own.
+    """
+    values, part = error / np.sqrt(own), variance / own
+    squares = (values - np.median(values)) ** 2
+    low, high = 1e-12, 1e12
     for _ in range(80):
         size = float(np.sqrt(low * high))
-        if np.minimum(values**2 / (size + part), FURTHEST).mean() > 1.0:
+        if np.minimum(squares / (size + part), FURTHEST).mean() > 1.0:
             low = size
         else:
             high = size
-    shrunk = values * np.sqrt(size / (size + part))
-    return scale * (middle + deconvolved(values, shrunk, part, relative))
+    total = size + part
+    likelihood = -0.5 * np.log(total * own) - 3.0 * np.log1p(squares / total / 3.0)
+    return size, float(likelihood.sum())
 
 
 def _folds(components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:

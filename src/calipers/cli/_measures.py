@@ -78,7 +78,7 @@ def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
         ``coverages``, the ``rows_needed`` for each, the ``rows`` that there are, and the
         independent rows that these are ``worth``; None where all are finite.
     """
-    for calibration in model.ensemble_.calibrations:
+    for calibration in model.ensemble_.calibrations[-1:]:
         lacking = [c for c in coverages if not calibration.supports(0.5 * (1.0 - c))]
         if lacking:
             return {
