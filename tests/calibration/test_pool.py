@@ -169,7 +169,7 @@ def test_pooled_scores_cover_over_the_whole_grid(share, scale, n, folds, per_fol
     "name", [f"disagreement {tau}" for tau in ("0.25", "0.5", "1", "1.5", "2")]
 )
 def test_coverage_is_nominal_whatever_networks_disagree_by(name):
-    """All levels, by the benchmark; standard errors are 0.003 at 50%, so one in 1,000 runs fails."""
+    """At all levels, by the benchmark; standard errors are 0.003, so that 1 run in 1,000 fails."""
     path = Path(__file__).parents[2] / "benchmarks" / "pooling.py"
     pooling = runpy.run_path(str(path))
     case = pooling["CASES"][name]

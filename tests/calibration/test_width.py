@@ -1,5 +1,7 @@
 """The correction by width: even coverage where widths are wrong, nothing where they are right."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -95,7 +97,7 @@ def model():
     width = np.sort(0.5 * np.log(model.ensemble_.mixture(X).var))
     by_width = WidthCalibration(np.quantile(width, np.arange(1, 16) / 16), np.exp(steps), 300)
     calibrations = (by_width, model.ensemble_.calibrations[-1])
-    object.__setattr__(model.ensemble_, "calibrations", calibrations)
+    model.ensemble_ = replace(model.ensemble_, calibrations=calibrations)
     return model, X, y
 
 

@@ -25,8 +25,9 @@ from calipers.distributions import SplitNormalMixture
 
 # Steps of the factor from the narrowest to the widest predictions.
 STEPS = 16
-# Rows of a bin at least, bins at most, and bins that a parabola takes.
-BIN_ROWS, MOST_BINS, FEWEST_BINS = 25, 40, 6
+# Rows of a bin at least, bins at most, and bins at least: with fewer than 500 rows the correction
+# measured no better than none.
+BIN_ROWS, MOST_BINS, FEWEST_BINS = 25, 40, 20
 # Spread is that between these levels.
 TAIL = 0.1
 # What chance would fit is taken off this many times.
