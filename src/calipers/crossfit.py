@@ -16,6 +16,7 @@ from calipers.calibration import (
     Calibration,
     Calibrator,
     WidthCalibration,
+    effective_number,
     normal_scores,
     out_of_fold,
     unseen_pools,
@@ -241,27 +242,35 @@ def calibrate(
             "is known to be out of fold: set cv=None, and conformalize on held-out rows"
         )
     alone = out_of_fold(components, fold_of, row_folds)
-    first_steps: tuple[Calibrator, ...] = ()
+    own = None if weights is None else weights[rows]
+    units = None
+    if groups is not None or len(np.unique(rows)) < len(rows):
+        units = rows if groups is None else groups[rows]
+    by_width = None
     if len(fold_of) >= 2 * len(folds) > 2:  # in a single fold, all networks are out of fold
         pools = unseen_pools(components, y[rows], fold_of, row_folds)
         scores = normal_scores(pools.dist, y[rows][pools.row], n_jobs=ensemble.n_jobs or 1)
         if kind == WidthCalibration.kind:
-            by_width = WidthCalibration.from_rows(pools.dist, scores, len(rows))
-            if by_width is not None:
-                first_steps = (by_width,)
-                scores = by_width.from_score(scores, by_width.steps(pools.dist))
+            worth = effective_number(np.ones(len(rows)) if own is None else own, units)
+            by_width, scores = _evened(pools.dist, scores, int(worth))
         scores = scores.reshape(-1, len(rows))
     else:
         scores = normal_scores(alone, y[rows])
-    own = None if weights is None else weights[rows]
     once, first = np.unique(rows, return_index=True)
     dist, point = alone[first], np.full(len(y), np.nan)
     point[once] = dist.mean
     kept = OutOfFold(
         point, ensemble.coverage, once, dist, y[once], None if own is None else own[first]
     )
-    options = {}
-    if groups is not None or len(once) < len(rows):
-        options["units"] = rows if groups is None else groups[rows]
     last = Calibration if kind == WidthCalibration.kind else CALIBRATIONS[kind]
-    return (*first_steps, last.from_scores(scores, own, **options)), kept
+    options = {} if units is None else {"units": units}
+    found = last.from_scores(scores, own, **options)
+    return (found,) if by_width is None else (by_width, found), kept
+
+
+def _evened(
+    dist: SplitNormalMixture, scores: FloatArray, worth: int
+) -> tuple[WidthCalibration | None, FloatArray]:
+    """A correction by width, where rows show that one is due, and the scores after it."""
+    found = WidthCalibration.from_rows(dist, scores, worth)
+    return found, scores if found is None else found.from_score(scores, found.steps(dist))

@@ -44,7 +44,7 @@ NEGLIGIBLE = 1e-12
 # disagreement to be more than this share of the squared errors.
 LARGEST_RATIO, LARGEST_SHARE = 2.0, 0.75
 # Degrees of freedom, at most, that the mean over rows has beside a row's own disagreement.
-COMMON = 30.0
+COMMON = 15.0
 # What all networks are wrong by may be so many times what they disagree by, as variances.
 SHARED = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
 # Squared errors count up to so many variances in how large the noise is.
