@@ -51,8 +51,10 @@ def refits(model, problem, rows, count, seed=1):
     for number, part in enumerate(folds):
         members = bank[number * size : (number + 1) * size]
         ensemble = Ensemble(members, model.coverage, model.aggregation, n_jobs=-1)
-        found = calibrate(ensemble, part, np.arange(size) % len(part), X, y, None)
-        yield replace(ensemble, calibrations=() if found is None else found[:1])
+        found, _ = calibrate(
+            ensemble, part, np.arange(size) % len(part), X, y, None, model.calibration
+        )
+        yield replace(ensemble, calibrations=found)
 
 
 def true_coverage(problem, inputs, bounds):

@@ -140,7 +140,8 @@ def read_rows(
         "versions": storage.versions(),
     }
     seed = int(check_random_state(model.random_state).randint(2**31))
-    return TrainingRows(X, y, weights, groups, used, seed, categories=categories, support=_support(model, y, used))
+    support = _support(model, y, used)
+    return TrainingRows(X, y, weights, groups, used, seed, categories=categories, support=support)
 
 
 def without_errors(
@@ -237,10 +238,18 @@ def train_ensemble(
         kept = OutOfFold.of_points(points, folds, fold_of, model.coverage)
     else:
         found, kept = calibrate(
-            ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration, data.seed
+            ensemble,
+            folds,
+            fold_of,
+            data.X,
+            data.y,
+            data.weights,
+            model.calibration,
+            groups=data.groups,
+            seed=data.seed,
         )
         support = data.support if kept is None else kept.support
-        ensemble = replace(ensemble, calibrations=(found,), support=support)
+        ensemble = replace(ensemble, calibrations=found, support=support)
     model._out_of_fold = None if kept is None else kept.of_rows(model.about_["rows"])
     return ensemble
 

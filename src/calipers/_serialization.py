@@ -29,7 +29,7 @@ from calipers.bank import (
     Scaling,
     Upgraded,
 )
-from calipers.calibration import CALIBRATIONS, Calibrator
+from calipers.calibration import CALIBRATIONS, Calibrator, DensityRatio
 from calipers.distributions import Support
 from calipers.ensemble import Ensemble
 from calipers.networks import Around, DenseFactory
@@ -57,7 +57,7 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
         "coverage": float(ensemble.coverage),
         "aggregation": ensemble.aggregation,
         "calibrations": [calibration.kind for calibration in ensemble.calibrations],
-        "row_weight": CUSTOM if any(c.row_weight for c in ensemble.calibrations) else None,
+        "row_weight": CUSTOM if any(map(_has_code, ensemble.calibrations)) else None,
         "program": _program_to_dict(bank.program),
         "points": None,
     }
@@ -143,6 +143,11 @@ def support_from_dict(document: Mapping[str, Any]) -> Support:
         return Support()
     check_support(document["support"], "ensemble.support")
     return Support.from_dict(document["support"])
+
+
+def _has_code(calibration: Calibrator) -> bool:
+    weight = calibration.row_weight
+    return weight is not None and not isinstance(weight, DensityRatio)
 
 
 def _calibration_from_arrays(kind: str, arrays: Arrays) -> Any:

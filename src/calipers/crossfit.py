@@ -15,9 +15,11 @@ from calipers.calibration import (
     CalibratedMixture,
     Calibration,
     Calibrator,
+    WidthCalibration,
+    effective_number,
     normal_scores,
     out_of_fold,
-    pooled_scores,
+    unseen_pools,
 )
 from calipers.distributions import (
     ObservedDistribution,
@@ -205,6 +207,7 @@ class OutOfFold:
             None if self.dist is None else self.dist[first],
             None if self.target is None else self.target[first],
             None if self.weights is None else self.weights[first],
+            self.support,
         )
 
     @classmethod
@@ -225,10 +228,11 @@ def calibrate(
     X: FloatArray,
     y: FloatArray,
     weights: FloatArray | None,
-    kind: str = "map",
+    kind: str = "width",
+    groups: NDArray[Any] | None = None,
     seed: int = 0,
-) -> tuple[Calibrator, OutOfFold | None]:
-    """Calibration by each row's score under the networks that have not seen it.
+) -> tuple[tuple[Calibrator, ...], OutOfFold | None]:
+    """Calibrations by each row's score under the networks that have not seen it.
 
     Parameters
     ----------
@@ -244,20 +248,23 @@ def calibrate(
         Weights of the rows.
     kind : str
         A key of ``CALIBRATIONS``.
+    groups : array, optional
+        Labels of rows that belong together, which count as one in what coverage is supported, as
+        several scores of a row do.
     seed : int
         Seeds the scores of targets that have a mass of their own, see ``latent_targets``.
 
     Returns
     -------
-    tuple of Calibrator and OutOfFold
-        The calibration, one that supports no coverage where no row was held out; and the
-        predictions that it is made of, with the ensemble's support matched to them, None where
+    tuple of Calibrator, and OutOfFold
+        The calibrations, one that supports no coverage where no row was held out; and the
+        predictions that they are made of, with the ensemble's support matched to them, None where
         there are none.
     """
     held_out = [fold.held_out for fold in folds]
     rows = np.concatenate(held_out)
     if not rows.size:
-        return Calibration.without_rows(), None
+        return (Calibration.without_rows(),), None
     row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in held_out])
     components = ensemble.mixture(X[rows]).components
     if len(components.loc) != len(fold_of):
@@ -271,8 +278,17 @@ def calibrate(
     if not support.is_line:
         support = match_atoms(support, alone, target, own)
         target = latent_targets(support, alone, target, np.random.default_rng(seed))
+    units = None
+    if groups is not None or len(np.unique(rows)) < len(rows):
+        units = rows if groups is None else groups[rows]
+    by_width = None
     if len(fold_of) >= 2 * len(folds) > 2:  # in a single fold, all networks are out of fold
-        scores = pooled_scores(components, target, fold_of, row_folds)
+        pools = unseen_pools(components, target, fold_of, row_folds)
+        scores = normal_scores(pools.dist, target[pools.row], n_jobs=ensemble.n_jobs or 1)
+        if kind == WidthCalibration.kind:
+            worth = effective_number(np.ones(len(rows)) if own is None else own, units)
+            by_width, scores = _evened(pools.dist, scores, int(worth))
+        scores = scores.reshape(-1, len(rows))
     else:
         scores = normal_scores(alone, target)
     once, first = np.unique(rows, return_index=True)
@@ -287,4 +303,15 @@ def calibrate(
         None if own is None else own[first],
         support,
     )
-    return CALIBRATIONS[kind].from_scores(scores, own), kept
+    last = Calibration if kind == WidthCalibration.kind else CALIBRATIONS[kind]
+    options = {} if units is None else {"units": units}
+    found = last.from_scores(scores, own, **options)
+    return (found,) if by_width is None else (by_width, found), kept
+
+
+def _evened(
+    dist: SplitNormalMixture, scores: FloatArray, worth: int
+) -> tuple[WidthCalibration | None, FloatArray]:
+    """A correction by width, where rows show that one is due, and the scores after it."""
+    found = WidthCalibration.from_rows(dist, scores, worth)
+    return found, scores if found is None else found.from_score(scores, found.steps(dist))

@@ -138,12 +138,14 @@ class Ensemble:
         """The same on the latent scale, before values are cut off at bounds or rounded."""
         return self._calibrated(self.mixture(X), X)
 
-    def scores(self, X: FloatArray, y: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def scores(
+        self, dist: LatentDistribution, y: FloatArray, rng: np.random.Generator
+    ) -> FloatArray:
         """Normal scores of targets that the networks have not seen, from which to calibrate.
 
-        A target with a mass of its own has no single score: ``rng`` draws one within its cell.
+        ``dist`` is what ``latent`` gives for their rows. A target with a mass of its own has no
+        single score: ``rng`` draws one within its cell.
         """
-        dist = self.latent(X)
         if self.support.is_line:
             return normal_scores(dist, y)
         return normal_scores(dist, latent_targets(self.support, dist, y, rng))

@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
+from calipers._conformal import conformal_ensemble
 from calipers._fitting import (
     networks_to_continue,
     read_rows,
@@ -33,7 +34,7 @@ from calipers.bank import Table, error_table
 from calipers.calibration import CALIBRATIONS, Unsupported
 from calipers.cluster import is_lazy, lazily
 from calipers.crossfit import OutOfFold
-from calipers.distributions import Support, refuse_outside
+from calipers.distributions import Support
 from calipers.ensemble import Distribution, Ensemble
 from calipers.heads import HEADS
 from calipers.networks import MLP, NETWORKS, Around
@@ -99,9 +100,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         How members become one prediction: "snm", a mixture of split normals; "normal", one of
         normals; "sem" and "std", mean bounds widened by standard errors or deviations; "mean";
         "none" for one network.
-    calibration : str, default "map"
-        How distributions are corrected by rows that were held out: a key of
-        ``calipers.calibration.CALIBRATIONS``.
+    calibration : str, default "width"
+        How distributions are corrected by rows that were held out: "map", by one map of levels for
+        all rows; "width", by how wide they are first, where rows show that it matters, and then by
+        such a map; or another key of ``calipers.calibration.CALIBRATIONS``.
     cv : int, scikit-learn splitter or None, default 5
         Folds for calibration. None trains every network on all rows and calibrates nothing.
     n_networks : int, default 10
@@ -200,7 +202,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         network: str | MLP | Callable[..., Any] = "mlp",
         optimizer: str | Adam = "adam",
         aggregation: str = "snm",
-        calibration: str = "map",
+        calibration: str = "width",
         cv: Any = 5,
         n_networks: int = 10,
         epochs: int | None = None,
@@ -418,7 +420,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             "network": [StrOptions(set(NETWORKS)), MLP, callable],
             "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
             "aggregation": [StrOptions(set(AGGREGATIONS))],
-            "calibration": [StrOptions(set(CALIBRATIONS))],
+            "calibration": [StrOptions(set(CALIBRATIONS) - {"by"})],
             "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
             "n_networks": [_COUNT],
             "epochs": [_COUNT, None],
@@ -672,11 +674,17 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         *,
         keep: bool = False,
         row_weight: Callable[[FloatArray], FloatArray] | None = None,
+        groups: ArrayLike | None = None,
+        by: str | int | Callable[[FloatArray], ArrayLike] | None = None,
+        sample_weight: ArrayLike | None = None,
+        shifted_to: Any = None,
     ) -> Self:
         """Calibrate on rows that ``fit`` has not seen, with the guarantee of split conformal.
 
         If these rows and new ones are exchangeable, an interval of coverage c holds a new target
-        with probability at least c, whatever the model; see ``calipers.calibration``.
+        with probability at least c, whatever the model; see ``calipers.calibration``. What is found
+        stands in ``about_["conformalized"]``: ``rows``, and how many independent rows of equal
+        weight they are worth, ``effective_rows``.
 
         Parameters
         ----------
@@ -687,22 +695,31 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         row_weight : callable, optional
             For covariate shift: a function from rows to how much more likely they are where the
             model is used than among these; it is needed again at every prediction.
+        groups : array-like of shape (n_samples,), optional
+            Labels of rows that belong together. If groups and a new group are exchangeable, a row
+            drawn from the new group is held with the probability asked; groups then count as rows
+            do otherwise (hierarchical conformal prediction).
+        by : str, int or callable, optional
+            For the guarantee inside each kind of row: the name or number of an input, whose
+            categories or bins are kinds; ``"predicted width"``; or a function from rows, as the
+            networks take them, to labels, with which a model cannot be saved. Kinds with too few
+            rows for ``coverage`` have the guarantee of all rows together.
+        sample_weight : array-like of shape (n_samples,), optional
+            Weights of these rows; coverage then refers to rows in proportion to them, and is
+            approximate.
+        shifted_to : array-like of shape (n_new, n_features), optional
+            Inputs from where the model is used. The ratio of densities is estimated by a
+            classifier, cross-fitted and clipped, so that the guarantee is approximate.
 
         Returns
         -------
         self
         """
         check_is_fitted(self, "ensemble_")
-        X, y = self.reader_.read_with_targets(self, X, y)
-        base = self._ensemble if keep else replace(self._ensemble, calibrations=())
-        if base.support.given:
-            refuse_outside(y, base.support)
-        base = replace(base, support=base.support.widened(y))
-        weights = None if row_weight is None else row_weight(X)
-        scores = base.scores(X, y, np.random.default_rng(_seed(self.random_state)))
-        kind = CALIBRATIONS[self.calibration]
-        found = kind.from_scores(scores, weights, strict=True, row_weight=row_weight)
-        self.ensemble_ = replace(base, calibrations=(*base.calibrations, found))
+        options = {"row_weight": row_weight, "groups": groups, "by": by}
+        options |= {"sample_weight": sample_weight, "shifted_to": shifted_to}
+        self.ensemble_, found = conformal_ensemble(self, X, y, keep=keep, **options)
+        self.about_ = {**self.about_, "conformalized": found}
         return self
 
     def report(
@@ -874,11 +891,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         table = isinstance(self.preprocessor, TableEncoder)  # "auto" takes arrays of numbers only
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = table
         return tags
-
-
-def _seed(random_state: Any) -> int:
-    """A number for what ``conformalize`` draws, which leaves a generator as it is."""
-    return int(random_state) if isinstance(random_state, Integral) else 0
 
 
 def _levels(name: str, given: float | Sequence[float]) -> FloatArray:

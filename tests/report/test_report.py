@@ -147,6 +147,7 @@ def test_same_rows_give_the_same_page(model, tmp_path):
 def test_group_that_falls_short_is_named(page):
     text = Page(page.read_text("utf-8")).text
     assert re.search(rf"falls short {re.escape(EVIL)}, Bergen: [\d.]+% of \d+ rows inside", text)
+    assert f"What to do: hold out labelled rows and conformalize by {EVIL}" in text
     assert "training range, some input beyond it" in text
     assert "area 1000, outside of training" in text
 

@@ -27,12 +27,24 @@ within 0.001 of one half.
 calibration inputs, the target given the input has the same, and the weights are the ratio of the
 two densities of the inputs (up to a factor), for the calibration rows and for every new row [5]_.
 
+**Groups.** Let groups of rows and the group of the new row be exchangeable, and rows within a
+group. With weights of one over the size of each group, and groups as units, the same holds for a
+row drawn from the new group, with groups in place of rows (hierarchical conformal prediction,
+[7]_). Without ``strict``, too, support counts what rows are worth (`effective_number`).
+
+**Kinds of rows.** ``CalibrationBy`` has a strict map for each kind with enough rows: the same holds
+inside the kind, given exchangeability there (Mondrian conformal prediction, [8]_).
+
+**Estimated shift.** With a ``DensityRatio`` for weights nothing is proven; coverage is as close as
+the ratio is.
+
 **Cross-fitting, the default.** No row is held out; each is predicted by the networks that
 have not seen it. Coverage is then close to nominal, not guaranteed: calibration rows are predicted
 by other networks than new rows are. For the related CV+ and jackknife+ there is a bound of
 :math:`1 - 2 \alpha` (for CV+ with a term that vanishes with n) [6]_, and none of this kind for a
-pooled prediction. `pooled_scores` corrects the foremost reason to be off, that the pool is better
-and wider than the networks of one fold, under assumptions that it states.
+pooled prediction. `unseen_pools` corrects the foremost reason to be off, that the pool is better
+and wider than the networks of one fold, under assumptions that it states. ``WidthCalibration``
+comes before the map of levels, so that coverage is more even from narrow to wide predictions.
 
 A calibration is any class with the methods of ``Calibrator``, put into ``CALIBRATIONS`` under its
 ``kind``; ensembles apply, store and export it through these.
@@ -48,25 +60,44 @@ References
        NeurIPS (2019).
 .. [6] Barber, Candès, Ramdas and Tibshirani, "Predictive inference with the jackknife+", Annals of
        Statistics 49 (2021).
+.. [7] Lee, Barber and Willett, "Distribution-free inference with hierarchical data",
+       arXiv:2306.06342 (2023).
+.. [8] Vovk, "Conditional validity of inductive conformal predictors", ACML (2012).
 """
 
+from typing import Any
+
+from calipers.calibration._by import CalibrationBy
 from calipers.calibration._calibration import Calibration
+from calipers.calibration._effective import effective_number
+from calipers.calibration._kinds import WIDTH, RowKinds
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
-from calipers.calibration._pool import out_of_fold, pooled_scores
+from calipers.calibration._pool import UnseenPools, out_of_fold, pooled_scores, unseen_pools
 from calipers.calibration._protocol import Calibrator, LevelMap
+from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._scores import normal_scores
+from calipers.calibration._width import WidthCalibration
 
 __all__ = [
     "CALIBRATIONS",
+    "WIDTH",
     "CalibratedMixture",
     "Calibration",
+    "CalibrationBy",
     "Calibrator",
+    "DensityRatio",
     "LevelMap",
+    "RowKinds",
+    "UnseenPools",
     "Unsupported",
+    "WidthCalibration",
+    "effective_number",
     "normal_scores",
     "out_of_fold",
     "pooled_scores",
+    "unseen_pools",
 ]
 
-CALIBRATIONS: dict[str, type[Calibrator]] = {Calibration.kind: Calibration}
+_KINDS = (Calibration, WidthCalibration, CalibrationBy)
+CALIBRATIONS: dict[str, Any] = {kind.kind: kind for kind in _KINDS}
 """Calibrations by kind, as model folders name them."""

@@ -11,8 +11,10 @@ from scipy.special import ndtr, ndtri
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
+from calipers.calibration._effective import effective_number
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
+from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._stored import check_arrays
 from calipers.distributions import SplitNormalMixture
 
@@ -54,10 +56,13 @@ class Calibration:
         Number of calibration rows.
     tail_slope : float
         Slope of the map beyond the outermost knots.
+    n_effective : float
+        Number of independent rows of equal weight that they are worth, see `effective_number`.
     strict : bool
         Whether every quantile is on the safe side, as split conformal prediction asks.
     row_weight : callable, optional
-        Weights of new rows from their inputs, under covariate shift; code, which is not stored.
+        Weights of new rows from their inputs, under covariate shift; stored if it is a
+        `DensityRatio`, and otherwise code, which is not.
 
     See Also
     --------
@@ -80,6 +85,7 @@ class Calibration:
     total_weight: float
     n_rows: int
     tail_slope: float
+    n_effective: float
     strict: bool = False
     row_weight: Callable[[FloatArray], FloatArray] | None = None
 
@@ -93,13 +99,15 @@ class Calibration:
         weights: ArrayLike | None = None,
         strict: bool = False,
         row_weight: Callable[[FloatArray], FloatArray] | None = None,
+        units: ArrayLike | None = None,
     ) -> Self:
         """Learn from the normal scores of calibration rows.
 
         Parameters
         ----------
-        scores : array-like of shape (n,)
-            Finite, from `normal_scores`.
+        scores : array-like of shape (n,) or (draws, n)
+            Finite, from `normal_scores`; several of one row, as `pooled_scores` draws them, share
+            its weight.
         weights : array-like of shape (n,), optional
             Not negative; under covariate shift the ratio of the densities of the new and the
             calibration inputs. Equal if not given.
@@ -108,6 +116,9 @@ class Calibration:
             the safe side, with the guarantee of split conformal prediction.
         row_weight : callable, optional
             Gives the weights of new rows.
+        units : array-like of shape (n,), optional
+            Label of what each score belongs to, a group of rows or a row with several scores;
+            scores of one unit count together as one. Each its own if not given.
 
         Raises
         ------
@@ -115,19 +126,22 @@ class Calibration:
             If there are no scores, or scores or weights are out of their range.
         """
         values = checks.finite("scores", scores)
-        if values.ndim != 1 or values.size == 0:
+        if values.ndim not in (1, 2) or values.size == 0:
             raise ValueError(f"scores must be a list of at least one score, got {values.shape}")
-        given = np.ones(values.size) if weights is None else checks.scale("weights", weights)
-        if given.shape != values.shape or not given.sum() > 0:
+        *draws, rows = values.shape
+        given = np.ones(rows) if weights is None else checks.scale("weights", weights)
+        if given.shape != (rows,) or not given.sum() > 0:
             raise ValueError(
-                f"weights must be one number per score, shape {values.shape}, not all zero, "
+                f"weights must be one number per score, shape {(rows,)}, not all zero, "
                 f"got shape {given.shape} and sum {given.sum():g}"
             )
-        distinct, weight = merged(values, given)
+        each = np.broadcast_to(given, values.shape) / math.prod(draws)
+        distinct, weight = merged(values.ravel(), each.ravel())
         scores_, mass, share = (strict_knots if strict else ordinary_knots)(distinct, weight)
         slope = tail_slope(distinct, weight)
+        size = effective_number(given, units)
         total = float(weight.sum())
-        return cls(scores_, mass, share, total, values.size, slope, strict, row_weight)
+        return cls(scores_, mass, share, total, rows, slope, size, strict, row_weight)
 
     @classmethod
     def without_rows(cls) -> Self:
@@ -140,12 +154,17 @@ class Calibration:
         (0.0, False)
         """
         middle, half = np.zeros(1), np.full(1, 0.5)
-        return cls(middle, middle, half, total_weight=0.0, n_rows=0, tail_slope=1.0)
+        return cls(
+            middle, middle, half, total_weight=0.0, n_rows=0, tail_slope=1.0, n_effective=0.0
+        )
 
     @property
     def mean_weight(self) -> float:
-        """Mean of the calibration weights; 1 where there are none."""
-        return self.total_weight / self.n_rows if self.n_rows else 1.0
+        """Weight expected of a new row that is drawn as the weights say; 1 without rows.
+
+        That is the sum of the squares of the weights over their sum.
+        """
+        return self.total_weight / self.n_effective if self.n_rows else 1.0
 
     def calibrated(
         self,
@@ -171,14 +190,17 @@ class Calibration:
         """
         if self.row_weight is not None:
             raise ValueError(
-                "a model conformalized with a row_weight, which is code, has no ONNX form"
+                "a model conformalized with a row_weight, which is code, or with shifted_to has no "
+                "ONNX form"
             )
         return self.to_score(v)
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Give all there is to it, as plain arrays."""
         names = [field.name for field in fields(self) if field.name != "row_weight"]
-        return {name: np.asarray(getattr(self, name)) for name in names}
+        arrays: dict[str, NDArray[np.generic]] = {n: np.asarray(getattr(self, n)) for n in names}
+        ratio = self.row_weight
+        return arrays | (ratio.to_arrays() if isinstance(ratio, DensityRatio) else {})
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
@@ -191,7 +213,9 @@ class Calibration:
             total_weight=float(np.asarray(arrays["total_weight"])),
             n_rows=int(np.asarray(arrays["n_rows"])),
             tail_slope=float(np.asarray(arrays["tail_slope"])),
+            n_effective=float(np.asarray(arrays.get("n_effective", arrays["n_rows"]))),
             strict=bool(np.asarray(arrays["strict"])),
+            row_weight=DensityRatio.from_arrays(arrays) if "ratio.coef" in arrays else None,
         )
 
     def score_of_level(self, p: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
@@ -202,7 +226,7 @@ class Calibration:
         p : array-like
             Levels between 0 and 1.
         weight : array-like, optional
-            Weights of the rows asked about; the mean of the calibration weights if not given.
+            Weights of the rows asked about; the expected one, `mean_weight`, if not given.
         """
         return self.to_score(ndtri(checks.probability("p", p)), weight)
 
@@ -227,7 +251,7 @@ class Calibration:
     def smallest_alpha(self, weight: ArrayLike | None = None) -> FloatArray:
         """Smallest miscoverage of a central interval that the calibration rows support.
 
-        That is 2 w / (W + w), with unit weights 2 / (n + 1).
+        That is 2 w / (W + w), and for a row of the expected weight 2 / (n_effective + 1).
         """
         own = self._weight(weight)
         return np.minimum(2.0 * own / (self.total_weight + own), 1.0)

@@ -11,6 +11,7 @@ from scipy.special import ndtr, ndtri
 from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
+from calipers.calibration._effective import worth
 from calipers.calibration._integrals import crps, mean_and_variance
 from calipers.calibration._protocol import LevelMap
 from calipers.calibration._rows import MixtureRows
@@ -37,7 +38,7 @@ class CalibratedMixture:
         A `Calibration`, learned from `normal_scores` of the same model.
     row_weights : array-like, optional
         Weight of each row, where the calibration has weights for covariate shift; broadcasts
-        against `shape`. The mean of the calibration weights if not given.
+        against `shape`. The calibration's expected weight if not given.
     unsupported : {"inf", "raise"}
         What `interval` does where the calibration rows are too few for the coverage asked:
         give infinite bounds, or raise a ValueError that says how many would do.
@@ -207,8 +208,8 @@ class CalibratedMixture:
         needed, has = self.calibration.rows_needed(coverage), self.calibration
         raise ValueError(
             f"coverage {coverage:g} needs at least {needed} calibration rows of the weight of the "
-            f"rows asked about, got {has.n_rows} of total weight {has.total_weight:g}; "
-            "unsupported='inf' gives infinite bounds instead"
+            f"rows asked about, got {has.n_rows} of total weight {has.total_weight:g}"
+            f"{worth(has)}; unsupported='inf' gives infinite bounds instead"
         )
 
     def sample(

@@ -1,4 +1,4 @@
-r"""Scores that the whole ensemble would have had, from the few networks that did not see a row.
+r"""Pools of networks that have not seen a row, from the few networks that did not see it.
 
 In cross-fitting a row is held out of the r networks of its own fold, which predict it, while a new
 row is predicted by all m = K r of them. The pool's mean is closer to the truth than the mean of
@@ -6,49 +6,53 @@ these r and its mixture wider, so that out-of-fold scores, taken as they are, ma
 cover too often.
 
 Model, for a row: a network's mean is the truth plus an error that all networks share, plus
-:math:`\omega u_k` for its fold k, plus :math:`\tau u_{kj}` of its own, the u independent with
-mean 0 and variance 1. Two steps lead from one network to the pool, and each takes from the expected
-squared error what it adds to the variance of the mixture:
+:math:`\omega u_k` for its fold k, plus :math:`\tau u_{kj}` of its own, the u independent standard
+normal. The error of the fold's mean is then what a pool of any size would miss the target by, its
+noise, plus a part of variance :math:`M = \omega^2 + \tau^2 / r`. So:
 
-- from one network to the r of a fold, :math:`\tau^2 (1 - 1/r)`;
-- from these to the pool, :math:`M (1 - 1/K)` with :math:`M = \omega^2 + \tau^2 / r`.
+1. :math:`\tau^2` of each row comes from networks that have not seen it, r - 1 degrees of freedom,
+   and from those that have, scaled to agree with the first over all rows, since having seen a row
+   makes differences smaller; and, so far as rows are alike in it, from the mean over rows in
+   proportion to the predicted variance.
+   :math:`M / \tau^2`, one number, comes from the folds that have seen each row: having seen it
+   makes their differences smaller, but hardly the ratio of those between folds to those within.
+2. Noise is the error of the fold's mean without the second part (`deconvolved`). The fold's
+   predicted scales, too, have errors that a pool averages out; their logarithms differ by what
+   the r networks show.
+3. A pool is drawn around the target: K r networks whose means miss it by the noise and by fresh
+   :math:`\omega u_k + \tau u_{kj}`, with scales that differ as the fold's do.
 
-The first step can be watched: rows have scores by single networks and by all of their fold. So the
-second is taken to do the same once more, :math:`f = (M / \tau^2) (1 - 1/K) / (1 - 1/r)` times as
-much of it, at every quantile q of the scores. What grows by equal amounts is :math:`1 / q^2`, the
-mixture's variance in units of the squared error, to first order in what passes from one to the
-other:
-
-.. math:: q_{pool}^{-2} = q_r^{-2} + f \, (q_r^{-2} - q_1^{-2})
-
-Quantiles are taken about the median. Those far out tell most of a network that is sure of itself
-where it should not be, and are few. So :math:`q_r^2 / (q_1^2 + q_r^2)`, the mean over a fold's
-networks, is taken to be a straight line in the normal quantile of the level, fitted with weights by
-how well a quantile is known, and of its slope, which a few rows decide, one half.
-
-:math:`M / \tau^2`, one number, comes from the folds that have seen each row: having seen it makes
-their differences smaller, but hardly the ratio of those between folds to those within.
-
-With one network per fold there is no first step to watch, and the correction is refused.
+Drawn pools have the distribution, over rows, that the pool has for new rows: of their scores, and
+of their width. With one network per fold there is no disagreement to see, and none can be drawn.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
+from scipy.special import polygamma
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
+from calipers.calibration._deconvolution import deconvolved
 from calipers.calibration._scores import normal_scores
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 # Variances below this part of the mean count as none.
 NEGLIGIBLE = 1e-12
-# So much of a slope is believed ...
-SLOPE = 0.5
-# ... and folds are not believed to differ by more than this times as much as their networks.
-LARGEST_RATIO = 2.0
+# Folds are not believed to differ by more than this times as much as their networks, nor is
+# disagreement to be more than this share of the squared errors.
+LARGEST_RATIO, LARGEST_SHARE = 2.0, 0.75
+# Degrees of freedom, at most, that the mean over rows has beside a row's own disagreement.
+COMMON = 15.0
+# What all networks are wrong by may be so many times what they disagree by, as variances.
+SHARED = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
+# Squared errors count up to so many variances in how large the noise is.
+FURTHEST = 25.0
+# Scales are not believed to differ by more than this, as a variance of logarithms.
+LARGEST_SCALE_VARIANCE = 1.0
+# Pools are drawn until there are so many, but at most so many for each row.
+ENOUGH, MOST = 4000, 8
 
 
 class Folds(NamedTuple):
@@ -98,15 +102,25 @@ def out_of_fold(
     return SplitNormalMixture(SplitNormal(*(folds.out_of_fold(part) for part in parts)))
 
 
-def pooled_scores(
-    components: SplitNormal,
-    y: ArrayLike,
-    network_folds: ArrayLike,
-    row_folds: ArrayLike,
-    *,
-    n_jobs: int = 1,
-) -> FloatArray:
-    """Normal scores of rows, as those of a pool of networks none of which has seen them.
+class UnseenPools(NamedTuple):
+    """Pools drawn for rows.
+
+    Attributes
+    ----------
+    dist : SplitNormalMixture of shape (draws * n,)
+        The pools.
+    row : array of int of shape (draws * n,)
+        The row that each is drawn for.
+    """
+
+    dist: SplitNormalMixture
+    row: NDArray[np.intp]
+
+
+def unseen_pools(
+    components: SplitNormal, y: ArrayLike, network_folds: ArrayLike, row_folds: ArrayLike
+) -> UnseenPools:
+    """Pools of networks none of which has seen the row, as new rows are predicted by.
 
     Parameters
     ----------
@@ -119,13 +133,11 @@ def pooled_scores(
         for each of two or more folds.
     row_folds : array-like of shape (n,)
         The fold that each row is in.
-    n_jobs : int
-        Number of threads, -1 for all cores.
 
     Returns
     -------
-    array of shape (n,)
-        For every row; rows rank as by their out-of-fold scores.
+    UnseenPools
+        One pool for each of many rows, several for each of few; the same for the same arguments.
 
     Raises
     ------
@@ -137,6 +149,68 @@ def pooled_scores(
     The module says how. Assumed are errors of the networks that are independent given what they
     share; with two folds, also that folds differ by their networks alone. The result holds on
     average over rows, it is no guarantee.
+    """
+    folds = _folds(components, network_folds, row_folds)
+    if folds.n_folds < 2 or folds.per_fold < 2:
+        raise ValueError(
+            "pooled scores need at least 2 folds of at least 2 networks, got "
+            f"{folds.n_folds} of {folds.per_fold}; use normal_scores of out_of_fold(...) instead"
+        )
+    target = checks.finite("y", y)
+    held_out = out_of_fold(components, network_folds, row_folds).components
+    own = held_out.var.mean(axis=0)
+    unit = np.maximum(own, NEGLIGIBLE * (own + held_out.mean.var(axis=0)).mean())
+    if not unit.min() > 0:
+        return UnseenPools(SplitNormalMixture(held_out), np.arange(target.size))
+    error = target - held_out.mean.mean(axis=0)
+    tau2 = _disagreement(components, held_out, folds, unit)
+    most = LARGEST_SHARE * _square(error / np.sqrt(unit)) / max((tau2 / unit).mean(), NEGLIGIBLE)
+    ratio = _fold_ratio(components, folds, unit)
+    ratio = max(min(ratio, most), 1.0 / folds.per_fold)
+    logs = np.log(np.maximum(held_out.std, np.finfo(float).tiny))
+    phi2 = min(float(logs.var(axis=0, ddof=1).mean()), LARGEST_SCALE_VARIANCE)
+    relative = phi2 / folds.per_fold * (1.0 - 1.0 / folds.n_folds)
+    noise = _noise(error, min(ratio, most) * tau2, unit, tau2, relative)
+    shape = (folds.n_folds, folds.per_fold, 1)
+    draws = int(np.clip(-(-ENOUGH // target.size), 1, MOST))
+    row = np.tile(np.arange(target.size), draws)
+    rng = np.random.default_rng(0)  # part of the method: the same rows give the same pools
+    between = np.sqrt(np.maximum(ratio - 1.0 / folds.per_fold, 0.0))
+    apart = rng.standard_normal((*shape[:2], row.size))
+    apart += between * rng.standard_normal((folds.n_folds, 1, row.size))
+    means = (target - noise)[row] + np.sqrt(tau2)[row] * apart.reshape(-1, row.size)
+    factor = np.exp((logs.mean(axis=0) - logs)[:, row])
+    factor = np.tile(factor, (folds.n_folds, 1))
+    factor *= np.exp(np.sqrt(phi2) * rng.standard_normal(factor.shape))
+    left, right = (
+        factor * np.tile(np.broadcast_to(scale, held_out.shape)[:, row], (folds.n_folds, 1))
+        for scale in (held_out.left_scale, held_out.right_scale)
+    )
+    off = SplitNormal(np.zeros_like(left), left, right).mean
+    return UnseenPools(SplitNormalMixture(SplitNormal(means - off, left, right)), row)
+
+
+def pooled_scores(
+    components: SplitNormal,
+    y: ArrayLike,
+    network_folds: ArrayLike,
+    row_folds: ArrayLike,
+    *,
+    n_jobs: int = 1,
+) -> FloatArray:
+    """Normal scores of rows, as those of a pool of networks none of which has seen them.
+
+    Parameters
+    ----------
+    components, y, network_folds, row_folds
+        As for `unseen_pools`.
+    n_jobs : int
+        Number of threads, -1 for all cores.
+
+    Returns
+    -------
+    array of shape (draws, n)
+        One or several scores of every row, which together count as one.
 
     Examples
     --------
@@ -148,63 +222,94 @@ def pooled_scores(
     >>> network_folds = np.repeat(np.arange(5), 2)
     >>> scores = normal_scores(out_of_fold(components, network_folds, row_folds), y)
     >>> pooled = pooled_scores(components, y, network_folds, row_folds)
-    >>> round(float(scores.std()), 2), round(float(pooled.std()), 2)
-    (1.07, 0.92)
+    >>> round(float(scores.std()), 2), round(float(pooled.std()), 1)
+    (1.07, 0.8)
     """
-    folds = _folds(components, network_folds, row_folds)
-    if folds.n_folds < 2 or folds.per_fold < 2:
-        raise ValueError(
-            "pooled scores need at least 2 folds of at least 2 networks, got "
-            f"{folds.n_folds} of {folds.per_fold}; use normal_scores of out_of_fold(...) instead"
-        )
-    target = checks.finite("y", y)
-    held_out = out_of_fold(components, network_folds, row_folds)
-    alone = SplitNormalMixture(_alone(held_out.components))
-    further = _fold_ratio(components, folds, held_out.components.var.mean(axis=0))
-    further *= (1.0 - 1.0 / folds.n_folds) / (1.0 - 1.0 / folds.per_fold)
-    together = normal_scores(held_out, target, n_jobs)
-    return _extrapolated(normal_scores(alone, target, n_jobs), together, further)
+    pools = unseen_pools(components, y, network_folds, row_folds)
+    target = np.asarray(y, np.float64)
+    scores = normal_scores(pools.dist, target[pools.row], n_jobs)
+    return scores.reshape(-1, target.size)
 
 
-def _alone(networks: SplitNormal) -> SplitNormal:
-    """Networks as mixtures of one member each."""
-    parts = (networks.loc, networks.left_scale, networks.right_scale)
-    return SplitNormal(*(part[np.newaxis] for part in parts))
+def _disagreement(
+    components: SplitNormal, held_out: SplitNormal, folds: Folds, unit: FloatArray
+) -> FloatArray:
+    """Variance of the means of networks of one fold, for each row, had none seen it."""
+    own = held_out.mean.var(axis=0, ddof=1)
+    seen = np.arange(folds.n_folds)[:, None] != folds.own
+    within = folds.grouped(components.mean).var(axis=1, ddof=1)
+    others = (seen * within).sum(axis=0) / (folds.n_folds - 1)
+    total = (others / unit).sum()
+    memory = (own / unit).sum() / total if total > 0 else 0.0
+    own_freedom = folds.per_fold - 1.0
+    freedom = own_freedom * folds.n_folds
+    found = (own_freedom * own + (freedom - own_freedom) * memory * others) / freedom
+    common = (found / unit).mean() * unit
+    prior = _prior_freedom(found / unit, freedom)
+    result: FloatArray = (freedom * found + prior * common) / (freedom + prior)
+    return result
 
 
-def _extrapolated(alone: FloatArray, together: FloatArray, further: float) -> FloatArray:
-    """Scores as they would be `further` times the way on from `alone`, in rows, to `together`."""
-    n = together.size
-    level = np.arange(1, n + 1) / (n + 1)
-    depth = np.abs(ndtri(level))
-    order = np.argsort(together, kind="stable")
-    median = np.median(together)
-    own = together[order] - median
-    before = np.sort(alone, axis=1) - np.median(alone, axis=1, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        shares = 1.0 / (1.0 + (before / own) ** 2)
-    shares[np.isnan(shares)] = 0.5  # both are at their medians
-    line = _line(depth, shares.mean(axis=0), _certainty(level, depth))
-    share = np.clip(line, 0.0, 0.5)
-    scores = np.empty(n)
-    growth = 1.0 + further * (1.0 - 2.0 * share) / (1.0 - share)  # of one over the square
-    scores[order] = median + np.sort(own / np.sqrt(growth))
-    return scores
+def _prior_freedom(ratios: FloatArray, freedom: float) -> float:
+    """Degrees of freedom that the mean over rows is worth beside a row's own variance.
+
+    Logarithms of variances differ by their estimation, and more the more that rows differ; the rest
+    is the variance of a prior (Smyth, 2004).
+    """
+    known = ratios[ratios > NEGLIGIBLE * ratios.mean()]
+    if known.size < 2:
+        return COMMON
+    rest = float(np.log(known).var() - polygamma(1, 0.5 * freedom))
+    low, high = 0.5, COMMON
+    for _ in range(40):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if polygamma(1, 0.5 * middle) > rest else (low, middle)
+    return 0.5 * (low + high)
 
 
-def _certainty(level: FloatArray, depth: FloatArray) -> FloatArray:
-    """One over the relative variance of a normal sample's quantiles, but for a factor."""
-    density = np.exp(-0.5 * depth**2)
-    return (depth * density) ** 2 / (level * (1.0 - level))
+def _square(values: FloatArray) -> float:
+    """Mean square about the median, to which far values add no more than some."""
+    squares = (values - np.median(values)) ** 2
+    return float(np.minimum(squares, FURTHEST * np.median(squares)).mean())
 
 
-def _line(x: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
-    """Straight line through points with half its slope, or none where there are too few."""
-    total = max(weight.sum(), np.finfo(float).tiny)
-    centre, height = (weight * x).sum() / total, (weight * y).sum() / total
-    spread = (weight * (x - centre) ** 2).sum()
-    slope = (weight * (x - centre) * y).sum() / spread if spread > NEGLIGIBLE * total else 0.0
-    return height + SLOPE * slope * (x - centre)
+def _noise(
+    error: FloatArray, variance: FloatArray, unit: FloatArray, tau2: FloatArray, relative: float
+) -> FloatArray:
+    """What errors of a fold's mean would be without the part of this variance.
+
+    Its variance is that predicted and so many times that of disagreement, since what networks are
+    wrong about together is large where they disagree; errors themselves say how many times.
+    """
+    fits = [_noise_size(error, variance, unit + times * tau2) for times in SHARED]
+    best = int(np.argmax([likelihood for _, likelihood in fits]))
+    size, own = fits[best][0], unit + SHARED[best] * tau2
+    scale = np.sqrt(own)
+    values = error / scale
+    middle = np.median(values)
+    values = values - middle
+    part = variance / own
+    shrunk = values * np.sqrt(size / (size + part))
+    return scale * (middle + deconvolved(values, shrunk, part, relative))
+
+
+def _noise_size(error: FloatArray, variance: FloatArray, own: FloatArray) -> tuple[float, float]:
+    """Variance of the noise in units of `own`, and how likely that makes the errors.
+
+    The likelihood is that of a t distribution, so that far errors have no say of their own.
+    """
+    values, part = error / np.sqrt(own), variance / own
+    squares = (values - np.median(values)) ** 2
+    low, high = 1e-12, 1e12
+    for _ in range(80):
+        size = float(np.sqrt(low * high))
+        if np.minimum(squares / (size + part), FURTHEST).mean() > 1.0:
+            low = size
+        else:
+            high = size
+    total = size + part
+    likelihood = -0.5 * np.log(total * own) - 3.0 * np.log1p(squares / total / 3.0)
+    return size, float(likelihood.sum())
 
 
 def _folds(components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:

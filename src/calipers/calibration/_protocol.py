@@ -67,8 +67,12 @@ class Calibrator(Protocol):
         weights: ArrayLike | None = None,
         strict: bool = False,
         row_weight: Callable[[FloatArray], FloatArray] | None = None,
+        units: ArrayLike | None = None,
     ) -> Self:
-        """Learn from the normal scores of calibration rows, see ``Calibration.from_scores``."""
+        """Learn from the normal scores of calibration rows, see ``Calibration.from_scores``.
+
+        ``units`` is given where rows belong together or were scored several times.
+        """
 
     @property
     def n_rows(self) -> int:

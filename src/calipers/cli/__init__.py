@@ -11,6 +11,7 @@ for a model folder that cannot be used, 130 for an interrupt.
 
 from calipers.cli._app import app
 from calipers.cli._cluster import OnCluster, spread
+from calipers.cli._conformalize import conformalize_command
 from calipers.cli._datasets import datasets_command
 from calipers.cli._demo import demo_command
 from calipers.cli._evaluate import evaluate_command
@@ -25,6 +26,7 @@ from calipers.cli._tune import tune_command
 app.command("fit")(fit_command)
 app.command("predict")(predict_command)
 app.command("evaluate")(evaluate_command)
+app.command("conformalize")(conformalize_command)
 app.command("report")(report_command)
 app.command("inspect")(inspect_command)
 app.command("tune")(tune_command)

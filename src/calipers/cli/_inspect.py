@@ -80,7 +80,7 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
             "weights": sum(a.size for n, a in arrays.items() if n.startswith("weights.")),
         },
         "calibrations": [
-            {"rows": int(found.n_rows), "strict": bool(found.strict)}
+            {"kind": found.kind, "rows": int(found.n_rows), "strict": bool(found.strict)}
             for found in calibrations_from_dict(ensemble, arrays)
         ],
         "settings": document["parameters"],
@@ -145,8 +145,10 @@ def _calibration(calibrations: list[dict[str, Any]]) -> str:
     texts = [
         f"{'conformalized on' if c['strict'] else 'calibrated out of fold on'} {c['rows']:,} rows"
         for c in calibrations
+        if c["kind"] != "width"
     ]
-    return f"{' and '.join(texts).capitalize()}"
+    by_width = ", by predicted width first" if len(texts) < len(calibrations) else ""
+    return f"{' and '.join(texts).capitalize()}{by_width}"
 
 
 def _changed(settings: dict[str, Any]) -> str:

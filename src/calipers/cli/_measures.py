@@ -135,17 +135,18 @@ def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
     Returns
     -------
     dict or None
-        ``coverages``, the ``rows_needed`` for each, and the ``rows`` that there are; None where
-        all are finite.
+        ``coverages``, the ``rows_needed`` for each, the ``rows`` that there are, and the
+        independent rows that these are ``worth``; None where all are finite.
     """
     models = getattr(model, "models_", [model])  # of several targets
-    for calibration in (c for own in models for c in own.ensemble_.calibrations):
+    for calibration in (c for own in models for c in own.ensemble_.calibrations[-1:]):
         lacking = [c for c in coverages if not calibration.supports(0.5 * (1.0 - c))]
         if lacking:
             return {
                 "coverages": lacking,
                 "rows_needed": [calibration.rows_needed(c) for c in lacking],
                 "rows": calibration.n_rows,
+                "worth": getattr(calibration, "n_effective", calibration.n_rows),
             }
     return None
 
@@ -162,9 +163,11 @@ def say_unbounded(found: dict[str, Any] | None) -> str:
         return ""
     shown = _listed([f"{100 * coverage:.4g}%" for coverage in found["coverages"]])
     needed = _listed([f"{rows:,}" for rows in found["rows_needed"]])
+    worth = found.get("worth", found["rows"])
+    less = f", worth {worth:.3g} by their groups and weights" if worth < found["rows"] - 0.5 else ""
     return (
         f"{shown} intervals are infinite: it takes {needed} rows to calibrate them, and the model "
-        f"has {found['rows']:,}"
+        f"has {found['rows']:,}{less}"
     )
 
 

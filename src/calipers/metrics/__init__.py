@@ -18,6 +18,7 @@ from calipers.metrics._conditional import (
     coverage_by_group,
     coverage_by_value,
     coverage_by_width,
+    worst_slab_coverage,
 )
 from calipers.metrics._distributions import crps, log_score, pit_values
 from calipers.metrics._intervals import (
@@ -54,4 +55,5 @@ __all__ = [
     "pit_band",
     "pit_values",
     "shared_coverage",
+    "worst_slab_coverage",
 ]

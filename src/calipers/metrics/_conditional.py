@@ -185,3 +185,70 @@ def _grouped(
         mean_width=np.bincount(code, weight * (upper - lower)) / total,
         n_samples=n_samples,
     )
+
+
+def worst_slab_coverage(
+    y_true: ArrayLike,
+    y_lower: ArrayLike,
+    y_upper: ArrayLike,
+    X: ArrayLike,
+    *,
+    share: float = 0.1,
+    n_directions: int = 200,
+    random_state: int = 0,
+) -> float:
+    """Coverage rate in the slab of inputs where it is lowest.
+
+    A slab holds the rows between two parallel planes, a share of them all. The slab is found on one
+    half of the rows, over random directions, and measured on the other half, so that searching does
+    not make it look worse than it is (Cauchois, Gupta and Duchi, 2021).
+
+    Parameters
+    ----------
+    y_true, y_lower, y_upper : array-like of shape (n_samples,)
+        Targets and bounds, in the same unit.
+    X : array-like of shape (n_samples, n_features)
+        Inputs, as numbers.
+    share : float, default 0.1
+        Share of the rows in a slab, at least.
+    n_directions : int, default 200
+        Directions that are tried.
+    random_state : int, default 0
+        Seeds directions and halves.
+
+    Returns
+    -------
+    float
+        Close to the coverage of all rows if no slab is worse.
+
+    Examples
+    --------
+    >>> X = np.linspace(0, 1, 1000)[:, None]
+    >>> y = np.where(X[:, 0] > 0.8, 3.0, 0.0)
+    >>> worst_slab_coverage(y, y * 0 - 1, y * 0 + 1, X)
+    0.0
+    """
+    _, target, lower, upper = interval_rows(None, y_true=y_true, y_lower=y_lower, y_upper=y_upper)
+    inputs = np.asarray(X, np.float64)
+    if inputs.ndim != 2 or len(inputs) != len(target):
+        raise ValueError(f"X must have {len(target)} rows and columns, got {inputs.shape}")
+    if not 0 < share <= 0.5:
+        raise ValueError(f"share must lie above 0 and up to 0.5, got {share}")
+    scale = inputs.std(axis=0)
+    inputs = (inputs - inputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    inside = (lower <= target) & (target <= upper)
+    rng = np.random.default_rng(random_state)
+    chosen = rng.permutation(len(target)) < len(target) // 2
+    worst, found = np.inf, float(inside[~chosen].mean())
+    for direction in rng.standard_normal((n_directions, inputs.shape[1])):
+        place = inputs @ direction
+        order = np.sort(place[chosen])
+        held = np.concatenate([[0], np.cumsum(inside[chosen][np.argsort(place[chosen])])])
+        for size in {max(1, int(np.ceil(times * share * len(order)))) for times in (1, 2, 4)}:
+            rates = (held[size:] - held[:-size]) / size
+            if rates.size and rates.min() < worst:
+                start = int(rates.argmin())
+                own = (place >= order[start]) & (place <= order[start + size - 1]) & ~chosen
+                if own.any():
+                    worst, found = float(rates.min()), float(inside[own].mean())
+    return found

@@ -36,11 +36,17 @@ from scipy.special import ndtri
 
 from calipers._files import replace_file
 from calipers.aggregation import AGGREGATIONS
+from calipers.calibration import WidthCalibration
 from calipers.ensemble import Ensemble
 from calipers.onnx._graph import TYPES, Graph, array_info
 from calipers.onnx._inputs import OUTPUTS, columns, matrix
 from calipers.onnx._networks import parameters
-from calipers.onnx._quantiles import density_mean, lower_quantile, upper_quantile
+from calipers.onnx._quantiles import (
+    density_mean,
+    lower_quantile,
+    upper_quantile,
+    width_steps,
+)
 from calipers.onnx._support import clipped, observed
 from calipers.prediction import Query
 from calipers.preprocessing import TableEncoder
@@ -158,17 +164,28 @@ def _interval(
         return [graph.unsqueezed(side, 1) for side in sides], None
     if density is None:
         density = aggregate(graph, values["lower"], values["point"], values["upper"], **options)
-    scores = _scores(ensemble, coverages)
+    scores, step = [score[:, None] for score in _scores(ensemble, coverages)], None
+    by_width = _by_width(ensemble)
+    if by_width is not None:
+        scores = [score * by_width.factor for score in scores]
+        step = width_steps(graph, by_width.edges, *density)
     parts = [graph.unsqueezed(part, 1) for part in density]
-    low = lower_quantile(graph, scores[0][:, None], *parts)
-    high = upper_quantile(graph, scores[1][:, None], *parts)
-    return [graph("Transpose", low), graph("Transpose", high)], [s.tolist() for s in scores]
+    low = lower_quantile(graph, scores[0], *parts, step=step)
+    high = upper_quantile(graph, scores[1], *parts, step=step)
+    tails = [score.squeeze(1) if step is None else score for score in scores]
+    return [graph("Transpose", low), graph("Transpose", high)], [tail.tolist() for tail in tails]
+
+
+def _by_width(ensemble: Ensemble) -> WidthCalibration | None:
+    first = ensemble.calibrations[0] if ensemble.calibrations else None
+    return first if isinstance(first, WidthCalibration) else None
 
 
 def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Normal scores, in the members' mixture, of the bounds of each coverage."""
+    """Normal scores of the bounds of each coverage, before any correction by width."""
     low, high = ndtri((1 - coverages) / 2), -ndtri((1 - coverages) / 2)
-    for number, calibration in enumerate(reversed(ensemble.calibrations)):
+    maps = [c for c in ensemble.calibrations if not isinstance(c, WidthCalibration)]
+    for number, calibration in enumerate(reversed(maps)):
         good = calibration.supports((1 - coverages) / 2)
         if number == 0 and not good.all():
             wrong = coverages[~good].max()

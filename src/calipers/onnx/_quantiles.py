@@ -1,13 +1,15 @@
 """Quantiles of mixtures of split normals, as a graph.
 
 At a given coverage a calibrated interval is the pair of quantiles of the mixture at two levels that
-calibration has found, the same two for every row. So the graph holds those levels and solves for
-the quantiles by bisection, in double precision, between bounds that are certain.
+calibration has found, the same two for every row, or for every row of about one width. So the graph
+holds those levels and solves for the quantiles by bisection, in double precision, between bounds
+that are certain.
 """
 
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 from scipy.special import ndtr, ndtri
 
 from calipers.onnx._graph import Graph
@@ -45,15 +47,43 @@ def density_mean(graph: Graph, loc: str, left: str, right: str) -> str:
     return graph("Add", loc, graph("Mul", graph("Sub", right, left), factor))
 
 
-def lower_quantile(graph: Graph, score: Any, loc: str, left: str, right: str) -> str:
+def width_steps(graph: Graph, edges: Any, loc: str, left: str, right: str) -> str:
+    """Steps of the width of mixtures, whole numbers of shape (rows,).
+
+    Parameters
+    ----------
+    edges : array of shape (steps - 1,)
+        Between steps of the logarithm of the standard deviation.
+    loc, left, right : names
+        Components, of shape (members, rows).
+    """
+    apart = graph("Sub", right, left)
+    own = graph("Mul", graph("Mul", apart, apart), graph.constant(1.0 - 2.0 / np.pi))
+    own = graph.mean(graph("Add", own, graph("Mul", left, right)))
+    means = density_mean(graph, loc, left, right)
+    off = graph("Sub", means, graph("ReduceMean", means, axes=[0], keepdims=1))
+    variance = graph("Add", own, graph.mean(graph("Mul", off, off)))
+    half = graph.constant(0.5)
+    width = graph("Mul", graph("Log", graph("Max", variance, graph.constant(_TINY))), half)
+    beyond = graph("GreaterOrEqual", graph.unsqueezed(width, 1), graph.constant(edges))
+    return graph(
+        "ReduceSum", graph("Cast", beyond, to=TensorProto.INT64), graph.integers(1), keepdims=0
+    )
+
+
+def lower_quantile(
+    graph: Graph, score: Any, loc: str, left: str, right: str, step: str | None = None
+) -> str:
     """Quantiles of mixtures, at levels given as normal scores.
 
     Parameters
     ----------
     score : array that broadcasts against (levels, rows)
-        Scores of the levels.
+        Scores of the levels; with ``step``, of shape (levels, steps).
     loc, left, right : names
         Components, of shape (members, levels or 1, rows).
+    step : name, optional
+        Which of the steps each row is on.
 
     Returns
     -------
@@ -61,21 +91,29 @@ def lower_quantile(graph: Graph, score: Any, loc: str, left: str, right: str) ->
         Quantiles of shape (levels, rows).
     """
     level = ndtr(np.asarray(score, dtype=np.float64))
-    far = graph("Mul", left, graph.constant(ndtri(level / 2)))
-    near = graph("Mul", right, graph.constant(-ndtri((1 - level) / 2)))
+
+    def of_rows(table: Any) -> str:
+        known = graph.constant(table)
+        return known if step is None else graph("Gather", known, step, axis=1)
+
+    far = graph("Mul", left, of_rows(ndtri(level / 2)))
+    near = graph("Mul", right, of_rows(-ndtri((1 - level) / 2)))
+    wanted = of_rows(level)
     low = graph("ReduceMin", graph("Add", loc, far), axes=[0], keepdims=0)
     high = graph("ReduceMax", graph("Add", loc, near), axes=[0], keepdims=0)
     body, (least, most) = Graph("calipers/body/"), ("calipers/least", "calipers/most")
     middle = body("Mul", body("Add", least, most), body.constant(0.5))
-    short = body("Less", _mixture_cdf(body, middle, loc, left, right), body.constant(level))
+    short = body("Less", _mixture_cdf(body, middle, loc, left, right), wanted)
     results = [body("Where", short, middle, least), body("Where", short, most, middle)]
     low, high = graph.repeat(HALVINGS, {least: low, most: high}, body, results)
     return graph("Mul", graph("Add", low, high), graph.constant(0.5))
 
 
-def upper_quantile(graph: Graph, score: Any, loc: str, left: str, right: str) -> str:
+def upper_quantile(
+    graph: Graph, score: Any, loc: str, left: str, right: str, step: str | None = None
+) -> str:
     """The same from above: by the mirror image, whose small tail keeps its digits."""
-    mirrored = lower_quantile(graph, -np.asarray(score), graph("Neg", loc), right, left)
+    mirrored = lower_quantile(graph, -np.asarray(score), graph("Neg", loc), right, left, step)
     return graph("Neg", mirrored)
 
 

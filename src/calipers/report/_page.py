@@ -144,6 +144,8 @@ def _sentences(content: Content) -> dict[str, Any]:
         found = sentences.findings(content.parts, kind)
         texts = [sentences.finding_sentence(*pair, unit) for pair in found[:_FINDINGS]]
         given[f"{kind}_groups"] = {"texts": texts, "all": len(found)}
+        if kind == "short":
+            given["remedy"] = sentences.remedy_sentence(found, labelled.coverage)
     if labelled.pit is not None:
         given["curve_text"] = sentences.calibration_sentence(labelled)
         given["pit_text"] = sentences.pit_sentence(labelled)

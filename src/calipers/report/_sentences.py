@@ -1,11 +1,14 @@
 """What the numbers of a report mean, in sentences."""
 
+import shlex
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.stats import binomtest
 
 from calipers import metrics
+from calipers.calibration import Calibration
 from calipers.report._format import Unit, count, share
 from calipers.report._groups import Breakdown, Group
 from calipers.report._labelled import LabelledPrediction
@@ -101,6 +104,27 @@ def finding_sentence(part: Breakdown, group: Group, unit: Unit) -> str:
         f"{part.name}, {group.label}: {share(group.rate)} of {count(group.rows, 'row')} inside, "
         f"mean width {unit.write(group.width)}"
     )
+
+
+def remedy_sentence(found: Sequence[tuple[Breakdown, Group]], coverage: float) -> str:
+    """What to do about groups that fall short, from what they are groups by."""
+    names = list(dict.fromkeys(part.name for part, _ in found))
+    inputs = [name for name in names if name not in ("predicted value", "training range")]
+    steps = []
+    if inputs:
+        needed = Calibration.without_rows().rows_needed(coverage)
+        steps.append(
+            f"hold out labelled rows and conformalize by {inputs[0]} (calipers conformalize MODEL "
+            f"rows.csv --by {shlex.quote(inputs[0])}), which gives each of its groups with "
+            f"{needed:,} rows or more a guarantee of its own"
+        )
+    if "training range" in names:
+        steps.append("fit again with rows like those beyond the training range, or do not use it")
+    if "predicted value" in names:
+        steps.append(
+            "conformalize by predicted width (--by 'predicted width'), or fit with more rows"
+        )
+    return f"What to do: {'; '.join(steps)}." if steps else ""
 
 
 def uncertainty_sentences(labelled: LabelledPrediction) -> str:

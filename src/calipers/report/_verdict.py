@@ -132,9 +132,12 @@ def unbounded_reason(coverage: float, calibration: Any) -> str:
         return "The model gives no finite bounds for these rows."
     most = math.floor(100 * (1 - float(calibration.smallest_alpha())))
     instead = f", or ask for a coverage of {most}% or less" if most > 0 else ""
+    worth = getattr(calibration, "n_effective", calibration.n_rows)
+    less = f", worth {worth:.3g}" if worth < calibration.n_rows - 0.5 else ""
     return (
-        f"There were too few rows to calibrate with: {calibration.n_rows:,}, where a coverage of "
-        f"{share(coverage)} takes at least {calibration.rows_needed(coverage):,} of equal weight. "
+        f"There were too few rows to calibrate with: {calibration.n_rows:,}{less}, where a "
+        f"coverage of {share(coverage)} takes at least {calibration.rows_needed(coverage):,} of "
+        "equal weight. "
         "Until then no finite interval can promise it, and to hold every row says nothing. "
         f"Calibrate on more rows{instead}."
     )

@@ -1,0 +1,87 @@
+"""Coverage of pools of networks that disagree, simulated from the model of the correction.
+
+    python benchmarks/pooling.py [--runs 200]
+
+Networks predict the truth, a common error, errors of their fold and errors of their own, with
+normal noise distributions; networks that have seen a row differ half as much about it. Ten networks
+in five folds, 500 rows. No network is trained. Prints and stores, for every ratio of the networks'
+disagreement to the noise, the coverage of new rows: with out-of-fold scores as they are, and with
+those of drawn pools (`calipers.calibration.pooled_scores`). Standard errors at 80% are 0.0015.
+"""
+
+import argparse
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from calipers.calibration import (
+    CalibratedMixture,
+    Calibration,
+    normal_scores,
+    out_of_fold,
+    pooled_scores,
+)
+from calipers.distributions import SplitNormal, SplitNormalMixture
+
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "validity" / "pooling.csv"
+ROWS, NEW, FOLDS, PER_FOLD, MEMORY, BIAS = 500, 1000, 5, 2, 0.5, 0.2
+CASES = {  # disagreement of networks, of folds, predicted over true noise, noise
+    **{f"disagreement {tau:g}": (tau, 0.0, 1.0, "normal") for tau in (0.25, 0.5, 1.0, 1.5, 2.0)},
+    "disagreement 1, folds 1": (1.0, 1.0, 1.0, "normal"),
+    "disagreement 1, noise taken for half": (1.0, 0.0, 0.5, "normal"),
+    "disagreement 1, noise taken for double": (1.0, 0.0, 2.0, "normal"),
+    "disagreement 1, t with 3 degrees": (1.0, 0.0, 1.0, "t"),
+    "disagreement 1, gamma of shape 2": (1.0, 0.0, 1.0, "gamma"),
+}
+
+
+def noise(rng, kind, n):
+    """Noise of variance 1."""
+    if kind == "normal":
+        return rng.standard_normal(n)
+    if kind == "t":
+        return rng.standard_t(3, n) / 3**0.5
+    return (rng.gamma(2.0, 1.0, n) - 2.0) / 2**0.5
+
+
+def coverages(seed, tau, omega, scale, kind):
+    """Coverage of new rows, of shape (2, levels): with plain and with pooled scores."""
+    rng = np.random.default_rng(seed)
+    network_folds, row_folds = np.repeat(np.arange(FOLDS), PER_FOLD), np.arange(ROWS) % FOLDS
+
+    def errors(n):
+        own = tau * rng.standard_normal((FOLDS, PER_FOLD, n))
+        return (own + omega * rng.standard_normal((FOLDS, 1, n))).reshape(-1, n)
+
+    off = errors(ROWS) * np.where(network_folds[:, None] == row_folds, 1.0, MEMORY)
+    known, y = SplitNormal(BIAS + off, scale, scale), noise(rng, kind, ROWS)
+    new = SplitNormalMixture(SplitNormal(BIAS + errors(NEW), scale, scale))
+    target = noise(rng, kind, NEW)
+    plain = normal_scores(out_of_fold(known, network_folds, row_folds), y)
+    for scores in (plain, pooled_scores(known, y, network_folds, row_folds)):
+        dist = CalibratedMixture(new, Calibration.from_scores(scores))
+        lower, upper = dist.interval(np.array(LEVELS)[:, None])
+        yield ((lower <= target) & (target <= upper)).mean(axis=1)
+
+
+def main():
+    """Simulate all cases and write the results."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    options = parser.parse_args()
+    with options.out.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["case", "scores", "runs", *LEVELS])
+        for name, case in CASES.items():
+            found = [list(coverages(seed, *case)) for seed in range(options.runs)]
+            for scores, rates in zip(("plain", "pooled"), np.mean(found, axis=0), strict=True):
+                row = [name, scores, options.runs, *(f"{rate:.3f}" for rate in rates)]
+                writer.writerow(row)
+                print(*row, sep=" | ", flush=True)
+
+
+if __name__ == "__main__":
+    main()

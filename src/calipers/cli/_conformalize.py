@@ -1,0 +1,118 @@
+"""``calipers conformalize``: a guarantee for a model's intervals, from labelled rows held out."""
+
+from typing import Annotated, Any
+
+import typer
+
+from calipers.cli._measures import say_unbounded, unbounded
+from calipers.cli._predict import ModelFolder
+from calipers.cli._tables import (
+    AsJSON,
+    Delimiter,
+    Encoding,
+    Files,
+    Jobs,
+    MissingTarget,
+    OnMissing,
+    Types,
+    make_form,
+    print_json,
+    reading,
+    say_left_out,
+    take_target,
+    target_of,
+)
+
+
+def conformalize_command(
+    model: ModelFolder,
+    data: Files,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help="Input for each of whose values, or bins, the coverage is to hold by itself; or "
+            "'predicted width'."
+        ),
+    ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(help="Column with labels of rows that belong together, such as a patient."),
+    ] = None,
+    shifted_to: Annotated[
+        str | None,
+        typer.Option(help="Table of inputs from where the model is used, if they differ."),
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Calibrate on top of what is there.")
+    ] = False,
+    out: Annotated[
+        str | None, typer.Option(help="Folder to write; the model's own by default.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column with the truth; the model's own by default.")
+    ] = None,
+    types: Types = None,
+    missing_target: MissingTarget = OnMissing.drop,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    n_jobs: Jobs = -1,
+    as_json: AsJSON = False,
+) -> None:
+    """Calibrate a model on rows it was not fitted on, so that its coverage is guaranteed.
+
+    If the rows and new ones are exchangeable, intervals of 90% hold at least 90% of new targets on
+    average, whatever the model; with --by in each kind of row, with --groups for new groups.
+    """
+    form = make_form(delimiter, encoding)
+    from calipers import load
+    from calipers._text import did_you_mean
+    from calipers.preprocessing import DataError, as_text
+    from calipers.tables import find_files, read_table
+
+    files = find_files(data)
+    fitted = load(model)
+    name, kind = target_of(fitted, target, types)
+    with reading(files) as report:
+        table = read_table(files, form=form, report=report)
+    table, values, left_out, _ = take_target(table, name, kind, missing_target)
+    frame = table.frame
+    if groups is not None and groups not in frame:
+        raise table.placed(DataError(f"there is no column {groups!r}{did_you_mean(groups, frame)}"))
+    options: dict[str, Any] = {"by": by, "keep": keep}
+    if groups is not None:
+        labels = as_text(frame[groups]).to_numpy(zero_copy_only=False)
+        options["groups"] = [str(label) for label in labels]
+    try:
+        if shifted_to is not None:
+            new = read_table(find_files([shifted_to]), form=form)
+            options["shifted_to"] = fitted.pick(new.frame)
+        # Threads are for the work here, not part of the model that is written again.
+        threads = fitted.n_jobs
+        fitted.set_params(n_jobs=n_jobs).conformalize(fitted.pick(frame), values, **options)
+    except DataError as error:
+        raise table.placed(error) from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    folder = out or model
+    fitted.set_params(n_jobs=threads).save(folder)
+    found = {"model": folder, "files": files} | fitted.about_["conformalized"]
+    found |= {"rows_without_target": left_out, "unbounded": unbounded(fitted, [fitted.coverage])}
+    if as_json:
+        print_json(found)
+    else:
+        _show(found, by, groups)
+
+
+def _show(found: dict[str, Any], by: str | None, groups: str | None) -> None:
+    typer.echo(f"{found['model']}: conformalized on {found['rows']:,} rows")
+    say_left_out(found["rows_without_target"])
+    if groups is not None:
+        typer.echo(f"  in {found['groups']:,} groups, which count as so many rows")
+    elif found["effective_rows"] < found["rows"] - 0.5:
+        typer.echo(f"  worth {found['effective_rows']:.4g} rows by their weights")
+    if by is not None:
+        own, kinds = found["kinds_with_a_guarantee"], found["kinds"]
+        rest = "" if own == kinds else "; the others, with too few rows, that of all rows together"
+        typer.echo(f"  {own} of {kinds} kinds of {by} have a guarantee of their own{rest}")
+    if why := say_unbounded(found["unbounded"]):
+        typer.echo(f"  {why}")

@@ -1,0 +1,121 @@
+"""The correction by width: even coverage where widths are wrong, nothing where they are right."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from calipers import IntervalRegressor, load
+from calipers.calibration import (
+    CalibratedMixture,
+    Calibration,
+    WidthCalibration,
+    normal_scores,
+)
+from calipers.distributions import SplitNormal, SplitNormalMixture
+from calipers.storage import ModelFileError, read_model, write_model
+
+
+def rows(rng, n, power):
+    """Predicted scales, and targets whose scale is a power of them."""
+    scale = np.exp(rng.uniform(-1, 1, n))
+    dist = SplitNormalMixture(SplitNormal(np.zeros((1, n)), scale, scale))
+    return dist, scale**power * rng.standard_normal(n)
+
+
+def coverage_by_third(n, power, by_width, runs=20):
+    rng, found = np.random.default_rng(0), []
+    for _ in range(runs):
+        dist, y = rows(rng, n, power)
+        new, target = rows(rng, 3000, power)
+        scores = normal_scores(dist, y)
+        first = WidthCalibration.from_rows(dist, scores, n) if by_width else None
+        if first is not None:
+            scores = first.from_score(scores, first.steps(dist))
+            new = first.calibrated(new, None)
+        lower, upper = CalibratedMixture(new, Calibration.from_scores(scores)).interval(0.9)
+        third = np.argsort(np.argsort(new.components.std[0])) * 3 // 3000
+        inside = (lower <= target) & (target <= upper)
+        found.append([inside[third == k].mean() for k in range(3)])
+    return np.mean(found, axis=0)
+
+
+def test_coverage_becomes_even_where_widths_are_wrong():
+    plain = coverage_by_third(1000, 1.5, by_width=False)
+    even = coverage_by_third(1000, 1.5, by_width=True)
+    assert plain[0] > 0.95
+    assert plain[2] < 0.86
+    assert np.abs(even - 0.9).max() < 0.025  # standard errors are 0.004
+
+
+@pytest.mark.parametrize("n", [100, 300, 1000])
+def test_nothing_is_done_where_widths_are_right(n):
+    rng = np.random.default_rng(1)
+    found = []
+    for _ in range(40):
+        dist, y = rows(rng, n, 1.0)
+        first = WidthCalibration.from_rows(dist, normal_scores(dist, y), n)
+        found.append(0.0 if first is None else np.abs(np.log(first.factor)).max())
+    assert np.mean(np.array(found) == 0) > 0.6
+    assert np.max(found) < 0.5
+    assert np.abs(coverage_by_third(n, 1.0, by_width=True, runs=5) - 0.9).max() < 0.04
+
+
+def test_all_methods_of_the_distribution_agree():
+    rng = np.random.default_rng(2)
+    dist, y = rows(rng, 1000, 1.6)
+    first = WidthCalibration.from_rows(dist, normal_scores(dist, y), 1000)
+    scores = first.from_score(normal_scores(dist, y), first.steps(dist))
+    corrected = CalibratedMixture(
+        first.calibrated(dist[:50], None), Calibration.from_scores(scores)
+    )
+    p = np.array([0.001, 0.3, 0.97])[:, None]
+    assert np.allclose(corrected.cdf(corrected.ppf(p)), p)
+    at, step = y[:50] + 0.01, 1e-7
+    slope = (corrected.cdf(at + step) - corrected.cdf(at - step)) / (2 * step)
+    assert np.allclose(corrected.pdf(at), slope, rtol=1e-3, atol=1e-6)
+    draws = corrected.sample(5000, rng=rng)
+    assert np.allclose(corrected.std, draws.std(axis=0), rtol=0.1)
+    assert np.allclose(corrected.crps(y[:50]), expected_crps(draws, y[:50]), rtol=0.1)
+
+
+def expected_crps(draws, y):
+    half = draws.shape[0] // 2
+    apart = np.abs(draws[:half] - draws[half:]).mean(axis=0)
+    return np.abs(draws - y).mean(axis=0) - 0.5 * apart
+
+
+@pytest.fixture(scope="module")
+def model():
+    rng = np.random.default_rng(3)
+    X = rng.uniform(-1, 1, (300, 2))
+    y = X[:, 0] + np.exp(1.5 * X[:, 1]) * rng.standard_normal(300)
+    options = {"n_networks": 4, "cv": 2, "epochs": 3, "random_state": 0, "verbose": 0, "n_jobs": 1}
+    model = IntervalRegressor(**options).fit(X, y)
+    # So few epochs learn hardly any width: the correction is given what it would have found.
+    steps = np.linspace(-0.3, 0.3, 16)
+    width = np.sort(0.5 * np.log(model.ensemble_.mixture(X).var))
+    by_width = WidthCalibration(np.quantile(width, np.arange(1, 16) / 16), np.exp(steps), 300)
+    calibrations = (by_width, model.ensemble_.calibrations[-1])
+    model.ensemble_ = replace(model.ensemble_, calibrations=calibrations)
+    return model, X, y
+
+
+def test_it_is_saved_kept_by_conformalize_and_exported(model, tmp_path):
+    model, X, y = model
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    assert np.array_equal(again.predict_interval(X), model.predict_interval(X))
+    again.conformalize(X, y)
+    assert [c.kind for c in again.ensemble_.calibrations] == ["width", "map"]
+    document, arrays = read_model(tmp_path / "model")
+    for value in (np.zeros(16), np.full(15, 1.0), np.full(16, np.nan)):
+        write_model(tmp_path / "bad", document, arrays | {"calibration.0.factor": value})
+        with pytest.raises(ModelFileError):
+            load(tmp_path / "bad")
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(model.to_onnx(tmp_path / "m.onnx", [0.5, 0.9]))
+    lower, upper = session.run(["lower", "upper"], {"X": X})
+    expected = model.predict_interval(X, coverage=[0.5, 0.9])
+    np.testing.assert_allclose(lower, expected[:, 0], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(upper, expected[:, 1], rtol=1e-4, atol=1e-4)
