@@ -18,7 +18,13 @@ from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
-from calipers.calibration import CalibratedMixture, Calibrator, Unsupported
+from calipers.calibration import (
+    AdaptiveCoverage,
+    CalibratedMixture,
+    Calibrator,
+    Learned,
+    Unsupported,
+)
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
@@ -28,6 +34,7 @@ Distribution = SplitNormalMixture | CalibratedMixture
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread its part
 _FAR = 1e-3  # mass beyond each end of a density
+_ANY = 2**31  # calibration rows of a model without calibration, which refuses no coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,6 +130,30 @@ class Ensemble:
         """
         return self._calibrated(self.mixture(X), X)
 
+    def learn(self, X: FloatArray, y: FloatArray) -> tuple["Ensemble", Learned]:
+        """Follow a stream: take in the targets of rows in time order, one after the other.
+
+        Returns
+        -------
+        tuple of Ensemble and Learned
+            The ensemble for the rows that come next, with an ``AdaptiveCoverage`` as its last
+            calibration; and what was predicted for each row before its target was known.
+
+        Raises
+        ------
+        ValueError
+            If the aggregation gives bounds and no distribution.
+        """
+        fixed = tuple(c for c in self.calibrations if not isinstance(c, AdaptiveCoverage))
+        online = self.calibrations[-1] if len(fixed) < len(self.calibrations) else None
+        if not isinstance(online, AdaptiveCoverage):
+            units = self.bank.units if isinstance(self.bank, Bank) else None
+            rows = fixed[-1].n_rows if fixed else _ANY
+            places = (None, None) if units is None else (units.input_center, units.input_scale)
+            online = AdaptiveCoverage.start(rows, *places)
+        found = online.learn(replace(self, calibrations=fixed).distribution(X), y, X)
+        return replace(self, calibrations=(*fixed, found.state)), found
+
     def mixture(self, X: FloatArray) -> SplitNormalMixture:
         """Predictive distribution of each row, as the networks have it, before calibration."""
         self._needs_distribution("a distribution")
@@ -154,7 +185,8 @@ class Ensemble:
         point = sum_members(points) / len(points)
         checks.finite("what the networks predict", point)
         if self.gives_distribution:
-            return _Forward(self.coverage, point, dist=self._calibrated(self._mixture(values), X))
+            dist = self._calibrated(self._mixture(values), X)
+            return _Forward(self.coverage, point + self._moved(values, X, dist), dist=dist)
         if not self.head.has_interval:
             return _Forward(self.coverage, point)
         bounds = self._aggregation(*self._members(values), coverage=self.coverage)
@@ -167,6 +199,13 @@ class Ensemble:
         for calibration in self.calibrations:
             dist = calibration.calibrated(dist, X, self.unsupported)
         return dist
+
+    def _moved(self, values: Values, X: FloatArray, dist: Distribution) -> FloatArray | float:
+        """How far points have moved since training: as the medians of the distributions have."""
+        if not self.calibrations or not isinstance(self.calibrations[-1], AdaptiveCoverage):
+            return 0.0
+        fixed = replace(self, calibrations=self.calibrations[:-1])
+        return dist.ppf(0.5) - fixed._calibrated(self._mixture(values), X).ppf(0.5)
 
     def _mixture(self, values: Values) -> SplitNormalMixture:
         density = self.head.density(values)

@@ -34,6 +34,11 @@ by other networks than new rows are. For the related CV+ and jackknife+ there is
 pooled prediction. `pooled_scores` corrects the foremost reason to be off, that the pool is better
 and wider than the networks of one fold, under assumptions that it states.
 
+**Streams.** `AdaptiveCoverage` follows rows in time order, whatever they do: over T rows the
+coverage of a central interval differs from nominal by at most a constant over T, as long as scores
+are bounded in units of their recent scale. That is a statement about the past as a whole, not about
+the next row.
+
 A calibration is any class with the methods of ``Calibrator``, put into ``CALIBRATIONS`` under its
 ``kind``; ensembles apply, store and export it through these.
 
@@ -52,15 +57,18 @@ References
 
 from calipers.calibration._calibration import Calibration
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
+from calipers.calibration._online import AdaptiveCoverage, Learned
 from calipers.calibration._pool import out_of_fold, pooled_scores
 from calipers.calibration._protocol import Calibrator, LevelMap
 from calipers.calibration._scores import normal_scores
 
 __all__ = [
     "CALIBRATIONS",
+    "AdaptiveCoverage",
     "CalibratedMixture",
     "Calibration",
     "Calibrator",
+    "Learned",
     "LevelMap",
     "Unsupported",
     "normal_scores",
@@ -68,5 +76,8 @@ __all__ = [
     "pooled_scores",
 ]
 
-CALIBRATIONS: dict[str, type[Calibrator]] = {Calibration.kind: Calibration}
+CALIBRATIONS: dict[str, type[Calibrator]] = {
+    Calibration.kind: Calibration,
+    AdaptiveCoverage.kind: AdaptiveCoverage,
+}
 """Calibrations by kind, as model folders name them."""
