@@ -30,7 +30,7 @@ from calipers.bank import (
     around_zero,
     train,
 )
-from calipers.crossfit import Fold, OutOfFold, calibrate, make_folds
+from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out, make_folds
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
@@ -122,15 +122,16 @@ def train_ensemble(
 ) -> Ensemble:
     """Train one network after another of each fold, around the points of ``source`` if any."""
     fold_of = np.arange(model.n_networks) % len(folds)
-    plans = make_plans(
-        model,
-        [folds[i] for i in fold_of],
-        data.weights,
-        data.groups,
-        data.seed,
-        batch_size=batch_size_of(model, len(data.used)),
-        previous=previous,
-    )
+    rows = [([folds[i] for i in fold_of], data.seed)]
+    if leave_rows_out(folds):  # those networks calibrate, and others, which know all rows, predict
+        rows.append(([Fold(data.used, data.used[:0])] * model.n_networks, data.seed + 1))
+    batch_size = batch_size_of(model, len(data.used))
+    rest: dict[str, Any] = {"batch_size": batch_size, "previous": previous}
+    plans = [
+        plan
+        for given, seed in rows
+        for plan in make_plans(model, given, data.weights, data.groups, seed, **rest)
+    ]
     if source is not None:
         plans = [around_zero(plan, table) for plan in plans]
     total = sum(plan.settings.epochs for plan in plans)
@@ -141,16 +142,24 @@ def train_ensemble(
         model.about_["time_budget"] = spent = time_report(trained, plans, model.time_budget)
         if text := out_of_time(spent):
             warnings.warn(text, UserWarning, stacklevel=3)
-    bank = trained if source is None else Upgraded(source, trained)
-    ensemble = Ensemble(bank, model.coverage, model.aggregation, n_jobs=model.n_jobs)
+    count = model.n_networks
+    held_out, ensemble = (
+        Ensemble(
+            part if source is None else Upgraded(source, part),
+            model.coverage,
+            model.aggregation,
+            n_jobs=model.n_jobs,
+        )
+        for part in (trained[:count], trained[-count:])
+    )
     if model.cv is None:
         return ensemble
     if not ensemble.head.has_interval:
-        points = bank.predict(data.X)["point"]
+        points = held_out.bank.predict(data.X)["point"]
         model._out_of_fold = OutOfFold.of_points(points, folds, fold_of, model.coverage)
         return ensemble
     found, model._out_of_fold = calibrate(
-        ensemble, folds, fold_of, data.X, data.y, data.weights, model.calibration
+        held_out, folds, fold_of, data.X, data.y, data.weights, model.calibration
     )
     return replace(ensemble, calibrations=(found,))
 
@@ -198,7 +207,9 @@ def folds_of_points(
         return data.folds(PredefinedSplit(points.held_out[data.used]), model.n_networks)
     split = points.about_.get("split", {}) if points.cv is not None else {}
     if split and split["rows"] == data.fingerprint:
-        return data.folds(points.cv, networks, split["seed"])
+        folds = data.folds(points.cv, networks, split["seed"])
+        if not leave_rows_out(folds):
+            return folds
     if not fresh and model.cv is not None:
         raise ValueError(_UNKNOWN_ROWS)
     return None
