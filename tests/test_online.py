@@ -78,6 +78,19 @@ def test_conformalize_starts_again(folder):
     assert [c.kind for c in model.ensemble_.calibrations] == ["map"]
 
 
+def test_a_model_with_row_weights_is_updated_saved_and_loaded(folder, tmp_path):
+    def row_weight(X):
+        return 1.0 + (X[:, 0] > 0)
+
+    model = calipers.load(folder)
+    X, y = rows(100, seed=4)
+    model.conformalize(X, y, row_weight=row_weight)
+    model.update(X, y)
+    model.save(tmp_path)
+    again = calipers.load(tmp_path, row_weight=row_weight)
+    np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+
+
 def test_bounds_without_a_distribution_are_refused():
     model = IntervalRegressor(aggregation="mean", **{**SMALL, "cv": None})
     X, y = rows(60)

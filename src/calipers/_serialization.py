@@ -14,7 +14,7 @@ from calipers._schema import SchemaError, refuse, whole
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import HISTORY_TYPE, Bank, BankPoints, Program, Scaling, Upgraded
-from calipers.calibration import CALIBRATIONS, Calibrator
+from calipers.calibration import CALIBRATIONS, AdaptiveCoverage, Calibrator
 from calipers.ensemble import Ensemble
 from calipers.networks import Around, DenseFactory
 from calipers.objectives import LOSSES, Objective
@@ -87,7 +87,10 @@ def ensemble_from_dict(
             "the same function as load(..., row_weight=...)"
         )
     if row_weight is not None and calibrations:
-        calibrations = (*calibrations[:-1], calibrations[-1].with_row_weight(row_weight))
+        last = len(calibrations) - 1
+        last -= last > 0 and calibrations[last].kind == AdaptiveCoverage.kind
+        weighted = calibrations[last].with_row_weight(row_weight)
+        calibrations = (*calibrations[:last], weighted, *calibrations[last + 1 :])
     return Ensemble(
         Upgraded(known, bank) if known else bank,
         document["coverage"],

@@ -144,9 +144,11 @@ class Ensemble:
         ValueError
             If the aggregation gives bounds and no distribution.
         """
-        fixed = tuple(c for c in self.calibrations if not isinstance(c, AdaptiveCoverage))
-        online = self.calibrations[-1] if len(fixed) < len(self.calibrations) else None
-        if not isinstance(online, AdaptiveCoverage):
+        online = self.calibrations[-1] if self.calibrations else None
+        if isinstance(online, AdaptiveCoverage):
+            fixed = self.calibrations[:-1]
+        else:
+            fixed = self.calibrations
             units = self.bank.units if isinstance(self.bank, Bank) else None
             rows = fixed[-1].n_rows if fixed else _ANY
             places = (None, None) if units is None else (units.input_center, units.input_scale)

@@ -56,6 +56,7 @@ References
 """
 
 from calipers.calibration._calibration import Calibration
+from calipers.calibration._martingale import Martingale
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.calibration._online import AdaptiveCoverage, Learned
 from calipers.calibration._pool import out_of_fold, pooled_scores
@@ -70,6 +71,7 @@ __all__ = [
     "Calibrator",
     "Learned",
     "LevelMap",
+    "Martingale",
     "Unsupported",
     "normal_scores",
     "out_of_fold",

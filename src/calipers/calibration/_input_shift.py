@@ -109,7 +109,8 @@ class InputShift:
         self.gram += count[:, None, None] * np.outer(inputs, inputs)
         self.moment = _KEEP[:, None] * self.moment + (count * error)[:, None] * inputs
         ridge = _RIDGE * np.eye(len(inputs))
-        self.slope = np.linalg.solve(self.gram + ridge, self.moment[..., None])[..., 0]
+        solved = np.linalg.solve(self.gram + ridge, self.moment[..., None])[..., 0]
+        self.slope = np.asarray(solved, dtype=np.float64)
         self.rows = self.rows + 1.0
 
     def _weigh(self, errors: FloatArray, scale: float) -> None:
