@@ -31,7 +31,7 @@ from calipers.bank import (
     around_zero,
     train,
 )
-from calipers.crossfit import Fold, OutOfFold, calibrate, make_folds
+from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out, make_folds
 from calipers.distributions import Support, learn_support, refuse_outside
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import LargeCategories, describe_numbers
@@ -208,15 +208,17 @@ def train_ensemble(
     """Train one network after another of each fold, around the points of ``source`` if any."""
     fold_of = np.arange(model.n_networks) % len(folds)
     learnt = [_without(fold, data.far) for fold in folds]
-    plans = make_plans(
-        model,
-        [learnt[i] for i in fold_of],
-        data.weights,
-        data.groups,
-        data.seed,
-        batch_size=batch_size_of(model, len(data.used)),
-        previous=previous,
-    )
+    rows = [([learnt[i] for i in fold_of], data.seed)]
+    if leave_rows_out(folds):  # those networks calibrate, and others, which know all rows, predict
+        whole = _without(Fold(data.used, data.used[:0]), data.far)
+        rows.append(([whole] * model.n_networks, data.seed + 1))
+    batch_size = batch_size_of(model, len(data.used))
+    rest: dict[str, Any] = {"batch_size": batch_size, "previous": previous}
+    plans = [
+        plan
+        for given, seed in rows
+        for plan in make_plans(model, given, data.weights, data.groups, seed, **rest)
+    ]
     if source is not None:
         plans = [around_zero(plan, table) for plan in plans]
     total = sum(plan.settings.epochs for plan in plans)
@@ -227,18 +229,25 @@ def train_ensemble(
         model.about_["time_budget"] = spent = time_report(trained, plans, model.time_budget)
         if text := out_of_time(spent):
             warnings.warn(text, UserWarning, stacklevel=3)
-    bank = trained if source is None else Upgraded(source, trained)
-    ensemble = Ensemble(
-        bank, model.coverage, model.aggregation, n_jobs=model.n_jobs, support=data.support
+    count = model.n_networks
+    held_out, ensemble = (
+        Ensemble(
+            part if source is None else Upgraded(source, part),
+            model.coverage,
+            model.aggregation,
+            n_jobs=model.n_jobs,
+            support=data.support,
+        )
+        for part in (trained[:count], trained[-count:])
     )
     if model.cv is None:
         return ensemble
     if not ensemble.head.has_interval:
-        points = bank.predict(data.X)["point"]
+        points = held_out.bank.predict(data.X)["point"]
         kept = OutOfFold.of_points(points, folds, fold_of, model.coverage)
     else:
         found, kept = calibrate(
-            ensemble,
+            held_out,
             folds,
             fold_of,
             data.X,

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from calipers._fitting import TrainingRows, read_rows
 from calipers._wrapped import fitted, is_fitted, is_regressor, out_of_fold_points, points_of
 from calipers.bank import Bank, BankPoints, ColumnPoints, Points
-from calipers.crossfit import Fold, make_folds
+from calipers.crossfit import Fold, leave_rows_out, make_folds
 from calipers.crossfit import out_of_fold_points as points_by_fold
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
@@ -156,7 +156,9 @@ def folds_of_points(model: Any, points: Any, data: TrainingRows, fresh: bool) ->
         return data.folds(PredefinedSplit(points.held_out[data.used]), model.n_networks)
     split = points.about_.get("split", {}) if points.cv is not None else {}
     if split and split["rows"] == data.fingerprint:
-        return data.folds(points.cv, model.n_networks, split["seed"])
+        folds = data.folds(points.cv, model.n_networks, split["seed"])
+        if not leave_rows_out(folds):
+            return folds
     if not fresh and model.cv is not None:
         raise ValueError(_UNKNOWN_ROWS)
     return None

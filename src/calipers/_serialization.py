@@ -29,7 +29,7 @@ from calipers.bank import (
     Scaling,
     Upgraded,
 )
-from calipers.calibration import CALIBRATIONS, Calibrator, DensityRatio
+from calipers.calibration import CALIBRATIONS, AdaptiveCoverage, Calibrator, DensityRatio
 from calipers.distributions import Support
 from calipers.ensemble import Ensemble
 from calipers.networks import Around, DenseFactory
@@ -111,7 +111,10 @@ def ensemble_from_dict(
             "the same function as load(..., row_weight=...)"
         )
     if row_weight is not None and calibrations:
-        calibrations = (*calibrations[:-1], calibrations[-1].with_row_weight(row_weight))
+        last = len(calibrations) - 1
+        last -= last > 0 and calibrations[last].kind == AdaptiveCoverage.kind
+        weighted = calibrations[last].with_row_weight(row_weight)
+        calibrations = (*calibrations[:last], weighted, *calibrations[last + 1 :])
     return Ensemble(
         Upgraded(known, bank) if known else bank,
         document["coverage"],

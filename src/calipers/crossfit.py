@@ -92,6 +92,24 @@ def make_folds(
     return folds
 
 
+def leave_rows_out(folds: Sequence[Fold]) -> bool:
+    """Whether networks have seen less than all rows but their own fold's, as in time order.
+
+    ``TimeSeriesSplit`` trains its first networks on the oldest rows alone. They tell how far off
+    a model is that knows the past only, but a pool is better made of networks that know all rows.
+
+    Examples
+    --------
+    >>> from sklearn.model_selection import KFold, TimeSeriesSplit
+    >>> y = np.zeros(12)
+    >>> folds = [[Fold(*s) for s in cv(3).split(y)] for cv in (KFold, TimeSeriesSplit)]
+    >>> [leave_rows_out(each) for each in folds]
+    [False, True]
+    """
+    known = np.unique(np.concatenate([part for fold in folds for part in fold]))
+    return any(len(np.union1d(fold.train, fold.held_out)) < len(known) for fold in folds)
+
+
 def set_aside(rows: IntArray, fraction: float, groups: Any, seed: int) -> tuple[IntArray, IntArray]:
     """Rows that train, and rows that tell when to stop; whole groups where there are any."""
     if len(rows) < _FEWEST_TO_STOP:
@@ -282,7 +300,9 @@ def calibrate(
     if groups is not None or len(np.unique(rows)) < len(rows):
         units = rows if groups is None else groups[rows]
     by_width = None
-    if len(fold_of) >= 2 * len(folds) > 2:  # in a single fold, all networks are out of fold
+    # In a single fold all networks are out of fold; networks that left rows out tell nothing of
+    # how networks differ that have seen a row.
+    if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
         pools = unseen_pools(components, target, fold_of, row_folds)
         scores = normal_scores(pools.dist, target[pools.row], n_jobs=ensemble.n_jobs or 1)
         if kind == WidthCalibration.kind:

@@ -18,7 +18,14 @@ from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
-from calipers.calibration import CalibratedMixture, Calibrator, Unsupported, normal_scores
+from calipers.calibration import (
+    AdaptiveCoverage,
+    CalibratedMixture,
+    Calibrator,
+    Learned,
+    Unsupported,
+    normal_scores,
+)
 from calipers.distributions import (
     ObservedDistribution,
     SplitNormal,
@@ -36,6 +43,7 @@ LatentDistribution = SplitNormalMixture | CalibratedMixture
 Distribution = LatentDistribution | ObservedDistribution
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread its part
+_ANY = 2**31  # calibration rows of a model without calibration, which refuses no coverage
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,9 +154,39 @@ class Ensemble:
         ``dist`` is what ``latent`` gives for their rows. A target with a mass of its own has no
         single score: ``rng`` draws one within its cell.
         """
-        if self.support.is_line:
-            return normal_scores(dist, y)
-        return normal_scores(dist, latent_targets(self.support, dist, y, rng))
+        return normal_scores(dist, self._latent_targets(dist, y, rng))
+
+    def learn(self, X: FloatArray, y: FloatArray) -> tuple["Ensemble", Learned]:
+        """Follow a stream: take in the targets of rows in time order, one after the other.
+
+        Returns
+        -------
+        tuple of Ensemble and Learned
+            The ensemble for the rows that come next, with an ``AdaptiveCoverage`` as its last
+            calibration; and what was predicted for each row before its target was known.
+
+        Raises
+        ------
+        ValueError
+            If the aggregation gives bounds and no distribution.
+        """
+        online = self.calibrations[-1] if self.calibrations else None
+        if isinstance(online, AdaptiveCoverage):
+            fixed = self.calibrations[:-1]
+        else:
+            fixed = self.calibrations
+            units = self.bank.units if isinstance(self.bank, Bank) else None
+            rows = fixed[-1].n_rows if fixed else _ANY
+            places = (None, None) if units is None else (units.input_center, units.input_scale)
+            online = AdaptiveCoverage.start(rows, *places)
+        dist = replace(self, calibrations=fixed).latent(X)
+        found = online.learn(dist, self._latent_targets(dist, y, np.random.default_rng(0)), X)
+        return replace(self, calibrations=(*fixed, found.state)), found
+
+    def _latent_targets(
+        self, dist: LatentDistribution, y: FloatArray, rng: np.random.Generator
+    ) -> FloatArray:
+        return y if self.support.is_line else latent_targets(self.support, dist, y, rng)
 
     def _observed(self, dist: LatentDistribution) -> Distribution:
         return dist if self.support.is_line else ObservedDistribution(dist, self.support)
@@ -186,6 +224,7 @@ class Ensemble:
         point = np.clip(point, *self.support.ends)
         if self.gives_distribution:
             latent = self._calibrated(self._mixture(values), X)
+            point = np.clip(point + self._moved(values, X, latent), *self.support.ends)
             return _Forward(self.coverage, point, dist=self._observed(latent))
         if not self.head.has_interval:
             return _Forward(self.coverage, point)
@@ -200,6 +239,13 @@ class Ensemble:
         for calibration in self.calibrations:
             dist = calibration.calibrated(dist, X, self.unsupported)
         return dist
+
+    def _moved(self, values: Values, X: FloatArray, dist: Distribution) -> FloatArray | float:
+        """How far points have moved since training: as the medians of the distributions have."""
+        if not self.calibrations or not isinstance(self.calibrations[-1], AdaptiveCoverage):
+            return 0.0
+        fixed = replace(self, calibrations=self.calibrations[:-1])
+        return dist.ppf(0.5) - fixed._calibrated(self._mixture(values), X).ppf(0.5)
 
     def _mixture(self, values: Values) -> SplitNormalMixture:
         density = self.head.density(values)

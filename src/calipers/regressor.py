@@ -31,7 +31,7 @@ from calipers._serialization import ensemble_to_dict
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS, Interval
 from calipers.bank import Table, error_table
-from calipers.calibration import CALIBRATIONS, Unsupported
+from calipers.calibration import CALIBRATIONS, Learned, Unsupported
 from calipers.cluster import is_lazy, lazily
 from calipers.crossfit import OutOfFold
 from calipers.distributions import Support
@@ -420,7 +420,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             "network": [StrOptions(set(NETWORKS)), MLP, callable],
             "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
             "aggregation": [StrOptions(set(AGGREGATIONS))],
-            "calibration": [StrOptions(set(CALIBRATIONS) - {"by"})],
+            "calibration": [StrOptions(set(CALIBRATIONS) - {"by", "adaptive"})],
             "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
             "n_networks": [_COUNT],
             "epochs": [_COUNT, None],
@@ -721,6 +721,42 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self.ensemble_, found = conformal_ensemble(self, X, y, keep=keep, **options)
         self.about_ = {**self.about_, "conformalized": found}
         return self
+
+    def update(self, X: Any, y: Any) -> Learned:
+        """Follow a stream of rows whose targets have become known, so that coverage is kept.
+
+        Intervals of every coverage, quantiles, densities and points adapt to how the targets have
+        lately come out, whatever the drift, with nothing to choose; the networks stay as they are.
+        Each row is predicted before the model learns from it. ``save`` keeps what was learnt.
+
+        Parameters
+        ----------
+        X, y : array-like of shape (n_samples, n_features) and (n_samples,)
+            Rows in the order of time, each given once.
+
+        Returns
+        -------
+        calipers.calibration.Learned
+            What was predicted for each row before its target was known (``intervals(coverage)``,
+            ``coverage(coverage)``), and ``alarm``: whether the rows have stopped being exchangeable
+            with those of ``fit``.
+
+        Examples
+        --------
+        >>> rng = np.random.default_rng(0)
+        >>> X = rng.uniform(-2, 2, (600, 1))
+        >>> y = X[:, 0] + rng.normal(0, 0.2, 600)
+        >>> model = IntervalRegressor(n_networks=5, epochs=20, random_state=0).fit(X[:200], y[:200])
+        >>> found = model.update(X[200:], y[200:] + 3)  # everything is 3 higher from now on
+        >>> found.alarm, abs(found.coverage(0.9) - 0.9) < 0.02
+        (True, True)
+        >>> bool(abs(model.predict([[0.0]])[0] - 3) < 0.3)
+        True
+        """
+        check_is_fitted(self, "ensemble_")
+        X, y = self.reader_.read_with_targets(self, X, y)
+        self.ensemble_, found = self._ensemble.learn(X, y)
+        return found
 
     def report(
         self,

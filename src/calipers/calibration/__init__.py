@@ -46,6 +46,11 @@ pooled prediction. `unseen_pools` corrects the foremost reason to be off, that t
 and wider than the networks of one fold, under assumptions that it states. ``WidthCalibration``
 comes before the map of levels, so that coverage is more even from narrow to wide predictions.
 
+**Streams.** `AdaptiveCoverage` follows rows in time order, whatever they do: over T rows the
+coverage of a central interval differs from nominal by at most a constant over T, as long as scores
+are bounded in units of their recent scale. That is a statement about the past as a whole, not about
+the next row.
+
 A calibration is any class with the methods of ``Calibrator``, put into ``CALIBRATIONS`` under its
 ``kind``; ensembles apply, store and export it through these.
 
@@ -71,7 +76,9 @@ from calipers.calibration._by import CalibrationBy
 from calipers.calibration._calibration import Calibration
 from calipers.calibration._effective import effective_number
 from calipers.calibration._kinds import WIDTH, RowKinds
+from calipers.calibration._martingale import Martingale
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
+from calipers.calibration._online import AdaptiveCoverage, Learned
 from calipers.calibration._pool import UnseenPools, out_of_fold, pooled_scores, unseen_pools
 from calipers.calibration._protocol import Calibrator, LevelMap
 from calipers.calibration._ratio import DensityRatio
@@ -81,12 +88,15 @@ from calipers.calibration._width import WidthCalibration
 __all__ = [
     "CALIBRATIONS",
     "WIDTH",
+    "AdaptiveCoverage",
     "CalibratedMixture",
     "Calibration",
     "CalibrationBy",
     "Calibrator",
     "DensityRatio",
+    "Learned",
     "LevelMap",
+    "Martingale",
     "RowKinds",
     "UnseenPools",
     "Unsupported",
@@ -98,6 +108,6 @@ __all__ = [
     "unseen_pools",
 ]
 
-_KINDS = (Calibration, WidthCalibration, CalibrationBy)
+_KINDS = (Calibration, WidthCalibration, CalibrationBy, AdaptiveCoverage)
 CALIBRATIONS: dict[str, Any] = {kind.kind: kind for kind in _KINDS}
 """Calibrations by kind, as model folders name them."""

@@ -22,6 +22,7 @@ from calipers.cli._predict import predict_command
 from calipers.cli._report import report_command
 from calipers.cli._serve import serve_command
 from calipers.cli._tune import tune_command
+from calipers.cli._watch import watch_command
 
 app.command("fit")(fit_command)
 app.command("predict")(predict_command)
@@ -33,6 +34,7 @@ app.command("tune")(tune_command)
 app.command("datasets")(datasets_command)
 app.command("demo")(demo_command)
 app.command("serve")(serve_command)
+app.command("watch")(watch_command)
 app.command("export")(export_command)
 
 __all__ = ["OnCluster", "app", "main", "spread"]

@@ -50,6 +50,12 @@ def serve_command(
     remember: Annotated[
         int, typer.Option(min=0, help="Rows that labels may still come for.")
     ] = 100_000,
+    adapt: Annotated[
+        bool,
+        typer.Option(
+            "--adapt", help="Let intervals follow the labels, and save it in the model's folder."
+        ),
+    ] = False,
     log_requests: Annotated[
         bool, typer.Option("--log-requests", help="Write a line for each request.")
     ] = False,
@@ -78,6 +84,7 @@ def serve_command(
         timeout=timeout,
         window=window,
         remember=remember,
+        adapt=adapt,
     )
     app = library.create_app(models, settings)
 

@@ -9,12 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from calipers.calibration import AdaptiveCoverage, Martingale
 from calipers.ensemble import Ensemble
 from calipers.prediction import Query
 from calipers.preprocessing import Column, check_names
 from calipers.regressor import IntervalRegressor
 from calipers.serve._queries import Columns, Piece, ServedPrediction, served_prediction
+
+FloatArray = NDArray[np.float64]
 
 _PUBLIC = ("fitted_at", "rows", "versions", "evaluation")  # not where on a disk the rows were
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -30,10 +34,13 @@ class Served:
         Letters, digits, dots, dashes and underscores.
     model : IntervalRegressor
         Fitted.
+    folder : Path, optional
+        Where it is from.
     """
 
     name: str
     model: IntervalRegressor
+    folder: Path | None = None
 
     @cached_property
     def inputs(self) -> tuple[Column, ...]:
@@ -91,10 +98,12 @@ class Served:
         numbers, outside = self.model.read(self.model.pick(frame))
         queries = [(len(piece), self._with_own_coverage(piece.query)) for piece in ordered]
         found = self.ensemble.predict_each(numbers, queries)
-        parts = np.split(outside, np.cumsum([len(piece) for piece in ordered])[:-1])
+        ends = np.cumsum([len(piece) for piece in ordered])[:-1]
+        parts, inputs = np.split(outside, ends), np.split(numbers, ends)
         served: dict[int, ServedPrediction] = {}
-        for place, prediction, part in zip(arranged, found, parts, strict=True):
-            served[place] = served_prediction(prediction, part, pieces[place].query, self.coverage)
+        for place, prediction, part, rows in zip(arranged, found, parts, inputs, strict=True):
+            answer = served_prediction(prediction, part, pieces[place].query, self.coverage)
+            served[place] = replace(answer, inputs=rows) if self.has_distribution else answer
         return [served[place] for place in range(len(pieces))]
 
     def _with_own_coverage(self, query: Query) -> Query:
@@ -118,6 +127,25 @@ class Served:
         if isinstance(result, Exception):
             raise result
 
+    def learn(self, inputs: FloatArray, y: FloatArray, adapt: bool) -> None:
+        """Learn from labels; with ``adapt``, predict by it from now on, and save it.
+
+        Without, what is learnt serves the alarm alone. The folder is replaced in one step.
+        """
+        learnt = vars(self).get("_following", self.ensemble).learn(inputs, y)[0]
+        vars(self)["_following"] = learnt
+        if adapt:
+            vars(self)["ensemble"] = learnt
+            self.model.ensemble_ = learnt
+            if self.folder is not None:
+                self.model.save(self.folder)
+
+    @property
+    def alarm(self) -> Martingale | None:
+        """What speaks against labels being as in training; None before the first."""
+        last = vars(self).get("_following", self.ensemble).calibrations[-1:]
+        return last[0].alarm if last and isinstance(last[0], AdaptiveCoverage) else None
+
     @property
     def _calibration_rows(self) -> int | None:
         calibrations = self.ensemble.calibrations
@@ -131,6 +159,8 @@ class Served:
             "any_coverage": self.has_distribution,
             "members": len(self.ensemble.bank),
             "calibration_rows": self._calibration_rows,
+            "adapted": any(isinstance(c, AdaptiveCoverage) for c in self.ensemble.calibrations),
+            "alarm": None if self.alarm is None else self.alarm.alarm,
             "target": self.model.target_.to_document(),
             "support": str(self.model.support_),
             "inputs": [column.to_document() for column in self.model.inputs_],
@@ -157,7 +187,7 @@ def load_models(folders: Iterable[str | os.PathLike[str]]) -> dict[str, Served]:
             raise ValueError(
                 f"two models are called {name!r}: give one another name, as in other={folder}"
             )
-        served[name] = Served(name, load(folder))
+        served[name] = Served(name, load(folder), folder)
     if not served:
         raise ValueError("there is no model to serve: name at least one model folder")
     return served

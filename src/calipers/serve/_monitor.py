@@ -19,12 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
+from calipers.calibration import Martingale
 from calipers.serve._queries import ServedPrediction
 
 FloatArray = NDArray[np.float64]
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _ROWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
+_MOST_NUMBERS = 4_000_000  # of inputs that are kept until labels come, 32 MB
 _PLAIN = struct.calcsize(">QI")
 
 
@@ -78,16 +80,22 @@ class Ring:
     def __init__(self, capacity: int) -> None:
         self.lower, self.upper = np.zeros((2, capacity))
         self.labelled = np.zeros(capacity, dtype=bool)
+        self._inputs = np.zeros((0, 0))
+        self._owner = np.zeros(0, dtype=np.intp)  # the place each row of inputs belongs to
         self._rows = 0  # put in so far
         self._key = secrets.token_bytes(32)
 
-    def put(self, lower: FloatArray, upper: FloatArray) -> str | None:
-        """Keep intervals; their id, or None if they are too many."""
+    def put(
+        self, lower: FloatArray, upper: FloatArray, inputs: FloatArray | None = None
+    ) -> str | None:
+        """Keep intervals, and inputs as far as there is room; their id, or None if too many."""
         count, capacity = len(lower), len(self.lower)
         if count > capacity:
             return None
         places = (self._rows + np.arange(count)) % capacity
         self.lower[places], self.upper[places], self.labelled[places] = lower, upper, False
+        if inputs is not None and inputs.size:
+            self._keep_inputs(places, inputs)
         plain = struct.pack(">QI", self._rows, count)
         self._rows += count
         return base64.urlsafe_b64encode(plain + self._seal(plain)).decode()
@@ -106,6 +114,22 @@ class Ring:
             return None
         return (start + np.arange(count)) % len(self.lower)
 
+    def _keep_inputs(self, places: NDArray[np.intp], inputs: FloatArray) -> None:
+        if not len(self._inputs):
+            rows = max(1, min(len(self.lower), _MOST_NUMBERS // inputs.shape[1]))
+            self._inputs = np.zeros((rows, inputs.shape[1]))
+            self._owner = np.full(rows, -1)
+        own = places % len(self._inputs)
+        self._inputs[own], self._owner[own] = inputs, places
+
+    def inputs(self, places: NDArray[np.intp]) -> tuple[NDArray[np.bool_], FloatArray]:
+        """Which of some places still have their inputs, and these."""
+        if not len(self._inputs):
+            return np.zeros(len(places), dtype=bool), self._inputs
+        own = places % len(self._inputs)
+        there = self._owner[own] == places
+        return there, self._inputs[own[there]]
+
     def _seal(self, plain: bytes) -> bytes:
         return hashlib.blake2b(plain, key=self._key, digest_size=9).digest()
 
@@ -122,6 +146,7 @@ class Watch:
     def __init__(self, window: int, remember: int) -> None:
         self.outside, self.width, self.covered = (Rolling(window) for _ in range(3))
         self._ring = Ring(remember)
+        self._fresh: list[tuple[FloatArray, FloatArray]] = []
 
     def keep(self, answer: ServedPrediction) -> str | None:
         """Take in a prediction; its id, under which labels may come, or None if it is not kept."""
@@ -130,7 +155,7 @@ class Watch:
             return None
         lower, upper = answer.bounds.T
         self.width.add(upper - lower)
-        return self._ring.put(lower, upper)
+        return self._ring.put(lower, upper, answer.inputs)
 
     def label(self, key: str, labels: FloatArray) -> tuple[int, int, int] | None:
         """Compare labels, NaN where there is none yet, with the intervals of a prediction.
@@ -159,7 +184,18 @@ class Watch:
         inside = (self._ring.lower[places] <= labels) & (labels <= self._ring.upper[places])
         self.covered.add(inside[new].astype(np.float64))
         self._ring.labelled[places[new]] = True
+        kept, inputs = self._ring.inputs(places[new])
+        if kept.any():
+            self._fresh.append((inputs, labels[new][kept]))
         return int(new.sum()), int(inside[new].sum()), int((there & ~new).sum())
+
+    def fresh(self) -> tuple[FloatArray, FloatArray] | None:
+        """Inputs and labels that have come since the last call, in the order of their posts."""
+        pairs, self._fresh = self._fresh, []
+        if not pairs:
+            return None
+        inputs, labels = zip(*pairs, strict=True)
+        return np.concatenate(inputs), np.concatenate(labels)
 
 
 class Monitor:
@@ -212,6 +248,10 @@ class Monitor:
             "outside": make(Gauge, "outside_share", "Share of recent rows outside.", "model"),
             "width": make(Gauge, "interval_width", "Mean width of recent intervals.", "model"),
         }
+        self.alarm = make(Gauge, "alarm", "1 once labels are not as in training.", "model")
+        self.evidence = make(
+            Gauge, "alarm_log10_evidence", "Martingale against exchangeability; 2 alarms.", "model"
+        )
 
     def _follow(self, name: str) -> None:
         """Let the rolling numbers be computed when they are read, and show counters from 0."""
@@ -222,6 +262,11 @@ class Monitor:
         self.rolling["coverage_rows"].labels(name).set_function(lambda: watch.covered.count)
         self.rolling["outside"].labels(name).set_function(lambda: watch.outside.mean)
         self.rolling["width"].labels(name).set_function(lambda: watch.width.mean)
+
+    def learnt(self, name: str, alarm: Martingale) -> None:
+        """Show what a model has learnt of its labels."""
+        self.alarm.labels(name).set(float(alarm.alarm))
+        self.evidence.labels(name).set(alarm.log10)
 
     def predicted(self, name: str, answer: ServedPrediction) -> str | None:
         """Take in a prediction; its id for labels, or None if it is not kept."""

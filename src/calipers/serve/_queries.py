@@ -37,18 +37,22 @@ class ServedPrediction:
         Which values training did not see.
     bounds : array of shape (rows, 2), or None
         Bounds of the model's own coverage, which the monitor watches.
+    inputs : array of shape (rows, encoded inputs), or None
+        What the networks saw, for labels to teach by.
     """
 
     prediction: Prediction
     outside: NDArray[np.bool_]
     bounds: NDArray[np.float64] | None
+    inputs: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:
         return len(self.outside)
 
     def __getitem__(self, rows: Any) -> "ServedPrediction":
         bounds = None if self.bounds is None else self.bounds[rows]
-        return ServedPrediction(self.prediction[rows], self.outside[rows], bounds)
+        inputs = None if self.inputs is None else self.inputs[rows]
+        return ServedPrediction(self.prediction[rows], self.outside[rows], bounds, inputs)
 
 
 def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
@@ -56,10 +60,12 @@ def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
     if len(answers) == 1:
         return answers[0]
     bounds = [answer.bounds for answer in answers if answer.bounds is not None]
+    inputs = [answer.inputs for answer in answers if answer.inputs is not None]
     return ServedPrediction(
         Prediction.concatenate([answer.prediction for answer in answers]),
         np.concatenate([answer.outside for answer in answers]),
         np.concatenate(bounds) if bounds else None,
+        np.concatenate(inputs) if inputs else None,
     )
 
 

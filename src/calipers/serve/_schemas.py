@@ -193,6 +193,10 @@ class ModelDescription(BaseModel):
         description="Rows that calibrated it; n of them support coverages up to 1 - 2 / (n + 1), "
         "and bounds of larger ones are infinite. null if it is not calibrated."
     )
+    adapted: bool = Field(description="Whether intervals follow the labels that came.")
+    alarm: bool | None = Field(
+        description="Whether labels have stopped being as in training; null before the first."
+    )
     target: ColumnDescription
     support: str = Field(description="Values that the target is taken to be able to take.")
     inputs: list[ColumnDescription]

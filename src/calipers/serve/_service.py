@@ -76,6 +76,7 @@ class Service:
     ) -> None:
         self.models, self._settings, self._monitor = models, settings, monitor
         self._batchers = {name: self._batcher(served) for name, served in models.items()}
+        self._learning = {name: asyncio.Lock() for name in models}
         self.ready = False
 
     def _batcher(self, served: Served) -> Batcher[Piece, ServedPrediction]:
@@ -226,7 +227,10 @@ class Service:
         body = await self._body(request, account)
         async with self._in_time():
             posted = await aside(len(body), read_labels, body, self._limits(), account.reserve)
-            return await self._count(name, posted)
+            found = await self._count(name, posted)
+        # Not in time, but whole: what has begun to learn ends, even if the caller is gone.
+        await asyncio.shield(asyncio.create_task(self._learn(name)))
+        return found
 
     async def _count(self, name: str, posted: list[tuple[str, Any]]) -> dict[str, Any]:
         counted = repeated = 0
@@ -244,6 +248,17 @@ class Service:
                 counted += found[0]
                 repeated += found[1]
         return {"counted": counted, "repeated": repeated, "unknown": unknown}
+
+    async def _learn(self, name: str) -> None:
+        """Let a model learn from its new labels, one post after the other."""
+        async with self._learning[name]:
+            fresh = self._monitor.watches[name].fresh()
+            if fresh is None:
+                return
+            served = self.models[name]
+            await asyncio.to_thread(served.learn, *fresh, self._settings.adapt)
+            if served.alarm is not None:
+                self._monitor.learnt(name, served.alarm)
 
 
 def _written(

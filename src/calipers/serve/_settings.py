@@ -50,6 +50,8 @@ class ServerSettings:
         Rows over which interval width, coverage and the share outside of training roll.
     remember : int
         Rows whose intervals are kept until their labels come; the oldest are forgotten first.
+    adapt : bool
+        Whether intervals follow the labels, which is saved in the folder of the model.
 
     Examples
     --------
@@ -74,10 +76,13 @@ class ServerSettings:
     batch_rows: int = 1_024
     window: int = 1_000
     remember: int = 100_000
+    adapt: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
+            if isinstance(value, bool):
+                continue
             if isinstance(value, int | float) and value <= 0 and field.name != "remember":
                 raise ValueError(f"{field.name} must be positive, got {value}")
         if self.remember < 0:

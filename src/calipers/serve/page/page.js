@@ -251,8 +251,10 @@ function describe(model) {
     ["Fitted", about.fitted_at?.slice(0, 16).replace("T", " ")],
     ["Held-out rows inside", about.evaluation ? `${percent(about.evaluation.coverage_rate)} of ${about.evaluation.rows.toLocaleString()}` : null],
     ["Error of the point (RMSE)", about.evaluation ? formatter(0, about.evaluation.rmse)(about.evaluation.rmse) : null],
+    ["Intervals follow labels", model.adapted ? "yes" : null],
     ["calipers", about.versions?.calipers],
   ];
+  get("drift").hidden = !model.alarm;
   const nodes = entries.filter(([, value]) => value !== null && value !== undefined).map(([name, value]) => {
     const pair = document.createElement("div");
     pair.append(Object.assign(document.createElement("dt"), { textContent: name }));

@@ -1,0 +1,96 @@
+"""A map between levels and scores through given knots."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calipers import _checks as checks
+from calipers._checks import FloatArray
+from calipers.calibration._calibration import ROUNDING, Pieces
+
+_LEAST_RISE = 1e-6  # of the scores for one unit of levels, so that the map has an inverse
+
+
+@dataclass(frozen=True, eq=False)
+class KnotMap:
+    """Straight between knots, and beyond the outermost with the slope of the middle.
+
+    Attributes
+    ----------
+    levels : array of shape (knots,)
+        On the normal scale, ascending.
+    scores : array of shape (knots,)
+        Their scores, ascending.
+    tail_slope : float
+        Slope beyond the outermost knots.
+    n_rows : int
+        Rows behind the map, which decide what coverage it supports.
+    """
+
+    levels: FloatArray
+    scores: FloatArray
+    tail_slope: float
+    n_rows: int
+
+    @classmethod
+    def through(cls, levels: FloatArray, scores: FloatArray, n_rows: int) -> "KnotMap":
+        """Make the map through scores that ascend, if not strictly."""
+        slope = float(np.diff(np.interp([-1.0, 1.0], levels, scores))[0]) / 2.0
+        rise = _LEAST_RISE * max(slope, _LEAST_RISE)
+        strict = np.maximum.accumulate(scores - rise * levels) + rise * levels
+        return cls(levels, strict, max(slope, rise), n_rows)
+
+    @property
+    def total_weight(self) -> float:
+        """One for each row."""
+        return float(self.n_rows)
+
+    @property
+    def mean_weight(self) -> float:
+        """Weight of a row."""
+        return 1.0
+
+    def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+        """Score of a level, both on the normal scale."""
+        del weight
+        level = checks.not_nan("v", v)
+        pieces = self._pieces(np.searchsorted(self.levels, level))
+        with np.errstate(over="ignore"):
+            return pieces.z + pieces.rate * (level - pieces.v)
+
+    def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+        """Level of a score: the inverse of `to_score`."""
+        score = checks.not_nan("z", z)
+        pieces = self.pieces_of_score(score, weight)
+        with np.errstate(over="ignore"):
+            return pieces.v + (score - pieces.z) / pieces.rate
+
+    def pieces_of_score(self, z: FloatArray, weight: ArrayLike | None = None) -> Pieces:
+        """Straight pieces of the map on which scores lie."""
+        del weight
+        return self._pieces(np.searchsorted(self.scores, z))
+
+    def _pieces(self, place: NDArray[np.intp]) -> Pieces:
+        last = len(self.scores) - 1
+        left = np.clip(place - 1, 0, last)
+        right = np.clip(left + 1, 0, last)
+        inner = (place > 0) & (place <= last)
+        run = np.where(inner, self.levels[right] - self.levels[left], 1.0)
+        rise = np.where(inner, self.scores[right] - self.scores[left], self.tail_slope)
+        return Pieces(self.scores[left], self.levels[left], rise / run)
+
+    def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
+        """Whether the rows are enough for the level ``p``: a tail of 1 / (n + 1) or more."""
+        level = checks.probability("p", p)
+        enough = np.minimum(level, 1.0 - level) * (self.n_rows + 1) >= 1.0 - ROUNDING
+        return np.asarray(
+            enough
+            if weight is None
+            else np.broadcast_to(enough, np.broadcast_shapes(np.shape(enough), np.shape(weight)))
+        )
+
+    def rows_needed(self, coverage: float) -> int:
+        """Count the rows that an interval of this coverage takes."""
+        alpha = 1.0 - float(checks.coverage(coverage))
+        return int(np.ceil(2.0 / alpha * (1.0 - ROUNDING) - 1.0))

@@ -1,0 +1,320 @@
+"""Calibration that follows a stream: coverage kept under drift, at every level at once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
+
+from calipers import _checks as checks
+from calipers._blocks import blockwise
+from calipers._checks import FloatArray
+from calipers._schema import array_of, refuse, within
+from calipers.calibration._input_shift import InputShift
+from calipers.calibration._level_map import KnotMap
+from calipers.calibration._martingale import Martingale
+from calipers.calibration._mixture import CalibratedMixture, Unsupported
+from calipers.calibration._rows import MixtureRows
+from calipers.calibration._scores import normal_scores
+from calipers.calibration._tracking import NORMAL, LevelTracker
+from calipers.distributions import SplitNormal, SplitNormalMixture, mixture_values
+
+Distribution = SplitNormalMixture | CalibratedMixture
+
+_PARTS: dict[str, Any] = {"levels": LevelTracker, "shift": InputShift, "alarm": Martingale}
+_LARGEST = 1e100
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveCoverage:
+    """A calibration for streams, which learns from every row whose target becomes known.
+
+    On top of what a model predicts it corrects the place of a distribution (a regression of recent
+    errors on the inputs) and the score of every level (quantiles tracked by experts with several
+    memories, with a margin that keeps the coverage of central intervals). There is no step size and
+    no window to choose. The modules ``_input_shift`` and ``_tracking`` say how, and what is proven:
+    over T rows, in any order and whatever the model, the coverage of each central interval that has
+    a margin differs from nominal by at most a constant over T, as long as scores are bounded in
+    units of their recent scale.
+
+    An instance does not change: ``learn`` gives the next one.
+
+    Attributes
+    ----------
+    levels : LevelTracker
+    shift : InputShift
+    alarm : Martingale
+        Whether rows are still exchangeable, judged by the scores before the correction.
+    base_rows : int
+        Calibration rows behind the model that is corrected.
+
+    Examples
+    --------
+    A stream whose scale trebles:
+
+    >>> rng = np.random.default_rng(0)
+    >>> online, hits = AdaptiveCoverage.start(base_rows=1000), 0
+    >>> for t in range(1000):
+    ...     dist = SplitNormalMixture(SplitNormal([[0.0]], 1.0, 1.0))
+    ...     y = rng.normal(0, 1 if t < 500 else 3, 1)
+    ...     lower, upper = online.calibrated(dist).interval(0.9)
+    ...     hits += int(lower[0] <= y[0] <= upper[0])
+    ...     online = online.learn(dist, y).state
+    >>> round(hits / 1000, 2), online.alarm.alarm
+    (0.9, True)
+    """
+
+    levels: LevelTracker
+    shift: InputShift
+    alarm: Martingale
+    base_rows: int
+
+    kind: ClassVar[str] = "adaptive"
+    """Key in ``CALIBRATIONS``."""
+    strict: ClassVar[bool] = False
+    row_weight: ClassVar[None] = None
+
+    @classmethod
+    def start(
+        cls,
+        base_rows: int,
+        center: FloatArray | None = None,
+        unit: FloatArray | None = None,
+    ) -> Self:
+        """Begin without a correction.
+
+        Parameters
+        ----------
+        base_rows : int
+            Calibration rows of the model, which decide what coverage is supported at first.
+        center, unit : array of shape (inputs,), optional
+            Standardise the inputs; without, the correction of place is the same for all rows.
+        """
+        return cls(
+            LevelTracker.start(), InputShift.start(center, unit), Martingale.start(), base_rows
+        )
+
+    @classmethod
+    def from_scores(
+        cls,
+        scores: ArrayLike,
+        weights: ArrayLike | None = None,
+        strict: bool = False,
+        row_weight: Callable[[FloatArray], FloatArray] | None = None,
+    ) -> Self:
+        """Learn from scores in the order of their rows.
+
+        Raises
+        ------
+        ValueError
+            If there are weights or a strict guarantee is asked for, which this has not.
+        """
+        if strict or weights is not None or row_weight is not None:
+            raise ValueError(
+                "calibration='adaptive' has neither weights nor the guarantee of conformalize, "
+                "which is for exchangeable rows: use calibration='map'"
+            )
+        values = checks.finite("scores", scores)
+        made = cls.start(values.size)
+        for z in values.tolist():
+            made.levels.learn(z, 1.0)
+        return made
+
+    @property
+    def n_rows(self) -> int:
+        """Rows behind the correction, those of the model's own calibration included."""
+        return self.base_rows + int(self.levels.rows)
+
+    @cached_property
+    def level_map(self) -> KnotMap:
+        """The map from levels to scores for the next row."""
+        return KnotMap.through(NORMAL, self.levels.scores(), self.n_rows)
+
+    def with_row_weight(self, row_weight: Callable[[FloatArray], FloatArray]) -> Self:
+        """Refuse: weights of rows are for covariate shift that is known."""
+        raise ValueError("a model that was updated online takes no row_weight")
+
+    def calibrated(
+        self, dist: Distribution, X: FloatArray | None = None, unsupported: Unsupported = "inf"
+    ) -> CalibratedMixture:
+        """Correct the distributions that were predicted for the rows ``X``."""
+        inputs = self.shift.standardised(np.zeros((len(dist), 0)) if X is None else X)
+        by = self.shift.of_rows(inputs)
+        if by.any():
+            dist = shifted(dist, by * _median_and_scale(dist)[1])
+        return CalibratedMixture(dist, self.level_map, None, unsupported)
+
+    def learn(self, dist: Distribution, y: ArrayLike, X: FloatArray | None = None) -> "Learned":
+        """Take in the targets of rows, one after the other.
+
+        Parameters
+        ----------
+        dist : SplitNormalMixture or CalibratedMixture
+            What the model predicts for them, before this correction.
+        y : array-like of shape (n,)
+            Their targets.
+        X : array of shape (n, inputs), optional
+            Their inputs, where ``start`` was given a centre and a unit.
+
+        Returns
+        -------
+        Learned
+            The next state, and what was predicted for each row before its target was known.
+        """
+        target = checks.finite("y", y)
+        state = replace(
+            self, levels=self.levels.copy(), shift=self.shift.copy(), alarm=self.alarm.copy()
+        )
+        median, scale = _median_and_scale(dist)
+        inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
+        by = np.zeros(len(target))
+        floor = np.finfo(float).tiny
+        for t, row in enumerate(inputs):
+            by[t] = state.shift.of_rows(row[None])[0] * scale[t]
+            off = np.clip((target[t] - median[t]) / max(scale[t], floor), -1e6, 1e6)
+            state.shift.learn(row, float(off), float(scale[t]))
+        state.alarm.learn(normal_scores(dist, target))
+        moved = shifted(dist, by)
+        scores = normal_scores(moved, target)
+        knots = np.empty((len(target), len(NORMAL)))
+        for t, z in enumerate(np.clip(scores, -1e6, 1e6).tolist()):
+            knots[t] = state.levels.learn(z, float(scale[t]))
+        return Learned(state, moved, target, knots)
+
+    def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
+        """Whether the rows are enough for the level ``p``."""
+        return self.level_map.supports(p, weight)
+
+    def rows_needed(self, coverage: float) -> int:
+        """Count the rows that an interval of this coverage takes."""
+        return self.level_map.rows_needed(coverage)
+
+    def fixed_scores(self, v: FloatArray) -> FloatArray:
+        """Refuse: what changes with every row has no fixed form."""
+        raise ValueError(
+            "a model that was updated online has no ONNX form: its correction changes with rows"
+        )
+
+    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Give all there is to store, as plain arrays."""
+        found: dict[str, NDArray[np.generic]] = {"base_rows": np.asarray(self.base_rows)}
+        for name in _PARTS:
+            part = getattr(self, name)
+            for field in fields(part):
+                found[f"{name}.{field.name}"] = np.asarray(getattr(part, field.name))
+        return found
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
+        """Make one again of what `to_arrays` gave; a `SchemaError` says if it is another."""
+        given = {name: np.asarray(array) for name, array in arrays.items()}
+        rows = array_of(given, "base_rows", "iu", ())
+        within("base_rows", rows, 0, 2.0**53)
+        inputs = array_of(given, "shift.center", "f").shape
+        if len(inputs) != 1:
+            refuse("array 'shift.center'", "a list", inputs)
+        template = cls.start(int(rows), np.zeros(inputs), np.ones(inputs))
+        if template.shift.center.shape != inputs:
+            refuse("array 'shift.center'", "of fewer inputs", inputs)
+        for name in _PARTS:
+            part = getattr(template, name)
+            for field in fields(part):
+                key = f"{name}.{field.name}"
+                stored = array_of(given, key, "f", np.shape(getattr(part, field.name)))
+                _check(key, stored)
+                setattr(part, field.name, np.array(stored, dtype=np.float64))
+        return template
+
+
+_POSITIVE = ("levels.scale", "shift.scale", "alarm.counts")
+_SHARES = ("levels.weights", "shift.weights", "alarm.shares")
+_COUNTS = ("levels.rows", "shift.rows", "alarm.rows", "levels.spread", "shift.spread")
+
+
+def _check(key: str, array: NDArray[Any]) -> None:
+    """Refuse numbers that no stream leads to."""
+    low, high = -_LARGEST, _LARGEST
+    if key in _POSITIVE:
+        low = 1e-12
+    elif key in _SHARES:
+        low, high = 0.0, 1.0 + 1e-9
+        if not np.allclose(array.sum(axis=0), 1.0, atol=1e-6):
+            refuse(f"array {key!r}", "shares that add up to 1", array.sum(axis=0))
+    elif key in _COUNTS:
+        low = 0.0
+    within(key, array, low, high)
+    if key == "levels.shape" and (np.diff(array, axis=1) < 0).any():
+        refuse(f"array {key!r}", "ascending along levels", array)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What a stream taught, and what was predicted on the way.
+
+    Attributes
+    ----------
+    state : AdaptiveCoverage
+        For the rows that come next.
+    dist : SplitNormalMixture or CalibratedMixture
+        Distributions of the rows, moved as they were before each target was known.
+    y : array of shape (n,)
+        The targets.
+    knots : array of shape (n, levels)
+        Scores of the levels ``_tracking.LEVELS`` at each row.
+    """
+
+    state: AdaptiveCoverage
+    dist: Distribution
+    y: FloatArray
+    knots: FloatArray
+
+    @property
+    def alarm(self) -> bool:
+        """Whether rows have stopped being exchangeable, as far as the martingale tells."""
+        return self.state.alarm.alarm
+
+    def intervals(self, coverage: float) -> FloatArray:
+        """Intervals as they were before each target was known, of shape (n, 2)."""
+        tail = 0.5 * (1.0 - float(checks.coverage(coverage)))
+        return self.quantiles([tail, 1.0 - tail])
+
+    def quantiles(self, p: ArrayLike) -> FloatArray:
+        """Quantiles as they were before each target was known, of shape (n, levels)."""
+        levels = np.atleast_1d(checks.probability("p", p))
+        maps = [KnotMap.through(NORMAL, row, 0) for row in self.knots]
+        scores = np.array([own.to_score(ndtri(levels)) for own in maps])
+        return np.stack([_values(self.dist, column) for column in scores.T], axis=1)
+
+    def coverage(self, coverage: float) -> float:
+        """Share of the targets inside their intervals."""
+        lower, upper = self.intervals(coverage).T
+        return float(np.mean((lower <= self.y) & (self.y <= upper)))
+
+
+def shifted(dist: Distribution, by: FloatArray) -> Distribution:
+    """Distributions moved along the axis of the target."""
+    if isinstance(dist, CalibratedMixture):
+        inner = shifted(dist.mixture, by)
+        return CalibratedMixture(inner, dist.calibration, dist.row_weights, dist.unsupported)
+    parts = dist.components
+    moved = SplitNormal(parts.loc + by, parts.left_scale, parts.right_scale)
+    return SplitNormalMixture(moved, dist.weights)
+
+
+def _values(dist: Distribution, scores: FloatArray) -> FloatArray:
+    """The value of each row that has a score in its own distribution."""
+    if isinstance(dist, CalibratedMixture):
+        return dist._apply(MixtureRows.values, scores)
+    parts = dist.components
+    members = (parts.loc, parts.left_scale, parts.right_scale)
+    of_block = partial(mixture_values, weights=dist.weights[:, None])
+    return blockwise(of_block, (scores,), members)
+
+
+def _median_and_scale(dist: Distribution) -> tuple[FloatArray, FloatArray]:
+    """Median of each row, and half the distance of its quantiles at one standard deviation."""
+    ends = [_values(dist, np.full(len(dist), v)) for v in (-1.0, 0.0, 1.0)]
+    return ends[1], 0.5 * (ends[2] - ends[0])

@@ -1,0 +1,161 @@
+r"""Which score has a level now: quantiles of a stream of scores, at every level at once.
+
+A score is standard normal while the model is right. *Experts* track the quantiles of the scores
+that come: each has a memory for their location (half-lives `LOCATIONS`, 0 for none) and one for
+their scale (`SCALES`), and learns the shape of what these leave over by stochastic approximation
+of its quantiles. At each level the experts are weighted by how well they have predicted it lately,
+measured by the pinball loss in the target's unit: exponential weights with a learning rate that
+follows the regrets themselves [1]_, so that there is none to choose.
+
+On top, each central interval has a margin that grows by ``GAIN (1 - alpha)`` of the current scale
+after a miss and shrinks by ``GAIN alpha`` after a hit [2]_. Over T rows, whatever they are, hits
+differ from their nominal number by no more than the margin has moved, divided by ``GAIN``: that is
+what keeps the coverage, in the long run and in short windows.
+
+.. [1] Zaffran, Dieuleveut, Féron, Goude and Josse, "Adaptive conformal predictions for time series"
+       (AgACI), ICML (2022).
+.. [2] Angelopoulos, Candès and Tibshirani, "Conformal PID control for time series prediction",
+       NeurIPS (2023); Gibbs and Candès, "Adaptive conformal inference under distribution shift",
+       NeurIPS (2021).
+"""
+
+from dataclasses import dataclass, fields
+from typing import Self
+
+import numpy as np
+from scipy.special import ndtri
+
+from calipers._checks import FloatArray
+
+TAILS = np.array([0.0005, 0.0025, 0.005, 0.0125, 0.025, 0.05, 0.1, 0.15, 0.2, 0.25, 0.325, 0.4])
+"""Tails of the central intervals that have a margin of their own."""
+
+LEVELS = np.concatenate([TAILS, [0.5], 1.0 - TAILS[::-1]])
+NORMAL = ndtri(LEVELS)
+"""The levels on the normal scale: scores of a model that is right."""
+
+LOCATIONS = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)
+SCALES = (0.0, 10.0, 30.0, 100.0, 300.0)
+GAIN = 0.1
+
+_DENSITY = np.exp(-0.5 * NORMAL**2) / np.sqrt(2.0 * np.pi)
+_PAIRS = np.array([(a, b) for a in LOCATIONS for b in SCALES])
+_LOCATION_RATE, _SCALE_RATE = (
+    np.where(half > 0, 1.0 - 2.0 ** (-1.0 / np.maximum(half, 0.5)), 0.0) for half in _PAIRS.T
+)
+_EXPERTS = len(_PAIRS)
+_SHAPE_ROWS, _SHAPE_START = 500, 100  # memory of the shape, and what the start counts for
+_FORGET = 2.0 ** (-1.0 / 500)  # of regrets
+_SHARE = 0.01  # of the weights, spread evenly again at each row, so that no expert is lost
+_FAR = 4.0  # scales by which one score may at most be off for the memories
+_LEAST = 1e-3  # scale, in normal scores
+_HALF = len(TAILS)
+
+
+@dataclass(eq=False)
+class LevelTracker:
+    """State of the experts, their weights, and the margins.
+
+    Attributes
+    ----------
+    location, scale : array of shape (experts,)
+    shape : array of shape (experts, levels)
+        Quantiles of the scores, less the location, in units of the scale.
+    regret, weights : array of shape (experts, levels)
+    spread : array of shape (levels,)
+        Discounted sums of squared regrets.
+    margin : array of shape (tails,)
+        In units of the experts' mean scale.
+    unit : array of shape ()
+        Mean scale of recent rows in the target's unit; 0 before the first.
+    rows : array of shape ()
+        Scores taken in.
+    """
+
+    location: FloatArray
+    scale: FloatArray
+    shape: FloatArray
+    regret: FloatArray
+    weights: FloatArray
+    spread: FloatArray
+    margin: FloatArray
+    unit: FloatArray
+    rows: FloatArray
+
+    @classmethod
+    def start(cls) -> Self:
+        """Begin with the model's own levels."""
+        full = (_EXPERTS, len(LEVELS))
+        return cls(
+            location=np.zeros(_EXPERTS),
+            scale=np.ones(_EXPERTS),
+            shape=np.tile(NORMAL, (_EXPERTS, 1)),
+            regret=np.zeros(full),
+            weights=np.full(full, 1.0 / _EXPERTS),
+            spread=np.zeros(len(LEVELS)),
+            margin=np.zeros(_HALF),
+            unit=np.zeros(()),
+            rows=np.zeros(()),
+        )
+
+    def copy(self) -> Self:
+        """An independent copy."""
+        return type(self)(**{f.name: getattr(self, f.name).copy() for f in fields(self)})
+
+    def scores(self) -> FloatArray:
+        """Scores of `LEVELS` for the next row, in ascending order."""
+        own = self.location[:, None] + self.scale[:, None] * self.shape
+        return self._widened(np.sort((self.weights * own).sum(axis=0)))
+
+    def learn(self, z: float, scale: float) -> FloatArray:
+        """Take in the score of a row whose distribution has a scale in the target's unit.
+
+        Returns
+        -------
+        array of shape (levels,)
+            The scores of `LEVELS` before.
+        """
+        own = self.location[:, None] + self.scale[:, None] * self.shape
+        middle = np.sort((self.weights * own).sum(axis=0))
+        issued = self._widened(middle)
+        missed = (z < issued[:_HALF]) | (z > issued[:_HALF:-1])
+        self.margin = self.margin + GAIN * (missed - 2.0 * TAILS)
+        if not self.unit:
+            self.unit = np.asarray(scale)
+        unit, self.unit = self.unit, 0.99 * self.unit + 0.01 * scale
+        self._weigh(z - own, z - middle, scale / max(float(unit), 1e-300))
+        self._follow(z, own)
+        self.rows = self.rows + 1.0
+        return issued
+
+    def _widened(self, middle: FloatArray) -> FloatArray:
+        """Quantiles with their margins, ever further out from the median."""
+        half = self.margin * (self.weights.mean(axis=1) @ self.scale)
+        median = middle[_HALF]
+        lower = np.minimum(middle[:_HALF] - half, median)
+        upper = np.maximum(middle[:_HALF:-1] + half, median)
+        below = np.minimum.accumulate(lower[::-1])[::-1]
+        above = np.maximum.accumulate(upper[::-1])
+        return np.concatenate([below, [median], above])
+
+    def _weigh(self, errors: FloatArray, error: FloatArray, unit: float) -> None:
+        """Weight experts by their discounted regrets."""
+        losses, loss = (np.where(e > 0, LEVELS, LEVELS - 1.0) * e * unit for e in (errors, error))
+        regret = loss - losses
+        squares = regret**2
+        self.regret = _FORGET * self.regret + regret
+        self.spread = _FORGET * self.spread + (self.weights * squares).sum(axis=0) + 1e-9 * loss**2
+        scale = np.sqrt(np.log(_EXPERTS) / np.maximum(self.spread + squares.max(axis=0), 1e-300))
+        exponent = self.regret * scale
+        weights = np.exp(exponent - exponent.max(axis=0))
+        self.weights = (1.0 - _SHARE) * weights / weights.sum(axis=0) + _SHARE / _EXPERTS
+
+    def _follow(self, z: float, own: FloatArray) -> None:
+        """Move the experts towards a score."""
+        step = max(1.0 / _SHAPE_ROWS, 1.0 / (float(self.rows) + 1.0 + _SHAPE_START))
+        self.shape = np.sort(self.shape + step * (LEVELS - (z <= own)) / _DENSITY, axis=1)
+        off = z - self.location
+        near = np.clip(off, -_FAR * self.scale, _FAR * self.scale)
+        size = np.minimum(1.2533 * np.abs(off), 1.5 * _FAR * self.scale)
+        self.location = self.location + _LOCATION_RATE * near
+        self.scale = np.maximum(self.scale + _SCALE_RATE * (size - self.scale), _LEAST)

@@ -1,0 +1,165 @@
+"""``calipers watch``: a model that follows a stream of rows in a file."""
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from calipers.cli._predict import ModelFolder
+from calipers.cli._tables import (
+    AsJSON,
+    Delimiter,
+    Encoding,
+    Files,
+    Jobs,
+    OnMissing,
+    Types,
+    make_form,
+    print_json,
+    reading,
+    show,
+    take_target,
+    target_of,
+)
+
+_WINDOW = 200  # rows of the coverage that is called recent
+
+
+def watch_command(
+    model: ModelFolder,
+    data: Files,
+    out: Annotated[
+        str | None, typer.Option(help="CSV file that predictions are added to, row by row.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column with the truth; the model's own by default.")
+    ] = None,
+    coverage: Annotated[
+        float | None, typer.Option(help="Coverage to watch; the model's own by default.")
+    ] = None,
+    block: Annotated[int, typer.Option(min=1, help="Rows after which the model is saved.")] = 500,
+    types: Types = None,
+    delimiter: Delimiter = None,
+    encoding: Encoding = "utf-8",
+    n_jobs: Jobs = -1,
+    as_json: AsJSON = False,
+) -> None:
+    """Predict each row of a table in time order, then learn from its target.
+
+    Intervals adapt so that coverage is kept whatever the drift, and an alarm says when the rows
+    have stopped being like those of the fit. What was learnt is saved in the model's folder after
+    every block. The same command goes on where it stopped, after a kill or when the file has grown.
+    """
+    if coverage is not None and not 0 < coverage < 1:
+        raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
+    form = make_form(delimiter, encoding)
+    from calipers import load
+    from calipers.preprocessing import DataError
+    from calipers.tables import find_files, read_table
+
+    files = find_files(data)
+    fitted = load(model).set_params(n_jobs=n_jobs)
+    level = coverage or fitted.coverage
+    name, kind = target_of(fitted, target, types)
+    with reading(files) as report:
+        table = read_table(files, form=form, report=report)
+    table, values, _, _ = take_target(table, name, kind, OnMissing.drop)
+    log = _Log(fitted, model, files, out, level)
+    try:
+        inputs = fitted.pick(table.frame)
+        for start in range(log.rows, len(values), block):
+            rows = slice(start, start + block)
+            log.take(fitted.update(inputs.iloc[rows], values.iloc[rows]))
+            if not as_json:
+                typer.echo(log.line())
+    except DataError as error:
+        raise table.placed(error) from None
+    if as_json:
+        print_json({"model": model, "files": files} | log.summary())
+    elif not log.added:
+        typer.echo(f"no new rows: all {log.rows:,} had been learnt")
+
+
+class _Log:
+    """What has been watched of a stream, kept with the model and so saved in one step with it.
+
+    Rows go to the file of predictions first, then the model is saved with the file's length. What
+    a kill in between has left at its end is cut off when the command goes on.
+    """
+
+    def __init__(
+        self, model: Any, folder: str, files: list[str], out: str | None, coverage: float
+    ) -> None:
+        self.model, self.folder, self.out, self.added = model, folder, out, 0
+        before = model.about_.get("watched")
+        new = {"rows": 0, "covered": 0, "recent": "", "alarm_at": None, "bytes": 0}
+        identity = {"files": files, "coverage": coverage, "out": out}
+        same = isinstance(before, dict) and {key: before.get(key) for key in identity} == identity
+        self.state: dict[str, Any] = before if same else identity | new
+        model.about_["watched"] = self.state
+        if out is not None:
+            with Path(out).open("ab") as file:
+                file.truncate(self.state["bytes"])
+
+    @property
+    def rows(self) -> int:
+        """Rows learnt so far."""
+        return int(self.state["rows"])
+
+    def take(self, found: Any) -> None:
+        """Write a block, and save the model."""
+        state, coverage = self.state, self.state["coverage"]
+        bounds = found.intervals(coverage)
+        hits = (bounds[:, 0] <= found.y) & (found.y <= bounds[:, 1])
+        if self.out is not None:
+            state["bytes"] = _append(self.out, found, bounds, coverage)
+        state["rows"] += len(hits)
+        state["covered"] += int(hits.sum())
+        state["recent"] = (state["recent"] + "".join("1" if hit else "0" for hit in hits))[
+            -_WINDOW:
+        ]
+        if found.alarm and state["alarm_at"] is None:
+            state["alarm_at"] = state["rows"]
+        self.width, self.added = float((bounds[:, 1] - bounds[:, 0]).mean()), len(hits)
+        self.model.save(self.folder)
+
+    def summary(self) -> dict[str, Any]:
+        """Numbers so far."""
+        state = self.state
+        recent = state["recent"]
+        return {
+            "rows": state["rows"],
+            "coverage": state["coverage"],
+            "observed": state["covered"] / state["rows"] if state["rows"] else None,
+            "observed_recently": recent.count("1") / len(recent) if recent else None,
+            "alarm": state["alarm_at"] is not None,
+            "alarm_at": state["alarm_at"],
+        }
+
+    def line(self) -> str:
+        """One line about the stream so far."""
+        found = self.summary()
+        text = (
+            f"{found['rows']:>9,} rows  covered {found['observed']:.1%} of "
+            f"{found['coverage']:.0%}, of the last {len(self.state['recent'])} "
+            f"{found['observed_recently']:.1%}  mean width {show(self.width)}"
+        )
+        if found["alarm"]:
+            text += f"  ALARM: not as in training, noticed by row {found['alarm_at']:,}"
+        return text
+
+
+def _append(out: str, found: Any, bounds: Any, coverage: float) -> int:
+    """Add rows to a file of predictions; its length then."""
+    import pandas as pd
+
+    names = (f"lower_{coverage:g}", f"upper_{coverage:g}")
+    columns = {"prediction": found.quantiles(0.5)[:, 0]} | dict(zip(names, bounds.T, strict=True))
+    with Path(out).open("ab") as file:
+        header = file.tell() == 0
+        text = pd.DataFrame(columns | {"target": found.y}).to_csv(index=False, header=header)
+        file.write(text.encode())
+        file.flush()
+        os.fsync(file.fileno())
+        return file.tell()

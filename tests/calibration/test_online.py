@@ -1,0 +1,175 @@
+"""Calibration that follows a stream: coverage at every level, the alarm, storage."""
+
+import numpy as np
+import pytest
+
+from calipers._schema import SchemaError
+from calipers.calibration import AdaptiveCoverage
+from calipers.calibration._martingale import Martingale
+from calipers.distributions import SplitNormal, SplitNormalMixture
+
+COVERAGES = (0.5, 0.8, 0.9, 0.95)
+
+
+def drifts(n):
+    """Streams of targets around a model that says N(0, 1), by name."""
+    rng = np.random.default_rng(0)
+    noise, t = rng.standard_normal(n), np.arange(n)
+    autoregressive = np.zeros(n)
+    for i in range(1, n):
+        autoregressive[i] = 0.95 * autoregressive[i - 1] + noise[i]
+    return {
+        "none": noise,
+        "mean": noise + 4.0 * (t >= n // 2),
+        "scale": noise * np.where(t >= n // 2, 5.0, 1.0),
+        "narrow": noise * np.where(t >= n // 2, 0.1, 1.0),
+        "trend": noise + 0.01 * t,
+        "season": noise * (1.2 + np.sin(t / 40.0)) + 2.0 * np.sin(t / 60.0),
+        "autoregressive": autoregressive,
+        "heavy": rng.standard_t(2, n),
+        "skewed": rng.exponential(2.0, n),
+    }
+
+
+def standard(n):
+    return SplitNormalMixture(SplitNormal(np.zeros((1, n)), 1.0, 1.0))
+
+
+@pytest.fixture(scope="module")
+def learned():
+    n = 2000
+    start = AdaptiveCoverage.start(base_rows=1000)
+    return {name: start.learn(standard(n), y) for name, y in drifts(n).items()}
+
+
+@pytest.mark.parametrize("name", drifts(10))
+def test_long_run_coverage_at_every_level(learned, name):
+    found = learned[name]
+    for coverage in COVERAGES:
+        assert abs(found.coverage(coverage) - coverage) <= 0.01
+
+
+@pytest.mark.parametrize("name", drifts(10))
+def test_no_window_is_far_off(learned, name):
+    found = learned[name]
+    lower, upper = found.intervals(0.9).T
+    hits = (lower <= found.y) & (found.y <= upper)
+    assert np.convolve(hits, np.ones(200) / 200, "valid").min() >= 0.85
+
+
+def test_quantiles_never_cross(learned):
+    for found in learned.values():
+        quantiles = found.quantiles(np.linspace(0.001, 0.999, 41))
+        assert (np.diff(quantiles, axis=1) >= 0).all()
+
+
+def test_a_stream_without_drift_costs_little(learned):
+    found = learned["none"]
+    lower, upper = found.intervals(0.9).T
+    beyond = np.maximum(lower - found.y, 0) + np.maximum(found.y - upper, 0)
+    score = np.mean(upper - lower + 20 * beyond)
+    right = 2 * 1.6449
+    missed = np.maximum(np.abs(found.y) - 1.6449, 0)
+    assert score <= 1.05 * (right + 20 * missed.mean())
+
+
+def test_intervals_follow_a_shift_of_the_mean(learned):
+    found = learned["mean"]
+    lower, upper = found.intervals(0.9)[-500:].T
+    assert abs(np.mean(0.5 * (lower + upper)) - 4.0) < 0.2
+    assert np.mean(upper - lower) < 1.15 * 2 * 1.645
+
+
+def test_rows_at_once_or_one_by_one_are_the_same():
+    y = drifts(60)["mean"]
+    whole = AdaptiveCoverage.start(100).learn(standard(60), y)
+    state, bounds = AdaptiveCoverage.start(100), []
+    for value in y:
+        bounds.append(state.calibrated(standard(1)).interval(0.8))
+        state = state.learn(standard(1), [value]).state
+    np.testing.assert_allclose(np.array(bounds)[:, :, 0], whole.intervals(0.8), rtol=1e-9)
+    np.testing.assert_array_equal(state.levels.shape, whole.state.levels.shape)
+    assert state.alarm.log_capital == whole.state.alarm.log_capital
+
+
+def test_learning_leaves_the_state_before_as_it_was():
+    start = AdaptiveCoverage.start(100)
+    before = {name: array.copy() for name, array in start.to_arrays().items()}
+    start.learn(standard(20), np.full(20, 9.0))
+    for name, array in start.to_arrays().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_a_linear_drift_in_the_inputs_is_corrected():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((1500, 2))
+    y = 3.0 * X[:, 0] + rng.standard_normal(1500)  # of a model that has not seen the slope
+    plain = AdaptiveCoverage.start(100).learn(standard(1500), y)
+    inputs = AdaptiveCoverage.start(100, np.zeros(2), np.ones(2)).learn(standard(1500), y, X)
+    width = [np.diff(found.intervals(0.9)[-500:]).mean() for found in (plain, inputs)]
+    assert width[1] < 0.45 * width[0]
+    assert abs(inputs.coverage(0.9) - 0.9) <= 0.01
+
+
+def test_support_grows_with_the_rows():
+    start = AdaptiveCoverage.start(base_rows=20)
+    assert not start.supports(0.005)
+    assert start.learn(standard(200), np.zeros(200)).state.supports(0.005)
+
+
+def test_no_false_alarm_more_often_than_promised():
+    # Ville: at most 1 in 100 of exchangeable streams; 5 or more of 100 by chance 1 in 250.
+    rng = np.random.default_rng(1)
+    alarms = 0
+    for _ in range(100):
+        martingale = Martingale.start()
+        martingale.learn(rng.standard_normal(300))
+        alarms += martingale.alarm
+    assert alarms <= 4
+
+
+@pytest.mark.parametrize("change", [lambda z: z + 1.0, lambda z: 2.5 * z, lambda z: 0.3 * z])
+def test_alarm_after_a_change(change):
+    rng = np.random.default_rng(2)
+    martingale = Martingale.start()
+    martingale.learn(rng.standard_normal(500))
+    assert not martingale.alarm
+    martingale.learn(change(rng.standard_normal(200)))
+    assert martingale.alarm
+
+
+def test_stored_and_made_again():
+    first = AdaptiveCoverage.start(50, np.zeros(1), np.ones(1))
+    y = drifts(40)["mean"]
+    state = first.learn(standard(40), y, np.ones((40, 1))).state
+    again = AdaptiveCoverage.from_arrays(state.to_arrays())
+    ends = [s.learn(standard(40), y, np.ones((40, 1))).intervals(0.9) for s in (state, again)]
+    np.testing.assert_array_equal(*ends)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("base_rows", None, "lack"),
+        ("levels.shape", np.zeros((2, 3)), "of shape"),
+        ("levels.scale", np.zeros(30), "numbers from"),
+        ("levels.weights", np.ones((30, 25)), "add up to 1"),
+        ("shift.center", np.zeros((2, 2)), "a list"),
+        ("shift.center", np.zeros(1000), "fewer inputs"),
+        ("alarm.counts", np.full(200, np.nan), "finite"),
+    ],
+)
+def test_refuses_stored_states_that_are_none(name, value, message):
+    arrays = AdaptiveCoverage.start(50).to_arrays()
+    arrays[name] = value
+    if value is None:
+        del arrays[name]
+    with pytest.raises(SchemaError, match=message):
+        AdaptiveCoverage.from_arrays(arrays)
+
+
+def test_refuses_what_it_has_not():
+    with pytest.raises(ValueError, match="neither weights nor the guarantee"):
+        AdaptiveCoverage.from_scores([0.0], strict=True)
+    with pytest.raises(ValueError, match="no ONNX form"):
+        AdaptiveCoverage.start(10).fixed_scores(np.zeros(1))

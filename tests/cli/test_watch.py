@@ -1,0 +1,67 @@
+"""``calipers watch``: blocks, going on after a kill, a file that grows."""
+
+import json
+
+import pandas as pd
+import pytest
+
+import calipers
+
+
+@pytest.fixture
+def stream(here, flats, saved):
+    """A model folder of one's own, and a stream that is 500 higher than training."""
+    calipers.load(saved).save(here / "model")
+    rows = pd.concat([flats] * 3, ignore_index=True)
+    rows["price"] += 500.0
+    rows.to_csv(here / "stream.csv", index=False)
+    return rows
+
+
+def test_watch_predicts_learns_and_saves(stream, run, here):
+    result = run("watch", "model", "stream.csv", "--block", "60", "--out", "p.csv", "--json")
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.output)
+    assert found["rows"] == 180
+    assert found["alarm"]
+    assert found["observed"] > 0.8
+    predictions = pd.read_csv(here / "p.csv")
+    assert len(predictions) == 180
+    assert list(predictions) == ["prediction", "lower_0.95", "upper_0.95", "target"]
+    assert abs((predictions["prediction"] - predictions["target"]).tail(60).mean()) < 60
+    model = calipers.load(here / "model")
+    assert model.about_["watched"]["rows"] == 180
+    assert model.ensemble_.calibrations[-1].kind == "adaptive"
+
+
+def test_watch_goes_on_after_a_kill_as_if_there_had_been_none(
+    stream, run, here, saved, monkeypatch
+):
+    calipers.load(saved).save(here / "other")
+    whole = run("watch", "other", "stream.csv", "--block", "60", "--out", "whole.csv")
+    assert whole.exit_code == 0, whole.output
+    save, saves = calipers.IntervalRegressor.save, []
+
+    def killed(self, folder):
+        saves.append(folder)
+        if len(saves) == 2:  # after the rows of the block have been written
+            raise KeyboardInterrupt
+        save(self, folder)
+
+    monkeypatch.setattr(calipers.IntervalRegressor, "save", killed)
+    command = ("watch", "model", "stream.csv", "--block", "60", "--out", "p.csv")
+    assert run(*command).exit_code != 0
+    assert len(pd.read_csv(here / "p.csv")) == 120
+    monkeypatch.setattr(calipers.IntervalRegressor, "save", save)
+    assert run(*command).exit_code == 0
+    assert (here / "p.csv").read_bytes() == (here / "whole.csv").read_bytes()
+
+
+def test_watch_takes_only_what_is_new(stream, run, here):
+    assert run("watch", "model", "stream.csv").exit_code == 0
+    again = run("watch", "model", "stream.csv")
+    assert "no new rows: all 180" in again.output
+    pd.concat([stream, stream.head(10)]).to_csv(here / "stream.csv", index=False)
+    more = run("watch", "model", "stream.csv")
+    assert "190 rows" in more.output
+    assert "ALARM" in more.output

@@ -1,0 +1,74 @@
+"""Labels teach: the alarm for every server, intervals and the folder with ``adapt``."""
+
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from calipers import IntervalRegressor
+from calipers.serve._monitor import Ring
+
+from .test_monitor import metrics
+
+
+def stream(client, rounds, up):
+    """Predict and label some rows, each label ``up`` above what was the rule in training."""
+    rng = np.random.default_rng(0)
+    inside = []
+    for _ in range(rounds):
+        rows = [{"speed": x, "load": 0.0} for x in rng.uniform(-2, 2, 10)]
+        found = client.predict(rows=rows).json()
+        y = [row["speed"] ** 2 + up for row in rows]
+        ends = [row["intervals"][0] for row in found["predictions"]]
+        inside += [end["lower"] <= v <= end["upper"] for end, v in zip(ends, y, strict=True)]
+        assert client.label({"id": found["id"], "y": y}).json()["counted"] == 10
+    return np.mean(inside[-100:])
+
+
+def test_an_alarm_in_metrics_and_on_the_page(make_client):
+    client = make_client()
+    assert client.get("/v1/models/plain").json()["alarm"] is None
+    stream(client, 15, up=8.0)
+    assert metrics(client)["calipers_alarm"] == 1.0
+    assert metrics(client)["calipers_alarm_log10_evidence"] > 2.0
+    found = client.get("/v1/models/plain").json()
+    assert found["alarm"]
+    assert not found["adapted"]
+    assert 'id="drift"' in client.get("/").text
+
+
+def test_intervals_stay_where_they_are_unless_asked(make_client):
+    assert stream(make_client(), 20, up=8.0) < 0.1
+
+
+def test_intervals_follow_and_the_folder_keeps_it(make_client, folder, tmp_path):
+    own = tmp_path / "plain"
+    shutil.copytree(folder / "plain", own)
+    client = make_client(str(own), adapt=True)
+    assert stream(client, 20, up=8.0) > 0.8
+    again = IntervalRegressor.load(own)
+    assert int(again.ensemble_.calibrations[-1].levels.rows) == 200
+    assert client.get("/v1/models/plain").json()["adapted"]
+    restarted = make_client(str(own), adapt=True)
+    row = [{"speed": 0.0, "load": 0.0}]
+    before = IntervalRegressor.load(folder / "plain").predict(pd.DataFrame(row))[0]
+    after = restarted.predict(rows=row).json()["predictions"][0]["point"]
+    assert after - before == pytest.approx(8, abs=1.5)
+
+
+def test_bounds_alone_and_points_alone_do_not_learn(make_client):
+    client = make_client("bounds")
+    found = client.predict(model="bounds", rows=[{"speed": 0.0, "load": 0.0}]).json()
+    assert client.label({"id": found["id"], "y": 1.0}, model="bounds").json()["counted"] == 1
+    assert client.get("/v1/models/bounds").json()["alarm"] is None
+
+
+def test_inputs_are_kept_as_far_as_there_is_room(monkeypatch):
+    monkeypatch.setattr("calipers.serve._monitor._MOST_NUMBERS", 6)
+    ring = Ring(10)
+    X = np.arange(10.0).reshape(5, 2)
+    places = ring.find(ring.put(np.zeros(5), np.ones(5), X))
+    there, inputs = ring.inputs(places)
+    assert there.tolist() == [False, False, True, True, True]
+    np.testing.assert_array_equal(inputs, X[2:])

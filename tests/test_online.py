@@ -1,0 +1,129 @@
+"""``model.update``: what a user of the estimator sees of it, and that a kill loses nothing."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import calipers
+from calipers import IntervalRegressor
+from calipers.prediction import Query
+from calipers.storage import ModelFileError, read_model, write_model
+
+SMALL = {"n_networks": 2, "cv": 2, "epochs": 10, "random_state": 0, "verbose": 0}
+
+
+def rows(n, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2, 2, (n, 2))
+    return X, X[:, 0] + rng.normal(0, 0.3, n)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("online") / "model"
+    IntervalRegressor(**SMALL).fit(*rows(150)).save(path)
+    return path
+
+
+def test_everything_that_is_predicted_follows(folder):
+    model = calipers.load(folder)
+    X, y = rows(400, seed=1)
+    before = model.predict(X)
+    found = model.update(X, 2.0 * y + 5.0)
+    assert found.alarm
+    assert abs(found.coverage(0.8) - 0.8) <= 0.02
+    query = Query((0.5, 0.9), (0.1, 0.5, 0.9), variance=True, density=5)
+    after = model.query(X, query)
+    assert abs(np.mean(after.point - before) - 5.0) < 0.5
+    assert (after.intervals[:, 0, 1] < after.point).all()
+    assert (after.point < after.intervals[:, 1, 1]).all()
+    assert (np.diff(after.quantiles, axis=1) > 0).all()
+    dist = model.predict_dist(X)
+    np.testing.assert_allclose(dist.cdf(dist.ppf(0.3)), 0.3, atol=1e-9)
+    assert np.isfinite(dist.crps(y)).all()
+    assert np.isfinite(dist.var).all()
+
+
+def test_an_updated_model_is_saved_and_goes_on(folder, tmp_path):
+    X, y = rows(60, seed=2)
+    model = calipers.load(folder)
+    model.update(X, y + 1.0)
+    model.save(tmp_path)
+    again = calipers.load(tmp_path)
+    np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+    ends = [each.update(X, y + 2.0).intervals(0.9) for each in (model, again)]
+    np.testing.assert_array_equal(*ends)
+
+
+def test_a_damaged_state_is_a_model_file_error(folder, tmp_path):
+    model = calipers.load(folder)
+    model.update(*rows(10))
+    model.save(tmp_path)
+    document, arrays = read_model(tmp_path)
+    arrays["calibration.1.levels.scale"] *= -1.0
+    write_model(tmp_path, document, arrays)
+    with pytest.raises(ModelFileError, match="levels"):
+        calipers.load(tmp_path)
+
+
+def test_conformalize_starts_again(folder):
+    model = calipers.load(folder)
+    X, y = rows(100, seed=3)
+    model.update(X, y + 5.0)
+    model.conformalize(X, y)
+    assert [c.kind for c in model.ensemble_.calibrations] == ["map"]
+
+
+def test_a_model_with_row_weights_is_updated_saved_and_loaded(folder, tmp_path):
+    def row_weight(X):
+        return 1.0 + (X[:, 0] > 0)
+
+    model = calipers.load(folder)
+    X, y = rows(100, seed=4)
+    model.conformalize(X, y, row_weight=row_weight)
+    model.update(X, y)
+    model.save(tmp_path)
+    again = calipers.load(tmp_path, row_weight=row_weight)
+    np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+
+
+def test_bounds_without_a_distribution_are_refused():
+    model = IntervalRegressor(aggregation="mean", **{**SMALL, "cv": None})
+    X, y = rows(60)
+    model.fit(X, y)
+    with pytest.raises(ValueError, match="aggregation='mean' gives bounds"):
+        model.update(X, y)
+
+
+FOREVER = """
+import sys, numpy as np, calipers
+model = calipers.load(sys.argv[1])
+rng = np.random.default_rng(0)
+while True:
+    learnt = int(model.ensemble_.calibrations[-1].levels.rows) if len(
+        model.ensemble_.calibrations) > 1 else 0
+    X = rng.uniform(-2, 2, (3, 2))
+    model.update(X, X[:, 0])
+    model.save(sys.argv[1])
+    print(learnt + 3, flush=True)
+"""
+
+
+def test_a_kill_loses_nothing_that_was_saved(folder, tmp_path):
+    path = tmp_path / "model"
+    calipers.load(folder).save(path)
+    command = [sys.executable, "-c", FOREVER, os.fspath(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as worker:
+        try:
+            for _ in range(5):
+                last = int(worker.stdout.readline())
+        finally:
+            worker.send_signal(signal.SIGKILL)
+        rest = worker.stdout.read().split()
+    said = int(rest[-1]) if rest else last
+    model = calipers.load(path)
+    assert int(model.ensemble_.calibrations[-1].levels.rows) in (said, said + 3)
