@@ -157,7 +157,7 @@ def evaluate(
 
 def _measure_each(bank: Bank, table: Table, plans: Sequence[Plan]) -> list[tuple[float, ...]]:
     """Measures of networks, each by its own bounds on its validation rows, in the data's unit."""
-    found = [_LOST] * len(plans)
+    found: list[tuple[float, ...]] = [_LOST] * len(plans)
     coverages = [float(plan.settings.coverage) for plan in plans]
     like = [(id(plan.validation), level) for plan, level in zip(plans, coverages, strict=True)]
     for key in dict.fromkeys(like):

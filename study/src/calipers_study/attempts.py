@@ -156,11 +156,10 @@ def _joined(parts: list[Bank]) -> Bank:
             *(np.concatenate(leaves) for leaves in zip(*(p.scaling for p in parts), strict=True))
         ),
         parts[0].units,
-        *(
-            np.concatenate([getattr(p, name) for p in parts])
-            for name in ("numbers", "seeds", "failures")
-        ),
-        [history for p in parts for history in p.histories],
-        np.concatenate([p.out_of_time for p in parts]),
+        numbers=np.concatenate([p.numbers for p in parts]),
+        seeds=np.concatenate([p.seeds for p in parts]),
+        failures=np.concatenate([p.failures for p in parts]),
+        histories=[history for p in parts for history in p.histories],
+        out_of_time=np.concatenate([p.out_of_time for p in parts]),
     )
     return whole[np.argsort(whole.numbers, kind="stable")]
