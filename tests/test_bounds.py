@@ -255,5 +255,8 @@ def test_commands_take_bounds_and_say_them(counts, tmp_path, monkeypatch):
     refused = runner.invoke(app, [*fit, "m2", "--bounds", "0,2"])
     assert refused.exit_code != 0
     assert "is not within the bounds 0 to 2" in refused.output
+    tuned = runner.invoke(app, ["tune", "table.csv", "--target", "n", "--bounds", "0,2"])
+    assert tuned.exit_code != 0
+    assert "y must not be above 2" in " ".join(tuned.output.split())
     wrong = runner.invoke(app, [*fit, "m2", "--bounds", "zero"])
     assert "--bounds takes 'low,high'" in wrong.output

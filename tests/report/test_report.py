@@ -232,7 +232,7 @@ def test_unbounded_intervals(model, tmp_path):
     assert "groups of rows say nothing" in found.text
     assert "strip" not in found.named("figure", "data-chart")
     assert strict.unsupported == "raise"
-    assert set(data_of(text)["intervals"]["levels"][-1]["lower"]) == {None}
+    assert set(data_of(text)["intervals"]["levels"][-1]["upper"]) == {None}
 
 
 @pytest.mark.parametrize(

@@ -87,7 +87,7 @@ def tune_command(
     kept = store or out.with_name(f"{out.stem}.search.jsonl")
     model = _model(paper, coverage, seed, n_jobs)
     if bounds is not None:
-        model.set_params(bounds=parse_bounds(bounds))
+        model.set_params(bounds=_checked_bounds(bounds, y))
     counts = _splits(splits, labels, seed) | {"finalists": min(finalists, candidates)}
     with spread(cluster):
         result, usual = _search(model, X, y, paper, candidates, counts, kept, time_budget)
@@ -169,6 +169,20 @@ def _model(paper: bool, coverage: float, seed: int, n_jobs: int) -> Any:
 
     make = IntervalRegressor.paper if paper else IntervalRegressor
     return make(coverage=coverage, random_state=seed, n_jobs=n_jobs)
+
+
+def _checked_bounds(text: str, y: Any) -> Any:
+    """Bounds from their text, which all targets must keep to."""
+    from calipers.distributions import learn_support
+    from calipers.training import check_bounds
+
+    bounds = parse_bounds(text)
+    try:
+        check_bounds(bounds)
+        learn_support(y, bounds)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return bounds
 
 
 def _search(
