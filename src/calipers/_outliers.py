@@ -112,5 +112,5 @@ def _neighbours_are_far(X: FloatArray, far: BoolArray) -> float:
     for row in looked_at:
         distance = np.square(scaled - scaled[row]).sum(axis=1)
         distance[row] = np.inf
-        found += far[np.argpartition(distance, _NEIGHBOURS)[:_NEIGHBOURS]].any()
+        found += bool(far[np.argpartition(distance, _NEIGHBOURS)[:_NEIGHBOURS]].any())
     return found / max(1, len(looked_at))
