@@ -105,12 +105,13 @@ def _neighbours_are_far(X: FloatArray, far: BoolArray) -> float:
     """Share of far rows that have another one among the rows nearest to them."""
     step = len(X) // _ROWS + 1
     X, far = X[::step], far[::step]
-    scale = X.std(axis=0)
-    scaled = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     looked_at = np.flatnonzero(far)[:_LOOKED_AT]
     found = 0
-    for row in looked_at:
-        distance = np.square(scaled - scaled[row]).sum(axis=1)
-        distance[row] = np.inf
-        found += far[np.argpartition(distance, _NEIGHBOURS)[:_NEIGHBOURS]].any()
+    with np.errstate(over="ignore", invalid="ignore"):  # numbers near the largest there is
+        scale = X.std(axis=0)
+        scaled = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+        for row in looked_at:
+            distance = np.square(scaled - scaled[row]).sum(axis=1)
+            distance[row] = np.inf
+            found += bool(far[np.argpartition(distance, _NEIGHBOURS)[:_NEIGHBOURS]].any())
     return found / max(1, len(looked_at))

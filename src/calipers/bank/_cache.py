@@ -62,7 +62,7 @@ def compiled(
         Arguments whose memory the results may take over.
     """
     leaves, structure = jax.tree.flatten(arguments)
-    device = _default_device()
+    device = default_device()
     shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     key = (*_identity(function), structure, shapes, device)
     with _lock:
@@ -84,7 +84,21 @@ def _identity(function: Any) -> tuple[Any, ...]:
     return (function.__func__, function.__self__)
 
 
-def _default_device() -> jax.Device:
+def training_devices(jobs: int) -> list[jax.Device | None]:
+    """Devices over which chunks that train at the same time are spread; None is the usual one.
+
+    All accelerators that there are; of processors that XLA makes several of, no more than there are
+    jobs; one alone where ``jax.default_device`` says which, since threads do not hear of that.
+    """
+    if jax.config.jax_default_device is not None:  # type: ignore[attr-defined]
+        return [default_device()]
+    found = jax.local_devices()
+    if found[0].platform == "cpu":
+        found = found[:jobs]
+    return [None] if len(found) == 1 else [*found]
+
+
+def default_device() -> jax.Device:
     """The device that programs run on, which ``jax.default_device`` may say."""
     chosen = jax.config.jax_default_device  # type: ignore[attr-defined]
     if chosen is None or isinstance(chosen, str):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers._outliers import ordinary_limits
+from calipers.bank._cache import default_device
 from calipers.bank._lanes import Scaling, Settings
 
 FloatArray = NDArray[np.floating[Any]]
@@ -107,12 +108,20 @@ class Table:
         )
 
     @cached_property
+    def _placed(self) -> dict[jax.Device, tuple[jax.Array, jax.Array]]:
+        return {}
+
+    @property
     def on_device(self) -> tuple[jax.Array, jax.Array]:
-        """Inputs and target where the programs run."""
-        return jax.device_put(self.inputs), jax.device_put(self.target)
+        """Inputs and target where the programs of this thread run."""
+        device = default_device()
+        if device not in self._placed:
+            arrays = (self.inputs, self.target)
+            self._placed[device] = tuple(jax.device_put(array) for array in arrays)
+        return self._placed[device]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "on_device"}
+        return {key: value for key, value in self.__dict__.items() if key != "_placed"}
 
     def in_units(self, rows: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Inputs and target of some rows in the data's own units, to single precision."""

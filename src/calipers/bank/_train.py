@@ -8,11 +8,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import jax
 import joblib
 import numpy as np
 from numpy.typing import NDArray
 
 from calipers.bank._bank import BLOCK, Bank, lane_count
+from calipers.bank._cache import training_devices
 from calipers.bank._clock import Clock
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program
@@ -132,17 +134,19 @@ def _run_all(
     examine: Examine | None,
 ) -> tuple[list[Trained], BoolArray]:
     """Train plans in groups, side by side: results in the plans' order, and which have failed."""
-    lanes = lane_count(program, len(plans))
+    jobs = joblib.effective_n_jobs(n_jobs)
+    backend = joblib.parallel.get_active_backend(prefer="threads")[0]
+    threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
+    devices = training_devices(jobs) if threads else [None]
+    jobs = max(jobs, len(devices))
+    lanes = lane_count(program, -(-len(plans) // len(devices)))
     shape = Shape(
         lanes,
         padded(max(len(plan.rows) for plan in plans)),
         padded(max(len(plan.validation) for plan in plans)),
     )
-    jobs = joblib.effective_n_jobs(n_jobs)
     groups = _groups(plans, lanes, jobs)
     report = report or (lambda _: None)
-    backend = joblib.parallel.get_active_backend(prefer="threads")[0]
-    threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     watch = Observer(report) if threads else None
     rounds = [-(-(len(groups) - number) // jobs) for number in range(len(groups))]
     dues: list[tuple[Clock, float]] = [(clock, 1 / left) for left in rounds]
@@ -154,15 +158,19 @@ def _run_all(
     if not threads and jobs > 1:  # joblib works here if there is one job
         work, given = _remote_chunk, _sent(program, table, chunks, sender(backend, table))
     tasks = (
-        joblib.delayed(work)(*first, shape, largest_loss, watch, due, examine)
-        for first, due in zip(given, dues, strict=True)
+        joblib.delayed(work)(
+            *first, shape, largest_loss, watch, due, examine, devices[i % len(devices)]
+        )
+        for i, (first, due) in enumerate(zip(given, dues, strict=True))
     )
     trained: dict[int, Trained] = {}
     failed = np.zeros(len(plans), dtype=bool)
     # Where chunks cannot report, they are counted as they come in, if the backend gives them so.
     streams = not threads and getattr(backend, "supports_return_generator", False)
     parallel = joblib.Parallel(
-        n_jobs=n_jobs, prefer="threads", return_as="generator" if streams else "list"
+        n_jobs=n_jobs if len(devices) == 1 else jobs,
+        prefer="threads",
+        return_as="generator" if streams else "list",
     )
     try:
         for group, (results, lost) in zip(groups, parallel(tasks), strict=True):
@@ -235,9 +243,11 @@ def _chunk(
     watch: Observer | None,
     due: tuple[Clock, float],
     examine: Examine | None,
+    device: jax.Device | None = None,
 ) -> tuple[list[Trained], BoolArray]:
     """Train some plans, in a share of the time that a clock has left; find out which failed."""
-    with nullcontext() if watch is None else watch.running():
+    placed = nullcontext() if device is None else jax.default_device(device)
+    with placed, nullcontext() if watch is None else watch.running():
         trained = run(program, table, plans, shape, watch, *due)
         bank = _collect(program, table, plans, trained, np.zeros(len(plans), np.int64))
         failed = _failed(bank, table, plans, trained, largest_loss)

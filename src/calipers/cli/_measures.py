@@ -1,7 +1,7 @@
 """How good intervals are on labelled rows: measured once, for ``fit`` and ``evaluate``."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import typer
 
@@ -202,7 +202,7 @@ def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
     ]
 
 
-def is_measured(found: Any) -> bool:
+def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
     """Whether something that a model folder holds is what ``measure`` gave."""
     from calipers import _schema as schema
 
