@@ -32,4 +32,5 @@ def test_cells_of_the_same_networks_count_once():
     cells = [made("boston", method, 1.1) for method in ("SNM-QD+", "SEM-QD+", "QD+")]
     [found] = leans([*cells, made("wine", "QD+", 0.9)])
     assert (found.cells, found.groups, found.groups_higher) == (4, 2, 1)
+    assert (found.datasets, found.datasets_higher, found.dataset_p) == (2, 1, 1.0)
     assert leans([made("boston", "MVE", 1.0, metric="failures")]) == []

@@ -229,7 +229,8 @@ def shift_markdown(store: Store) -> str | None:
                 texts.append(pm(found, 2))
             if any(text != "-" for text in texts):
                 parts.append(f"| {dataset} | " + " | ".join(texts) + " |")
-        parts.append("| mean | " + " | ".join(f"{np.mean(means[s]):.2f}" for s in scores) + " |")
+        texts = [f"{np.mean(means[s]):.2f} ({len(means[s])})" for s in scores]
+        parts.append("| mean (datasets) | " + " | ".join(texts) + " |")
         parts.append("")
     return "\n".join(parts)
 
