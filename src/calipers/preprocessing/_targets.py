@@ -95,9 +95,9 @@ class Variances(NamedTuple):
         """Analyse values around 0; codes below 0 are left out."""
         known = codes >= 0
         own, w, z = codes[known], weights[known], values[known]
-        counts = np.bincount(own, w, levels)
+        counts = np.bincount(own, w, levels).astype(np.float64)
         means = np.bincount(own, w * z, levels) / np.maximum(counts, np.finfo(float).tiny)
-        inside = np.bincount(own, w * (z - means[own]) ** 2, levels)
+        inside = np.bincount(own, w * (z - means[own]) ** 2, levels).astype(np.float64)
         there, total = int((counts > 0).sum()), float(counts.sum()) or 1.0
         free = max(total - there, 1.0)
         within = max(float(inside.sum()) / free, _SMALLEST**2)
