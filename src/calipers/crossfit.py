@@ -262,9 +262,9 @@ def calibrate(
     kept = OutOfFold(
         point, ensemble.coverage, once, dist, y[once], None if own is None else own[first]
     )
-    last = Calibration if kind == WidthCalibration.kind else CALIBRATIONS[kind]
+    last: Any = Calibration if kind == WidthCalibration.kind else CALIBRATIONS[kind]
     options = {} if units is None else {"units": units}
-    found = last.from_scores(scores, own, **options)
+    found: Calibrator = last.from_scores(scores, own, **options)
     return (found,) if by_width is None else (by_width, found), kept
 
 

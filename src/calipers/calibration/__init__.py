@@ -46,7 +46,7 @@ pooled prediction. `unseen_pools` corrects the foremost reason to be off, that t
 and wider than the networks of one fold, under assumptions that it states. ``WidthCalibration``
 comes before the map of levels, so that coverage is more even from narrow to wide predictions.
 
-A calibration is any class with the methods of ``Calibrator``, put into ``CALIBRATIONS`` under its
+A calibration is any class with the methods of ``ScoreCalibrator``, put into ``CALIBRATIONS`` under its
 ``kind``; ensembles apply, store and export it through these.
 
 References
@@ -73,7 +73,7 @@ from calipers.calibration._effective import effective_number
 from calipers.calibration._kinds import WIDTH, RowKinds
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.calibration._pool import UnseenPools, out_of_fold, pooled_scores, unseen_pools
-from calipers.calibration._protocol import Calibrator, LevelMap
+from calipers.calibration._protocol import Calibrator, LevelMap, ScoreCalibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._scores import normal_scores
 from calipers.calibration._width import WidthCalibration
@@ -88,6 +88,7 @@ __all__ = [
     "DensityRatio",
     "LevelMap",
     "RowKinds",
+    "ScoreCalibrator",
     "UnseenPools",
     "Unsupported",
     "WidthCalibration",
