@@ -46,8 +46,8 @@ pooled prediction. `unseen_pools` corrects the foremost reason to be off, that t
 and wider than the networks of one fold, under assumptions that it states. ``WidthCalibration``
 comes before the map of levels, so that coverage is more even from narrow to wide predictions.
 
-A calibration is any class with the methods of ``ScoreCalibrator``, put into ``CALIBRATIONS`` under its
-``kind``; ensembles apply, store and export it through these.
+A calibration is any class with the methods of ``ScoreCalibrator``, put into ``CALIBRATIONS`` under
+its ``kind``; ensembles apply, store and export it through these.
 
 References
 ----------
