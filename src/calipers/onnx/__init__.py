@@ -166,8 +166,8 @@ def _interval(
         scores = [score * by_width.factor for score in scores]
         step = width_steps(graph, by_width.edges, *density)
     parts = [graph.unsqueezed(part, 1) for part in density]
-    low = lower_quantile(graph, scores[0], *parts, step)
-    high = upper_quantile(graph, scores[1], *parts, step)
+    low = lower_quantile(graph, scores[0], *parts, step=step)
+    high = upper_quantile(graph, scores[1], *parts, step=step)
     tails = [score.squeeze(1) if step is None else score for score in scores]
     return [graph("Transpose", low), graph("Transpose", high)], [tail.tolist() for tail in tails]
 
