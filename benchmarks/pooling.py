@@ -6,7 +6,8 @@ Networks predict the truth, a common error, errors of their fold and errors of t
 normal noise distributions; networks that have seen a row differ half as much about it. Ten networks
 in five folds, 500 rows. No network is trained. Prints and stores, for every ratio of the networks'
 disagreement to the noise, the coverage of new rows: with out-of-fold scores as they are, and with
-those of drawn pools (`calipers.calibration.pooled_scores`). Standard errors at 80% are 0.0015.
+those of drawn pools (`calipers.calibration.pooled_scores`). Standard errors at 80% are 0.0013
+with 200 runs.
 """
 
 import argparse

@@ -323,9 +323,9 @@ def calibrate(
         None if own is None else own[first],
         support,
     )
-    last = Calibration if kind == WidthCalibration.kind else CALIBRATIONS[kind]
+    last: Any = Calibration if kind == WidthCalibration.kind else CALIBRATIONS[kind]
     options = {} if units is None else {"units": units}
-    found = last.from_scores(scores, own, **options)
+    found: Calibrator = last.from_scores(scores, own, **options)
     return (found,) if by_width is None else (by_width, found), kept
 
 

@@ -716,7 +716,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         self
         """
         check_is_fitted(self, "ensemble_")
-        options = {"row_weight": row_weight, "groups": groups, "by": by}
+        options: dict[str, Any] = {"row_weight": row_weight, "groups": groups, "by": by}
         options |= {"sample_weight": sample_weight, "shifted_to": shifted_to}
         self.ensemble_, found = conformal_ensemble(self, X, y, keep=keep, **options)
         self.about_ = {**self.about_, "conformalized": found}

@@ -51,8 +51,8 @@ coverage of a central interval differs from nominal by at most a constant over T
 are bounded in units of their recent scale. That is a statement about the past as a whole, not about
 the next row.
 
-A calibration is any class with the methods of ``Calibrator``, put into ``CALIBRATIONS`` under its
-``kind``; ensembles apply, store and export it through these.
+A calibration is any class with the methods of ``ScoreCalibrator``, put into ``CALIBRATIONS`` under
+its ``kind``; ensembles apply, store and export it through these.
 
 References
 ----------
@@ -80,7 +80,7 @@ from calipers.calibration._martingale import Martingale
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.calibration._online import AdaptiveCoverage, Learned
 from calipers.calibration._pool import UnseenPools, out_of_fold, pooled_scores, unseen_pools
-from calipers.calibration._protocol import Calibrator, LevelMap
+from calipers.calibration._protocol import Calibrator, LevelMap, ScoreCalibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._scores import normal_scores
 from calipers.calibration._width import WidthCalibration
@@ -98,6 +98,7 @@ __all__ = [
     "LevelMap",
     "Martingale",
     "RowKinds",
+    "ScoreCalibrator",
     "UnseenPools",
     "Unsupported",
     "WidthCalibration",

@@ -60,20 +60,6 @@ class Calibrator(Protocol):
 
     kind: ClassVar[str]
 
-    @classmethod
-    def from_scores(
-        cls,
-        scores: ArrayLike,
-        weights: ArrayLike | None = None,
-        strict: bool = False,
-        row_weight: Callable[[FloatArray], FloatArray] | None = None,
-        units: ArrayLike | None = None,
-    ) -> Self:
-        """Learn from the normal scores of calibration rows, see ``Calibration.from_scores``.
-
-        ``units`` is given where rows belong together or were scored several times.
-        """
-
     @property
     def n_rows(self) -> int:
         """Number of calibration rows."""
@@ -115,3 +101,21 @@ class Calibrator(Protocol):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Make one again of what ``to_arrays`` gave."""
+
+
+class ScoreCalibrator(Calibrator, Protocol):
+    """A calibration that ``fit`` and ``conformalize`` learn from scores."""
+
+    @classmethod
+    def from_scores(
+        cls,
+        scores: ArrayLike,
+        weights: ArrayLike | None = None,
+        strict: bool = False,
+        row_weight: Callable[[FloatArray], FloatArray] | None = None,
+        units: ArrayLike | None = None,
+    ) -> Self:
+        """Learn from the normal scores of calibration rows, see ``Calibration.from_scores``.
+
+        ``units`` is given where rows belong together or were scored several times.
+        """

@@ -78,7 +78,7 @@ class Rule(NamedTuple):
         return (self.edges[:-1, None] + 0.5 * width * (1.0 + NODES)).ravel()
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=256)
 def make_rule(calibrations: Chain, weights: tuple[float, ...], halvings: int = 0) -> Rule:
     """Make the rule for a chain of calibrations, a row's weights in them, and panels halved."""
     ends = _scores(np.array([-END, END]), calibrations, weights)

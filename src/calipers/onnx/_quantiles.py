@@ -72,7 +72,7 @@ def width_steps(graph: Graph, edges: Any, loc: str, left: str, right: str) -> st
 
 
 def lower_quantile(
-    graph: Graph, score: Any, loc: str, left: str, right: str, step: str | None = None
+    graph: Graph, score: Any, loc: str, left: str, right: str, *, step: str | None = None
 ) -> str:
     """Quantiles of mixtures, at levels given as normal scores.
 
@@ -110,10 +110,10 @@ def lower_quantile(
 
 
 def upper_quantile(
-    graph: Graph, score: Any, loc: str, left: str, right: str, step: str | None = None
+    graph: Graph, score: Any, loc: str, left: str, right: str, *, step: str | None = None
 ) -> str:
     """The same from above: by the mirror image, whose small tail keeps its digits."""
-    mirrored = lower_quantile(graph, -np.asarray(score), graph("Neg", loc), right, left, step)
+    mirrored = lower_quantile(graph, -np.asarray(score), graph("Neg", loc), right, left, step=step)
     return graph("Neg", mirrored)
 
 
