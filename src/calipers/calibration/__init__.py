@@ -56,9 +56,10 @@ References
 """
 
 from calipers.calibration._calibration import Calibration
+from calipers.calibration._learned import Learned
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
-from calipers.calibration._online import AdaptiveCoverage, Learned
+from calipers.calibration._online import AdaptiveCoverage
 from calipers.calibration._pool import out_of_fold, pooled_scores
 from calipers.calibration._protocol import Calibrator, LevelMap
 from calipers.calibration._scores import normal_scores
