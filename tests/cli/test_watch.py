@@ -34,8 +34,9 @@ def test_watch_predicts_learns_and_saves(stream, run, here):
     assert model.ensemble_.calibrations[-1].kind == "adaptive"
 
 
+@pytest.mark.parametrize("killed_at", [2, 3])
 def test_watch_goes_on_after_a_kill_as_if_there_had_been_none(
-    stream, run, here, saved, monkeypatch
+    stream, run, here, saved, monkeypatch, killed_at
 ):
     calipers.load(saved).save(here / "other")
     whole = run("watch", "other", "stream.csv", "--block", "60", "--out", "whole.csv")
@@ -44,14 +45,14 @@ def test_watch_goes_on_after_a_kill_as_if_there_had_been_none(
 
     def killed(self, folder):
         saves.append(folder)
-        if len(saves) == 2:  # after the rows of the block have been written
+        if len(saves) == killed_at:  # the first save names the file; then rows come before saves
             raise KeyboardInterrupt
         save(self, folder)
 
     monkeypatch.setattr(calipers.IntervalRegressor, "save", killed)
     command = ("watch", "model", "stream.csv", "--block", "60", "--out", "p.csv")
     assert run(*command).exit_code != 0
-    assert len(pd.read_csv(here / "p.csv")) == 120
+    assert len(pd.read_csv(here / "p.csv")) == 60 * (killed_at - 1)
     monkeypatch.setattr(calipers.IntervalRegressor, "save", save)
     assert run(*command).exit_code == 0
     assert (here / "p.csv").read_bytes() == (here / "whole.csv").read_bytes()
@@ -62,6 +63,11 @@ def test_watch_takes_only_what_is_new(stream, run, here):
     again = run("watch", "model", "stream.csv")
     assert "no new rows: all 180" in again.output
     pd.concat([stream, stream.head(10)]).to_csv(here / "stream.csv", index=False)
-    more = run("watch", "model", "stream.csv")
+    (here / "notes.csv").write_text("mine")
+    refused = run("watch", "model", "stream.csv", "--out", "notes.csv")
+    assert refused.exit_code == 2
+    assert (here / "notes.csv").read_text() == "mine"
+    more = run("watch", "model", "stream.csv", "--out", "p.csv")
+    assert len(pd.read_csv(here / "p.csv")) == 10
     assert "190 rows" in more.output
     assert "ALARM" in more.output

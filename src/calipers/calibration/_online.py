@@ -2,27 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from calipers import _checks as checks
-from calipers._blocks import blockwise
 from calipers._checks import FloatArray
 from calipers._schema import array_of, refuse, within
 from calipers.calibration._input_shift import InputShift
+from calipers.calibration._learned import Distribution, Learned, median_and_scale, shifted
 from calipers.calibration._level_map import KnotMap
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._mixture import CalibratedMixture, Unsupported
-from calipers.calibration._rows import MixtureRows
 from calipers.calibration._scores import normal_scores
 from calipers.calibration._tracking import NORMAL, LevelTracker
-from calipers.distributions import SplitNormal, SplitNormalMixture, mixture_values
-
-Distribution = SplitNormalMixture | CalibratedMixture
 
 _PARTS: dict[str, Any] = {"levels": LevelTracker, "shift": InputShift, "alarm": Martingale}
 _LARGEST = 1e100
@@ -55,6 +50,7 @@ class AdaptiveCoverage:
     --------
     A stream whose scale trebles:
 
+    >>> from calipers.distributions import SplitNormal, SplitNormalMixture
     >>> rng = np.random.default_rng(0)
     >>> online, hits = AdaptiveCoverage.start(base_rows=1000), 0
     >>> for t in range(1000):
@@ -144,10 +140,10 @@ class AdaptiveCoverage:
         inputs = self.shift.standardised(np.zeros((len(dist), 0)) if X is None else X)
         by = self.shift.of_rows(inputs)
         if by.any():
-            dist = shifted(dist, by * _median_and_scale(dist)[1])
+            dist = shifted(dist, by * median_and_scale(dist)[1])
         return CalibratedMixture(dist, self.level_map, None, unsupported)
 
-    def learn(self, dist: Distribution, y: ArrayLike, X: FloatArray | None = None) -> "Learned":
+    def learn(self, dist: Distribution, y: ArrayLike, X: FloatArray | None = None) -> Learned:
         """Take in the targets of rows, one after the other.
 
         Parameters
@@ -168,7 +164,7 @@ class AdaptiveCoverage:
         state = replace(
             self, levels=self.levels.copy(), shift=self.shift.copy(), alarm=self.alarm.copy()
         )
-        median, scale = _median_and_scale(dist)
+        median, scale = median_and_scale(dist)
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
         by = np.zeros(len(target))
         floor = np.finfo(float).tiny
@@ -248,73 +244,3 @@ def _check(key: str, array: NDArray[Any]) -> None:
     within(key, array, low, high)
     if key == "levels.shape" and (np.diff(array, axis=1) < 0).any():
         refuse(f"array {key!r}", "ascending along levels", array)
-
-
-@dataclass(frozen=True, eq=False)
-class Learned:
-    """What a stream taught, and what was predicted on the way.
-
-    Attributes
-    ----------
-    state : AdaptiveCoverage
-        For the rows that come next.
-    dist : SplitNormalMixture or CalibratedMixture
-        Distributions of the rows, moved as they were before each target was known.
-    y : array of shape (n,)
-        The targets.
-    knots : array of shape (n, levels)
-        Scores of the levels ``_tracking.LEVELS`` at each row.
-    """
-
-    state: AdaptiveCoverage
-    dist: Distribution
-    y: FloatArray
-    knots: FloatArray
-
-    @property
-    def alarm(self) -> bool:
-        """Whether rows have stopped being exchangeable, as far as the martingale tells."""
-        return self.state.alarm.alarm
-
-    def intervals(self, coverage: float) -> FloatArray:
-        """Intervals as they were before each target was known, of shape (n, 2)."""
-        tail = 0.5 * (1.0 - float(checks.coverage(coverage)))
-        return self.quantiles([tail, 1.0 - tail])
-
-    def quantiles(self, p: ArrayLike) -> FloatArray:
-        """Quantiles as they were before each target was known, of shape (n, levels)."""
-        levels = np.atleast_1d(checks.probability("p", p))
-        maps = [KnotMap.through(NORMAL, row, 0) for row in self.knots]
-        scores = np.array([own.to_score(ndtri(levels)) for own in maps])
-        return np.stack([_values(self.dist, column) for column in scores.T], axis=1)
-
-    def coverage(self, coverage: float) -> float:
-        """Share of the targets inside their intervals."""
-        lower, upper = self.intervals(coverage).T
-        return float(np.mean((lower <= self.y) & (self.y <= upper)))
-
-
-def shifted(dist: Distribution, by: FloatArray) -> Distribution:
-    """Distributions moved along the axis of the target."""
-    if isinstance(dist, CalibratedMixture):
-        inner = shifted(dist.mixture, by)
-        return CalibratedMixture(inner, dist.calibration, dist.row_weights, dist.unsupported)
-    parts = dist.components
-    moved = SplitNormal(parts.loc + by, parts.left_scale, parts.right_scale)
-    return SplitNormalMixture(moved, dist.weights)
-
-
-def _values(dist: Distribution, scores: FloatArray) -> FloatArray:
-    """The value of each row that has a score in its own distribution."""
-    if isinstance(dist, CalibratedMixture):
-        return dist._apply(MixtureRows.values, scores)
-    parts = dist.components
-    members = (parts.loc, parts.left_scale, parts.right_scale)
-    of_block = partial(mixture_values, weights=dist.weights[:, None])
-    return blockwise(of_block, (scores,), members)
-
-
-def _median_and_scale(dist: Distribution) -> tuple[FloatArray, FloatArray]:
-    """Median of each row, and half the distance of its quantiles at one standard deviation."""
-    ends = [_values(dist, np.full(len(dist), v)) for v in (-1.0, 0.0, 1.0)]
-    return ends[1], 0.5 * (ends[2] - ends[0])

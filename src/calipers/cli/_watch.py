@@ -93,14 +93,18 @@ class _Log:
     ) -> None:
         self.model, self.folder, self.out, self.added = model, folder, out, 0
         before = model.about_.get("watched")
-        new = {"rows": 0, "covered": 0, "recent": "", "alarm_at": None, "bytes": 0}
-        identity = {"files": files, "coverage": coverage, "out": out}
-        same = isinstance(before, dict) and {key: before.get(key) for key in identity} == identity
-        self.state: dict[str, Any] = before if same else identity | new
-        model.about_["watched"] = self.state
+        same = isinstance(before, dict) and before.get("files") == files
+        state: dict[str, Any] = before if same else {"files": files, "rows": 0, "alarm_at": None}
+        if state.get("coverage") != coverage:  # rows stay learnt, and are counted again
+            state |= {"coverage": coverage, "counted": 0, "covered": 0, "recent": ""}
+        self.state = model.about_["watched"] = state
+        if state.get("out") != out:
+            _refuse_foreign(out)
+            state |= {"out": out, "bytes": 0}
+            model.save(folder)  # from now on the file is known to be of this stream
         if out is not None:
             with Path(out).open("ab") as file:
-                file.truncate(self.state["bytes"])
+                file.truncate(state["bytes"])
 
     @property
     def rows(self) -> int:
@@ -115,6 +119,7 @@ class _Log:
         if self.out is not None:
             state["bytes"] = _append(self.out, found, bounds, coverage)
         state["rows"] += len(hits)
+        state["counted"] += len(hits)
         state["covered"] += int(hits.sum())
         state["recent"] = (state["recent"] + "".join("1" if hit else "0" for hit in hits))[
             -_WINDOW:
@@ -131,7 +136,7 @@ class _Log:
         return {
             "rows": state["rows"],
             "coverage": state["coverage"],
-            "observed": state["covered"] / state["rows"] if state["rows"] else None,
+            "observed": state["covered"] / state["counted"] if state["counted"] else None,
             "observed_recently": recent.count("1") / len(recent) if recent else None,
             "alarm": state["alarm_at"] is not None,
             "alarm_at": state["alarm_at"],
@@ -148,6 +153,12 @@ class _Log:
         if found["alarm"]:
             text += f"  ALARM: not as in training, noticed by row {found['alarm_at']:,}"
         return text
+
+
+def _refuse_foreign(out: str | None) -> None:
+    """Refuse to write to a file of another purpose."""
+    if out is not None and Path(out).exists() and Path(out).stat().st_size:
+        raise typer.BadParameter(f"--out {out} is there and not of this stream: name another file")
 
 
 def _append(out: str, found: Any, bounds: Any, coverage: float) -> int:

@@ -1,0 +1,93 @@
+"""What was predicted on the way along a stream, and distributions that are moved."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtri
+
+from calipers import _checks as checks
+from calipers._blocks import blockwise
+from calipers._checks import FloatArray
+from calipers.calibration._level_map import KnotMap
+from calipers.calibration._mixture import CalibratedMixture
+from calipers.calibration._rows import MixtureRows
+from calipers.calibration._tracking import NORMAL
+from calipers.distributions import SplitNormal, SplitNormalMixture, mixture_values
+
+if TYPE_CHECKING:
+    from calipers.calibration._online import AdaptiveCoverage
+
+Distribution = SplitNormalMixture | CalibratedMixture
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """What a stream taught, and what was predicted on the way.
+
+    Attributes
+    ----------
+    state : AdaptiveCoverage
+        For the rows that come next.
+    dist : SplitNormalMixture or CalibratedMixture
+        Distributions of the rows, moved as they were before each target was known.
+    y : array of shape (n,)
+        The targets.
+    knots : array of shape (n, levels)
+        Scores of the levels ``_tracking.LEVELS`` at each row.
+    """
+
+    state: "AdaptiveCoverage"
+    dist: Distribution
+    y: FloatArray
+    knots: FloatArray
+
+    @property
+    def alarm(self) -> bool:
+        """Whether rows have stopped being exchangeable, as far as the martingale tells."""
+        return self.state.alarm.alarm
+
+    def intervals(self, coverage: float) -> FloatArray:
+        """Intervals as they were before each target was known, of shape (n, 2)."""
+        tail = 0.5 * (1.0 - float(checks.coverage(coverage)))
+        return self.quantiles([tail, 1.0 - tail])
+
+    def quantiles(self, p: ArrayLike) -> FloatArray:
+        """Quantiles as they were before each target was known, of shape (n, levels)."""
+        levels = np.atleast_1d(checks.probability("p", p))
+        maps = [KnotMap.through(NORMAL, row, 0) for row in self.knots]
+        scores = np.array([own.to_score(ndtri(levels)) for own in maps])
+        return np.stack([values_of_scores(self.dist, column) for column in scores.T], axis=1)
+
+    def coverage(self, coverage: float) -> float:
+        """Share of the targets inside their intervals."""
+        lower, upper = self.intervals(coverage).T
+        return float(np.mean((lower <= self.y) & (self.y <= upper)))
+
+
+def shifted(dist: Distribution, by: FloatArray) -> Distribution:
+    """Distributions moved along the axis of the target."""
+    if isinstance(dist, CalibratedMixture):
+        inner = shifted(dist.mixture, by)
+        return CalibratedMixture(inner, dist.calibration, dist.row_weights, dist.unsupported)
+    parts = dist.components
+    moved = SplitNormal(parts.loc + by, parts.left_scale, parts.right_scale)
+    return SplitNormalMixture(moved, dist.weights)
+
+
+def values_of_scores(dist: Distribution, scores: FloatArray) -> FloatArray:
+    """The value of each row that has a score in its own distribution."""
+    if isinstance(dist, CalibratedMixture):
+        return dist._apply(MixtureRows.values, scores)
+    parts = dist.components
+    members = (parts.loc, parts.left_scale, parts.right_scale)
+    of_block = partial(mixture_values, weights=dist.weights[:, None])
+    return blockwise(of_block, (scores,), members)
+
+
+def median_and_scale(dist: Distribution) -> tuple[FloatArray, FloatArray]:
+    """Median of each row, and half the distance of its quantiles at one standard deviation."""
+    ends = [values_of_scores(dist, np.full(len(dist), v)) for v in (-1.0, 0.0, 1.0)]
+    return ends[1], 0.5 * (ends[2] - ends[0])
