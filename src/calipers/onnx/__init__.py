@@ -170,8 +170,8 @@ def _interval(
         scores = [score * by_width.factor for score in scores]
         step = width_steps(graph, by_width.edges, *density)
     loc, left, right = (graph.unsqueezed(part, 1) for part in density)
-    low = lower_quantile(graph, scores[0], loc, left, right, step)
-    high = upper_quantile(graph, scores[1], loc, left, right, step)
+    low = lower_quantile(graph, scores[0], loc, left, right, step=step)
+    high = upper_quantile(graph, scores[1], loc, left, right, step=step)
     tails = [score.squeeze(1) if step is None else score for score in scores]
     return [graph("Transpose", low), graph("Transpose", high)], [tail.tolist() for tail in tails]
 
