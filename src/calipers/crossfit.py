@@ -229,15 +229,15 @@ def calibrate(
     if not rows.size:
         return Calibration.without_rows(), None
     row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in held_out])
-    components = ensemble.mixture(X[rows]).components
-    if len(components.loc) != len(fold_of):
+    mixture = ensemble.mixture(X[rows])
+    if len(mixture.components) != len(fold_of) * mixture.per_network:
         raise ValueError(
             f"aggregation={ensemble.aggregation!r} does not keep the networks apart, so that none "
             "is known to be out of fold: set cv=None, and conformalize on held-out rows"
         )
-    alone = out_of_fold(components, fold_of, row_folds)
+    alone = out_of_fold(mixture, fold_of, row_folds)
     if len(fold_of) >= 2 * len(folds) > 2:  # in a single fold, all networks are out of fold
-        scores = pooled_scores(components, y[rows], fold_of, row_folds)
+        scores = pooled_scores(mixture, y[rows], fold_of, row_folds)
     else:
         scores = normal_scores(alone, y[rows])
     own = None if weights is None else weights[rows]

@@ -19,7 +19,7 @@ from calipers._blocks import sum_members
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import CalibratedMixture, Calibrator, Unsupported
-from calipers.distributions import SplitNormal, SplitNormalMixture
+from calipers.distributions import SplitNormalMixture
 from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
 
@@ -127,12 +127,7 @@ class Ensemble:
         """Predictive distribution of each row, as the networks have it, before calibration."""
         self._needs_distribution("a distribution")
         blocks = self._blocks(lambda rows: self._mixture(self.bank.predict(X[rows])), len(X))
-        parts = [mixture.components for mixture in blocks]
-        if len(parts) == 1:
-            return SplitNormalMixture(parts[0])
-        names = ("loc", "left_scale", "right_scale")
-        joined = (np.concatenate([getattr(p, name) for p in parts], axis=1) for name in names)
-        return SplitNormalMixture(SplitNormal(*joined))
+        return SplitNormalMixture.concatenate(blocks)
 
     def members(self, X: FloatArray) -> Interval:
         """Each network's own interval and point, of shape (networks, rows)."""
@@ -169,9 +164,9 @@ class Ensemble:
         return dist
 
     def _mixture(self, values: Values) -> SplitNormalMixture:
-        density = self.head.density(values)
+        density = self.head.mixture(values)
         if density is not None:
-            return SplitNormalMixture(density)
+            return density
         mixture = self._aggregation(*self._members(values), coverage=self.coverage)
         assert isinstance(mixture, SplitNormalMixture)  # noqa: S101 - for the type checker
         return mixture
@@ -246,7 +241,9 @@ class _Forward:
                 found["epistemic_variance"] = dist.epistemic_var
             if query.members:
                 parts = dist.components
-                each = (parts.loc.T, parts.left_scale.T, parts.right_scale.T)
+                each = [parts.loc.T, parts.left_scale.T, parts.right_scale.T]
+                if dist.weights.ndim > 1:
+                    each.append(dist.weights.T)
                 found["members"] = np.stack(each, axis=1)
             if query.density:
                 found["density"] = _density(dist, query.density)

@@ -4,11 +4,13 @@
 """
 
 from collections.abc import Callable
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar
 
+from array_api_compat import array_namespace
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval as Within
+from sklearn.utils._param_validation import StrOptions
 
 from calipers import losses
 from calipers.heads import HEADS
@@ -18,6 +20,12 @@ Array = Any
 _NOT_NEGATIVE = Within(Real, 0, None, closed="left")
 _POSITIVE = Within(Real, 0, None, closed="neither")
 _SHARE = Within(Real, 0, 1, closed="both")
+
+MOST_COMPONENTS = 16
+"""Largest number of split normals that a network can predict."""
+
+SEVERAL, ROWS_FOR_SEVERAL = 3, 2000
+"""Components that "auto" takes where there are at least so many rows, and 1 below."""
 
 
 class Objective(BaseEstimator):
@@ -36,7 +44,10 @@ class Objective(BaseEstimator):
         ``loss(*parameters, target, weight=..., coverage=..., **numbers)`` gives one number for a
         batch and is traced by JAX: the head's parameters and the targets, standardised and of
         shape (rows,); the weights of the rows, of which those of weight 0 may hold anything; the
-        nominal coverage; and the objective's own parameters.
+        nominal coverage; and the objective's own parameters, but for those in ``structure``.
+    structure : tuple of str
+        Parameters that shape the program and are no numbers of the loss: a bank has them in
+        common.
 
     Examples
     --------
@@ -58,6 +69,7 @@ class Objective(BaseEstimator):
     """
 
     head: ClassVar[str] = "free"
+    structure: ClassVar[tuple[str, ...]] = ()
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -66,6 +78,15 @@ class Objective(BaseEstimator):
             raise ValueError(f"head must be one of {sorted(HEADS)}, got {cls.head!r}")
 
     loss: ClassVar[Callable[..., Array]]
+
+    def numbers(self) -> dict[str, Any]:
+        """Parameters that the loss takes as keywords."""
+        own = self.get_params(deep=False)
+        return {name: value for name, value in own.items() if name not in self.structure}
+
+    def components_for(self, rows: int) -> int:
+        """How many components a network predicts that trains on so many rows."""
+        return 1
 
 
 class QDPlus(Objective):
@@ -183,34 +204,46 @@ class CRPS(Objective):
 
 
 class Density(Objective):
-    """CRPS and likelihood of a split normal together, the default.
+    """CRPS and likelihood of a mixture of split normals together, the default.
 
     Parameters
     ----------
     crps_weight : float
         Share of the CRPS; the rest is likelihood.
+    components : int or "auto"
+        Split normals that each network predicts, with shares of its own for every row. "auto"
+        takes several where there are rows enough to tell them apart, and one otherwise.
     """
 
     head = "split normal"
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"crps_weight": [_SHARE]}
+    structure = ("components",)
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "crps_weight": [_SHARE],
+        "components": [Within(Integral, 1, MOST_COMPONENTS, closed="both"), StrOptions({"auto"})],
+    }
 
-    def __init__(self, *, crps_weight: float = 0.95) -> None:
+    def __init__(self, *, crps_weight: float = 0.95, components: int | str = "auto") -> None:
         self.crps_weight = crps_weight
+        self.components = components
+
+    def components_for(self, rows: int) -> int:
+        """How many components a network predicts that trains on so many rows."""
+        if self.components != "auto":
+            return int(self.components)
+        return SEVERAL if rows >= ROWS_FOR_SEVERAL else 1
 
     @staticmethod
-    def loss(
-        loc: Array,
-        left: Array,
-        right: Array,
-        target: Array,
-        *,
-        weight: Array,
-        coverage: Array,
-        crps_weight: Array,
-    ) -> Array:
-        """Weighted mean of the two losses."""
-        likelihood = losses.split_normal_nll(loc, left, right, target, weight=weight)
-        crps = losses.split_normal_crps(loc, left, right, target, weight=weight)
+    def loss(*given: Array, weight: Array, coverage: Array, crps_weight: Array) -> Array:
+        """Weighted mean of the two losses, of the head's parameters and the targets."""
+        *parameters, target = given
+        if len(parameters) == 3:
+            likelihood = losses.split_normal_nll(*parameters, target, weight=weight)
+            crps = losses.split_normal_crps(*parameters, target, weight=weight)
+        else:
+            stack = array_namespace(target).stack
+            loc, left, right, share = (stack(parameters[i::4]) for i in range(4))
+            likelihood = losses.mixture_nll(share, loc, left, right, target, weight=weight)
+            crps = losses.mixture_crps(share, loc, left, right, target, weight=weight)
         return (1 - crps_weight) * likelihood + crps_weight * crps
 
 

@@ -65,6 +65,8 @@ class Program:
         whether adversarial examples join each batch.
     head : str, optional
         A key of ``HEADS``, where it is not the objective's own.
+    components : int
+        Split normals that a network predicts, where its head has a form for several.
     """
 
     network: Network
@@ -76,11 +78,12 @@ class Program:
     averaging: bool = False
     adversarial: bool = False
     head: str = ""
+    components: int = 1
 
     @property
     def output(self) -> Head:
         """What the networks' outputs mean."""
-        return HEADS[self.head or self.objective.head]
+        return HEADS[self.head or self.objective.head].with_components(self.components)
 
     @cached_property
     def _static(self) -> Tree:

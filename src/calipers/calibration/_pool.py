@@ -60,23 +60,25 @@ class Folds(NamedTuple):
     per_fold: int
 
     def grouped(self, values: FloatArray) -> FloatArray:
-        """Values of shape (networks, n) as (folds, networks per fold, n)."""
-        return values[self.order].reshape(self.n_folds, self.per_fold, -1)
+        """Values of shape (members, n) as (folds, members per fold, n)."""
+        each = len(values) // len(self.order)
+        order = (self.order[:, None] * each + np.arange(each)).ravel()
+        return values[order].reshape(self.n_folds, self.per_fold * each, -1)
 
     def out_of_fold(self, values: FloatArray) -> FloatArray:
-        """Values of each row's own fold, of shape (networks per fold, n)."""
+        """Values of each row's own fold, of shape (members per fold, n)."""
         return self.grouped(values)[self.own, :, np.arange(self.own.size)].T
 
 
 def out_of_fold(
-    components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLike
+    components: SplitNormal | SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike
 ) -> SplitNormalMixture:
     """Mixture, for each row, of those networks that were trained without the row's fold.
 
     Parameters
     ----------
-    components : SplitNormal of shape (networks, n)
-        What every network predicts for every row.
+    components : SplitNormal of shape (networks, n) or SplitNormalMixture of shape (n,)
+        What every network predicts for every row: one split normal, or several with weights.
     network_folds : array-like of shape (networks,)
         The fold that each network was trained without; as many networks for each.
     row_folds : array-like of shape (n,)
@@ -93,13 +95,12 @@ def out_of_fold(
     >>> out_of_fold(components, network_folds=[0, 1], row_folds=[1, 0]).mean
     array([2., 1.])
     """
-    folds = _folds(components, network_folds, row_folds)
-    parts = (components.loc, components.left_scale, components.right_scale)
-    return SplitNormalMixture(SplitNormal(*(folds.out_of_fold(part) for part in parts)))
+    mixture = _mixture(components)
+    return _held_out(mixture, _folds(mixture, network_folds, row_folds))
 
 
 def pooled_scores(
-    components: SplitNormal,
+    components: SplitNormal | SplitNormalMixture,
     y: ArrayLike,
     network_folds: ArrayLike,
     row_folds: ArrayLike,
@@ -110,7 +111,7 @@ def pooled_scores(
 
     Parameters
     ----------
-    components : SplitNormal of shape (networks, n)
+    components : SplitNormal of shape (networks, n) or SplitNormalMixture of shape (n,)
         What every network predicts for every row, those that have seen it included.
     y : array-like of shape (n,)
         Targets.
@@ -151,25 +152,42 @@ def pooled_scores(
     >>> round(float(scores.std()), 2), round(float(pooled.std()), 2)
     (1.07, 0.92)
     """
-    folds = _folds(components, network_folds, row_folds)
+    mixture = _mixture(components)
+    folds = _folds(mixture, network_folds, row_folds)
     if folds.n_folds < 2 or folds.per_fold < 2:
         raise ValueError(
             "pooled scores need at least 2 folds of at least 2 networks, got "
             f"{folds.n_folds} of {folds.per_fold}; use normal_scores of out_of_fold(...) instead"
         )
     target = checks.finite("y", y)
-    held_out = out_of_fold(components, network_folds, row_folds)
-    alone = SplitNormalMixture(_alone(held_out.components))
-    further = _fold_ratio(components, folds, held_out.components.var.mean(axis=0))
+    held_out = _held_out(mixture, folds)
+    each = held_out.by_network
+    alone = SplitNormalMixture(each[None]) if isinstance(each, SplitNormal) else each
+    further = _fold_ratio(mixture.by_network.mean, folds, each.var.mean(axis=0))
     further *= (1.0 - 1.0 / folds.n_folds) / (1.0 - 1.0 / folds.per_fold)
     together = normal_scores(held_out, target, n_jobs)
     return _extrapolated(normal_scores(alone, target, n_jobs), together, further)
 
 
-def _alone(networks: SplitNormal) -> SplitNormal:
-    """Networks as mixtures of one member each."""
-    parts = (networks.loc, networks.left_scale, networks.right_scale)
-    return SplitNormal(*(part[np.newaxis] for part in parts))
+def _mixture(components: SplitNormal | SplitNormalMixture) -> SplitNormalMixture:
+    """Networks of one split normal each as a mixture; a mixture as it is."""
+    is_mixture = isinstance(components, SplitNormalMixture)
+    return components if is_mixture else SplitNormalMixture(components)
+
+
+def _held_out(mixture: SplitNormalMixture, folds: Folds) -> SplitNormalMixture:
+    """Mixture of the networks of each row's own fold."""
+    components, weights = mixture.components, mixture.weights
+    parts = (components.loc, components.left_scale, components.right_scale)
+    own = None
+    if weights.ndim > 1 or np.any(weights != weights[0]):
+        wide = weights if weights.ndim > 1 else weights[:, None]
+        own = folds.out_of_fold(np.broadcast_to(wide, components.shape))
+    return SplitNormalMixture(
+        SplitNormal(*(folds.out_of_fold(part) for part in parts)),
+        own,
+        per_network=mixture.per_network,
+    )
 
 
 def _extrapolated(alone: FloatArray, together: FloatArray, further: float) -> FloatArray:
@@ -207,11 +225,12 @@ def _line(x: FloatArray, y: FloatArray, weight: FloatArray) -> FloatArray:
     return height + SLOPE * slope * (x - centre)
 
 
-def _folds(components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:
+def _folds(mixture: SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:
     of_networks, of_rows = np.asarray(network_folds), np.asarray(row_folds)
-    if (*of_networks.shape, *of_rows.shape) != components.shape or len(components.shape) != 2:
+    shape = (len(mixture.components) // mixture.per_network, *mixture.shape)
+    if (*of_networks.shape, *of_rows.shape) != shape or len(shape) != 2:
         raise ValueError(
-            f"network_folds and row_folds must fit components of shape {components.shape}, "
+            f"network_folds and row_folds must fit components of shape {shape}, "
             f"got {of_networks.shape} and {of_rows.shape}"
         )
     names, counts = np.unique(of_networks, return_counts=True)
@@ -224,12 +243,12 @@ def _folds(components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLi
     return Folds(order, np.searchsorted(names, of_rows), len(names), int(counts[0]))
 
 
-def _fold_ratio(components: SplitNormal, folds: Folds, variance: FloatArray) -> float:
+def _fold_ratio(network_means: FloatArray, folds: Folds, variance: FloatArray) -> float:
     """Variance between the means of folds over that within folds, of folds that saw each row."""
     least = 1.0 / folds.per_fold
     if folds.n_folds < 3:
         return least
-    grouped = folds.grouped(components.mean)
+    grouped = folds.grouped(network_means)
     seen = np.arange(folds.n_folds)[:, None] != folds.own
     means = grouped.mean(axis=1)
     centre = (means * seen).sum(axis=0) / (folds.n_folds - 1)

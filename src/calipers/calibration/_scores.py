@@ -1,7 +1,5 @@
 """Normal scores of targets, from which calibrations are learned."""
 
-from functools import partial
-
 from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
@@ -40,6 +38,5 @@ def normal_scores(
     target = checks.finite("y", y)
     if isinstance(dist, CalibratedMixture):
         return dist.normal_scores(target, n_jobs=n_jobs)
-    members = (dist.components.loc, dist.components.left_scale, dist.components.right_scale)
-    of_block = partial(mixture_scores, weights=dist.weights[:, None])
+    of_block, members = dist.in_blocks(mixture_scores)
     return blockwise(of_block, (target,), members, n_jobs=n_jobs)
