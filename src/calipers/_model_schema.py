@@ -32,7 +32,7 @@ from calipers.bank import MEASURES, SCHEDULES
 from calipers.calibration import CALIBRATIONS
 from calipers.heads import HEADS
 from calipers.networks import ACTIVATIONS
-from calipers.objectives import LOSSES
+from calipers.objectives import LOSSES, MOST_COMPONENTS
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -92,7 +92,8 @@ def check_ensemble(document: Any) -> None:
             "clipping": flag,
             "averaging": flag,
             "adversarial": flag,
-        }
+        },
+        {"components": whole(1, MOST_COMPONENTS)},
     )
     record(
         {
@@ -113,6 +114,8 @@ def _nothing(value: Any, place: str) -> None:
 
 def _check_parts(document: Mapping[str, Any]) -> None:
     """Refuse parts that do not go together."""
+    for name in ("program", "points"):
+        _check_components(document[name], f"ensemble.{name}")
     head, points = HEADS[document["program"]["objective"]["head"]], document["points"]
     network = document["program"]["network"]
     has_distribution = (
@@ -132,6 +135,17 @@ def _check_parts(document: Mapping[str, Any]) -> None:
         refuse("ensemble.points.objective.head", "'point'", points["objective"]["head"])
     if points != CUSTOM and points["in_size"] != document["program"]["in_size"]:
         refuse("ensemble.points.in_size", "that of the program", points["in_size"])
+
+
+def _check_components(program: Any, place: str) -> None:
+    """Refuse more components than a head has a form for."""
+    if program is None or program == CUSTOM:
+        return
+    count = program.get("components", 1)
+    try:
+        HEADS[program["objective"]["head"]].with_components(count)
+    except ValueError:
+        refuse(f"{place}.components", f"1 for the head {program['objective']['head']!r}", count)
 
 
 ABOUT = record(

@@ -211,6 +211,8 @@ def _program_to_dict(program: Program) -> dict[str, Any]:
     names = [name for name, known in LOSSES.items() if known is program.objective]
     document["objective"] = {"loss": names[0] if names else CUSTOM, "head": program.output.name}
     del document["head"]
+    if program.components == 1:  # as it was before there could be several
+        del document["components"]
     return document
 
 

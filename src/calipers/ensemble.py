@@ -63,6 +63,11 @@ class Ensemble:
         return self.bank.program.output
 
     @property
+    def members_count(self) -> int:
+        """How many split normals the networks predict together."""
+        return len(self.bank) * self.head.components
+
+    @property
     def gives_distribution(self) -> bool:
         """Whether intervals of any coverage, quantiles and variances can be had."""
         return self.head.has_interval and self._aggregation.gives_distribution

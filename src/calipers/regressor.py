@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
+from calipers._candidates import choose_components
 from calipers._fitting import (
     folds_of_points,
     head_around_points,
@@ -311,11 +312,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
         table = Table.from_arrays(data.X, data.y, None if previous is None else previous.units)
         program = make_program(self, data.X, len(data.used))
+        folds = data.folds(self.cv, self.n_networks)
         if previous is None:
             self.about_["split"] = {"seed": data.seed, "rows": data.fingerprint}
-        else:  # more rows may ask for more frequencies, but these are trained
-            program = replace(program, network=previous.program.network)
-        folds = data.folds(self.cv, self.n_networks)
+            program = choose_components(self, program, table, data, folds)
+        else:  # more rows may ask for more frequencies and components, but these are trained
+            before = previous.program
+            program = replace(program, network=before.network, components=before.components)
         self.ensemble_ = train_ensemble(self, program, table, data, folds, previous=previous)
         return self
 

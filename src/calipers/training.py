@@ -102,7 +102,7 @@ def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int
         clipping=optimizer.clip_norm is not None,
         averaging=optimizer.averaging > 0,
         adversarial=optimizer.adversarial_step > 0,
-        components=objective_of(parameters).components_for(rows),
+        components=objective_of(parameters).candidates(rows)[0],
     )
 
 

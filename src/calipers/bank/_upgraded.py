@@ -91,8 +91,7 @@ class Upgraded:
         values = self.heads.predict(seen)
         head = self.program.output
         return {
-            name: value + points if head.is_place(name) else value
-            for name, value in values.items()
+            name: value + points if head.is_place(name) else value for name, value in values.items()
         }
 
 

@@ -1,5 +1,7 @@
 """Heads of networks that predict a density."""
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -7,6 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
 
 from calipers.heads._head import (
+    SMALLEST_SCALE,
     Array,
     Head,
     columns,
@@ -17,6 +20,8 @@ from calipers.heads._head import (
 )
 
 _MEAN_OFFSET = (2 / jnp.pi) ** 0.5  # from mode to mean, per difference of the scales
+_FIELDS = ("loc", "scale", "share")  # of each of several components
+_UNIT = math.log(2)  # the length of a raw output of 0
 _HALVINGS = 10  # of the bracket of a quantile that is recorded
 
 
@@ -46,13 +51,19 @@ class Normal(Head):
 
 
 class SplitNormalByMode(Head):
-    """Mode of a split normal and its scales on either side; of several, and their shares.
+    """Mode of a split normal and its scales on either side; or several normals and their shares.
 
     Parameters
     ----------
     components : int
-        How many split normals a network predicts. With more than one, raw outputs and fields come
-        component by component: mode, scales and share.
+        How many a network predicts. One can lean. Several lean by their shares, so each of them
+        has one scale, with which they train ten times as fast.
+
+    Notes
+    -----
+    Raw outputs and fields of several come component by component: mode, scale and share. The first
+    component's raw mode is the mean of all, its raw scale the unit of the others, whose places and
+    scales are relative to it: what a network learns of the mean it learns once.
     """
 
     name = "split normal"
@@ -64,15 +75,14 @@ class SplitNormalByMode(Head):
     def __init__(self, components: int = 1) -> None:
         if components == 1:
             return
-        one = type(self)
-        names = [[f"{name}_{k}" for name in (*one.fields, "share")] for k in range(components)]
+        names = [tuple(f"{name}_{k}" for name in _FIELDS) for k in range(components)]
         own: dict[str, Any] = {
             "components": components,
-            "size": 4 * components,
-            "fields": tuple(name for part in names for name in part),
-            "split_normal": tuple(name for part in names for name in part[:3]),
-            "lengths": tuple(name for part in names for name in part[1:3]),
-            "shares": tuple(part[3] for part in names),
+            "size": len(_FIELDS) * components,
+            "fields": sum(names, ()),
+            "split_normal": sum(((loc, scale, scale) for loc, scale, _ in names), ()),
+            "lengths": tuple(scale for _, scale, _ in names),
+            "shares": tuple(share for *_, share in names),
         }
         vars(self).update(own)
 
@@ -83,88 +93,68 @@ class SplitNormalByMode(Head):
         if self.components == 1:
             loc, left, right = columns(raw)
             return loc, length(left), length(right)
-        parts = columns(raw)
-        share = shares(jnp.stack(parts[3::4]))
-        return tuple(
-            value
-            for k in range(self.components)
-            for value in (
-                parts[4 * k],
-                length(parts[4 * k + 1]),
-                length(parts[4 * k + 2]),
-                share[k],
-            )
-        )
+        (mean, *places), (unit, *scales), share = _grouped(columns(raw))
+        unit, share = length(unit), shares(jnp.stack(share))
+        places = [unit * place for place in places]
+        first = mean - sum(w * place for w, place in zip(share[1:], places, strict=True))
+        wide = (unit * length(one) / _UNIT + SMALLEST_SCALE for one in scales)
+        return _flat([first, *(first + place for place in places)], [unit, *wide], share)
 
     def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
         tail = (1 - coverage) / 2
         if self.components == 1:
-            loc, left, right = parameters
+            loc, *_ = parameters
             return _quantile(tail, *parameters), loc, _quantile((1 + coverage) / 2, *parameters)
-        loc, left, right, share = (jnp.stack(parameters[i::4]) for i in range(4))
-        point = jnp.sum(share * (loc + _MEAN_OFFSET * (right - left)), axis=0)
-        upper = -_mixture_quantile(tail, -loc, right, left, share)
-        return _mixture_quantile(tail, loc, left, right, share), point, upper
+        loc, scale, share = (jnp.stack(part) for part in _grouped(parameters))
+        upper = -_mixture_quantile(tail, -loc, scale, share)
+        return _mixture_quantile(tail, loc, scale, share), jnp.sum(share * loc, axis=0), upper
 
     def onnx(self, graph: Any, *raw: str) -> list[str]:
         if self.components == 1:
             loc, left, right = raw
             return [loc, onnx_length(graph, left), onnx_length(graph, right)]
-        share = onnx_shares(graph, raw[3::4])
-        return [
-            value
-            for k in range(self.components)
-            for value in (
-                raw[4 * k],
-                onnx_length(graph, raw[4 * k + 1]),
-                onnx_length(graph, raw[4 * k + 2]),
-                share[k],
-            )
-        ]
+        (first, *places), (unit, *scales), share = _grouped(raw)
+        unit, share = onnx_length(graph, unit), onnx_shares(graph, share)
+        places = [graph("Mul", unit, place) for place in places]
+        for w, place in zip(share[1:], places, strict=True):
+            first = graph("Sub", first, graph("Mul", w, place))
+        wide = [unit]
+        for one in scales:
+            times = graph("Div", onnx_length(graph, one), graph.single(_UNIT))
+            wide.append(graph("Add", graph("Mul", unit, times), graph.single(SMALLEST_SCALE)))
+        return list(_flat([first, *(graph("Add", first, place) for place in places)], wide, share))
 
 
 class SplitNormalByMean(SplitNormalByMode):
-    """The same, given by its mean in place of its mode.
-
-    Of several components, the first raw output is the mean of all of them, and the places of the
-    others are relative to the first one's mode.
-    """
+    """The same, given by its mean in place of its mode, as several components always are."""
 
     name = "centred"
     point_at = 0
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
-        mean, *found = super().parameters(raw)
-        if self.components == 1:
-            left, right = found
-            return mean - _MEAN_OFFSET * (right - left), left, right
-        places = (0.0, *found[3::4])
-        scales_and_share = zip(found[0::4], found[1::4], found[2::4], strict=True)
-        parts = [(*part, place) for part, place in zip(scales_and_share, places, strict=True)]
-        centre = sum(
-            share * (place + _MEAN_OFFSET * (right - left)) for left, right, share, place in parts
-        )
-        return tuple(
-            value
-            for left, right, share, place in parts
-            for value in (mean - centre + place, left, right, share)
-        )
+        found = super().parameters(raw)
+        if self.components > 1:
+            return found
+        mean, left, right = found
+        return mean - _MEAN_OFFSET * (right - left), left, right
 
     def onnx(self, graph: Any, *raw: str) -> list[str]:
         found = super().onnx(graph, *raw)
-        if self.components == 1:
-            mean, left, right = found
-            offset = graph("Mul", graph("Sub", right, left), graph.single(_MEAN_OFFSET))
-            return [graph("Sub", mean, offset), left, right]
-        mean, found[0] = found[0], graph("Sub", found[0], found[0])
-        parts = [found[i : i + 4] for i in range(0, len(found), 4)]
-        centre = None
-        for place, left, right, share in parts:
-            offset = graph("Mul", graph("Sub", right, left), graph.single(_MEAN_OFFSET))
-            term = graph("Mul", share, graph("Add", place, offset))
-            centre = term if centre is None else graph("Add", centre, term)
-        start = graph("Sub", mean, centre)
-        return [v for place, *rest in parts for v in (graph("Add", start, place), *rest)]
+        if self.components > 1:
+            return found
+        mean, left, right = found
+        offset = graph("Mul", graph("Sub", right, left), graph.single(_MEAN_OFFSET))
+        return [graph("Sub", mean, offset), left, right]
+
+
+def _grouped(parts: Sequence[Any]) -> list[Sequence[Any]]:
+    """Modes, scales and shares of several components, from one component after the other."""
+    return [parts[i :: len(_FIELDS)] for i in range(len(_FIELDS))]
+
+
+def _flat(*parts: Sequence[Any]) -> tuple[Any, ...]:
+    """One component after the other: the inverse of ``_grouped``."""
+    return tuple(value for component in zip(*parts, strict=True) for value in component)
 
 
 def _quantile(p: Array, loc: Array, left: Array, right: Array) -> Array:
@@ -174,19 +164,16 @@ def _quantile(p: Array, loc: Array, left: Array, right: Array) -> Array:
     return jnp.where(p * (left + right) < left, below, above)
 
 
-def _mixture_quantile(p: Array, loc: Array, left: Array, right: Array, share: Array) -> Array:
+def _mixture_quantile(p: Array, loc: Array, scale: Array, share: Array) -> Array:
     """Lower quantile of a mixture over the first axis, to a thousandth of its components' range.
 
     It is for the record of a training, which has one for every batch.
     """
-    own = _quantile(p, loc, left, right)
+    own = loc + scale * ndtri(p)
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = (ends[0] + ends[1]) / 2
-        z = (middle - loc) / jnp.where(middle < loc, left, right)
-        tail = 2 * ndtr(-jnp.abs(z)) / (left + right)
-        mass = jnp.where(z < 0, left * tail, 1 - right * tail)
-        short = jnp.sum(share * mass, axis=0) < p
+        short = jnp.sum(share * ndtr((middle - loc) / scale), axis=0) < p
         return jnp.where(short, middle, ends[0]), jnp.where(short, ends[1], middle)
 
     low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (own.min(axis=0), own.max(axis=0)))

@@ -115,9 +115,7 @@ class Head(ABC):
         weights = [values[name] for name in self.shares]
         flat = (np.stack(part, axis=1).reshape(-1, part[0].shape[1]) for part in (*parts, weights))
         loc, left, right, share = flat
-        return SplitNormalMixture(
-            SplitNormal(loc, left, right), share, per_network=self.components
-        )
+        return SplitNormalMixture(SplitNormal(loc, left, right), share, per_network=self.components)
 
     def density(self, values: Values) -> SplitNormal | SplitNormalMixture | None:
         """Each network's own density, of shape (networks, rows), where the head gives any."""
@@ -153,9 +151,7 @@ def onnx_length(graph: Any, raw: str) -> str:
 def onnx_shares(graph: Any, raw: Sequence[str]) -> list[str]:
     """``shares`` in a graph, one by one."""
     stacked = graph("Concat", *(graph.unsqueezed(one, 0) for one in raw), axis=0)
-    positive = graph(
-        "Add", graph("Softmax", stacked, axis=0), graph.single(SMALLEST_SHARE)
-    )
+    positive = graph("Add", graph("Softmax", stacked, axis=0), graph.single(SMALLEST_SHARE))
     whole = graph("Div", positive, graph.single(1 + len(raw) * SMALLEST_SHARE))
     axis = graph.integers(0)
     return [

@@ -4,9 +4,9 @@ Every loss is written once, for whichever array library its arguments come from:
 it, JAX differentiates it under ``jit`` and ``vmap``, PyTorch differentiates it through autograd.
 The rules they share:
 
-- Data are positional, arrays of one shape (components of a mixture: along a first axis) from one
-  library; options follow as keywords. Nothing
-  broadcasts: unequal shapes, such as a column met by a row, are a ``ValueError`` and not a matrix.
+- Data are positional, arrays of one shape from one library, those of a mixture's components with
+  one more axis before; options follow as keywords. Nothing broadcasts: unequal shapes, such as a
+  column met by a row, are a ``ValueError`` and not a matrix.
 - A loss is the mean over the rows, or is made of such means, and comes back as a scalar of the
   data's floating type.
 - ``weight`` turns every mean into a weighted mean and every count into a sum of weights. Scaling

@@ -15,8 +15,8 @@ outputs ``point``, ``lower`` and ``upper``, of shape (rows,)
     shape (rows, coverages).
 outputs ``member_...``, of shape (members, rows)
     What each network says: ``lower``, ``point`` and ``upper`` where it was trained for bounds;
-    ``loc``, ``left_scale`` and ``right_scale`` for a density; ``mean`` and ``scale`` for
-    ``loss="normal"``.
+    ``loc``, ``left_scale`` and ``right_scale`` for a density; where it has several components,
+    ``loc_0``, ``scale_0``, ``share_0`` and so on; ``mean`` and ``scale`` for ``loss="normal"``.
 
 A model of points alone has ``point`` and ``member_point``. The graph checks nothing: what is not a
 finite number where one is needed gives what arithmetic gives.
@@ -128,13 +128,39 @@ def export(
 
 
 def _point(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
-    density = _density(ensemble, values)
-    return graph.mean(values["point"] if density is None else density_mean(graph, *density))
+    return graph.mean(_points(graph, ensemble, values))
 
 
-def _density(ensemble: Ensemble, values: dict[str, str]) -> Any:
-    """Parameters of the members' split normals, where they predict any."""
-    return [values[name] for name in ensemble.head.split_normal] or None
+def _points(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
+    """Each network's point, (networks, rows)."""
+    density = _density(graph, ensemble, values)
+    return values["point"] if density is None else density_mean(graph, *density)
+
+
+def _density(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> list[str] | None:
+    """Split normals of the networks, where they predict any, each (networks, rows).
+
+    Where they predict several, each (components, networks, rows), and their shares.
+    """
+    head = ensemble.head
+    if head.components == 1:
+        return [values[name] for name in head.split_normal] or None
+    fields = (*(head.split_normal[i::3] for i in range(3)), head.shares)
+    return [
+        graph("Concat", *(graph.unsqueezed(values[name], 0) for name in names), axis=0)
+        for names in fields
+    ]
+
+
+def _members(graph: Graph, density: list[str], networks: int) -> list[str]:
+    """All split normals as one mixture, each (members, 1, rows), and weights of sum 1 if any."""
+    if len(density) == 3:
+        return [graph.unsqueezed(part, 1) for part in density]
+    *parts, share = density
+    parts.append(graph("Div", share, graph.constant(float(networks))))
+    rows = graph("Slice", graph("Shape", share), graph.integers(2), graph.integers(3))
+    shape = graph("Concat", graph.integers(-1, 1), rows, axis=0)
+    return [graph("Reshape", part, shape) for part in parts]
 
 
 def _interval(
@@ -146,16 +172,18 @@ def _interval(
     if aggregate is None:
         raise ValueError(f"aggregation={ensemble.aggregation!r} has no ONNX form")
     options = {"coverage": ensemble.coverage, "members": len(ensemble.bank)}
-    density = _density(ensemble, values)
+    density = _density(graph, ensemble, values)
     if not ensemble.gives_distribution:
         lower, upper = _bounds(graph, values, density, ensemble.coverage)
-        point = values["point"] if density is None else density_mean(graph, *density)
+        point = _points(graph, ensemble, values)
         sides = aggregate(graph, lower, point, upper, **options)
         return [graph.unsqueezed(side, 1) for side in sides], None
     if density is None:
-        density = aggregate(graph, values["lower"], values["point"], values["upper"], **options)
+        density = list(
+            aggregate(graph, values["lower"], values["point"], values["upper"], **options)
+        )
     scores = _scores(ensemble, coverages)
-    parts = [graph.unsqueezed(part, 1) for part in density]
+    parts = _members(graph, density, len(ensemble.bank))
     low = lower_quantile(graph, scores[0][:, None], *parts)
     high = upper_quantile(graph, scores[1][:, None], *parts)
     return [graph("Transpose", low), graph("Transpose", high)], [s.tolist() for s in scores]
@@ -180,6 +208,7 @@ def _bounds(graph: Graph, values: dict[str, str], density: Any, coverage: float)
     """Members' own bounds, (members, rows)."""
     if density is None:
         return values["lower"], values["upper"]
-    alone = [graph.unsqueezed(part, 0) for part in density]  # mixtures of one
+    one = len(density) == 3  # for each network, else several that stand along a first axis
+    alone = [graph.unsqueezed(part, 0) for part in density] if one else density
     score = ndtri((1 - coverage) / 2)
     return lower_quantile(graph, score, *alone), upper_quantile(graph, -score, *alone)

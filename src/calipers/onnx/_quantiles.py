@@ -39,13 +39,20 @@ _BELOW = (
 _TINY = 1e-300
 
 
-def density_mean(graph: Graph, loc: str, left: str, right: str) -> str:
-    """Means of split normals."""
+def density_mean(graph: Graph, loc: str, left: str, right: str, share: str = "") -> str:
+    """Means of split normals; of their mixtures over a first axis where they have shares."""
     factor = graph.constant((2 / np.pi) ** 0.5)
-    return graph("Add", loc, graph("Mul", graph("Sub", right, left), factor))
+    mean = graph("Add", loc, graph("Mul", graph("Sub", right, left), factor))
+    return _total(graph, graph("Mul", share, mean)) if share else mean
 
 
-def lower_quantile(graph: Graph, score: Any, loc: str, left: str, right: str) -> str:
+def _total(graph: Graph, values: str) -> str:
+    return graph("ReduceSum", values, graph.integers(0), keepdims=0)
+
+
+def lower_quantile(
+    graph: Graph, score: Any, loc: str, left: str, right: str, weight: str = ""
+) -> str:
     """Quantiles of mixtures, at levels given as normal scores.
 
     Parameters
@@ -54,6 +61,8 @@ def lower_quantile(graph: Graph, score: Any, loc: str, left: str, right: str) ->
         Scores of the levels.
     loc, left, right : names
         Components, of shape (members, levels or 1, rows).
+    weight : name, optional
+        Their weights, of sum 1 and the same shape; equal if not given.
 
     Returns
     -------
@@ -67,19 +76,22 @@ def lower_quantile(graph: Graph, score: Any, loc: str, left: str, right: str) ->
     high = graph("ReduceMax", graph("Add", loc, near), axes=[0], keepdims=0)
     body, (least, most) = Graph("calipers/body/"), ("calipers/least", "calipers/most")
     middle = body("Mul", body("Add", least, most), body.constant(0.5))
-    short = body("Less", _mixture_cdf(body, middle, loc, left, right), body.constant(level))
+    mass = _mixture_cdf(body, middle, loc, left, right, weight)
+    short = body("Less", mass, body.constant(level))
     results = [body("Where", short, middle, least), body("Where", short, most, middle)]
     low, high = graph.repeat(HALVINGS, {least: low, most: high}, body, results)
     return graph("Mul", graph("Add", low, high), graph.constant(0.5))
 
 
-def upper_quantile(graph: Graph, score: Any, loc: str, left: str, right: str) -> str:
+def upper_quantile(
+    graph: Graph, score: Any, loc: str, left: str, right: str, weight: str = ""
+) -> str:
     """The same from above: by the mirror image, whose small tail keeps its digits."""
-    mirrored = lower_quantile(graph, -np.asarray(score), graph("Neg", loc), right, left)
+    mirrored = lower_quantile(graph, -np.asarray(score), graph("Neg", loc), right, left, weight)
     return graph("Neg", mirrored)
 
 
-def _mixture_cdf(graph: Graph, x: str, loc: str, left: str, right: str) -> str:
+def _mixture_cdf(graph: Graph, x: str, loc: str, left: str, right: str, weight: str) -> str:
     tiny = graph.constant(_TINY)
     away = graph("Sub", x, loc)
     under = graph("Less", away, graph.constant(0.0))
@@ -89,7 +101,8 @@ def _mixture_cdf(graph: Graph, x: str, loc: str, left: str, right: str) -> str:
     both = graph("Max", graph("Add", left, right), tiny)
     mass = graph("Mul", graph("Div", graph("Add", scale, scale), both), tail)
     above = graph("Sub", graph.constant(1.0), mass)
-    return graph.mean(graph("Where", under, mass, above))
+    each = graph("Where", under, mass, above)
+    return _total(graph, graph("Mul", weight, each)) if weight else graph.mean(each)
 
 
 def _normal_tail(graph: Graph, steps: str) -> str:
