@@ -8,19 +8,20 @@ import pytest
 from sklearn.base import clone
 
 from calipers import IntervalRegressor, objectives
+from calipers._schema import SchemaError
+from calipers._serialization import ensemble_from_dict, ensemble_to_dict
 from calipers.bank import Program
 from calipers.distributions import SplitNormalMixture
 from calipers.heads import HEADS
 from calipers.networks import MLP
 from calipers.objectives import LOSSES, Density
 from calipers.prediction import Query
-from calipers.storage import ModelFileError
 
 SMALL = {
     "network": MLP(hidden_layers=(16,), frequencies=0),
     "n_networks": 4,
     "cv": 2,
-    "epochs": 60,
+    "epochs": 300,
     "random_state": 0,
     "verbose": 0,
 }
@@ -91,16 +92,14 @@ def test_a_head_of_one_component_takes_no_more(model, tmp_path):
     assert isinstance(program, Program)
     with pytest.raises(ValueError, match="one component"):
         _ = replace(program, objective=LOSSES["qd+"]).output
-    from calipers._serialization import ensemble_from_dict, ensemble_to_dict
-
     document, arrays = ensemble_to_dict(model.ensemble_)
     for count in (0, 17, "3"):
         bad = {**document, "program": {**document["program"], "components": count}}
-        with pytest.raises(ModelFileError, match="components"):
+        with pytest.raises(SchemaError, match="components"):
             ensemble_from_dict(bad, arrays)
     forged = {"loss": "qd+", "head": "free"}
     bad = {**document, "program": {**document["program"], "objective": forged}}
-    with pytest.raises(ModelFileError, match=r"program\.components"):
+    with pytest.raises(SchemaError, match=r"program\.components"):
         ensemble_from_dict(bad, arrays)
 
 
@@ -127,10 +126,10 @@ def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
     monkeypatch.setattr("calipers._candidates.EPOCHS", 1.0)
     model = IntervalRegressor(**SMALL).fit(*two_humps(400))
     assert model.ensemble_.bank.program.components == 3
-    assert model.about_["components"]["3"] < 0.99 * model.about_["components"]["1"]
+    assert model.about_["shapes"]["3, identity"] < 0.99 * model.about_["shapes"]["1, identity"]
     few = clone(model).fit(*two_humps(200))
     assert few.ensemble_.bank.program.components == 1
-    assert "components" not in few.about_
+    assert "shapes" not in few.about_
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (400, 1))
     plain = clone(model).fit(X, X[:, 0] + rng.normal(0, 0.1, 400))
@@ -145,3 +144,50 @@ def test_bad_numbers_of_components_are_refused():
     for wrong in (0, 17, 2.5, "many"):
         with pytest.raises(ValueError, match="components"):
             IntervalRegressor(loss=Density(components=wrong), **SMALL).fit(X, y)
+
+
+def prices(rows, seed=0):
+    """Targets with a long tail."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (rows, 2))
+    return X, 1e4 * np.exp(X[:, 0] + rng.normal(0, 0.8, rows))
+
+
+@pytest.mark.parametrize("scale", ["log", "asinh"])
+def test_a_target_on_another_scale(scale, tmp_path):
+    X, y = prices(400)
+    settings = SMALL | {"epochs": 100}
+    model = IntervalRegressor(loss=Density(scale=scale), **settings).fit(X, y)
+    fresh, target = prices(2000, seed=1)
+    lower, upper = model.predict_interval(fresh).T
+    assert 0.92 < np.mean((lower <= target) & (target <= upper)) < 0.98
+    if scale == "log":
+        assert (lower > 0).all()
+    expected = 1e4 * np.exp(fresh[:, 0] + 0.8**2 / 2)
+    assert np.mean(model.predict(fresh) / expected) == pytest.approx(1, abs=0.15)
+    out = model.out_of_fold_
+    inside = out.interval(0.9)
+    assert np.mean((inside[:, 0] <= y) & (y <= inside[:, 1])) == pytest.approx(0.9, abs=0.02)
+    assert np.mean(out.point) == pytest.approx(np.mean(y), rel=0.15)
+    model.conformalize(fresh[:500], target[:500])
+    model.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    query = Query((0.5,), (0.1,), density=5, variance=True, variance_parts=True)
+    for name, column in model.query(X[:9], query).columns().items():
+        np.testing.assert_array_equal(again.query(X[:9], query).columns()[name], column)
+    pytest.importorskip("onnx")
+    with pytest.raises(ValueError, match=f"scale '{scale}' of its target has no ONNX form"):
+        model.to_onnx(tmp_path / "model.onnx")
+
+
+def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    monkeypatch.setattr("calipers._candidates.EPOCHS", 0.5)
+    loss = Density(components=1, scale="auto")
+    model = IntervalRegressor(loss=loss, **SMALL).fit(*prices(400))
+    assert model.ensemble_.target_map.kind == "log"
+    assert set(model.about_["shapes"]) == {"1, identity", "1, log"}
+    X, y = two_humps(400)
+    assert clone(model).fit(X, y).ensemble_.target_map is None
+    with pytest.raises(ValueError, match="scale='log' needs positive targets"):
+        IntervalRegressor(loss=Density(scale="log"), **SMALL).fit(X, y)

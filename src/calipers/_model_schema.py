@@ -30,6 +30,7 @@ from calipers._schema import (
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import MEASURES, SCHEDULES
 from calipers.calibration import CALIBRATIONS
+from calipers.distributions import KINDS
 from calipers.heads import HEADS
 from calipers.networks import ACTIVATIONS
 from calipers.objectives import LOSSES, MOST_COMPONENTS
@@ -103,7 +104,8 @@ def check_ensemble(document: Any) -> None:
             "row_weight": custom_or(optional(_nothing)),
             "program": program,
             "points": custom_or(optional(program)),
-        }
+        },
+        {"target_map": record({"kind": one_of(*KINDS), "unit": number(1e-300, 1e300)})},
     )(document, "ensemble")
     _check_parts(document)
 

@@ -15,6 +15,7 @@ from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import HISTORY_TYPE, Bank, BankPoints, Program, Scaling, Upgraded
 from calipers.calibration import CALIBRATIONS, Calibrator
+from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
 from calipers.networks import Around, DenseFactory
 from calipers.objectives import LOSSES, Objective
@@ -41,6 +42,8 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
         "program": _program_to_dict(bank.program),
         "points": None,
     }
+    if ensemble.target_map is not None:
+        document["target_map"] = vars(ensemble.target_map)
     if isinstance(bank, Upgraded):
         if isinstance(bank.points, BankPoints):
             document["points"] = _program_to_dict(bank.points.bank.program)
@@ -93,6 +96,7 @@ def ensemble_from_dict(
         document["coverage"],
         document["aggregation"],
         calibrations,
+        target_map=TargetMap(**document["target_map"]) if "target_map" in document else None,
     )
 
 

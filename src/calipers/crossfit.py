@@ -1,7 +1,7 @@
 """Cross-fitting: which rows each network trains on, and what it predicts for the others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ from calipers.calibration import (
     out_of_fold,
     pooled_scores,
 )
-from calipers.distributions import SplitNormalMixture
+from calipers.distributions import SplitNormalMixture, TargetMap
 from calipers.ensemble import Ensemble
 
 FloatArray = NDArray[np.float64]
@@ -148,6 +148,8 @@ class OutOfFold:
         Their distributions before calibration; None for networks that predict points alone.
     target, weights : array, optional
         Their targets and weights.
+    target_map : TargetMap, optional
+        The scale on which ``dist`` and ``target`` are, where it is not the target's own.
     """
 
     point: FloatArray
@@ -156,6 +158,15 @@ class OutOfFold:
     dist: SplitNormalMixture | None = None
     target: FloatArray | None = None
     weights: FloatArray | None = None
+    target_map: TargetMap | None = None
+
+    def mapped(self, target_map: TargetMap | None) -> "OutOfFold":
+        """The same with points and bounds brought back from a scale."""
+        if target_map is None or self.dist is None:
+            return self
+        point = self.point.copy()
+        point[self.rows] = target_map.mean(self.dist)
+        return replace(self, point=point, target_map=target_map)
 
     @cached_property
     def calibrated(self) -> CalibratedMixture:
@@ -178,7 +189,8 @@ class OutOfFold:
         """
         bounds = np.full((len(self.point), 2), np.nan)
         level = self.coverage if coverage is None else coverage
-        bounds[self.rows] = np.stack(self.calibrated.interval(level), axis=1)
+        found = np.stack(self.calibrated.interval(level), axis=1)
+        bounds[self.rows] = found if self.target_map is None else self.target_map.back(found)
         return bounds
 
     @classmethod

@@ -19,12 +19,12 @@ from calipers._blocks import sum_members
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import CalibratedMixture, Calibrator, Unsupported
-from calipers.distributions import SplitNormalMixture
+from calipers.distributions import SplitNormalMixture, TargetMap, TransformedMixture
 from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
 
 FloatArray = NDArray[np.float64]
-Distribution = SplitNormalMixture | CalibratedMixture
+Distribution = SplitNormalMixture | CalibratedMixture | TransformedMixture
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread its part
 _FAR = 1e-3  # mass beyond each end of a density
@@ -48,6 +48,8 @@ class Ensemble:
         What an interval is whose coverage the calibration rows do not support.
     n_jobs : int, optional
         Blocks of rows predicted at a time.
+    target_map : TargetMap, optional
+        The scale on which the networks predict, where it is not the target's own.
     """
 
     bank: Bank | Upgraded
@@ -56,6 +58,7 @@ class Ensemble:
     calibrations: tuple[Calibrator, ...] = ()
     unsupported: Unsupported = "inf"
     n_jobs: int | None = 1
+    target_map: TargetMap | None = None
 
     @property
     def head(self) -> Head:
@@ -129,7 +132,10 @@ class Ensemble:
         return self._calibrated(self.mixture(X), X)
 
     def mixture(self, X: FloatArray) -> SplitNormalMixture:
-        """Predictive distribution of each row, as the networks have it, before calibration."""
+        """Predictive distribution of each row, as the networks have it.
+
+        That is before calibration, and on the scale of ``target_map`` where there is one.
+        """
         self._needs_distribution("a distribution")
         blocks = self._blocks(lambda rows: self._mixture(self.bank.predict(X[rows])), len(X))
         return SplitNormalMixture.concatenate(blocks)
@@ -137,7 +143,8 @@ class Ensemble:
     def members(self, X: FloatArray) -> Interval:
         """Each network's own interval and point, of shape (networks, rows)."""
         parts = self._blocks(lambda rows: self._members(self.bank.predict(X[rows])), len(X))
-        return Interval(*(np.concatenate(sides, axis=1) for sides in zip(*parts, strict=True)))
+        found = (np.concatenate(sides, axis=1) for sides in zip(*parts, strict=True))
+        return Interval(*found)
 
     def _blocks(self, function: Callable[[slice], Any], rows: int) -> list[Any]:
         if rows <= _BLOCK:
@@ -150,7 +157,10 @@ class Ensemble:
         """One pass through the networks."""
         values = self.bank.predict(X)
         density = self.head.density(values)
-        points = values["point"] if density is None else density.mean
+        if density is None:
+            points = values["point"]
+        else:
+            points = density.mean if self.target_map is None else self.target_map.mean(density)
         point = sum_members(points) / len(points)
         checks.finite("what the networks predict", point)
         if self.gives_distribution:
@@ -163,10 +173,10 @@ class Ensemble:
         return _Forward(self.coverage, point, bounds=np.stack([lower, upper], axis=1))
 
     def _calibrated(self, mixture: SplitNormalMixture, X: FloatArray) -> Distribution:
-        dist: Distribution = mixture
+        dist: Any = mixture
         for calibration in self.calibrations:
             dist = calibration.calibrated(dist, X, self.unsupported)
-        return dist
+        return dist if self.target_map is None else TransformedMixture(dist, self.target_map)
 
     def _mixture(self, values: Values) -> SplitNormalMixture:
         density = self.head.mixture(values)
@@ -182,7 +192,10 @@ class Ensemble:
         if density is None:
             return Interval(**values)
         lower, upper = density.interval(self.coverage)
-        return Interval(lower, density.mean, upper)
+        if self.target_map is None:
+            return Interval(lower, density.mean, upper)
+        scale = self.target_map
+        return Interval(scale.back(lower), scale.mean(density), scale.back(upper))
 
     def check(self, query: Query) -> None:
         """Refuse what cannot be given, before any network runs."""

@@ -7,12 +7,15 @@ from collections.abc import Callable
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
+import numpy as np
 from array_api_compat import array_namespace
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils._param_validation import StrOptions
 
 from calipers import losses
+from calipers.distributions import KINDS
 from calipers.heads import HEADS
 
 Array = Any
@@ -26,6 +29,9 @@ MOST_COMPONENTS = 16
 
 SEVERAL, ROWS_FOR_SEVERAL = 3, 2000
 """What "auto" tries beside one component, and the rows from which it does."""
+
+SKEWED = 1.0
+"""Skewness of a target from which "auto" tries another scale."""
 
 
 class Objective(BaseEstimator):
@@ -87,6 +93,10 @@ class Objective(BaseEstimator):
     def candidates(self, rows: int) -> tuple[int, ...]:
         """How many components networks may predict that train on so many rows, fewest first."""
         return (1,)
+
+    def scales(self, y: NDArray[np.float64]) -> tuple[str, ...]:
+        """Scales that targets may be predicted on, the simplest first."""
+        return ("identity",)
 
 
 class QDPlus(Objective):
@@ -214,24 +224,45 @@ class Density(Objective):
         What each network predicts: one split normal, or so many normals with shares of their own
         for every row. "auto" is one, and in ``fit`` on 2,000 rows and more what scores best out
         of fold, one or three.
+    scale : {"identity", "log", "asinh", "auto"}
+        The scale that they are predicted on: the target's own; its logarithm, for positive targets;
+        or the inverse of the hyperbolic sine, which is linear near 0 and logarithmic far from it.
+        "auto" is, in ``fit`` on 2,000 rows and more of a skewed target, what scores best out of
+        fold. Points remain means, and everything is given in the target's unit.
     """
 
     head = "split normal"
-    structure = ("components",)
+    structure = ("components", "scale")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "crps_weight": [_SHARE],
         "components": [Within(Integral, 1, MOST_COMPONENTS, closed="both"), StrOptions({"auto"})],
+        "scale": [StrOptions({"identity", "auto", *KINDS})],
     }
 
-    def __init__(self, *, crps_weight: float = 0.95, components: int | str = "auto") -> None:
+    def __init__(
+        self,
+        *,
+        crps_weight: float = 0.95,
+        components: int | str = "auto",
+        scale: str = "identity",
+    ) -> None:
         self.crps_weight = crps_weight
         self.components = components
+        self.scale = scale
 
     def candidates(self, rows: int) -> tuple[int, ...]:
         """How many components networks may predict that train on so many rows, fewest first."""
         if self.components != "auto":
             return (int(self.components),)
         return (1, SEVERAL) if rows >= ROWS_FOR_SEVERAL else (1,)
+
+    def scales(self, y: NDArray[np.float64]) -> tuple[str, ...]:
+        """Scales that targets may be predicted on, the simplest first."""
+        if self.scale != "auto":
+            return (self.scale,)
+        if len(y) < ROWS_FOR_SEVERAL or _skewness(y) < SKEWED:
+            return ("identity",)
+        return ("identity", "log" if y.min() > 0 else "asinh")
 
     @staticmethod
     def loss(*given: Array, weight: Array, coverage: Array, crps_weight: Array) -> Array:
@@ -246,6 +277,14 @@ class Density(Objective):
             likelihood = losses.mixture_nll(share, loc, scale, target, weight=weight)
             crps = losses.mixture_crps(share, loc, scale, target, weight=weight)
         return (1 - crps_weight) * likelihood + crps_weight * crps
+
+
+def _skewness(y: NDArray[np.float64]) -> float:
+    """Size of the third standardised moment; 0 for a constant."""
+    off = y - y.mean()
+    spread = float(np.abs(off).max()) or 1.0
+    off = off / spread
+    return float(abs(np.mean(off**3)) / max(float(np.mean(off**2)) ** 1.5, 1e-300))
 
 
 class IntervalScore(Objective):

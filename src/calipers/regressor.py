@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
-from calipers._candidates import choose_components
+from calipers._candidates import choose_shape
 from calipers._fitting import (
     folds_of_points,
     head_around_points,
@@ -49,6 +49,7 @@ from calipers.training import (
     SHORTHANDS,
     expanded,
     make_program,
+    objective_of,
 )
 
 FloatArray = NDArray[np.float64]
@@ -309,17 +310,23 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             If networks keep failing.
         """
         previous = networks_to_continue(self)
+        target_map = None if previous is None else self.ensemble_.target_map
         data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
-        table = Table.from_arrays(data.X, data.y, None if previous is None else previous.units)
         program = make_program(self, data.X, len(data.used))
         folds = data.folds(self.cv, self.n_networks)
         if previous is None:
             self.about_["split"] = {"seed": data.seed, "rows": data.fingerprint}
-            program = choose_components(self, program, table, data, folds)
+            program, target_map = choose_shape(self, program, data, folds)
         else:  # more rows may ask for more frequencies and components, but these are trained
             before = previous.program
             program = replace(program, network=before.network, components=before.components)
-        self.ensemble_ = train_ensemble(self, program, table, data, folds, previous=previous)
+        if target_map is not None:
+            data = data._replace(y=target_map.forward(data.y))
+        table = Table.from_arrays(data.X, data.y, None if previous is None else previous.units)
+        ensemble = train_ensemble(self, program, table, data, folds, previous=previous)
+        self.ensemble_ = replace(ensemble, target_map=target_map)
+        if "_out_of_fold" in vars(self) and self._out_of_fold is not None:
+            self._out_of_fold = self._out_of_fold.mapped(target_map)
         return self
 
     def upgrade(
@@ -382,6 +389,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         source = take_points(self, points)
         data = read_rows(self, X, y, sample_weight, groups, reset=source is points)
         around = head_around_points(self)
+        if objective_of(self).scales(data.y)[0] != "identity":
+            raise ValueError(
+                "the points that an upgrade keeps are on the target's own scale: set "
+                "loss__scale='identity'"
+            )
         folds = data.folds(self.cv, self.n_networks)
         known, seen = source(data.X)
         given = folds_of_points(self, points, data, len(known), fresh)

@@ -12,10 +12,14 @@ from calipers.distributions._mixture_formulas import logpdf as mixture_logpdf
 from calipers.distributions._mixture_formulas import take_weights
 from calipers.distributions._scores import mixture_scores, mixture_values
 from calipers.distributions._split_normal import SplitNormal
+from calipers.distributions._transformed import KINDS, TargetMap, TransformedMixture
 
 __all__ = [
+    "KINDS",
     "SplitNormal",
     "SplitNormalMixture",
+    "TargetMap",
+    "TransformedMixture",
     "mixture_logpdf",
     "mixture_scores",
     "mixture_values",

@@ -91,6 +91,11 @@ def export(
     """
     if dtype not in TYPES:
         raise ValueError(f"dtype must be one of {sorted(TYPES)}, got {dtype!r}")
+    if ensemble.target_map is not None:
+        raise ValueError(
+            f"a model on the scale {ensemble.target_map.kind!r} of its target has no ONNX form: "
+            "fit with loss__scale='identity'"
+        )
     graph = Graph()
     X, given = matrix(graph, len(inputs), dtype) if table is None else columns(graph, table, dtype)
     values = parameters(graph, ensemble.bank, X)
@@ -146,10 +151,12 @@ def _density(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> list[s
     if head.components == 1:
         return [values[name] for name in head.split_normal] or None
     fields = (*(head.split_normal[i::3] for i in range(3)), head.shares)
-    return [
+    *parts, share = (
         graph("Concat", *(graph.unsqueezed(values[name], 0) for name in names), axis=0)
         for names in fields
-    ]
+    )
+    total = graph("ReduceSum", share, graph.integers(0), keepdims=1)  # 1 in single precision
+    return [*parts, graph("Div", share, total)]
 
 
 def _members(graph: Graph, density: list[str], networks: int) -> list[str]:
