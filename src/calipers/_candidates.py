@@ -18,7 +18,7 @@ from calipers.distributions import TargetMap, TransformedMixture
 from calipers.metrics import interval_score
 from calipers.training import make_plans, objective_of
 
-EPOCHS = 0.1  # of all that a network trains for
+EPOCHS = 0.06  # of all that a network trains for
 MARGIN = 0.01  # by which a candidate's score must be better than that of the simpler one
 FOLDS = 5
 

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import erfcx, ndtr
 
 from calipers import _checks as checks
+from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions._mixture import SplitNormalMixture
 
@@ -113,7 +114,12 @@ def _growth(latent: Any, t: float) -> FloatArray:
     weights = latent.weights
     if weights.ndim == 1:
         weights = weights.reshape(-1, *(1,) * len(latent.shape))
-    return np.asarray((weights * _growth(latent.components, t)).sum(axis=0))
+    return sum_members(weights * _growth(latent.components, t))
+
+
+def _expected(values: FloatArray) -> FloatArray:
+    """Mean over the grid, along the first axis."""
+    return sum_members(_STEPS.reshape(-1, *(1,) * (values.ndim - 1)) * values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,8 +210,8 @@ class TransformedMixture:
     def crps(self, y: ArrayLike) -> FloatArray:
         """Continuous ranked probability score of `y`, the smaller the better."""
         target, q = checks.finite("y", y), self._quantiles()
-        away = np.tensordot(_STEPS, np.abs(q - target), 1)
-        return away - np.tensordot(_STEPS * (2.0 * ndtr(_GRID) - 1.0), q, 1)
+        rank = (2.0 * ndtr(_GRID) - 1.0).reshape(-1, *(1,) * len(self.shape))
+        return _expected(np.abs(q - target) - rank * q)
 
     @property
     def median(self) -> FloatArray:
@@ -228,8 +234,8 @@ class TransformedMixture:
             first, second = self.target_map.moments(self.latent)
             return first, np.maximum(second - first**2, 0.0)
         q = self._quantiles()
-        mean = np.tensordot(_STEPS, q, 1)
-        return mean, np.tensordot(_STEPS, (q - mean) ** 2, 1)
+        mean = _expected(q)
+        return mean, _expected((q - mean) ** 2)
 
     @property
     def std(self) -> FloatArray:
@@ -259,9 +265,10 @@ class TransformedMixture:
     def aleatoric_var(self) -> FloatArray:
         """Mean of the networks' variances, before calibration."""
         first, second = self.target_map.moments(self._mixture.by_network)
-        return np.mean(second - first**2, axis=0)
+        return sum_members(second - first**2) / len(first)
 
     @property
     def epistemic_var(self) -> FloatArray:
         """Variance of the networks' means, before calibration."""
-        return np.var(self.target_map.mean(self._mixture.by_network), axis=0)
+        means = self.target_map.mean(self._mixture.by_network)
+        return sum_members((means - sum_members(means) / len(means)) ** 2) / len(means)
