@@ -257,7 +257,7 @@ class _Forward:
             if query.variance_parts:
                 found["aleatoric_variance"] = dist.aleatoric_var
                 found["epistemic_variance"] = dist.epistemic_var
-            if query.members:
+            if query.members and not isinstance(dist, TransformedMixture):
                 parts = dist.components
                 each = [parts.loc.T, parts.left_scale.T, parts.right_scale.T]
                 if dist.weights.ndim > 1:

@@ -27,7 +27,8 @@ class Query:
     quantiles : tuple of float
         Levels of quantiles.
     members : bool
-        Whether to give the networks' own split normals.
+        Whether to give the networks' own split normals; networks that predict on another scale
+        than the target's have none in its unit.
     density : int
         Number of places at which to give the density; 0 for none.
     variance : bool

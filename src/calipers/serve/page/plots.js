@@ -56,7 +56,7 @@ export function drawDensity(host, answer, target, networks, before) {
   const shape = answer.density && visible(answer.density);
   const reach = [answer.point, ...bounds, ...(shape ? [shape.at[0], shape.at.at(-1)] : [])];
   const x = steady(before, Math.min(...reach), Math.max(...reach));
-  const curves = shape && networks ? byNetwork(answer.members, networks).map((own) => shape.at.map((at) => mixture(own, networks, at))) : [];
+  const curves = shape && networks && answer.members ? byNetwork(answer.members, networks).map((own) => shape.at.map((at) => mixture(own, networks, at))) : [];
   const tallest = shape ? Math.max(...shape.heights) || 1 : 1;
   const width = host.clientWidth || 600, height = host.clientHeight || 260;
   const interval = bounds.length ? `the interval ${bounds.map(show).join(" to ")}` : "there is no finite interval";
