@@ -197,6 +197,9 @@ def check_outputs(
     for i, leaf in enumerate(weights):
         array_of({f"weights.{i}": leaf}, f"weights.{i}", "biuf")
     reach = _output_bound(document["network"], weights)
+    if (components := document.get("components", 1)) > 1:  # places are products of two outputs
+        with np.errstate(over="ignore"):
+            reach = (components + 1) * (reach + 1.0) ** 2
     if not (reach <= _LARGEST_OUTPUT).all():
         refuse("the weights", "such that outputs stay finite", f"up to {reach.max():.3g}")
     with np.errstate(over="ignore"):

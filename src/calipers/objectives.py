@@ -269,8 +269,9 @@ class Density(Objective):
         """Weighted mean of the two losses, of the head's parameters and the targets."""
         *parameters, target = given
         if len(parameters) == 3:
-            likelihood = losses.split_normal_nll(*parameters, target, weight=weight)
-            crps = losses.split_normal_crps(*parameters, target, weight=weight)
+            loc, left, right = parameters
+            likelihood = losses.split_normal_nll(loc, left, right, target, weight=weight)
+            crps = losses.split_normal_crps(loc, left, right, target, weight=weight)
         else:
             stack = array_namespace(target).stack
             loc, scale, share = (stack(parameters[i::3]) for i in range(3))

@@ -325,8 +325,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         table = Table.from_arrays(data.X, data.y, None if previous is None else previous.units)
         ensemble = train_ensemble(self, program, table, data, folds, previous=previous)
         self.ensemble_ = replace(ensemble, target_map=target_map)
-        if "_out_of_fold" in vars(self) and self._out_of_fold is not None:
-            self._out_of_fold = self._out_of_fold.mapped(target_map)
+        found: OutOfFold | None = vars(self).get("_out_of_fold")
+        if found is not None:
+            self.__dict__["_out_of_fold"] = found.mapped(target_map)
         return self
 
     def upgrade(

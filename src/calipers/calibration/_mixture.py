@@ -140,9 +140,9 @@ class CalibratedMixture:
             *blocks: FloatArray, weights: FloatArray | None = None
         ) -> FloatArray | tuple[FloatArray, ...]:
             if weights is None:  # rows have their own
-                *blocks, weights = blocks
+                weights, blocks = blocks[-1], blocks[:-1]
             own, given, (loc, left, right) = blocks[:depth], blocks[depth:-3], blocks[-3:]
-            rows = MixtureRows(loc, left, right, weights, calibrations, tuple(own))
+            rows = MixtureRows(loc, left, right, weights, calibrations, own)
             return function(rows, *given)
 
         rows = [*(step.row_weights for step in steps), *arrays]

@@ -171,8 +171,9 @@ def pooled_scores(
 
 def _mixture(components: SplitNormal | SplitNormalMixture) -> SplitNormalMixture:
     """Networks of one split normal each as a mixture; a mixture as it is."""
-    is_mixture = isinstance(components, SplitNormalMixture)
-    return components if is_mixture else SplitNormalMixture(components)
+    if isinstance(components, SplitNormalMixture):
+        return components
+    return SplitNormalMixture(components)
 
 
 def _held_out(mixture: SplitNormalMixture, folds: Folds) -> SplitNormalMixture:
