@@ -57,7 +57,7 @@ class SplitNormalByMode(Head):
     ----------
     components : int
         How many a network predicts. One can lean. Several lean by their shares, so each of them
-        has one scale, with which they train ten times as fast.
+        has one scale, with which their CRPS is quickly computed.
 
     Notes
     -----

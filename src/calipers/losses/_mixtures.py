@@ -2,8 +2,8 @@ r"""Losses that score a mixture of normals.
 
 Components stand along the first axis of their parameters: ``share``, ``mean`` and ``scale`` have
 the shape (components, n_samples), and the shares of a row add up to 1. Their sides are alike: the
-distance of two split normals takes Owen's T function, which takes longer than a network of usual
-size does, and shares already let a mixture lean.
+distance of two split normals takes Owen's T function, which is slow to train by, and shares already
+let a mixture lean.
 """
 
 from itertools import combinations
