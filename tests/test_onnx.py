@@ -25,10 +25,10 @@ SCALE = 50.0  # of the target, whose centre is far away
 INPUTS = ["temperature", "größe", "x"]
 
 
-def make_bank(network, head, members=3, seed=0):
+def make_bank(network, head, members=3, seed=0, components=1):
     """Networks with random weights; nothing here needs training."""
     rng = np.random.default_rng(seed)
-    program = Program(network, LOSSES["qd+"], in_size=len(INPUTS), head=head)
+    program = Program(network, LOSSES["qd+"], in_size=len(INPUTS), head=head, components=components)
     weights = [
         rng.normal(0, 0.5, (members, *leaf.shape)).astype(np.float32)
         for leaf in jax.tree.leaves(program.weights)
@@ -95,6 +95,13 @@ def test_every_head(head, tmp_path):
 @pytest.mark.parametrize("head", ["free", "split normal", "normal"])
 def test_every_aggregation(aggregation, head, tmp_path):
     check(Ensemble(make_bank(DenseFactory((8,)), head), 0.9, aggregation), tmp_path)
+
+
+@pytest.mark.parametrize("aggregation", ["snm", "sem"])
+@pytest.mark.parametrize("head", ["split normal", "centred"])
+def test_several_components(aggregation, head, tmp_path):
+    bank = make_bank(DenseFactory((8,)), head, components=3)
+    check(Ensemble(bank, 0.9, aggregation), tmp_path, rows=40)
 
 
 def test_one_network_alone(tmp_path):

@@ -50,7 +50,7 @@ def conformal_ensemble(
     if base.support.given:
         refuse_outside(y, base.support)
     base = replace(base, support=base.support.widened(y))
-    dist = base.latent(numbers)
+    dist = base.calibrated(numbers)
     scores = base.scores(dist, y, np.random.default_rng(_seed(model.random_state)))
     labels = None if groups is None else group_labels(groups, y)
     weights = _weights(numbers, row_weight, labels, sample_weight)

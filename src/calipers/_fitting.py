@@ -32,7 +32,7 @@ from calipers.bank import (
     train,
 )
 from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out, make_folds
-from calipers.distributions import Support, learn_support, refuse_outside
+from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import LargeCategories, describe_numbers
 from calipers.training import (
@@ -204,6 +204,7 @@ def train_ensemble(
     *,
     previous: Bank | None = None,
     source: BankPoints | ColumnPoints | Points | None = None,
+    target_map: TargetMap | None = None,
 ) -> Ensemble:
     """Train one network after another of each fold, around the points of ``source`` if any."""
     fold_of = np.arange(model.n_networks) % len(folds)
@@ -237,6 +238,7 @@ def train_ensemble(
             model.aggregation,
             n_jobs=model.n_jobs,
             support=data.support,
+            target_map=target_map,
         )
         for part in (trained[:count], trained[-count:])
     )

@@ -30,9 +30,10 @@ from calipers._schema import (
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import MEASURES, SCHEDULES
 from calipers.calibration import CALIBRATIONS
+from calipers.distributions import KINDS
 from calipers.heads import HEADS
 from calipers.networks import ACTIVATIONS
-from calipers.objectives import LOSSES
+from calipers.objectives import LOSSES, MOST_COMPONENTS
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -95,7 +96,8 @@ def check_ensemble(document: Any) -> None:
             "clipping": flag,
             "averaging": flag,
             "adversarial": flag,
-        }
+        },
+        {"components": whole(1, MOST_COMPONENTS)},
     )
     record(
         {
@@ -108,7 +110,10 @@ def check_ensemble(document: Any) -> None:
                 None if value == COLUMN else custom_or(optional(program))(value, place)
             ),
         },
-        {"support": check_support},
+        {
+            "support": check_support,
+            "target_map": record({"kind": one_of(*KINDS), "unit": number(1e-300, 1e300)}),
+        },
     )(document, "ensemble")
     _check_parts(document)
 
@@ -154,6 +159,8 @@ def _nothing(value: Any, place: str) -> None:
 
 def _check_parts(document: Mapping[str, Any]) -> None:
     """Refuse parts that do not go together."""
+    for name in ("program", "points"):
+        _check_components(document[name], f"ensemble.{name}")
     head, points = HEADS[document["program"]["objective"]["head"]], document["points"]
     network = document["program"]["network"]
     has_distribution = (
@@ -175,6 +182,17 @@ def _check_parts(document: Mapping[str, Any]) -> None:
         refuse("ensemble.points.objective.head", "'point'", points["objective"]["head"])
     if points["in_size"] != document["program"]["in_size"]:
         refuse("ensemble.points.in_size", "that of the program", points["in_size"])
+
+
+def _check_components(program: Any, place: str) -> None:
+    """Refuse more components than a head has a form for."""
+    if program is None or program == CUSTOM:
+        return
+    count = program.get("components", 1)
+    try:
+        HEADS[program["objective"]["head"]].with_components(count)
+    except ValueError:
+        refuse(f"{place}.components", f"1 for the head {program['objective']['head']!r}", count)
 
 
 ABOUT = record(
@@ -227,6 +245,9 @@ def check_outputs(
     for i, leaf in enumerate(weights):
         array_of({f"weights.{i}": leaf}, f"weights.{i}", "biuf")
     reach = _output_bound(document["network"], weights)
+    if (components := document.get("components", 1)) > 1:  # places are products of two outputs
+        with np.errstate(over="ignore"):
+            reach = (components + 1) * (reach + 1.0) ** 2
     if not (reach <= _LARGEST_OUTPUT).all():
         refuse("the weights", "such that outputs stay finite", f"up to {reach.max():.3g}")
     with np.errstate(over="ignore"):

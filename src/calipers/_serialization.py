@@ -30,7 +30,7 @@ from calipers.bank import (
     Upgraded,
 )
 from calipers.calibration import CALIBRATIONS, AdaptiveCoverage, Calibrator, DensityRatio
-from calipers.distributions import Support
+from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
 from calipers.networks import Around, DenseFactory
 from calipers.objectives import LOSSES, Objective
@@ -63,6 +63,8 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
     }
     if not ensemble.support.is_line:
         document["support"] = ensemble.support.to_dict()
+    if ensemble.target_map is not None:
+        document["target_map"] = vars(ensemble.target_map)
     if isinstance(bank, Upgraded):
         if isinstance(bank.points, BankPoints):
             document["points"] = _program_to_dict(bank.points.bank.program)
@@ -121,6 +123,7 @@ def ensemble_from_dict(
         document["aggregation"],
         calibrations,
         support=support_from_dict(document),
+        target_map=TargetMap(**document["target_map"]) if "target_map" in document else None,
     )
 
 
@@ -270,6 +273,8 @@ def _program_to_dict(program: Program) -> dict[str, Any]:
     names = [name for name, known in LOSSES.items() if known is program.objective]
     document["objective"] = {"loss": names[0] if names else CUSTOM, "head": program.output.name}
     del document["head"], document["refuse_crossing"]  # the latter only matters to training
+    if program.components == 1:  # as it was before there could be several
+        del document["components"]
     return document
 
 

@@ -25,6 +25,8 @@ from calipers.distributions import (
     ObservedDistribution,
     SplitNormalMixture,
     Support,
+    TargetMap,
+    TransformedMixture,
     latent_targets,
     match_atoms,
 )
@@ -173,9 +175,12 @@ class OutOfFold:
     dist : SplitNormalMixture, optional
         Their distributions before calibration; None for networks that predict points alone.
     target, weights : array, optional
-        Their targets, on the latent scale, and weights.
+        Their targets and weights, the targets on the scale of ``dist``, latent ones where the
+        target cannot take every value.
     support : Support
         Values that the target can take.
+    target_map : TargetMap, optional
+        The scale on which ``dist`` and ``target`` are, where it is not the target's own.
     """
 
     point: FloatArray
@@ -185,19 +190,30 @@ class OutOfFold:
     target: FloatArray | None = None
     weights: FloatArray | None = None
     support: Support = Support()  # noqa: RUF009 - a frozen value
+    target_map: TargetMap | None = None
 
     @cached_property
-    def calibrated(self) -> CalibratedMixture | ObservedDistribution:
+    def calibrated(self) -> CalibratedMixture | TransformedMixture | ObservedDistribution:
         """Distributions of ``rows``, calibrated among themselves.
 
         Fewer networks speak for these than for a new row, so that the calibration of the model,
         which is for all of them together, would make the intervals too narrow.
         """
+        scale, own = self.target_map, self._on_network_scale
+        latent = own if scale is None else TransformedMixture(own, scale)
+        return latent if self.support.is_line else ObservedDistribution(latent, self.support)
+
+    @property
+    def levels(self) -> FloatArray:
+        """Level of the target of each of ``rows`` in its calibrated distribution."""
+        return np.asarray(self._on_network_scale.cdf(np.asarray(self.target)))
+
+    @cached_property
+    def _on_network_scale(self) -> CalibratedMixture:
         if self.dist is None or self.target is None:
             raise ValueError("networks that predict points alone have no intervals")
         scores = normal_scores(self.dist, self.target)
-        latent = CalibratedMixture(self.dist, Calibration.from_scores(scores, self.weights))
-        return latent if self.support.is_line else ObservedDistribution(latent, self.support)
+        return CalibratedMixture(self.dist, Calibration.from_scores(scores, self.weights))
 
     def interval(self, coverage: float | None = None) -> FloatArray:
         """Lower and upper bounds, of shape (n_samples, 2), for one coverage.
@@ -226,6 +242,7 @@ class OutOfFold:
             None if self.target is None else self.target[first],
             None if self.weights is None else self.weights[first],
             self.support,
+            self.target_map,
         )
 
     @classmethod
@@ -284,18 +301,21 @@ def calibrate(
     if not rows.size:
         return (Calibration.without_rows(),), None
     row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in held_out])
-    components = ensemble.mixture(X[rows]).components
-    if len(components.loc) != len(fold_of):
+    mixture = ensemble.mixture(X[rows])
+    if len(mixture.components) != len(fold_of) * mixture.per_network:
         raise ValueError(
             f"aggregation={ensemble.aggregation!r} does not keep the networks apart, so that none "
             "is known to be out of fold: set cv=None, and conformalize on held-out rows"
         )
-    alone = out_of_fold(components, fold_of, row_folds)
+    alone = out_of_fold(mixture, fold_of, row_folds)
     own = None if weights is None else weights[rows]
     target, support = y[rows], ensemble.support
     if not support.is_line:
-        support = match_atoms(support, alone, target, own)
-        target = latent_targets(support, alone, target, np.random.default_rng(seed))
+        in_own_unit = ensemble.on_own_scale(alone)
+        support = match_atoms(support, in_own_unit, target, own)
+        target = latent_targets(support, in_own_unit, target, np.random.default_rng(seed))
+    scale = ensemble.target_map
+    target = target if scale is None else scale.forward(target)
     units = None
     if groups is not None or len(np.unique(rows)) < len(rows):
         units = rows if groups is None else groups[rows]
@@ -303,7 +323,7 @@ def calibrate(
     # In a single fold all networks are out of fold; networks that left rows out tell nothing of
     # how networks differ that have seen a row.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
-        pools = unseen_pools(components, target, fold_of, row_folds)
+        pools = unseen_pools(mixture, target, fold_of, row_folds)
         scores = normal_scores(pools.dist, target[pools.row], n_jobs=ensemble.n_jobs or 1)
         if kind == WidthCalibration.kind:
             worth = effective_number(np.ones(len(rows)) if own is None else own, units)
@@ -313,7 +333,8 @@ def calibrate(
         scores = normal_scores(alone, target)
     once, first = np.unique(rows, return_index=True)
     dist, point = alone[first], np.full(len(y), np.nan)
-    point[once] = np.clip(dist.mean, *support.ends)
+    means = dist.mean if scale is None else scale.mean(dist)
+    point[once] = np.clip(means, *support.ends)
     kept = OutOfFold(
         point,
         ensemble.coverage,
@@ -322,6 +343,7 @@ def calibrate(
         target[first],
         None if own is None else own[first],
         support,
+        scale,
     )
     last: Any = Calibration if kind == WidthCalibration.kind else CALIBRATIONS[kind]
     options = {} if units is None else {"units": units}

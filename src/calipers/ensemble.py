@@ -28,9 +28,10 @@ from calipers.calibration import (
 )
 from calipers.distributions import (
     ObservedDistribution,
-    SplitNormal,
     SplitNormalMixture,
     Support,
+    TargetMap,
+    TransformedMixture,
     atoms,
     latent_targets,
     mean_density,
@@ -39,7 +40,8 @@ from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
 
 FloatArray = NDArray[np.float64]
-LatentDistribution = SplitNormalMixture | CalibratedMixture
+NetworkDistribution = SplitNormalMixture | CalibratedMixture
+LatentDistribution = NetworkDistribution | TransformedMixture
 Distribution = LatentDistribution | ObservedDistribution
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread its part
@@ -66,6 +68,8 @@ class Ensemble:
         Blocks of rows predicted at a time.
     support : Support
         Values that the target can take, of which predictions are made.
+    target_map : TargetMap, optional
+        The scale on which the networks predict, where it is not the target's own.
     """
 
     bank: Bank | Upgraded
@@ -75,11 +79,17 @@ class Ensemble:
     unsupported: Unsupported = "inf"
     n_jobs: int | None = 1
     support: Support = Support()  # noqa: RUF009 - a frozen value
+    target_map: TargetMap | None = None
 
     @property
     def head(self) -> Head:
         """What the networks' outputs mean."""
         return self.bank.program.output
+
+    @property
+    def members_count(self) -> int:
+        """How many split normals the networks predict together."""
+        return len(self.bank) * self.head.components
 
     @property
     def gives_distribution(self) -> bool:
@@ -143,15 +153,23 @@ class Ensemble:
         return self._observed(self.latent(X))
 
     def latent(self, X: FloatArray) -> LatentDistribution:
-        """The same on the latent scale, before values are cut off at bounds or rounded."""
+        """The same before values are cut off at bounds or rounded."""
+        return self.on_own_scale(self.calibrated(X))
+
+    def calibrated(self, X: FloatArray) -> NetworkDistribution:
+        """The same on the scale on which the networks predict."""
         return self._calibrated(self.mixture(X), X)
 
+    def on_own_scale(self, dist: NetworkDistribution) -> LatentDistribution:
+        """What the networks predict, on the target's own scale."""
+        return dist if self.target_map is None else TransformedMixture(dist, self.target_map)
+
     def scores(
-        self, dist: LatentDistribution, y: FloatArray, rng: np.random.Generator
+        self, dist: NetworkDistribution, y: FloatArray, rng: np.random.Generator
     ) -> FloatArray:
         """Normal scores of targets that the networks have not seen, from which to calibrate.
 
-        ``dist`` is what ``latent`` gives for their rows. A target with a mass of its own has no
+        ``dist`` is what ``calibrated`` gives for their rows. A target with a mass of its own has no
         single score: ``rng`` draws one within its cell.
         """
         return normal_scores(dist, self._latent_targets(dist, y, rng))
@@ -170,6 +188,11 @@ class Ensemble:
         ValueError
             If the aggregation gives bounds and no distribution.
         """
+        if self.target_map is not None:
+            raise ValueError(
+                "update follows targets on their own scale, and this model predicts on another: "
+                "fit it with loss__scale='identity'"
+            )
         online = self.calibrations[-1] if self.calibrations else None
         if isinstance(online, AdaptiveCoverage):
             fixed = self.calibrations[:-1]
@@ -179,33 +202,35 @@ class Ensemble:
             rows = fixed[-1].n_rows if fixed else _ANY
             places = (None, None) if units is None else (units.input_center, units.input_scale)
             online = AdaptiveCoverage.start(rows, *places)
-        dist = replace(self, calibrations=fixed).latent(X)
+        dist = replace(self, calibrations=fixed).calibrated(X)
         found = online.learn(dist, self._latent_targets(dist, y, np.random.default_rng(0)), X)
         return replace(self, calibrations=(*fixed, found.state)), found
 
     def _latent_targets(
-        self, dist: LatentDistribution, y: FloatArray, rng: np.random.Generator
+        self, dist: NetworkDistribution, y: FloatArray, rng: np.random.Generator
     ) -> FloatArray:
-        return y if self.support.is_line else latent_targets(self.support, dist, y, rng)
+        """Targets on the networks' scale, drawn where they have a mass of their own."""
+        if not self.support.is_line:
+            y = latent_targets(self.support, self.on_own_scale(dist), y, rng)
+        return y if self.target_map is None else self.target_map.forward(y)
 
     def _observed(self, dist: LatentDistribution) -> Distribution:
         return dist if self.support.is_line else ObservedDistribution(dist, self.support)
 
     def mixture(self, X: FloatArray) -> SplitNormalMixture:
-        """Predictive distribution of each row, as the networks have it, before calibration."""
+        """Predictive distribution of each row, as the networks have it.
+
+        That is before calibration, and on the scale of ``target_map`` where there is one.
+        """
         self._needs_distribution("a distribution")
         blocks = self._blocks(lambda rows: self._mixture(self.bank.predict(X[rows])), len(X))
-        parts = [mixture.components for mixture in blocks]
-        if len(parts) == 1:
-            return SplitNormalMixture(parts[0])
-        names = ("loc", "left_scale", "right_scale")
-        joined = (np.concatenate([getattr(p, name) for p in parts], axis=1) for name in names)
-        return SplitNormalMixture(SplitNormal(*joined))
+        return SplitNormalMixture.concatenate(blocks)
 
     def members(self, X: FloatArray) -> Interval:
         """Each network's own interval and point, of shape (networks, rows)."""
         parts = self._blocks(lambda rows: self._members(self.bank.predict(X[rows])), len(X))
-        return Interval(*(np.concatenate(sides, axis=1) for sides in zip(*parts, strict=True)))
+        found = (np.concatenate(sides, axis=1) for sides in zip(*parts, strict=True))
+        return Interval(*found)
 
     def _blocks(self, function: Callable[[slice], Any], rows: int) -> list[Any]:
         if rows <= _BLOCK:
@@ -218,12 +243,15 @@ class Ensemble:
         """One pass through the networks."""
         values = self.bank.predict(X)
         density = self.head.density(values)
-        points = values["point"] if density is None else density.mean
+        if density is None:
+            points = values["point"]
+        else:
+            points = density.mean if self.target_map is None else self.target_map.mean(density)
         point = sum_members(points) / len(points)
         checks.finite("what the networks predict", point)
         point = np.clip(point, *self.support.ends)
         if self.gives_distribution:
-            latent = self._calibrated(self._mixture(values), X)
+            latent = self.on_own_scale(self._calibrated(self._mixture(values), X))
             point = np.clip(point + self._moved(values, X, latent), *self.support.ends)
             return _Forward(self.coverage, point, dist=self._observed(latent))
         if not self.head.has_interval:
@@ -234,23 +262,24 @@ class Ensemble:
         sides = self.support.observe(np.stack([lower, upper], axis=1))
         return _Forward(self.coverage, point, bounds=sides)
 
-    def _calibrated(self, mixture: SplitNormalMixture, X: FloatArray) -> LatentDistribution:
-        dist: LatentDistribution = mixture
+    def _calibrated(self, mixture: SplitNormalMixture, X: FloatArray) -> NetworkDistribution:
+        dist: NetworkDistribution = mixture
         for calibration in self.calibrations:
             dist = calibration.calibrated(dist, X, self.unsupported)
         return dist
 
-    def _moved(self, values: Values, X: FloatArray, dist: Distribution) -> FloatArray | float:
+    def _moved(self, values: Values, X: FloatArray, dist: LatentDistribution) -> FloatArray | float:
         """How far points have moved since training: as the medians of the distributions have."""
         if not self.calibrations or not isinstance(self.calibrations[-1], AdaptiveCoverage):
             return 0.0
         fixed = replace(self, calibrations=self.calibrations[:-1])
-        return dist.ppf(0.5) - fixed._calibrated(self._mixture(values), X).ppf(0.5)
+        before = self.on_own_scale(fixed._calibrated(self._mixture(values), X))
+        return dist.ppf(0.5) - before.ppf(0.5)
 
     def _mixture(self, values: Values) -> SplitNormalMixture:
-        density = self.head.density(values)
+        density = self.head.mixture(values)
         if density is not None:
-            return SplitNormalMixture(density)
+            return density
         mixture = self._aggregation(*self._members(values), coverage=self.coverage)
         assert isinstance(mixture, SplitNormalMixture)  # noqa: S101 - for the type checker
         return mixture
@@ -261,7 +290,10 @@ class Ensemble:
         if density is None:
             return Interval(**values)
         lower, upper = density.interval(self.coverage)
-        return Interval(lower, density.mean, upper)
+        if self.target_map is None:
+            return Interval(lower, density.mean, upper)
+        scale = self.target_map
+        return Interval(scale.back(lower), scale.mean(density), scale.back(upper))
 
     def check(self, query: Query) -> None:
         """Refuse what cannot be given, before any network runs."""
@@ -323,9 +355,11 @@ class _Forward:
             if query.variance_parts:
                 found["aleatoric_variance"] = dist.aleatoric_var
                 found["epistemic_variance"] = dist.epistemic_var
-            if query.members:
+            if query.members and not isinstance(getattr(dist, "latent", dist), TransformedMixture):
                 parts = dist.components
-                each = (parts.loc.T, parts.left_scale.T, parts.right_scale.T)
+                each = [parts.loc.T, parts.left_scale.T, parts.right_scale.T]
+                if dist.weights.ndim > 1:
+                    each.append(dist.weights.T)
                 found["members"] = np.stack(each, axis=1)
             if query.density:
                 found["density"] = mean_density(dist, query.density)

@@ -328,7 +328,7 @@ def _out_of_fold_depths(found: Sequence[OutOfFold | None]) -> FloatArray | None:
     for known in found:
         if known is None or known.dist is None or known.target is None:
             return None
-        levels.append(np.asarray(known.calibrated.cdf(known.target)))
+        levels.append(known.levels)
     return _depths(levels)
 
 

@@ -13,6 +13,8 @@ _FROM_DISTRIBUTION = ("quantiles", "members", "density", "variance", "variance_p
 _MOST_ATOMS = 64  # that come with a density
 POINT = "prediction"
 """Name of the column of points."""
+MEMBER = ("loc", "left_scale", "right_scale", "weight")
+"""What there is to a split normal of a network, the weight where there are several of each."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,8 @@ class Query:
     quantiles : tuple of float
         Levels of quantiles.
     members : bool
-        Whether to give the members' own split normals.
+        Whether to give the networks' own split normals; networks that predict on another scale
+        than the target's have none in its unit.
     density : int
         Number of places at which to give the density; 0 for none.
     variance : bool
@@ -56,12 +59,12 @@ class Query:
         return any(getattr(self, name) for name in _FROM_DISTRIBUTION) or self.at is not None
 
     def size(self, members: int) -> int:
-        """Numbers that answer it for one row, given the number of networks."""
+        """Numbers that answer it for one row, given the number of the networks' split normals."""
         intervals = 1 if self.coverages is None else len(self.coverages)
         single = self.variance + 2 * self.variance_parts + (self.at is not None)
         atoms = 2 * _MOST_ATOMS if self.density else 0
         several = 2 * intervals + len(self.quantiles) + 2 * self.density + atoms
-        return 1 + single + several + (3 * members if self.members else 0)
+        return 1 + single + several + (4 * members if self.members else 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +85,9 @@ class Prediction:
         Quantiles.
     variance, aleatoric_variance, epistemic_variance : array of shape (rows,)
         Variance of the distribution, and the two parts of the networks' own.
-    members : array of shape (rows, 3, networks)
-        ``loc``, ``left_scale`` and ``right_scale`` of every network's split normal.
+    members : array of shape (rows, 3, networks) or (rows, 4, networks * components)
+        ``loc``, ``left_scale`` and ``right_scale`` of every network's split normal; where networks
+        predict several, network by network, their ``weight`` in the mixture as well.
     density : array of shape (rows, 2, places)
         Places and the density around them, of what has one.
     atoms : array of shape (rows, 2, k)
@@ -149,7 +153,7 @@ class Prediction:
                 found[name] = values
         if self.members is not None:
             for number, parts in enumerate(np.moveaxis(self.members, 0, -1).swapaxes(0, 1)):
-                names = (f"{name}_{number}" for name in ("loc", "left_scale", "right_scale"))
+                names = (f"{name}_{number}" for name in MEMBER[: len(parts)])
                 found |= dict(zip(names, parts, strict=True))
         return found
 

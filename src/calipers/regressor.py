@@ -15,6 +15,7 @@ from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
+from calipers._candidates import choose_shape
 from calipers._conformal import conformal_ensemble
 from calipers._fitting import (
     networks_to_continue,
@@ -46,6 +47,7 @@ from calipers.training import (
     SHORTHANDS,
     expanded,
     make_program,
+    objective_of,
 )
 
 FloatArray = NDArray[np.float64]
@@ -320,6 +322,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             If networks keep failing.
         """
         previous = networks_to_continue(self)
+        target_map = None if previous is None else self.ensemble_.target_map
         data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
         if previous is None:
             self.about_["split"] = {"seed": data.seed, "rows": data.fingerprint}
@@ -327,12 +330,18 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         data, folds = data.encoded_by_fold(folds, data.seed)
         data, goal = without_errors(self, data)
         program = make_program(self, data.X, len(data.used))
-        if previous is not None:  # more rows may ask for more frequencies, but these are trained
-            program = replace(program, network=previous.program.network)
+        if previous is None:
+            program, target_map = choose_shape(self, program, data._replace(y=goal), folds)
+        else:  # more rows may ask for more frequencies and components, but these are trained
+            before = previous.program
+            program = replace(program, network=before.network, components=before.components)
         units = None if previous is None else previous.units
         clips = getattr(program.network, "clips_inputs", False)
+        goal = goal if target_map is None else target_map.forward(goal)
         table = Table.from_arrays(data.X, goal, units, robust=clips)
-        self.ensemble_ = train_ensemble(self, program, table, data, folds, previous=previous)
+        self.ensemble_ = train_ensemble(
+            self, program, table, data, folds, previous=previous, target_map=target_map
+        )
         return self
 
     def upgrade(
@@ -402,6 +411,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         source, data, folds, seen, errors = errors_of_points(
             self, points, X, y, sample_weight, groups, fresh
         )
+        if objective_of(self).scales(data.y)[0] != "identity":
+            raise ValueError(
+                "the points that an upgrade keeps are on the target's own scale: set "
+                "loss__scale='identity'"
+            )
         data, errors = without_errors(self, data, errors)
         table = error_table(seen, errors, data.weights)
         program = make_program(self, seen, len(data.used))

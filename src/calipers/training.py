@@ -119,6 +119,7 @@ def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int
         clipping=optimizer.clip_norm is not None,
         averaging=optimizer.averaging > 0,
         adversarial=optimizer.adversarial_step > 0,
+        components=objective_of(parameters).candidates(rows)[0],
     )
 
 
@@ -153,7 +154,7 @@ def make_settings(parameters: Parameters, rows: int, batch_size: int, *, stops: 
         patience=patience if stops else 0,
         check_every=max(1, epochs // 200),
         coverage=parameters.coverage,
-        loss=objective_of(parameters).get_params(deep=False),
+        loss=objective_of(parameters).numbers(),
         **early,
     )
 

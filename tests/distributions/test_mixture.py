@@ -219,3 +219,70 @@ def test_bad_arguments_are_refused(method, argument, message):
     mixture = SplitNormalMixture(SplitNormal([0.0, 1.0], 1.0, 1.0))
     with pytest.raises(ValueError, match=message):
         getattr(mixture, method)(argument)
+
+
+@pytest.mark.parametrize("kind", ["ordinary", "jumps"])
+def test_rows_with_weights_of_their_own(kind, rng):
+    """Every method gives each row what it gives to a mixture with that row's weights for all."""
+    parts = random_mixtures(rng, kind, 6, 12).components
+    weights = 10 ** rng.uniform(-6, 0, (6, 12))
+    whole = SplitNormalMixture(parts, weights, per_network=3)
+    alone = [
+        SplitNormalMixture(parts[:, [i]], weights[:, i], per_network=3) for i in range(len(whole))
+    ]
+    x, p = whole.ppf(rng.random(12)) * 1.01, rng.random(12)
+    p[:4] = 10 ** rng.uniform(-300, 0, 4)
+
+    def rows(method, *arguments, **options):
+        found = [
+            getattr(one, method)(*(a[[i]] for a in arguments), **options)
+            for i, one in enumerate(alone)
+        ]
+        return np.concatenate(np.atleast_2d(found), axis=None)
+
+    for method, argument in [("pdf", x), ("logpdf", x), ("cdf", x), ("sf", x), ("crps", x)]:
+        wanted = rows(method, argument)
+        np.testing.assert_allclose(getattr(whole, method)(argument), wanted, rtol=1e-12)
+    for method in ("ppf", "isf"):
+        np.testing.assert_allclose(getattr(whole, method)(p), rows(method, p), rtol=1e-9)
+    for side in (0, 1):
+        for method in ("interval", "hdi"):
+            wanted = np.array([getattr(one, method)(0.8)[side][0] for one in alone])
+            np.testing.assert_allclose(getattr(whole, method)(0.8)[side], wanted, rtol=1e-6)
+        region = whole.hdr(0.8)[side]
+        for i, one in enumerate(alone):
+            own = one.hdr(0.8)[side][:, 0]
+            np.testing.assert_allclose(region[: len(own), i], own, rtol=1e-6)
+            assert np.isnan(region[len(own) :, i]).all()
+    for name in ("mean", "aleatoric_var", "epistemic_var", "var", "std", "median"):
+        wanted = np.array([getattr(one, name)[0] for one in alone])
+        np.testing.assert_allclose(getattr(whole, name), wanted, rtol=1e-9)
+    np.testing.assert_array_equal(whole[3:5].weights, whole.weights[:, 3:5])
+    joined = SplitNormalMixture.concatenate([whole[:7], whole[7:]])
+    np.testing.assert_array_equal(joined.weights, whole.weights)
+    np.testing.assert_array_equal(joined.cdf(x), whole.cdf(x))
+
+
+def test_draws_follow_the_weights_of_their_row():
+    parts = SplitNormal([[0.0, 0.0], [100.0, 100.0]], 1.0, 1.0)
+    mixture = SplitNormalMixture(parts, [[1.0, 3.0], [3.0, 1.0]])
+    draws = mixture.sample(4000, rng=np.random.default_rng(0))
+    np.testing.assert_allclose((draws > 50).mean(axis=0), [0.75, 0.25], atol=0.03)
+
+
+def test_variance_parts_are_between_networks_not_between_components():
+    """Two networks of two components each that agree on two humps do not disagree."""
+    parts = SplitNormal([[-3.0], [3.0], [-3.0], [3.0]], 1.0, 1.0)
+    agreed = SplitNormalMixture(parts, per_network=2)
+    np.testing.assert_allclose(agreed.epistemic_var, [0.0], atol=1e-15)
+    np.testing.assert_allclose(agreed.aleatoric_var, [10.0])
+    apart = SplitNormalMixture(parts[[0, 0, 1, 1]], [[1.0], [1.0], [2.0], [4.0]], per_network=2)
+    np.testing.assert_allclose(apart.aleatoric_var, [1.0])
+    np.testing.assert_allclose(apart.var, SplitNormalMixture(parts[[0, 1]], [2.0, 6.0]).var)
+    np.testing.assert_allclose(apart.by_network.mean, [[-3.0], [3.0]])
+    assert isinstance(SplitNormalMixture(parts).by_network, SplitNormal)
+
+
+def test_members_must_be_as_many_for_every_network():
+    with pytest.raises(ValueError, match="per_network must be a divisor of the 3 members, got 2"):
+        SplitNormalMixture(SplitNormal(np.zeros((3, 2)), 1.0, 1.0), per_network=2)

@@ -104,8 +104,10 @@ class Bank:
             values[:, :, start : start + BLOCK] = self.forward(block)
         scale = self.scaling.target_scale * self.units.target_scale
         center = self.scaling.target_center * self.units.target_scale + self.units.target_center
-        is_place = np.array([name not in self.program.output.lengths for name in fields])
-        values *= scale[:, None, None]
+        head = self.program.output
+        is_place = np.array([head.is_place(name) for name in fields])
+        is_share = np.array([name in head.shares for name in fields])
+        values *= np.where(is_share, 1.0, scale[:, None])[:, :, None]
         values += (center[:, None] * is_place)[:, :, None]
         return {name: values[:, i] for i, name in enumerate(fields)}
 

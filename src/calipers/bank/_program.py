@@ -69,6 +69,8 @@ class Program:
         Whether the validation loss is infinite where bounds cross on a validation row, so that
         early stopping never keeps such weights. The paper's authors do so; calipers does not,
         since one row in thousands would then veto weights that are better everywhere else.
+    components : int
+        Split normals that a network predicts, where its head has a form for several.
     """
 
     network: Network
@@ -81,11 +83,12 @@ class Program:
     adversarial: bool = False
     head: str = ""
     refuse_crossing: bool = False
+    components: int = 1
 
     @property
     def output(self) -> Head:
         """What the networks' outputs mean."""
-        return HEADS[self.head or self.objective.head]
+        return HEADS[self.head or self.objective.head].with_components(self.components)
 
     @cached_property
     def _static(self) -> Tree:

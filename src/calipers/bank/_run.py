@@ -145,7 +145,7 @@ class _Filling:
         self.shape = shape
         idle_plan = Plan(0, np.empty(0, int), settings=Settings(epochs=0))
         unit = Scaling(np.zeros(program.in_size), np.ones(program.in_size), 0.0, 1.0)
-        self.defaults = program.objective().get_params()
+        self.defaults = program.objective().numbers()
         idle = _entry(idle_plan, unit, shape, self.defaults)
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
         self.scalings: dict[int, Scaling] = {}

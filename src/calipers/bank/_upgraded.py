@@ -102,9 +102,9 @@ class Upgraded:
         """Every member's parameters for every row, see ``Bank.predict``."""
         points, seen = self.points(inputs)
         values = self.heads.predict(seen)
+        head = self.program.output
         return {
-            name: value if name in self.program.output.lengths else value + points
-            for name, value in values.items()
+            name: value + points if head.is_place(name) else value for name, value in values.items()
         }
 
 

@@ -1,7 +1,6 @@
 """What was predicted on the way along a stream, and distributions that are moved."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -74,16 +73,14 @@ def shifted(dist: Distribution, by: FloatArray) -> Distribution:
         return CalibratedMixture(inner, dist.calibration, dist.row_weights, dist.unsupported)
     parts = dist.components
     moved = SplitNormal(parts.loc + by, parts.left_scale, parts.right_scale)
-    return SplitNormalMixture(moved, dist.weights)
+    return SplitNormalMixture(moved, dist.weights, per_network=dist.per_network)
 
 
 def values_of_scores(dist: Distribution, scores: FloatArray) -> FloatArray:
     """The value of each row that has a score in its own distribution."""
     if isinstance(dist, CalibratedMixture):
         return dist._apply(MixtureRows.values, scores)
-    parts = dist.components
-    members = (parts.loc, parts.left_scale, parts.right_scale)
-    of_block = partial(mixture_values, weights=dist.weights[:, None])
+    of_block, members = dist.in_blocks(mixture_values)
     return blockwise(of_block, (scores,), members)
 
 

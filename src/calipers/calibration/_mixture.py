@@ -135,16 +135,20 @@ class CalibratedMixture:
         steps, depth = self._steps, len(self._steps)
         innermost = steps[0].mixture
         assert isinstance(innermost, SplitNormalMixture)  # noqa: S101 - for the type checker
-        components, weights = innermost.components, innermost.weights[:, None]
         calibrations = tuple(step.calibration for step in steps)
 
-        def of_block(*blocks: FloatArray) -> FloatArray | tuple[FloatArray, ...]:
+        def of_block(
+            *blocks: FloatArray, weights: FloatArray | None = None
+        ) -> FloatArray | tuple[FloatArray, ...]:
+            if weights is None:  # rows have their own
+                weights, blocks = blocks[-1], blocks[:-1]
             own, given, (loc, left, right) = blocks[:depth], blocks[depth:-3], blocks[-3:]
-            return function(MixtureRows(loc, left, right, weights, calibrations, own), *given)
+            rows = MixtureRows(loc, left, right, weights, calibrations, own)
+            return function(rows, *given)
 
         rows = [*(step.row_weights for step in steps), *arrays]
-        members = (components.loc, components.left_scale, components.right_scale)
-        return blockwise(of_block, rows, members, outputs=outputs, n_jobs=n_jobs)
+        called, members = innermost.in_blocks(of_block)
+        return blockwise(called, rows, members, outputs=outputs, n_jobs=n_jobs)
 
     def normal_scores(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """`cdf` on the normal scale, which keeps its digits arbitrarily far out."""
@@ -260,11 +264,21 @@ class CalibratedMixture:
         return self.mixture.components
 
     @property
+    def weights(self) -> FloatArray:
+        """The members' weights."""
+        return self.mixture.weights
+
+    @property
+    def per_network(self) -> int:
+        """How many consecutive members are the components of one network."""
+        return self.mixture.per_network
+
+    @property
     def aleatoric_var(self) -> FloatArray:
-        """Mean of the members' variances, before the correction."""
+        """Mean of the networks' variances, before the correction."""
         return self.mixture.aleatoric_var
 
     @property
     def epistemic_var(self) -> FloatArray:
-        """Variance of the members' means, before the correction."""
+        """Variance of the networks' means, before the correction."""
         return self.mixture.epistemic_var

@@ -64,23 +64,25 @@ class Folds(NamedTuple):
     per_fold: int
 
     def grouped(self, values: FloatArray) -> FloatArray:
-        """Values of shape (networks, n) as (folds, networks per fold, n)."""
-        return values[self.order].reshape(self.n_folds, self.per_fold, -1)
+        """Values of shape (members, n) as (folds, members per fold, n)."""
+        each = len(values) // len(self.order)
+        order = (self.order[:, None] * each + np.arange(each)).ravel()
+        return values[order].reshape(self.n_folds, self.per_fold * each, -1)
 
     def out_of_fold(self, values: FloatArray) -> FloatArray:
-        """Values of each row's own fold, of shape (networks per fold, n)."""
+        """Values of each row's own fold, of shape (members per fold, n)."""
         return self.grouped(values)[self.own, :, np.arange(self.own.size)].T
 
 
 def out_of_fold(
-    components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLike
+    components: SplitNormal | SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike
 ) -> SplitNormalMixture:
     """Mixture, for each row, of those networks that were trained without the row's fold.
 
     Parameters
     ----------
-    components : SplitNormal of shape (networks, n)
-        What every network predicts for every row.
+    components : SplitNormal of shape (networks, n) or SplitNormalMixture of shape (n,)
+        What every network predicts for every row: one split normal, or several with weights.
     network_folds : array-like of shape (networks,)
         The fold that each network was trained without; as many networks for each.
     row_folds : array-like of shape (n,)
@@ -97,9 +99,8 @@ def out_of_fold(
     >>> out_of_fold(components, network_folds=[0, 1], row_folds=[1, 0]).mean
     array([2., 1.])
     """
-    folds = _folds(components, network_folds, row_folds)
-    parts = (components.loc, components.left_scale, components.right_scale)
-    return SplitNormalMixture(SplitNormal(*(folds.out_of_fold(part) for part in parts)))
+    mixture = _mixture(components)
+    return _held_out(mixture, _folds(mixture, network_folds, row_folds))
 
 
 class UnseenPools(NamedTuple):
@@ -118,13 +119,16 @@ class UnseenPools(NamedTuple):
 
 
 def unseen_pools(
-    components: SplitNormal, y: ArrayLike, network_folds: ArrayLike, row_folds: ArrayLike
+    components: SplitNormal | SplitNormalMixture,
+    y: ArrayLike,
+    network_folds: ArrayLike,
+    row_folds: ArrayLike,
 ) -> UnseenPools:
     """Pools of networks none of which has seen the row, as new rows are predicted by.
 
     Parameters
     ----------
-    components : SplitNormal of shape (networks, n)
+    components : SplitNormal of shape (networks, n) or SplitNormalMixture of shape (n,)
         What every network predicts for every row, those that have seen it included.
     y : array-like of shape (n,)
         Targets.
@@ -150,48 +154,68 @@ def unseen_pools(
     share; with two folds, also that folds differ by their networks alone. The result holds on
     average over rows, it is no guarantee.
     """
-    folds = _folds(components, network_folds, row_folds)
+    mixture = _mixture(components)
+    folds = _folds(mixture, network_folds, row_folds)
     if folds.n_folds < 2 or folds.per_fold < 2:
         raise ValueError(
             "pooled scores need at least 2 folds of at least 2 networks, got "
             f"{folds.n_folds} of {folds.per_fold}; use normal_scores of out_of_fold(...) instead"
         )
     target = checks.finite("y", y)
-    held_out = out_of_fold(components, network_folds, row_folds).components
-    own = held_out.var.mean(axis=0)
-    unit = np.maximum(own, NEGLIGIBLE * (own + held_out.mean.var(axis=0)).mean())
+    held_out = _held_out(mixture, folds)
+    each, means = held_out.by_network, mixture.by_network.mean
+    own = each.var.mean(axis=0)
+    unit = np.maximum(own, NEGLIGIBLE * (own + each.mean.var(axis=0)).mean())
     if not unit.min() > 0:
-        return UnseenPools(SplitNormalMixture(held_out), np.arange(target.size))
-    error = target - held_out.mean.mean(axis=0)
-    tau2 = _disagreement(components, held_out, folds, unit)
+        return UnseenPools(held_out, np.arange(target.size))
+    error = target - each.mean.mean(axis=0)
+    tau2 = _disagreement(means, each.mean, folds, unit)
     most = LARGEST_SHARE * _square(error / np.sqrt(unit)) / max((tau2 / unit).mean(), NEGLIGIBLE)
-    ratio = _fold_ratio(components, folds, unit)
+    ratio = _fold_ratio(means, folds, unit)
     ratio = max(min(ratio, most), 1.0 / folds.per_fold)
-    logs = np.log(np.maximum(held_out.std, np.finfo(float).tiny))
+    logs = np.log(np.maximum(each.std, np.finfo(float).tiny))
     phi2 = min(float(logs.var(axis=0, ddof=1).mean()), LARGEST_SCALE_VARIANCE)
     relative = phi2 / folds.per_fold * (1.0 - 1.0 / folds.n_folds)
     noise = _noise(error, min(ratio, most) * tau2, unit, tau2, relative)
-    shape = (folds.n_folds, folds.per_fold, 1)
     draws = int(np.clip(-(-ENOUGH // target.size), 1, MOST))
     row = np.tile(np.arange(target.size), draws)
     rng = np.random.default_rng(0)  # part of the method: the same rows give the same pools
     between = np.sqrt(np.maximum(ratio - 1.0 / folds.per_fold, 0.0))
-    apart = rng.standard_normal((*shape[:2], row.size))
+    apart = rng.standard_normal((folds.n_folds, folds.per_fold, row.size))
     apart += between * rng.standard_normal((folds.n_folds, 1, row.size))
-    means = (target - noise)[row] + np.sqrt(tau2)[row] * apart.reshape(-1, row.size)
+    drawn = (target - noise)[row] + np.sqrt(tau2)[row] * apart.reshape(-1, row.size)
     factor = np.exp((logs.mean(axis=0) - logs)[:, row])
     factor = np.tile(factor, (folds.n_folds, 1))
     factor *= np.exp(np.sqrt(phi2) * rng.standard_normal(factor.shape))
-    left, right = (
-        factor * np.tile(np.broadcast_to(scale, held_out.shape)[:, row], (folds.n_folds, 1))
-        for scale in (held_out.left_scale, held_out.right_scale)
+    return UnseenPools(_redrawn(held_out, drawn, factor, row, folds.n_folds), row)
+
+
+def _redrawn(
+    held_out: SplitNormalMixture,
+    means: FloatArray,
+    factor: FloatArray,
+    row: NDArray[np.intp],
+    times: int,
+) -> SplitNormalMixture:
+    """Networks of some rows, so many times each, moved to other means and made wider by factors."""
+    count, components = held_out.per_network, held_out.components
+
+    def tiled(values: FloatArray) -> FloatArray:
+        return np.tile(np.broadcast_to(values, components.shape)[:, row], (times, 1))
+
+    means, factor = (np.repeat(values, count, axis=0) for values in (means, factor))
+    off = components.loc - np.repeat(held_out.by_network.mean, count, axis=0)
+    left, right = (factor * tiled(s) for s in (components.left_scale, components.right_scale))
+    weights = held_out.weights if held_out.weights.ndim > 1 else held_out.weights[:, None]
+    return SplitNormalMixture(
+        SplitNormal(means + factor * tiled(off), left, right),
+        None if count == 1 else tiled(weights),
+        per_network=count,
     )
-    off = SplitNormal(np.zeros_like(left), left, right).mean
-    return UnseenPools(SplitNormalMixture(SplitNormal(means - off, left, right)), row)
 
 
 def pooled_scores(
-    components: SplitNormal,
+    components: SplitNormal | SplitNormalMixture,
     y: ArrayLike,
     network_folds: ArrayLike,
     row_folds: ArrayLike,
@@ -232,12 +256,12 @@ def pooled_scores(
 
 
 def _disagreement(
-    components: SplitNormal, held_out: SplitNormal, folds: Folds, unit: FloatArray
+    means: FloatArray, held_out: FloatArray, folds: Folds, unit: FloatArray
 ) -> FloatArray:
     """Variance of the means of networks of one fold, for each row, had none seen it."""
-    own = held_out.mean.var(axis=0, ddof=1)
+    own = held_out.var(axis=0, ddof=1)
     seen = np.arange(folds.n_folds)[:, None] != folds.own
-    within = folds.grouped(components.mean).var(axis=1, ddof=1)
+    within = folds.grouped(means).var(axis=1, ddof=1)
     others = (seen * within).sum(axis=0) / (folds.n_folds - 1)
     total = (others / unit).sum()
     memory = (own / unit).sum() / total if total > 0 else 0.0
@@ -248,6 +272,28 @@ def _disagreement(
     prior = _prior_freedom(found / unit, freedom)
     result: FloatArray = (freedom * found + prior * common) / (freedom + prior)
     return result
+
+
+def _mixture(components: SplitNormal | SplitNormalMixture) -> SplitNormalMixture:
+    """Networks of one split normal each as a mixture; a mixture as it is."""
+    if isinstance(components, SplitNormalMixture):
+        return components
+    return SplitNormalMixture(components)
+
+
+def _held_out(mixture: SplitNormalMixture, folds: Folds) -> SplitNormalMixture:
+    """Mixture of the networks of each row's own fold."""
+    components, weights = mixture.components, mixture.weights
+    parts = (components.loc, components.left_scale, components.right_scale)
+    own = None
+    if weights.ndim > 1 or np.any(weights != weights[0]):
+        wide = weights if weights.ndim > 1 else weights[:, None]
+        own = folds.out_of_fold(np.broadcast_to(wide, components.shape))
+    return SplitNormalMixture(
+        SplitNormal(*(folds.out_of_fold(part) for part in parts)),
+        own,
+        per_network=mixture.per_network,
+    )
 
 
 def _prior_freedom(ratios: FloatArray, freedom: float) -> float:
@@ -312,11 +358,12 @@ def _noise_size(error: FloatArray, variance: FloatArray, own: FloatArray) -> tup
     return size, float(likelihood.sum())
 
 
-def _folds(components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:
+def _folds(mixture: SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:
     of_networks, of_rows = np.asarray(network_folds), np.asarray(row_folds)
-    if (*of_networks.shape, *of_rows.shape) != components.shape or len(components.shape) != 2:
+    shape = (len(mixture.components) // mixture.per_network, *mixture.shape)
+    if (*of_networks.shape, *of_rows.shape) != shape or len(shape) != 2:
         raise ValueError(
-            f"network_folds and row_folds must fit components of shape {components.shape}, "
+            f"network_folds and row_folds must fit components of shape {shape}, "
             f"got {of_networks.shape} and {of_rows.shape}"
         )
     names, counts = np.unique(of_networks, return_counts=True)
@@ -329,12 +376,12 @@ def _folds(components: SplitNormal, network_folds: ArrayLike, row_folds: ArrayLi
     return Folds(order, np.searchsorted(names, of_rows), len(names), int(counts[0]))
 
 
-def _fold_ratio(components: SplitNormal, folds: Folds, variance: FloatArray) -> float:
+def _fold_ratio(network_means: FloatArray, folds: Folds, variance: FloatArray) -> float:
     """Variance between the means of folds over that within folds, of folds that saw each row."""
     least = 1.0 / folds.per_fold
     if folds.n_folds < 3:
         return least
-    grouped = folds.grouped(components.mean)
+    grouped = folds.grouped(network_means)
     seen = np.arange(folds.n_folds)[:, None] != folds.own
     means = grouped.mean(axis=1)
     centre = (means * seen).sum(axis=0) / (folds.n_folds - 1)

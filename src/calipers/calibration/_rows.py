@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
 from calipers.calibration._protocol import LevelMap
-from calipers.distributions import mixture_logpdf, mixture_scores, mixture_values
+from calipers.distributions import (
+    mixture_logpdf,
+    mixture_scores,
+    mixture_values,
+    take_weights,
+)
 
 IntArray = NDArray[np.intp]
 
@@ -23,7 +28,7 @@ class MixtureRows(NamedTuple):
     ----------
     loc, left, right : array of shape (members, n)
         Parameters of the components.
-    weights : array of shape (members, 1)
+    weights : array of shape (members, 1) or (members, n)
         Weights of the components.
     calibrations : tuple of Calibration
         The innermost first.
@@ -44,6 +49,7 @@ class MixtureRows(NamedTuple):
             loc=self.loc[:, rows],
             left=self.left[:, rows],
             right=self.right[:, rows],
+            weights=take_weights(self.weights, rows),
             row_weights=tuple(weight[rows] for weight in self.row_weights),
         )
 

@@ -1,24 +1,24 @@
 """Normal scores of targets, from which calibrations are learned."""
 
-from functools import partial
-
 from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
 from calipers.calibration._mixture import CalibratedMixture
-from calipers.distributions import SplitNormalMixture, mixture_scores
+from calipers.distributions import SplitNormalMixture, TransformedMixture, mixture_scores
 
 
 def normal_scores(
-    dist: SplitNormalMixture | CalibratedMixture, y: ArrayLike, n_jobs: int = 1
+    dist: SplitNormalMixture | CalibratedMixture | TransformedMixture,
+    y: ArrayLike,
+    n_jobs: int = 1,
 ) -> FloatArray:
     r"""Normal scores of targets, :math:`z = \Phi^{-1}(F(y))`, finite and in order however far out.
 
     Parameters
     ----------
-    dist : SplitNormalMixture or CalibratedMixture
+    dist : SplitNormalMixture, CalibratedMixture or TransformedMixture
         Predictions for the rows, by networks that have not seen them.
     y : array-like
         Targets; broadcasts against the distributions.
@@ -38,8 +38,9 @@ def normal_scores(
     array([-1.e+06, -4.e+01,  5.e-01,  9.e+00])
     """
     target = checks.finite("y", y)
+    if isinstance(dist, TransformedMixture):  # scores do not depend on the scale
+        return normal_scores(dist.latent, dist.target_map.forward(target), n_jobs)
     if isinstance(dist, CalibratedMixture):
         return dist.normal_scores(target, n_jobs=n_jobs)
-    members = (dist.components.loc, dist.components.left_scale, dist.components.right_scale)
-    of_block = partial(mixture_scores, weights=dist.weights[:, None])
+    of_block, members = dist.in_blocks(mixture_scores)
     return blockwise(of_block, (target,), members, n_jobs=n_jobs)

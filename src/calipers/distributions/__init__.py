@@ -2,7 +2,7 @@
 
 The functions are for code that builds on mixtures, such as calibration and exports: they work on
 one block of rows, values of shape (n,), parameters of shape (members, n) and weights of shape
-(members, 1), and check nothing.
+(members, 1) or (members, n), and check nothing.
 """
 
 from calipers.distributions._drawing import MOST_ATOMS, atoms, mean_density
@@ -12,18 +12,23 @@ from calipers.distributions._learn_support import Bounds, learn_support, refuse_
 from calipers.distributions._matching import latent_targets, match_atoms
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._mixture_formulas import logpdf as mixture_logpdf
+from calipers.distributions._mixture_formulas import take_weights
 from calipers.distributions._observed import ObservedDistribution
 from calipers.distributions._scores import mixture_scores, mixture_values
 from calipers.distributions._split_normal import SplitNormal
 from calipers.distributions._support import Support
+from calipers.distributions._transformed import KINDS, TargetMap, TransformedMixture
 
 __all__ = [
+    "KINDS",
     "MOST_ATOMS",
     "Bounds",
     "ObservedDistribution",
     "SplitNormal",
     "SplitNormalMixture",
     "Support",
+    "TargetMap",
+    "TransformedMixture",
     "atoms",
     "latent_targets",
     "learn_support",
@@ -35,4 +40,5 @@ __all__ = [
     "mixture_values_on_grid",
     "refuse_outside",
     "scale_table",
+    "take_weights",
 ]

@@ -22,7 +22,7 @@ from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
 def mixture_crps(
     y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
 ) -> FloatArray:
-    """Score of `y`, shape (n,), under components of shape (members, n), weights (members, 1)."""
+    """Score of `y`, shape (n,), under components of shape (members, n)."""
     score = sum_members(
         weights * formulas.expected_distance(y, loc, left, right)
         - weights**2 * formulas.half_mean_difference(left, right)

@@ -14,6 +14,7 @@ from scipy.special import erfc, ndtri
 
 from calipers._checks import FloatArray
 from calipers.distributions._formulas import SQRT_2_OVER_PI
+from calipers.distributions._mixture_formulas import take_weights
 from calipers.distributions._quantile import IntArray, Terms, mixture_terms
 from calipers.distributions._scores import mixture_values
 
@@ -56,7 +57,7 @@ def mixture_values_on_grid(
         Normal scores, in ascending order; the closer to each other, the better the start for each.
     loc, left, right : array of shape (members, n)
         Parameters of the components.
-    weights : array of shape (members, 1)
+    weights : array of shape (members, 1) or (members, n)
         Positive, of sum 1.
 
     Returns
@@ -100,7 +101,7 @@ def _walk(
                 loc[:, pending],
                 left[:, pending],
                 right[:, pending],
-                weights,
+                take_weights(weights, pending),
             )
             here.put(pending, _look(x, terms.take(pending)))
         result[:] = here.towards(depth)

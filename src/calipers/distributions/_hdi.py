@@ -33,7 +33,9 @@ class Mixtures(NamedTuple):
     def take(self, rows: IntArray) -> "Mixtures":
         """Take some of the rows."""
         loc, left, right = self.loc[:, rows], self.left[:, rows], self.right[:, rows]
-        return Mixtures(self.alpha[rows], loc, left, right, self.weights)
+        return Mixtures(
+            self.alpha[rows], loc, left, right, formulas.take_weights(self.weights, rows)
+        )
 
     def upper_for(self, lower: FloatArray) -> FloatArray:
         """Where closed intervals that begin at `lower` have to end; at infinity if too late."""

@@ -19,7 +19,7 @@ from calipers.distributions._density import (
     settle,
     widen,
 )
-from calipers.distributions._mixture_formulas import average
+from calipers.distributions._mixture_formulas import average, take_weights
 from calipers.distributions._modes import stationary_points
 from calipers.distributions._roots import IntArray, find_crossings, find_roots
 
@@ -54,7 +54,8 @@ def density_region(
         place = np.searchsorted(rows, row[which])
         low, high = _edges(level[place], hills.take(which))
         some = [a[:, which] for a in each]
-        mass = average(formulas.cdf(high, *some) - formulas.cdf(low, *some), weights)
+        own = take_weights(weights, row[which])
+        mass = average(formulas.cdf(high, *some) - formulas.cdf(low, *some), own)
         return coverage[rows] - np.bincount(place, mass, minlength=rows.size)
 
     heights = log_density(hills.mode, hills.terms)

@@ -21,6 +21,10 @@ class Latent(Protocol):
         """The members' split normals."""
 
     @property
+    def weights(self) -> FloatArray:
+        """The members' weights."""
+
+    @property
     def aleatoric_var(self) -> FloatArray:
         """Mean of the members' variances."""
 

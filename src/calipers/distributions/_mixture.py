@@ -1,6 +1,6 @@
 """Mixtures of split normal distributions: what an ensemble predicts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
-from calipers._blocks import blockwise, blockwise_ragged
+from calipers._blocks import blockwise, blockwise_ragged, sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._crps import mixture_crps
@@ -25,26 +25,35 @@ from calipers.distributions._split_normal import SplitNormal
 class SplitNormalMixture:
     r"""Mixtures of split normal distributions, one per row or an array of any shape.
 
-    The density is :math:`f(x) = \sum_j w_j f_j(x)` over the members :math:`j` of an ensemble.
+    The density is :math:`f(x) = \sum_j w_j f_j(x)` over the members :math:`j`: the components of
+    all networks of an ensemble, one or several of each.
 
     Parameters
     ----------
     components : SplitNormal of shape (members, ...)
-        Members along the first axis; the other axes are the mixture's own shape.
-    weights : array-like of shape (members,), optional
-        Positive numbers, divided by their sum; equal if not given.
+        Members along the first axis, network by network; the other axes are the mixture's own
+        shape.
+    weights : array-like of shape (members,) or (members, ...), optional
+        Positive numbers, divided by their sum: the same for all rows, or each row's own. Equal if
+        not given.
+    per_network : int
+        How many consecutive members are the components of one network. It matters to
+        `aleatoric_var`, `epistemic_var` and `by_network` alone.
 
     Attributes
     ----------
     components : SplitNormal
         As given.
-    weights : array of shape (members,)
-        Of sum 1.
+    weights : array of shape (members,) or (members, ...)
+        Of sum 1 over the members.
+    per_network : int
+        As given.
 
     Raises
     ------
     ValueError
-        If there are no members, or weights are not one positive number for each.
+        If there are no members, if weights are not one positive number for each, or if members
+        are not so many for every network.
 
     Notes
     -----
@@ -69,8 +78,11 @@ class SplitNormalMixture:
 
     components: SplitNormal
     weights: FloatArray
+    per_network: int
 
-    def __init__(self, components: SplitNormal, weights: ArrayLike | None = None) -> None:
+    def __init__(
+        self, components: SplitNormal, weights: ArrayLike | None = None, *, per_network: int = 1
+    ) -> None:
         if not components.shape or len(components) == 0:
             raise ValueError(
                 "components must have members along a first axis of at least 1, "
@@ -78,12 +90,35 @@ class SplitNormalMixture:
             )
         members = len(components)
         given = np.ones(members) if weights is None else checks.positive("weights", weights)
-        if given.shape != (members,):
+        if given.shape not in ((members,), components.shape):
+            rows = "" if len(components.shape) == 1 else f" or {components.shape}"
             raise ValueError(
-                f"weights must be one number per member, shape ({members},), got {given.shape}"
+                f"weights must be one number per member, shape ({members},){rows}, "
+                f"got {given.shape}"
             )
+        if per_network < 1 or members % per_network:
+            raise ValueError(
+                f"per_network must be a divisor of the {members} members, got {per_network}"
+            )
+        total = given.sum() if given.ndim == 1 else sum_members(given)
         object.__setattr__(self, "components", components)
-        object.__setattr__(self, "weights", given / given.sum())
+        object.__setattr__(self, "weights", given / total)
+        object.__setattr__(self, "per_network", per_network)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence["SplitNormalMixture"]) -> "SplitNormalMixture":
+        """One array of mixtures from several of consecutive rows, with as many members each."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        joined = copy(first)  # weights divided by their sum again would have other last bits
+        arrays = zip(*(part._members for part in parts), strict=True)
+        components = SplitNormal(*(np.concatenate(array, axis=1) for array in arrays))
+        object.__setattr__(joined, "components", components)
+        if first.weights.ndim > 1:
+            weights = np.concatenate([part.weights for part in parts], axis=1)
+            object.__setattr__(joined, "weights", weights)
+        return joined
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -98,11 +133,52 @@ class SplitNormalMixture:
         keys = key if isinstance(key, tuple) else (key,)
         taken = copy(self)  # weights divided by their sum again would have other last bits
         object.__setattr__(taken, "components", self.components[(slice(None), *keys)])
+        if self.weights.ndim > 1:
+            object.__setattr__(taken, "weights", self.weights[(slice(None), *keys)])
         return taken
+
+    @property
+    def by_network(self) -> "SplitNormal | SplitNormalMixture":
+        """Each network's own distribution, of shape (networks, ...).
+
+        Examples
+        --------
+        >>> members = SplitNormal([[0.0], [2.0], [7.0], [7.0]], 1.0, 1.0)
+        >>> SplitNormalMixture(members, [1, 3, 2, 2], per_network=2).by_network.mean
+        array([[1.5],
+               [7. ]])
+        """
+        if self.per_network == 1:
+            return self.components
+
+        def of_networks(array: FloatArray) -> FloatArray:
+            return array.reshape(-1, self.per_network, *self.shape).swapaxes(0, 1)
+
+        wide = self.weights.reshape(*self.weights.shape, *(1,) * len(self.shape))
+        weights = self.weights if self.weights.ndim > 1 else wide
+        weights = np.broadcast_to(weights, self.components.shape)
+        components = SplitNormal(*(of_networks(array) for array in self._members))
+        return SplitNormalMixture(components, of_networks(weights))
 
     @property
     def _members(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         return self.components.loc, self.components.left_scale, self.components.right_scale
+
+    def in_blocks(
+        self, function: Callable[..., Any]
+    ) -> tuple[Callable[..., Any], tuple[FloatArray, ...]]:
+        """What `calipers._blocks` needs to call a function of blocks of the members.
+
+        Returns
+        -------
+        function : callable
+            Takes what the given one does but for weights that are common to all rows.
+        members : tuple of arrays
+            Location and scales, and weights where rows have their own.
+        """
+        if self.weights.ndim == 1:
+            return partial(function, weights=self.weights[:, None]), self._members
+        return function, (*self._members, self.weights)
 
     def _apply(
         self,
@@ -112,8 +188,8 @@ class SplitNormalMixture:
         n_jobs: int = 1,
     ) -> FloatArray:
         """Call `function` with blocks of `rows` and of the components, and with the weights."""
-        of_block = partial(function, weights=self.weights[:, None])
-        return blockwise(of_block, rows, self._members, outputs=outputs, n_jobs=n_jobs)
+        of_block, members = self.in_blocks(function)
+        return blockwise(of_block, rows, members, outputs=outputs, n_jobs=n_jobs)
 
     def _apply_ragged(
         self,
@@ -123,8 +199,8 @@ class SplitNormalMixture:
         n_jobs: int = 1,
     ) -> list[FloatArray]:
         """Do the same with a function that gives some rows more numbers than others."""
-        of_block = partial(function, weights=self.weights[:, None])
-        return blockwise_ragged(of_block, rows, self._members, outputs=outputs, n_jobs=n_jobs)
+        of_block, members = self.in_blocks(function)
+        return blockwise_ragged(of_block, rows, members, outputs=outputs, n_jobs=n_jobs)
 
     def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Density at `x`; infinite at a point mass."""
@@ -285,13 +361,13 @@ class SplitNormalMixture:
 
     @property
     def aleatoric_var(self) -> FloatArray:
-        """Mean of the members' variances: the noise that they agree upon."""
-        return self._apply(formulas.aleatoric_var)
+        """Mean of the networks' variances: the noise that each of them sees."""
+        return self._apply(partial(formulas.aleatoric_var, per_network=self.per_network))
 
     @property
     def epistemic_var(self) -> FloatArray:
-        """Variance of the members' means: what they disagree upon."""
-        return self._apply(formulas.epistemic_var)
+        """Variance of the networks' means: what they disagree upon."""
+        return self._apply(partial(formulas.epistemic_var, per_network=self.per_network))
 
     @property
     def var(self) -> FloatArray:

@@ -1,9 +1,13 @@
 """Weighted sums over the components of a mixture.
 
-Everywhere `x` has the shape (n,), the parameters (members, n) and the weights (members, 1).
+Everywhere `x` has the shape (n,), the parameters (members, n) and the weights (members, 1), or
+(members, n) where rows have their own. Members come network by network, `per_network` of each.
 """
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
@@ -13,6 +17,11 @@ from calipers.distributions import _formulas as formulas
 def average(values: FloatArray, weights: FloatArray) -> FloatArray:
     """Weighted mean over the members."""
     return sum_members(weights * values)
+
+
+def take_weights(weights: FloatArray, rows: NDArray[Any]) -> FloatArray:
+    """Weights of some of the rows; those of one column are common to all."""
+    return weights if weights.shape[1] == 1 else weights[:, rows]
 
 
 def pdf(
@@ -51,18 +60,47 @@ def mean(loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArr
 
 
 def aleatoric_var(
-    loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
+    loc: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+    weights: FloatArray,
+    *,
+    per_network: int = 1,
 ) -> FloatArray:
-    """Mean of the variances."""
-    return average(formulas.var(left, right), weights)
+    """Mean of the networks' variances."""
+    within = average(formulas.var(left, right), weights)
+    if per_network == 1:
+        return within
+    means = formulas.mean(loc, left, right)
+    own, _ = _of_networks(means, weights, per_network)
+    return within + average((means - np.repeat(own, per_network, axis=0)) ** 2, weights)
 
 
 def epistemic_var(
-    loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
+    loc: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+    weights: FloatArray,
+    *,
+    per_network: int = 1,
 ) -> FloatArray:
-    """Variance of the means."""
+    """Variance of the networks' means."""
     means = formulas.mean(loc, left, right)
+    if per_network > 1:
+        means, weights = _of_networks(means, weights, per_network)
     return average((means - average(means, weights)) ** 2, weights)
+
+
+def _of_networks(
+    values: FloatArray, weights: FloatArray, per_network: int
+) -> tuple[FloatArray, FloatArray]:
+    """Weighted mean of each network's members, and the networks' weights."""
+
+    def total(array: FloatArray) -> FloatArray:
+        return sum_members(array.reshape(-1, per_network, array.shape[1]).swapaxes(0, 1))
+
+    weight = total(weights)
+    return total(weights * values) / weight, weight
 
 
 def std(loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray) -> FloatArray:
@@ -84,8 +122,9 @@ def draw(
     weights: FloatArray,
 ) -> FloatArray:
     """Turn a uniform number, which picks the side of a component, and a normal one into a draw."""
-    ends = np.cumsum(weights)
-    pick = np.minimum(np.searchsorted(ends, uniform, side="right"), len(ends) - 1)
-    within = (uniform - (ends - weights[:, 0])[pick]) / weights[pick, 0]
-    chosen = (array[pick, np.arange(pick.size)] for array in (loc, left, right))
-    return formulas.draw(within, normal, *chosen)
+    ends = np.cumsum(weights, axis=0)
+    pick = np.minimum((ends <= uniform).sum(axis=0), len(ends) - 1)
+    place = pick, np.arange(pick.size)
+    start, weight = (np.broadcast_to(a, loc.shape)[place] for a in (ends - weights, weights))
+    chosen = (array[place] for array in (loc, left, right))
+    return formulas.draw((uniform - start) / weight, normal, *chosen)

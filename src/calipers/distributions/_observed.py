@@ -194,6 +194,11 @@ class ObservedDistribution:
         return self.latent.components
 
     @property
+    def weights(self) -> FloatArray:
+        """The members' weights."""
+        return self.latent.weights
+
+    @property
     def aleatoric_var(self) -> FloatArray:
         """Mean of the members' variances, on the latent scale."""
         return self.latent.aleatoric_var

@@ -69,7 +69,7 @@ def mixture_ppf(
         Probabilities in [0, 1].
     loc, left, right : array of shape (members, n)
         Parameters of the components.
-    weights : array of shape (members, 1)
+    weights : array of shape (members, 1) or (members, n)
         Positive, of sum 1.
     """
     flip = p > 0.5

@@ -3,7 +3,7 @@ r"""The normal scale of a mixture: :math:`z = \Phi^{-1}(F(y))` and its inverse, 
 `F(y)` rounds to 1 beyond 8.3 standard deviations and to 0 beyond 38. So the scores are taken from
 the smaller of `F` and `1 - F`, and where that has fewer than all of its digits from its logarithm,
 summed over the components. Both directions work on blocks of rows: `y` and `z` of shape (n,),
-parameters of shape (members, n), weights of shape (members, 1).
+parameters of shape (members, n), weights of shape (members, 1) or (members, n).
 
 Scales of zero need a rule, since no score is large enough for a target on their empty side. They
 count as a few ulps of their mode, so that scores are huge, finite and in order; a target right on
@@ -18,6 +18,7 @@ from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._density import widen
+from calipers.distributions._mixture_formulas import take_weights
 from calipers.distributions._quantile import mixture_ppf
 
 LARGEST_SCORE = 1e100
@@ -43,7 +44,7 @@ def mixture_scores(
     if far.size:
         sign = np.where(flip[far], -1.0, 1.0)
         part = _mirrored(flip[far], loc[:, far], left[:, far], right[:, far])
-        log_tail = _log_cdf(sign * y[far], *_log_terms(*part, weights))
+        log_tail = _log_cdf(sign * y[far], *_log_terms(*part, take_weights(weights, far)))
         z[far] = np.maximum(ndtri_exp(np.minimum(log_tail, np.log(0.5))), -LARGEST_SCORE)
     return np.where(flip, -z, z)
 
@@ -60,10 +61,11 @@ def mixture_values(
     here, far = np.flatnonzero(~beyond), np.flatnonzero(beyond)
     if here.size:
         p = ndtr(depth[here])
-        x[here] = mixture_ppf(p, near[:, here], first[:, here], second[:, here], weights)
+        part = (near[:, here], first[:, here], second[:, here])
+        x[here] = mixture_ppf(p, *part, take_weights(weights, here))
     if far.size:
         part = (near[:, far], first[:, far], second[:, far])
-        x[far] = _far_quantile(depth[far], *part, weights)
+        x[far] = _far_quantile(depth[far], *part, take_weights(weights, far))
     return np.where(flip, -x, x)
 
 

@@ -1,13 +1,14 @@
 """What every head says about itself."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.distributions import SplitNormal
+from calipers.distributions import SplitNormal, SplitNormalMixture
 
 Array = Any
 Values = dict[str, NDArray[np.float64]]
@@ -15,6 +16,9 @@ Values = dict[str, NDArray[np.float64]]
 
 SMALLEST_SCALE = 1e-6
 """Added to lengths, in standardised units, so that none is zero."""
+
+SMALLEST_SHARE = 1e-6
+"""Added to shares, so that no component is without one."""
 
 
 class Head(ABC):
@@ -33,14 +37,18 @@ class Head(ABC):
         The parameters that the head makes of them: ``lower``, ``point`` and ``upper`` for bounds,
         ``point`` alone for a point; those of a density may have any names.
     lengths : tuple of str
-        The fields that are lengths; the others are places on the target's axis.
+        The fields that are lengths.
+    shares : tuple of str
+        The fields that have no unit; those that are neither are places on the target's axis.
     can_cross : bool
         Whether the lower bound can lie above the upper one.
     point_at : int or None
         Which raw output is the point, where the others are distances from it.
     split_normal : tuple of str
-        The fields that are location, left and right scale of a split normal; empty where the head
-        gives no density.
+        The fields that are location, left and right scale of a split normal, one after the other
+        where there are several; empty where the head gives no density.
+    components : int
+        How many split normals one network predicts, with as many ``shares`` if more than one.
     around_point : str or None
         Name of the head that means the same but has a ``point_at``; None where there is none.
     """
@@ -49,9 +57,11 @@ class Head(ABC):
     size: ClassVar[int]
     fields: ClassVar[tuple[str, ...]]
     lengths: ClassVar[tuple[str, ...]] = ()
+    shares: ClassVar[tuple[str, ...]] = ()
     can_cross: ClassVar[bool] = False
     point_at: ClassVar[int | None] = None
     split_normal: ClassVar[tuple[str, ...]] = ()
+    components: ClassVar[int] = 1
     around_point: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -79,11 +89,38 @@ class Head(ABC):
     def onnx(self, graph: Any, *raw: str) -> list[str]:
         """The same as ``parameters`` in a ``calipers.onnx`` graph, from and to names of values."""
 
-    def density(self, values: Values) -> SplitNormal | None:
-        """Predicted densities of shape (networks, rows), where the head gives any."""
+    def with_components(self, count: int) -> "Head":
+        """The head of networks that predict so many components.
+
+        Raises
+        ------
+        ValueError
+            If it has no form for several.
+        """
+        if count != self.components:
+            raise ValueError(f"the head {self.name!r} has one component, got {count}")
+        return self
+
+    def is_place(self, field: str) -> bool:
+        """Whether a field is a place on the target's axis, neither a length nor a share."""
+        return field not in self.lengths and field not in self.shares
+
+    def mixture(self, values: Values) -> SplitNormalMixture | None:
+        """Predicted densities of all networks as one mixture, where the head gives any."""
         if not self.split_normal:
             return None
-        return SplitNormal(*(values[name] for name in self.split_normal))
+        parts = [[values[name] for name in self.split_normal[i::3]] for i in range(3)]
+        if self.components == 1:
+            return SplitNormalMixture(SplitNormal(*(part[0] for part in parts)))
+        weights = [values[name] for name in self.shares]
+        flat = (np.stack(part, axis=1).reshape(-1, part[0].shape[1]) for part in (*parts, weights))
+        loc, left, right, share = flat
+        return SplitNormalMixture(SplitNormal(loc, left, right), share, per_network=self.components)
+
+    def density(self, values: Values) -> SplitNormal | SplitNormalMixture | None:
+        """Each network's own density, of shape (networks, rows), where the head gives any."""
+        mixture = self.mixture(values)
+        return None if mixture is None else mixture.by_network
 
     @property
     def has_interval(self) -> bool:
@@ -96,6 +133,11 @@ def length(raw: Array) -> Array:
     return jax.nn.softplus(raw) + SMALLEST_SCALE
 
 
+def shares(raw: Array) -> Array:
+    """Positive numbers of sum 1 over the first axis, from any."""
+    return (jax.nn.softmax(raw, axis=0) + SMALLEST_SHARE) / (1 + len(raw) * SMALLEST_SHARE)
+
+
 def columns(raw: Array) -> tuple[Array, ...]:
     """Raw outputs one by one."""
     return tuple(raw[..., i] for i in range(raw.shape[-1]))
@@ -104,3 +146,15 @@ def columns(raw: Array) -> tuple[Array, ...]:
 def onnx_length(graph: Any, raw: str) -> str:
     """``length`` in a graph."""
     return str(graph("Add", graph("Softplus", raw), graph.single(SMALLEST_SCALE)))
+
+
+def onnx_shares(graph: Any, raw: Sequence[str]) -> list[str]:
+    """``shares`` in a graph, one by one."""
+    stacked = graph("Concat", *(graph.unsqueezed(one, 0) for one in raw), axis=0)
+    positive = graph("Add", graph("Softmax", stacked, axis=0), graph.single(SMALLEST_SHARE))
+    whole = graph("Div", positive, graph.single(1 + len(raw) * SMALLEST_SHARE))
+    axis = graph.integers(0)
+    return [
+        graph("Squeeze", graph("Gather", whole, graph.integers(k), axis=0), axis)
+        for k in range(len(raw))
+    ]

@@ -4,8 +4,9 @@ Every loss is written once, for whichever array library its arguments come from:
 it, JAX differentiates it under ``jit`` and ``vmap``, PyTorch differentiates it through autograd.
 The rules they share:
 
-- Data are positional, arrays of one shape from one library; options follow as keywords. Nothing
-  broadcasts: unequal shapes, such as a column met by a row, are a ``ValueError`` and not a matrix.
+- Data are positional, arrays of one shape from one library, those of a mixture's components with
+  one more axis before; options follow as keywords. Nothing broadcasts: unequal shapes, such as a
+  column met by a row, are a ``ValueError`` and not a matrix.
 - A loss is the mean over the rows, or is made of such means, and comes back as a scalar of the
   data's floating type.
 - ``weight`` turns every mean into a weighted mean and every count into a sum of weights. Scaling
@@ -24,6 +25,7 @@ from calipers.losses._capture import (
     soft_capture,
 )
 from calipers.losses._densities import normal_nll, split_normal_crps, split_normal_nll
+from calipers.losses._mixtures import mixture_crps, mixture_nll
 from calipers.losses._quality import crossing_penalty, qd, qd_paper, qd_plus
 from calipers.losses._scores import interval_score, pinball, squared_error
 
@@ -33,6 +35,8 @@ __all__ = [
     "crossing_penalty",
     "hard_capture",
     "interval_score",
+    "mixture_crps",
+    "mixture_nll",
     "normal_nll",
     "pinball",
     "qd",

@@ -16,8 +16,8 @@ outputs ``point``, ``lower`` and ``upper``, of shape (rows,)
     shape (rows, coverages).
 outputs ``member_...``, of shape (members, rows)
     What each network says: ``lower``, ``point`` and ``upper`` where it was trained for bounds;
-    ``loc``, ``left_scale`` and ``right_scale`` for a density; ``mean`` and ``scale`` for
-    ``loss="normal"``.
+    ``loc``, ``left_scale`` and ``right_scale`` for a density; where it has several components,
+    ``loc_0``, ``scale_0``, ``share_0`` and so on; ``mean`` and ``scale`` for ``loss="normal"``.
 
 A model of points alone has ``point`` and ``member_point``. The graph checks nothing: what is not a
 finite number where one is needed gives what arithmetic gives.
@@ -99,6 +99,11 @@ def export(
     """
     if dtype not in TYPES:
         raise ValueError(f"dtype must be one of {sorted(TYPES)}, got {dtype!r}")
+    if ensemble.target_map is not None:
+        raise ValueError(
+            f"a model on the scale {ensemble.target_map.kind!r} of its target has no ONNX form: "
+            "fit with loss__scale='identity'"
+        )
     graph = Graph()
     X, given = matrix(graph, len(inputs), dtype) if table is None else columns(graph, table, dtype)
     values = parameters(graph, ensemble.bank, X)
@@ -138,13 +143,41 @@ def export(
 
 
 def _point(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
-    density = _density(ensemble, values)
-    return graph.mean(values["point"] if density is None else density_mean(graph, *density))
+    return graph.mean(_points(graph, ensemble, values))
 
 
-def _density(ensemble: Ensemble, values: dict[str, str]) -> Any:
-    """Parameters of the members' split normals, where they predict any."""
-    return [values[name] for name in ensemble.head.split_normal] or None
+def _points(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
+    """Each network's point, (networks, rows)."""
+    density = _density(graph, ensemble, values)
+    return values["point"] if density is None else density_mean(graph, *density)
+
+
+def _density(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> list[str] | None:
+    """Split normals of the networks, where they predict any, each (networks, rows).
+
+    Where they predict several, each (components, networks, rows), and their shares.
+    """
+    head = ensemble.head
+    if head.components == 1:
+        return [values[name] for name in head.split_normal] or None
+    fields = (*(head.split_normal[i::3] for i in range(3)), head.shares)
+    *parts, share = (
+        graph("Concat", *(graph.unsqueezed(values[name], 0) for name in names), axis=0)
+        for names in fields
+    )
+    total = graph("ReduceSum", share, graph.integers(0), keepdims=1)  # 1 in single precision
+    return [*parts, graph("Div", share, total)]
+
+
+def _members(graph: Graph, density: list[str], networks: int) -> list[str]:
+    """All split normals as one mixture, each (members, 1, rows), and weights of sum 1 if any."""
+    if len(density) == 3:
+        return [graph.unsqueezed(part, 1) for part in density]
+    *parts, share = density
+    parts.append(graph("Div", share, graph.constant(float(networks))))
+    rows = graph("Slice", graph("Shape", share), graph.integers(2), graph.integers(3))
+    shape = graph("Concat", graph.integers(-1, 1), rows, axis=0)
+    return [graph("Reshape", part, shape) for part in parts]
 
 
 def _interval(
@@ -156,22 +189,24 @@ def _interval(
     if aggregate is None:
         raise ValueError(f"aggregation={ensemble.aggregation!r} has no ONNX form")
     options = {"coverage": ensemble.coverage, "members": len(ensemble.bank)}
-    density = _density(ensemble, values)
+    density = _density(graph, ensemble, values)
     if not ensemble.gives_distribution:
         lower, upper = _bounds(graph, values, density, ensemble.coverage)
-        point = values["point"] if density is None else density_mean(graph, *density)
+        point = _points(graph, ensemble, values)
         sides = aggregate(graph, lower, point, upper, **options)
         return [graph.unsqueezed(side, 1) for side in sides], None
     if density is None:
-        density = aggregate(graph, values["lower"], values["point"], values["upper"], **options)
+        density = list(
+            aggregate(graph, values["lower"], values["point"], values["upper"], **options)
+        )
+    parts = _members(graph, density, len(ensemble.bank))
     scores, step = [score[:, None] for score in _scores(ensemble, coverages)], None
     by_width = _by_width(ensemble)
     if by_width is not None:
         scores = [score * by_width.factor for score in scores]
-        step = width_steps(graph, by_width.edges, *density)
-    loc, left, right = (graph.unsqueezed(part, 1) for part in density)
-    low = lower_quantile(graph, scores[0], loc, left, right, step=step)
-    high = upper_quantile(graph, scores[1], loc, left, right, step=step)
+        step = width_steps(graph, by_width.edges, *parts)
+    low = lower_quantile(graph, scores[0], *parts, step=step)
+    high = upper_quantile(graph, scores[1], *parts, step=step)
     tails = [score.squeeze(1) if step is None else score for score in scores]
     return [graph("Transpose", low), graph("Transpose", high)], [tail.tolist() for tail in tails]
 
@@ -201,6 +236,7 @@ def _bounds(graph: Graph, values: dict[str, str], density: Any, coverage: float)
     """Members' own bounds, (members, rows)."""
     if density is None:
         return values["lower"], values["upper"]
-    alone = [graph.unsqueezed(part, 0) for part in density]  # mixtures of one
+    one = len(density) == 3  # for each network, else several that stand along a first axis
+    alone = [graph.unsqueezed(part, 0) for part in density] if one else density
     score = ndtri((1 - coverage) / 2)
     return lower_quantile(graph, score, *alone), upper_quantile(graph, -score, *alone)

@@ -45,9 +45,9 @@ def parameters(graph: Graph, members: Bank | Upgraded, inputs: str) -> dict[str,
             "as ONNX: torch.onnx.export writes that network"
         )
     point = _of_bank(graph, members.points.bank, inputs)["point"]
-    lengths = members.program.output.lengths
+    head = members.program.output
     return {
-        name: value if name in lengths else graph("Add", value, point)
+        name: graph("Add", value, point) if head.is_place(name) else value
         for name, value in _of_bank(graph, members.heads, inputs).items()
     }
 
@@ -73,9 +73,12 @@ def _of_bank(graph: Graph, bank: Bank, inputs: str) -> dict[str, str]:
     center = scaling.target_center * units.target_scale + units.target_center
     found = {}
     for name, value in zip(head.fields, head.onnx(graph, *columns), strict=True):
-        wide = graph("Mul", graph.cast(value, "float64"), graph.constant(scale[:, None]))
-        place = name not in head.lengths
-        found[name] = graph("Add", wide, graph.constant(center[:, None])) if place else wide
+        wide = graph.cast(value, "float64")
+        if name not in head.shares:
+            wide = graph("Mul", wide, graph.constant(scale[:, None]))
+        if head.is_place(name):
+            wide = graph("Add", wide, graph.constant(center[:, None]))
+        found[name] = wide
     return found
 
 

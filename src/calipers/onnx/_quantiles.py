@@ -41,13 +41,23 @@ _BELOW = (
 _TINY = 1e-300
 
 
-def density_mean(graph: Graph, loc: str, left: str, right: str) -> str:
-    """Means of split normals."""
+def density_mean(graph: Graph, loc: str, left: str, right: str, share: str = "") -> str:
+    """Means of split normals; of their mixtures over a first axis where they have shares."""
     factor = graph.constant((2 / np.pi) ** 0.5)
-    return graph("Add", loc, graph("Mul", graph("Sub", right, left), factor))
+    mean = graph("Add", loc, graph("Mul", graph("Sub", right, left), factor))
+    return _total(graph, graph("Mul", share, mean)) if share else mean
 
 
-def width_steps(graph: Graph, edges: Any, loc: str, left: str, right: str) -> str:
+def _total(graph: Graph, values: str) -> str:
+    return graph("ReduceSum", values, graph.integers(0), keepdims=0)
+
+
+def _mean(graph: Graph, values: str, weight: str) -> str:
+    """Mean over members, by weights of sum 1 if they are given."""
+    return _total(graph, graph("Mul", weight, values)) if weight else graph.mean(values)
+
+
+def width_steps(graph: Graph, edges: Any, loc: str, left: str, right: str, weight: str = "") -> str:
     """Steps of the width of mixtures, whole numbers of shape (rows,).
 
     Parameters
@@ -55,24 +65,34 @@ def width_steps(graph: Graph, edges: Any, loc: str, left: str, right: str) -> st
     edges : array of shape (steps - 1,)
         Between steps of the logarithm of the standard deviation.
     loc, left, right : names
-        Components, of shape (members, rows).
+        Components, of shape (members, 1, rows).
+    weight : name, optional
+        Their weights, of sum 1 and the same shape; equal if not given.
     """
     apart = graph("Sub", right, left)
     own = graph("Mul", graph("Mul", apart, apart), graph.constant(1.0 - 2.0 / np.pi))
-    own = graph.mean(graph("Add", own, graph("Mul", left, right)))
+    own = _mean(graph, graph("Add", own, graph("Mul", left, right)), weight)
     means = density_mean(graph, loc, left, right)
-    off = graph("Sub", means, graph("ReduceMean", means, axes=[0], keepdims=1))
-    variance = graph("Add", own, graph.mean(graph("Mul", off, off)))
+    off = graph("Sub", means, graph.unsqueezed(_mean(graph, means, weight), 0))
+    variance = graph("Add", own, _mean(graph, graph("Mul", off, off), weight))
     half = graph.constant(0.5)
     width = graph("Mul", graph("Log", graph("Max", variance, graph.constant(_TINY))), half)
-    beyond = graph("GreaterOrEqual", graph.unsqueezed(width, 1), graph.constant(edges))
+    width = graph("Reshape", width, graph.integers(-1, 1))
+    beyond = graph("GreaterOrEqual", width, graph.constant(edges))
     return graph(
         "ReduceSum", graph("Cast", beyond, to=TensorProto.INT64), graph.integers(1), keepdims=0
     )
 
 
 def lower_quantile(
-    graph: Graph, score: Any, loc: str, left: str, right: str, *, step: str | None = None
+    graph: Graph,
+    score: Any,
+    loc: str,
+    left: str,
+    right: str,
+    weight: str = "",
+    *,
+    step: str | None = None,
 ) -> str:
     """Quantiles of mixtures, at levels given as normal scores.
 
@@ -82,6 +102,8 @@ def lower_quantile(
         Scores of the levels; with ``step``, of shape (levels, steps).
     loc, left, right : names
         Components, of shape (members, levels or 1, rows).
+    weight : name, optional
+        Their weights, of sum 1 and the same shape; equal if not given.
     step : name, optional
         Which of the steps each row is on.
 
@@ -103,21 +125,29 @@ def lower_quantile(
     high = graph("ReduceMax", graph("Add", loc, near), axes=[0], keepdims=0)
     body, (least, most) = Graph("calipers/body/"), ("calipers/least", "calipers/most")
     middle = body("Mul", body("Add", least, most), body.constant(0.5))
-    short = body("Less", _mixture_cdf(body, middle, loc, left, right), wanted)
+    short = body("Less", _mixture_cdf(body, middle, loc, left, right, weight), wanted)
     results = [body("Where", short, middle, least), body("Where", short, most, middle)]
     low, high = graph.repeat(HALVINGS, {least: low, most: high}, body, results)
     return graph("Mul", graph("Add", low, high), graph.constant(0.5))
 
 
 def upper_quantile(
-    graph: Graph, score: Any, loc: str, left: str, right: str, *, step: str | None = None
+    graph: Graph,
+    score: Any,
+    loc: str,
+    left: str,
+    right: str,
+    weight: str = "",
+    *,
+    step: str | None = None,
 ) -> str:
     """The same from above: by the mirror image, whose small tail keeps its digits."""
-    mirrored = lower_quantile(graph, -np.asarray(score), graph("Neg", loc), right, left, step=step)
+    below, loc = -np.asarray(score), graph("Neg", loc)
+    mirrored = lower_quantile(graph, below, loc, right, left, weight, step=step)
     return graph("Neg", mirrored)
 
 
-def _mixture_cdf(graph: Graph, x: str, loc: str, left: str, right: str) -> str:
+def _mixture_cdf(graph: Graph, x: str, loc: str, left: str, right: str, weight: str) -> str:
     tiny = graph.constant(_TINY)
     away = graph("Sub", x, loc)
     under = graph("Less", away, graph.constant(0.0))
@@ -127,7 +157,8 @@ def _mixture_cdf(graph: Graph, x: str, loc: str, left: str, right: str) -> str:
     both = graph("Max", graph("Add", left, right), tiny)
     mass = graph("Mul", graph("Div", graph("Add", scale, scale), both), tail)
     above = graph("Sub", graph.constant(1.0), mass)
-    return graph.mean(graph("Where", under, mass, above))
+    each = graph("Where", under, mass, above)
+    return _mean(graph, each, weight)
 
 
 def _normal_tail(graph: Graph, steps: str) -> str:

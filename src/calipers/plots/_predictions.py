@@ -88,7 +88,7 @@ def plot_rows(
 
 
 def plot_mixture(ax: Axes, mixture: SplitNormalMixture, *, coverage: float) -> None:
-    """Draw the density of one mixture, those of its components, and its interval.
+    """Draw the density of one mixture, those of its networks, and its interval.
 
     Parameters
     ----------
@@ -106,8 +106,9 @@ def plot_mixture(ax: Axes, mixture: SplitNormalMixture, *, coverage: float) -> N
     inside = (x >= low) & (x <= high)
     ax.fill_between(x[inside], total[inside], color=COLORS["blue"], alpha=0.18, linewidth=0)
     palette = [COLORS[name] for name in ("orange", "green", "yellow", "sky", "pink")]
-    for j in range(len(mixture.weights)):
-        member = mixture.components[j].pdf(x)
+    networks = mixture.by_network
+    for j in range(len(networks)):
+        member = networks[j].pdf(x)
         label = "members" if j == 0 else None
         ax.plot(x, member, "--", color=palette[j % len(palette)], linewidth=1.0, label=label)
     ax.plot(x, total, color=COLORS["black"], linewidth=1.8, label="mixture")

@@ -186,6 +186,11 @@ def _facts(model: Any) -> dict[str, str]:
     """When, on what and with which versions the model was fitted."""
     about = model.about_
     facts = {k.replace("_", " "): str(v) for k, v in about.items() if isinstance(v, str | int)}
+    ensemble = model.ensemble_
+    if ensemble.head.components > 1:
+        facts["components of each network"] = str(ensemble.head.components)
+    if ensemble.target_map is not None:
+        facts["scale of the target"] = ensemble.target_map.kind
     if files := (about.get("source") or {}).get("files"):
         facts["fitted on"] = ", ".join(files)
     facts["values of the target"] = str(model.support_)

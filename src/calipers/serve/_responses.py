@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_json
 
-from calipers.prediction import Prediction
+from calipers.prediction import MEMBER, Prediction
 from calipers.serve._models import Served
 from calipers.serve._problems import HTTPProblem
 from calipers.serve._queries import ServedPrediction
@@ -21,7 +21,7 @@ _NUMBERS_A_BLOCK = 100_000
 _OBJECTS = {
     "intervals": ("lower", "upper"),
     "quantiles": ("value",),
-    "members": ("loc", "left_scale", "right_scale"),
+    "members": MEMBER,
 }
 """Fields of a prediction with several objects a row, and what each object holds."""
 _LEVELS = {"intervals": ("coverage", "coverages"), "quantiles": ("level", "quantile_levels")}
@@ -129,8 +129,9 @@ def _atoms(row: Any) -> dict[str, list[float]]:
 
 def _objects(found: Prediction, name: str) -> list[list[dict[str, Any]]]:
     """For each row a list of objects, such as its intervals."""
-    rows, names = len(found), _OBJECTS[name]
-    parts = getattr(found, name).reshape(rows, len(names), -1).transpose(2, 1, 0).tolist()
+    rows, values = len(found), getattr(found, name)
+    names = _OBJECTS[name] if values.ndim == 2 else _OBJECTS[name][: values.shape[1]]
+    parts = values.reshape(rows, len(names), -1).transpose(2, 1, 0).tolist()
     objects = [dict(zip(names, part, strict=True)) for part in parts]
     if name in _LEVELS:
         key, levels = _LEVELS[name]

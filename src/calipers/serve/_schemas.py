@@ -100,11 +100,15 @@ class Quantile(BaseModel):
 
 
 class Member(BaseModel):
-    """A network's split normal before calibration: its mode, and the scales on either side."""
+    """A network's split normal before calibration: its mode, and the scales on either side.
+
+    Where networks predict several they come network by network, each with its weight in the whole.
+    """
 
     loc: float | None
     left_scale: float | None
     right_scale: float | None
+    weight: float | None = None
 
 
 class DensitySchema(BaseModel):

@@ -189,7 +189,7 @@ class Service:
 
     def _checked(self, served: Served, rows: int, query: Query) -> int:
         """Numbers of a response; refuse too many, and what the model cannot give."""
-        numbers = rows * query.size(len(served.ensemble.bank))
+        numbers = rows * query.size(served.ensemble.members_count)
         if numbers > self._settings.max_numbers:
             raise HTTPProblem(
                 413,

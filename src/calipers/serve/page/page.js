@@ -217,7 +217,7 @@ function showAnswer() {
   get("outside").textContent = names.length
     ? `${shown} ${names.length > 1 ? "are" : "is"} outside of what the model has seen. Trust this prediction less; its interval may be too narrow.`
     : "";
-  state.domain = drawDensity(get("density"), answer, model.target, get("members").checked, state.domain);
+  state.domain = drawDensity(get("density"), answer, model.target, get("members").checked ? model.members : 0, state.domain);
   if (state.sweep) showSweep();
 }
 

@@ -29,6 +29,16 @@ function steady(before, low, high) {
   return [low - room, high + room];
 }
 
+// Split normals of each network; several have weights that add up to 1 over all networks.
+function byNetwork(members, networks) {
+  const each = members.length / networks;
+  return Array.from({ length: networks }, (_, i) => members.slice(i * each, (i + 1) * each));
+}
+
+function mixture(parts, networks, at) {
+  return parts.reduce((sum, part) => sum + (part.weight ? networks * part.weight : 1) * splitNormal(part, at), 0);
+}
+
 // Places and heights of the density without tails that could not be seen.
 function visible({ x, y }) {
   const heights = smooth(y.map((value) => value ?? 0), Math.ceil(x.length / 45));
@@ -38,7 +48,8 @@ function visible({ x, y }) {
   return { at: x.slice(first, last), heights: heights.slice(first, last) };
 }
 
-export function drawDensity(host, answer, target, withMembers, before) {
+// `networks` is how many networks to show, 0 for none.
+export function drawDensity(host, answer, target, networks, before) {
   const show = formatter(target.low, target.high);
   const { lower, upper } = answer.intervals[0] ?? { lower: null, upper: null };
   const bounds = [lower, upper].filter(isNumber);
@@ -46,7 +57,7 @@ export function drawDensity(host, answer, target, withMembers, before) {
   const atoms = (answer.atoms?.x ?? []).map((at, i) => ({ at, mass: answer.atoms.mass[i] })).filter(({ mass }) => mass > 5e-4);
   const reach = [answer.point, ...bounds, ...(shape ? [shape.at[0], shape.at.at(-1)] : []), ...atoms.map(({ at }) => at)];
   const x = steady(before, Math.min(...reach), Math.max(...reach));
-  const curves = shape && withMembers ? answer.members.map((m) => shape.at.map((at) => splitNormal(m, at))) : [];
+  const curves = shape && networks && answer.members ? byNetwork(answer.members, networks).map((own) => shape.at.map((at) => mixture(own, networks, at))) : [];
   const tallest = shape ? Math.max(...shape.heights) || 1 : 1;
   const width = host.clientWidth || 600, height = host.clientHeight || 260;
   const interval = bounds.length ? `the interval ${bounds.map(show).join(" to ")}` : "there is no finite interval";

@@ -1,0 +1,193 @@
+"""Networks of several components: from training to every place where predictions go."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from calipers import IntervalRegressor, objectives
+from calipers._schema import SchemaError
+from calipers._serialization import ensemble_from_dict, ensemble_to_dict
+from calipers.bank import Program
+from calipers.distributions import SplitNormalMixture
+from calipers.heads import HEADS
+from calipers.networks import MLP
+from calipers.objectives import LOSSES, Density
+from calipers.prediction import Query
+
+SMALL = {
+    "network": MLP(hidden_layers=(16,), frequencies=0),
+    "n_networks": 4,
+    "cv": 2,
+    "epochs": 300,
+    "random_state": 0,
+    "verbose": 0,
+}
+
+
+def two_humps(rows, seed=0):
+    """Targets on either of two branches."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(1, 2, (rows, 1))
+    return X, rng.choice([-1, 1], rows) * X[:, 0] + rng.normal(0, 0.1, rows)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return IntervalRegressor(loss=Density(components=3), **SMALL).fit(*two_humps(400))
+
+
+def test_several_components_see_two_humps(model):
+    X, y = two_humps(300, seed=1)
+    one = IntervalRegressor(loss=Density(components=1), **SMALL).fit(*two_humps(400))
+    several, single = (m.ensemble_.mixture(X) for m in (model, one))
+    assert several.components.shape == (12, 300)
+    assert several.per_network == 3
+    assert single.components.shape == (4, 300)
+    assert several.logpdf(y).mean() > single.logpdf(y).mean() + 0.3
+    lower, _ = model.ensemble_.mixture(X[:1]).hdr(0.8)
+    assert lower.shape[0] >= 2
+    # The humps are noise that all networks see, not what they disagree upon.
+    dist = model.predict_dist(X)
+    assert np.median(dist.epistemic_var / dist.aleatoric_var) < 0.1
+    inside = model.predict_interval(X)
+    assert 0.85 < np.mean((inside[:, 0] <= y) & (y <= inside[:, 1])) <= 1
+
+
+def test_one_component_is_what_there_was(tmp_path):
+    X, y = two_humps(100)
+    fits = [
+        IntervalRegressor(loss=loss, **SMALL | {"epochs": 3}).fit(X, y)
+        for loss in ("density", Density(components=1))
+    ]
+    assert np.array_equal(*(m.predict_interval(X) for m in fits))
+    program = fits[0].ensemble_.bank.program
+    assert program == replace(program, components=1)
+    fits[0].save(tmp_path / "model")
+    stored = json.loads((tmp_path / "model" / "model.json").read_text())
+    assert '"components": 3' not in json.dumps(stored)
+    assert program.output.fields == ("loc", "left_scale", "right_scale")
+
+
+def test_a_saved_model_comes_back(model, tmp_path):
+    X, _ = two_humps(50, seed=2)
+    model.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    assert again.loss.components == 3
+    query = Query((0.5, 0.9), (0.1,), members=True, density=5, variance=True, variance_parts=True)
+    found, wanted = again.query(X, query), model.query(X, query)
+    for name, column in wanted.columns().items():
+        np.testing.assert_array_equal(found.columns()[name], column)
+    assert found.members.shape == (50, 4, 12)
+    np.testing.assert_allclose(found.members[:, 3].sum(axis=1), 1)
+    assert {"loc_11", "weight_0"} <= set(found.columns())
+
+
+def test_a_head_of_one_component_takes_no_more(model, tmp_path):
+    with pytest.raises(ValueError, match="the head 'free' has one component, got 3"):
+        HEADS["free"].with_components(3)
+    program = model.ensemble_.bank.program
+    assert isinstance(program, Program)
+    with pytest.raises(ValueError, match="one component"):
+        _ = replace(program, objective=LOSSES["qd+"]).output
+    document, arrays = ensemble_to_dict(model.ensemble_)
+    for count in (0, 17, "3"):
+        bad = {**document, "program": {**document["program"], "components": count}}
+        with pytest.raises(SchemaError, match="components"):
+            ensemble_from_dict(bad, arrays)
+    forged = {"loss": "qd+", "head": "free"}
+    bad = {**document, "program": {**document["program"], "objective": forged}}
+    with pytest.raises(SchemaError, match=r"program\.components"):
+        ensemble_from_dict(bad, arrays)
+
+
+def test_bounds_of_each_network_and_other_aggregations(model):
+    X, _ = two_humps(20, seed=3)
+    members = model.predict_members(X)
+    assert members.lower.shape == (4, 20)
+    assert (members.lower < members.upper).all()
+    other = replace(model.ensemble_, aggregation="sem", calibrations=())
+    assert (np.ptp(other.predict(X).intervals, axis=1) > 0).all()
+
+
+def test_upgraded_points_are_kept():
+    X, y = two_humps(200)
+    settings = SMALL | {"epochs": 20}
+    points = IntervalRegressor(loss="mse", **settings).fit(X, y)
+    model = IntervalRegressor(loss=Density(components=2), **settings).upgrade(points, X, y)
+    np.testing.assert_allclose(model.predict(X), points.predict(X), atol=1e-5)
+    assert model.ensemble_.mixture(X).per_network == 2
+
+
+def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    monkeypatch.setattr("calipers._candidates.EPOCHS", 1.0)
+    model = IntervalRegressor(**SMALL).fit(*two_humps(400))
+    assert model.ensemble_.bank.program.components == 3
+    assert model.about_["shapes"]["3, identity"] < 0.99 * model.about_["shapes"]["1, identity"]
+    few = clone(model).fit(*two_humps(200))
+    assert few.ensemble_.bank.program.components == 1
+    assert "shapes" not in few.about_
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 1))
+    plain = clone(model).fit(X, X[:, 0] + rng.normal(0, 0.1, 400))
+    assert plain.ensemble_.bank.program.components == 1
+    again = model.set_params(warm_start=True, epochs=1).fit(*two_humps(200))
+    assert again.ensemble_.bank.program.components == 3
+    assert isinstance(again.ensemble_.mixture(X), SplitNormalMixture)
+
+
+def test_bad_numbers_of_components_are_refused():
+    X, y = two_humps(30)
+    for wrong in (0, 17, 2.5, "many"):
+        with pytest.raises(ValueError, match="components"):
+            IntervalRegressor(loss=Density(components=wrong), **SMALL).fit(X, y)
+
+
+def prices(rows, seed=0, spread=0.8):
+    """Targets with a long tail."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(0, 1, (rows, 2))
+    return X, 1e4 * np.exp(X[:, 0] + rng.normal(0, spread, rows))
+
+
+@pytest.mark.parametrize("scale", ["log", "asinh"])
+def test_a_target_on_another_scale(scale, tmp_path):
+    X, y = prices(400)
+    settings = SMALL | {"epochs": 100}
+    model = IntervalRegressor(loss=Density(scale=scale), **settings).fit(X, y)
+    fresh, target = prices(2000, seed=1)
+    lower, upper = model.predict_interval(fresh).T
+    assert 0.92 < np.mean((lower <= target) & (target <= upper)) < 0.98
+    if scale == "log":
+        assert (lower > 0).all()
+    expected = 1e4 * np.exp(fresh[:, 0] + 0.8**2 / 2)
+    assert np.mean(model.predict(fresh) / expected) == pytest.approx(1, abs=0.25)
+    out = model.out_of_fold_
+    inside = out.interval(0.9)
+    assert np.mean((inside[:, 0] <= y) & (y <= inside[:, 1])) == pytest.approx(0.9, abs=0.02)
+    assert np.mean(out.point) == pytest.approx(np.mean(y), rel=0.25)
+    model.conformalize(fresh[:500], target[:500])
+    model.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    query = Query((0.5,), (0.1,), density=5, variance=True, variance_parts=True)
+    for name, column in model.query(X[:9], query).columns().items():
+        np.testing.assert_array_equal(again.query(X[:9], query).columns()[name], column)
+    pytest.importorskip("onnx")
+    with pytest.raises(ValueError, match=f"scale '{scale}' of its target has no ONNX form"):
+        model.to_onnx(tmp_path / "model.onnx")
+
+
+def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    monkeypatch.setattr("calipers._candidates.EPOCHS", 0.5)
+    loss = Density(components=1, scale="auto")
+    model = IntervalRegressor(loss=loss, **SMALL).fit(*prices(400, spread=2.0))
+    assert model.ensemble_.target_map.kind == "log"
+    assert set(model.about_["shapes"]) == {"1, identity", "1, log"}
+    X, y = two_humps(400)
+    assert clone(model).fit(X, y).ensemble_.target_map is None
+    with pytest.raises(ValueError, match="scale='log' needs positive targets"):
+        IntervalRegressor(loss=Density(scale="log"), **SMALL).fit(X, y)
