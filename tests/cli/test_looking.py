@@ -99,7 +99,7 @@ def test_inspect_for_machines(folder):
     found = json.loads(run("inspect", folder / "model", "--json").stdout)
     assert [column["name"] for column in found["inputs"]] == ["x", "kind"]
     assert found["networks"]["count"] == 2
-    assert found["calibrations"] == [{"rows": 200, "strict": False}]
+    assert found["calibrations"] == [{"kind": "map", "rows": 200, "strict": False}]
     assert found["about"]["rows"] == 200
     assert found["bytes"] > 1000
 

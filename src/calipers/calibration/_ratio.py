@@ -125,6 +125,6 @@ class DensityRatio:
 
 
 def _ratio(logarithm: FloatArray) -> FloatArray:
-    limit = np.log(LARGEST_RATIO)
+    limit = STEP * np.floor(np.log(LARGEST_RATIO) / STEP)
     rounded = STEP * np.round(np.clip(logarithm, -limit, limit) / STEP)
     return np.asarray(np.exp(rounded))
