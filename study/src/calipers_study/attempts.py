@@ -156,10 +156,9 @@ def _joined(parts: list[Bank]) -> Bank:
             *(np.concatenate(leaves) for leaves in zip(*(p.scaling for p in parts), strict=True))
         ),
         parts[0].units,
-        *(
-            np.concatenate([getattr(p, name) for p in parts])
-            for name in ("numbers", "seeds", "failures")
-        ),
+        np.concatenate([p.numbers for p in parts]),
+        np.concatenate([p.seeds for p in parts]),
+        np.concatenate([p.failures for p in parts]),
         [history for p in parts for history in p.histories],
         np.concatenate([p.out_of_time for p in parts]),
     )
