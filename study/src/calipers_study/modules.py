@@ -19,9 +19,9 @@ class Kaiming:
 
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> eqx.Module:
         """Make a module."""
-        made = DenseFactory(self.hidden_layers)(in_size, out_size, key=key)
+        made = _layers(self.hidden_layers, in_size, out_size, key)
         layers = []
-        for layer, own in zip(made.layers, jax.random.split(key, len(made.layers)), strict=True):
+        for layer, own in zip(made, jax.random.split(key, len(made)), strict=True):
             first, second = jax.random.split(own)
             limit = layer.weight.shape[0] ** -0.5
             weight = jax.random.uniform(first, layer.weight.shape, minval=-limit, maxval=limit)
@@ -50,6 +50,12 @@ class LastLayerFactory:
 
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> eqx.Module:
         """Make a module."""
-        return LastLayer(
-            DenseFactory(self.hidden_layers)(in_size, out_size, key=key).layers, "relu"
-        )
+        return LastLayer(_layers(self.hidden_layers, in_size, out_size, key), "relu")
+
+
+def _layers(hidden: tuple[int, ...], in_size: int, out_size: int, key: Array) -> tuple[Linear, ...]:
+    """Layers of a plain network, initialised as the paper's are."""
+    made = DenseFactory(hidden)(in_size, out_size, key=key)
+    if not isinstance(made, Perceptron):
+        raise TypeError(f"{hidden} must make a plain network, got {type(made).__name__}")
+    return made.layers

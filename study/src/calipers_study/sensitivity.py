@@ -13,6 +13,7 @@ bank the best ones.
 
 import dataclasses
 import os
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,7 +105,7 @@ def _map(
     seed: int,
     n_jobs: int | None,
     visible: bool,
-) -> dict[str, NDArray[np.float32]]:
+) -> dict[str, NDArray[Any]]:
     rows = paper_splits(_DATASET, random_state=seed, trials=_SHUFFLE + 1)[_SHUFFLE].train
     cut, end = round(0.81 * len(data.y)), round(0.81 * len(data.y)) + round(0.09 * len(data.y))
     table = Table.from_arrays(data.X, data.y)
