@@ -13,6 +13,8 @@ from sphinx import addnodes
 from sphinx.util import logging
 
 import calipers
+import calipers.report  # loads SciPy and JAX before autodoc mocks PyTorch, which both look for
+import calipers.serve
 
 # Formulas look well only in a mathematical font, which few systems have; ziamath has one.
 _FONT = Path(find_spec("ziamath").origin).parent / "fonts" / "STIXTwoMath-Regular.ttf"
