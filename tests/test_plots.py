@@ -53,7 +53,9 @@ def test_a_model_and_rows(ax):
     X = np.linspace(0, 1, 60)[:, None]
     y = pd.Series(X[:, 0], name="price")
     network = MLP(hidden_layers=(4,), frequencies=0)
-    model = IntervalRegressor(network=network, n_networks=2, cv=2, epochs=5, random_state=0)
+    model = IntervalRegressor(
+        network=network, n_networks=2, cv=2, epochs=5, bounds=None, random_state=0
+    )
     model.fit(X, y)
     given = plots.plot_intervals(model, X, y, coverage=0.8, ax=ax)
     assert given is drawn(ax)

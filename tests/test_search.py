@@ -332,7 +332,10 @@ def test_errors_of_the_space(model, data, space, message):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"select": "winkler"}, "select must be one of ['covered', 'interval score', 'paper']"),
+        (
+            {"select": "winkler"},
+            "select must be one of ['covered', 'interval score', 'paper', 'paper deviation']",
+        ),
         ({"n_candidates": 0}, "n_candidates must be a whole number of at least 1, got 0"),
         ({"halving": 1}, "halving must be a whole number of at least 2, got 1"),
         ({"patience": 1.5}, "patience must be a whole number"),

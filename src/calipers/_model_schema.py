@@ -186,7 +186,7 @@ def _check_parts(document: Mapping[str, Any]) -> None:
 
 def _check_components(program: Any, place: str) -> None:
     """Refuse more components than a head has a form for."""
-    if program is None or program == CUSTOM:
+    if program in (None, COLUMN, CUSTOM):
         return
     count = program.get("components", 1)
     try:

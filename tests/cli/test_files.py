@@ -371,6 +371,7 @@ class TestFit:
         )
         monkeypatch.setattr("calipers.IntervalRegressor.save", lambda *_: None)
         monkeypatch.setattr("calipers.IntervalRegressor.about_", {}, raising=False)
+        monkeypatch.setattr("calipers.IntervalRegressor.support_", "any number")
         flats.to_csv(here / "flats.csv", index=False)
         arguments = ("fit", "flats.csv", "--target", "price", "--out", "out", "--test-fraction", 0)
         assert "nothing is known of how good" in run(*arguments).stdout

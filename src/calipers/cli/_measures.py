@@ -216,7 +216,9 @@ def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
         | {"calibration": schema.list_of(_levels(share, number))},
         {
             "copies": schema.optional(schema.whole(0, 2**53)),
-            "unbounded": schema.optional(schema.record({**few, "rows": schema.whole(0, 2**53)})),
+            "unbounded": schema.optional(
+                schema.record({**few, "rows": schema.whole(0, 2**53)}, {"worth": schema.number()})
+            ),
         },
         rest=schema.anything,
     )

@@ -42,8 +42,8 @@ class TargetMap:
     Examples
     --------
     >>> by_size = TargetMap.learn("log", [1.0, 10.0, 100.0])
-    >>> by_size.forward(10.0), by_size.back(np.log(10.0)).round(6)
-    (0.0, 100.0)
+    >>> by_size.forward([10.0]), by_size.back(np.log([10.0])).round(6)
+    (array([0.]), array([100.]))
     """
 
     kind: str
