@@ -83,6 +83,11 @@ def _words_stay_words(app, doctree):
             name.replace_self(name.children)
 
 
+def _skips(app, what, name, obj, skip, options):
+    """Methods that scikit-learn adds, whose docstrings point into its own documentation."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def _write(page, text):
     """Write a page unless it is there, so that it is not read again."""
     page.parent.mkdir(parents=True, exist_ok=True)
@@ -124,5 +129,6 @@ def setup(app):
     """Add what Sphinx lacks."""
     app.add_html_math_renderer("mathml", (_inline_math, None), (_block_math, None))
     app.connect("builder-inited", _write_pages, priority=100)  # before pages are looked for
+    app.connect("autodoc-skip-member", _skips)
     app.connect("source-read", _point_to_pages)
     app.connect("doctree-read", _words_stay_words)
