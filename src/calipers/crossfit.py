@@ -337,7 +337,7 @@ def calibrate(
     once, first = np.unique(rows, return_index=True)
     dist, point = alone[first], np.full(len(y), np.nan)
     means = dist.mean if scale is None else scale.mean(dist)
-    point[once] = np.clip(means, *support.ends)
+    point[once] = ensemble.within_bounds(means)
     kept = OutOfFold(
         point,
         ensemble.coverage,

@@ -214,6 +214,10 @@ class Ensemble:
             y = latent_targets(self.support, self.on_own_scale(dist), y, rng)
         return y if self.target_map is None else self.target_map.forward(y)
 
+    def within_bounds(self, point: FloatArray) -> FloatArray:
+        """Points moved to the nearest bound of the target; those that an upgrade keeps are kept."""
+        return point if isinstance(self.bank, Upgraded) else np.clip(point, *self.support.ends)
+
     def _observed(self, dist: LatentDistribution) -> Distribution:
         return dist if self.support.is_line else ObservedDistribution(dist, self.support)
 
@@ -249,10 +253,10 @@ class Ensemble:
             points = density.mean if self.target_map is None else self.target_map.mean(density)
         point = sum_members(points) / len(points)
         checks.finite("what the networks predict", point)
-        point = np.clip(point, *self.support.ends)
+        point = self.within_bounds(point)
         if self.gives_distribution:
             latent = self.on_own_scale(self._calibrated(self._mixture(values), X))
-            point = np.clip(point + self._moved(values, X, latent), *self.support.ends)
+            point = self.within_bounds(point + self._moved(values, X, latent))
             return _Forward(self.coverage, point, dist=self._observed(latent))
         if not self.head.has_interval:
             return _Forward(self.coverage, point)
