@@ -99,13 +99,13 @@ def _score_all(
 def _score(part: "Part", *, model: Any, folder: str, asked: dict[str, Any]) -> dict[str, Any]:
     """Score one part, on a worker; gives what is counted of it."""
     from calipers._files import replacing
-    from calipers.cli._predict import _Asked
+    from calipers.cli._predict import RowScorer
 
     path = Path(folder, part.name)
     there = _summary(path)
     if there is not None:
         return there | {"kept": 1}
-    asking = _Asked(model, **asked, as_text=False)
+    asking = RowScorer(model, **asked, as_text=False)
     tables = _answers(asking, part)
     first = next(tables, None)
     if first is not None:  # a file without rows has no part

@@ -90,7 +90,7 @@ def predict_command(
     if joint and not hasattr(fitted, "models_"):
         raise typer.BadParameter(f"--joint is for models of several targets, {model} has one")
     as_text = format_of(out)[0].is_text
-    asked = _Asked(fitted, levels, wanted, keep, mark_outside, as_text, joint)
+    asked = RowScorer(fitted, levels, wanted, keep, mark_outside, as_text, joint)
     with reading(files, "predicting") as report, write_blocks(out) as write:
         for table in asked.tables(files, form, report):
             write(table)
@@ -118,8 +118,8 @@ def load_any(folder: str, n_jobs: int) -> Any:
     return several
 
 
-class _Asked:
-    """What is asked of each row; counts rows on the way."""
+class RowScorer:
+    """Predicts blocks of rows as the command was asked to; counts rows on the way."""
 
     def __init__(
         self,
