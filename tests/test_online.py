@@ -48,6 +48,28 @@ def test_everything_that_is_predicted_follows(folder):
     assert np.isfinite(dist.var).all()
 
 
+def test_intervals_of_counts_are_counts_until_the_stream_says_otherwise():
+    X, y = rows(150)
+    counts = np.maximum(np.round(3 * y + 5), 0)
+    model = IntervalRegressor(**SMALL).fit(X, counts)
+    found = model.update(X[:100], counts[:100])
+    seen = found.intervals(0.8)
+    assert (seen == np.round(seen)).all()
+    assert seen.min() >= 0
+    lower, upper = seen.T
+    assert found.coverage(0.8) == np.mean((lower <= counts[:100]) & (counts[:100] <= upper))
+    found = model.update(X[:100], counts[:100] - 30.5)
+    assert found.intervals(0.8)[-1].max() < 0
+    assert model.predict_interval(X).min() < 0
+
+
+def test_bounds_that_were_given_hold_in_a_stream():
+    X, y = rows(150)
+    model = IntervalRegressor(**SMALL, bounds=(-10, 10)).fit(X, y)
+    with pytest.raises(ValueError, match="y must not be above 10"):
+        model.update(X[:3], y[:3] + 50)
+
+
 def test_an_updated_model_is_saved_and_goes_on(folder, tmp_path):
     X, y = rows(60, seed=2)
     model = calipers.load(folder)

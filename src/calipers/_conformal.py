@@ -23,7 +23,6 @@ from calipers.calibration import (
     RowKinds,
     WidthCalibration,
 )
-from calipers.distributions import refuse_outside
 from calipers.ensemble import Ensemble
 
 FloatArray = NDArray[np.float64]
@@ -46,10 +45,7 @@ def conformal_ensemble(
     numbers, y = model.reader_.read_with_targets(model, X, y)
     before = model._ensemble.calibrations  # what depends on the row is no matter of levels
     kept = before if keep else tuple(c for c in before if c.kind == WidthCalibration.kind)
-    base = replace(model._ensemble, calibrations=kept)
-    if base.support.given:
-        refuse_outside(y, base.support)
-    base = replace(base, support=base.support.widened(y))
+    base = replace(model._ensemble, calibrations=kept).taking(y)
     dist = base.calibrated(numbers)
     scores = base.scores(dist, y, np.random.default_rng(_seed(model.random_state)))
     labels = None if groups is None else group_labels(groups, y)

@@ -35,6 +35,7 @@ from calipers.distributions import (
     atoms,
     latent_targets,
     mean_density,
+    refuse_outside,
 )
 from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
@@ -193,6 +194,9 @@ class Ensemble:
                 "update follows targets on their own scale, and this model predicts on another: "
                 "fit it with loss__scale='identity'"
             )
+        return self.taking(y)._learn(X, y)
+
+    def _learn(self, X: FloatArray, y: FloatArray) -> tuple["Ensemble", Learned]:
         online = self.calibrations[-1] if self.calibrations else None
         if isinstance(online, AdaptiveCoverage):
             fixed = self.calibrations[:-1]
@@ -204,7 +208,20 @@ class Ensemble:
             online = AdaptiveCoverage.start(rows, *places)
         dist = replace(self, calibrations=fixed).calibrated(X)
         found = online.learn(dist, self._latent_targets(dist, y, np.random.default_rng(0)), X)
-        return replace(self, calibrations=(*fixed, found.state)), found
+        following = replace(self, calibrations=(*fixed, found.state))
+        return following, replace(found, y=y, support=self.support)
+
+    def taking(self, y: FloatArray) -> "Ensemble":
+        """The ensemble, without assumptions on the target that these targets contradict.
+
+        Raises
+        ------
+        ValueError
+            If they are outside of bounds that were given, which are no assumption.
+        """
+        if self.support.given:
+            refuse_outside(y, self.support)
+        return replace(self, support=self.support.widened(y))
 
     def _latent_targets(
         self, dist: NetworkDistribution, y: FloatArray, rng: np.random.Generator

@@ -14,7 +14,7 @@ from calipers.calibration._level_map import KnotMap
 from calipers.calibration._mixture import CalibratedMixture
 from calipers.calibration._rows import MixtureRows
 from calipers.calibration._tracking import NORMAL
-from calipers.distributions import SplitNormal, SplitNormalMixture, mixture_values
+from calipers.distributions import SplitNormal, SplitNormalMixture, Support, mixture_values
 
 if TYPE_CHECKING:
     from calipers.calibration._online import AdaptiveCoverage
@@ -36,12 +36,15 @@ class Learned:
         The targets.
     knots : array of shape (n, levels)
         Scores of the levels ``_tracking.LEVELS`` at each row.
+    support : Support
+        Values that the target can take, on which quantiles and intervals lie.
     """
 
     state: "AdaptiveCoverage"
     dist: Distribution
     y: FloatArray
     knots: FloatArray
+    support: Support = Support()  # noqa: RUF009 - a frozen value
 
     @property
     def alarm(self) -> bool:
@@ -58,7 +61,8 @@ class Learned:
         levels = np.atleast_1d(checks.probability("p", p))
         maps = [KnotMap.through(NORMAL, row, 0) for row in self.knots]
         scores = np.array([own.to_score(ndtri(levels)) for own in maps])
-        return np.stack([values_of_scores(self.dist, column) for column in scores.T], axis=1)
+        latent = np.stack([values_of_scores(self.dist, column) for column in scores.T], axis=1)
+        return self.support.observe(latent)
 
     def coverage(self, coverage: float) -> float:
         """Share of the targets inside their intervals."""

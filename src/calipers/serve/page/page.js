@@ -52,8 +52,6 @@ function choose(name) {
   get("target").textContent = model.target.name;
   get("coverage-row").hidden = model.coverage === null;
   for (const id of ["coverage", "coverage-value"]) get(id).disabled = !model.any_coverage;
-  get("members-label").hidden = !model.any_coverage;
-  get("density-key").textContent = model.any_coverage ? "predictive density, smoothed; the interval shaded" : "interval";
   get("members-key").textContent = `each of the ${model.members} networks, before calibration`;
   showCoverage();
   buildControls(inputs);
@@ -218,7 +216,16 @@ function showAnswer() {
     ? `${shown} ${names.length > 1 ? "are" : "is"} outside of what the model has seen. Trust this prediction less; its interval may be too narrow.`
     : "";
   state.domain = drawDensity(get("density"), answer, model.target, get("members").checked ? model.members : 0, state.domain);
+  showKey(answer, model);
   if (state.sweep) showSweep();
+}
+
+// What the density's chart shows: a density, the probability of single values, or bounds alone.
+function showKey(answer, model) {
+  const discrete = Boolean(answer.atoms) && !answer.density?.y.some((value) => value > 0);
+  const kind = discrete ? "probability of each value" : "predictive density, smoothed";
+  get("density-key").textContent = model.any_coverage ? `${kind}; the interval shaded` : "interval";
+  get("members-label").hidden = !model.any_coverage || discrete; // networks have no such values
 }
 
 function showSweep() {
