@@ -23,6 +23,10 @@ CLOSE = 5e-3
 # Evaluations after which a row is left to the general solver, which also has the far tails.
 ATTEMPTS = 3
 FAR = -30.0
+# Scores at which a row may be left to it, before all of the row's are: members far apart.
+MISSES = 8
+# Quantiles that it solves for at a time.
+BLOCK = 2**14
 # Largest part of a step that the second derivative may add or take.
 BEND = 0.75
 
@@ -83,19 +87,20 @@ def _walk(
     """Quantiles at scores that descend from zero."""
     terms = mixture_terms(loc, left, right, weights)
     here = _look(median, terms)
+    near = int(np.searchsorted(-depths, -FAR, side="right"))
     found = np.empty((len(depths), median.size))
-    for result, depth in zip(found, depths, strict=True):
-        if depth < FAR:
-            result[:] = mixture_values(np.full(median.size, depth), loc, left, right, weights)
-            continue
+    found[near:] = _solved(depths[near:], loc, left, right, weights)
+    misses = np.zeros(median.size, dtype=np.intp)
+    for result, depth in zip(found[:near], depths[:near], strict=True):
         here = _look(here.towards(depth), terms)
-        pending = _apart(here, depth)
+        pending = _apart(here, depth, misses)
         for _ in range(ATTEMPTS - 1):
             if pending.size:
                 some = Place(*(array[pending] for array in here))
                 here.put(pending, _look(some.towards(depth), terms.take(pending)))
-                pending = _apart(here, depth)
+                pending = _apart(here, depth, misses)
         if pending.size:
+            misses[pending] += 1
             x = mixture_values(
                 np.full(pending.size, depth),
                 loc[:, pending],
@@ -107,12 +112,34 @@ def _walk(
         result[:] = here.towards(depth)
         if pending.size:
             result[pending] = x
+    hard = np.flatnonzero(misses > MISSES)
+    if hard.size:
+        parts = (loc[:, hard], left[:, hard], right[:, hard], take_weights(weights, hard))
+        found[:near, hard] = _solved(depths[:near], *parts)
     return found
 
 
-def _apart(here: Place, depth: float) -> IntArray:
-    """Rows that are not close to a score, or whose score is not a number."""
-    return np.flatnonzero(~(np.abs(here.score - depth) < CLOSE))
+def _solved(
+    depths: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
+) -> FloatArray:
+    """Quantiles at many scores together, by the general solver."""
+    rows, found = loc.shape[1], np.empty((len(depths), loc.shape[1]))
+    size = max(1, BLOCK // max(rows, 1))
+    for start in range(0, len(depths), size):
+        part = depths[start : start + size]
+        every = np.tile(np.arange(rows), len(part))
+        x = mixture_values(
+            np.repeat(part, rows),
+            *(of[:, every] for of in (loc, left, right)),
+            take_weights(weights, every),
+        )
+        found[start : start + size] = x.reshape(len(part), rows)
+    return found
+
+
+def _apart(here: Place, depth: float, misses: IntArray) -> IntArray:
+    """Rows that are not close to a score, or whose score is not a number, but for hard ones."""
+    return np.flatnonzero(~(np.abs(here.score - depth) < CLOSE) & (misses <= MISSES))
 
 
 def _look(x: FloatArray, terms: Terms) -> Place:
