@@ -48,7 +48,8 @@ it needs::
 
 ``run`` appends to ``results/peers/rows.csv``, one row per dataset, method, split and coverage, and
 skips rows that are there; ``table`` writes the summary. Methods that give every coverage from one
-fit get rows for 0.5, 0.8, 0.95 and 0.99; the others are fitted again for each of ``--coverages``.
+fit get rows for 0.5, 0.8, 0.9, 0.95 and 0.99; the others are fitted again for each of
+``--coverages``. ``published`` runs calipers on the folds of the DiffGBM repository.
 Seconds are those of fitting, the point and one interval; CPU seconds are of all threads.
 """
 
@@ -56,6 +57,7 @@ import argparse
 import contextlib
 import csv
 import fcntl
+import importlib
 import importlib.metadata
 import io
 import logging
@@ -67,6 +69,7 @@ from pathlib import Path
 # the seconds. Libraries read this when they are loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+import _peers_published as published_folds
 import numpy as np
 from _peers_data import (
     DATASETS,
@@ -83,7 +86,7 @@ from _peers_methods import METHODS, PEERS, THREADS
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "peers"
 FIGURE = RESULTS.parents[1] / "docs" / "images" / "peers.png"
 COVERAGE = 0.95
-COVERAGES = (0.5, 0.8, 0.95, 0.99)
+COVERAGES = (0.5, 0.8, 0.9, 0.95, 0.99)
 # Methods too slow for every split of a large dataset.
 SPLIT_LIMITS = {
     ("protein", "mlp_conformal"): 2,
@@ -115,13 +118,13 @@ def read_keys(path):
         return {row_key(row) for row in csv.DictReader(file)}
 
 
-def append(path, rows):
+def append(path, rows, fields=FIELDS):
     """Append rows in one write, under a lock, so that several runs can share the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", newline="") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         text = io.StringIO()
-        writer = csv.DictWriter(text, FIELDS, lineterminator="\n")
+        writer = csv.DictWriter(text, fields, lineterminator="\n")
         if path.stat().st_size == 0:
             writer.writeheader()
         writer.writerows(rows)
@@ -129,8 +132,15 @@ def append(path, rows):
 
 
 def versions(packages):
-    """Versions of distributions as one string."""
-    return " ".join(f"{name}={importlib.metadata.version(name)}" for name in packages)
+    """Versions of distributions as one string; of a source folder, that of the module."""
+
+    def version(name):
+        try:
+            return importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            return importlib.import_module(name).__version__
+
+    return " ".join(f"{name}={version(name)}" for name in packages)
 
 
 @contextlib.contextmanager
@@ -216,6 +226,8 @@ def run(args):
         tests = grouped_splits(dataset, X) if args.grouped else canonical_splits(dataset, len(y))
         for train_rows in args.train_rows:
             for split, test in enumerate(tests[: args.splits]):
+                if split < args.from_split:
+                    continue
                 if train_rows and train_rows > len(y) - len(test):
                     print(f"{dataset} has fewer than {train_rows} training rows, skipped")
                     break
@@ -233,6 +245,24 @@ def run(args):
                     failures += run_split(method, task, identity, args.coverages, done, path)
     if failures:
         raise SystemExit(f"{failures} fits failed.")
+
+
+def published(args):
+    """Run methods on the folds of DiffGBM's published results."""
+    path = args.results / "published.csv"
+    done = published_folds.read(path)
+    for dataset in args.datasets:
+        for fold, task, unit in published_folds.tasks(dataset, args.folds):
+            for name in args.methods:
+                if (dataset, name, fold) in done and not args.redo:
+                    continue
+                found = evaluate(task, METHODS[name], [COVERAGE])[0]
+                row = {"dataset": dataset, "method": name, "fold": fold, **found}
+                row |= {"crps": found["crps"] * unit, "versions": versions(METHODS[name].packages)}
+                row = {key: row[key] for key in published_folds.FIELDS}
+                row = {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()}
+                append(path, [row], published_folds.FIELDS)
+                print(f"{dataset:9s} {name} fold {fold} CRPS {row['crps']}", flush=True)
 
 
 def table(args):
@@ -259,6 +289,7 @@ def parser():
     one.add_argument("--methods", nargs="+", choices=METHODS, default=PEERS, metavar="METHOD")
     one.add_argument("--datasets", nargs="+", choices=DATASETS, default=DATASETS, metavar="NAME")
     one.add_argument("--splits", type=int, help="first so many splits, whatever the plan says")
+    one.add_argument("--from-split", type=int, default=0, help="leave out the splits before it")
     one.add_argument("--coverages", nargs="+", type=float, default=[COVERAGE])
     one.add_argument("--grouped", action="store_true", help="keep identical inputs together")
     one.add_argument("--train-rows", nargs="+", type=int, default=[None], metavar="ROWS")
@@ -268,7 +299,14 @@ def parser():
     two.add_argument("--focus", choices=METHODS, default="calipers", help="method to compare")
     four = commands.add_parser("figure", help=figure.__doc__)
     four.set_defaults(command=figure)
-    for command in (one, two, four):
+    five = commands.add_parser("published", help=published.__doc__)
+    five.set_defaults(command=published)
+    five.add_argument("--methods", nargs="+", choices=METHODS, default=["calipers"])
+    names = tuple(published_folds.PUBLISHED)
+    five.add_argument("--datasets", nargs="+", choices=names, default=names, metavar="NAME")
+    five.add_argument("--folds", nargs="+", type=int, choices=range(6), default=range(1, 6))
+    five.add_argument("--redo", action="store_true", help="run again; the table takes the last row")
+    for command in (one, two, four, five):
         command.add_argument("--results", type=Path, default=RESULTS)
     three = commands.add_parser("export", help="write the datasets for the peers' environment")
     three.set_defaults(command=lambda args: export(args.folder))
