@@ -1,9 +1,9 @@
 """calipers and its peers on real tables with categories, dates and missing values.
 
-    .venv-peers/bin/python benchmarks/peers_tables.py export build/peers-tables
-    CALIPERS_TABLES=build/peers-tables .venv-peers/bin/python benchmarks/peers_tables.py run
-    CALIPERS_TABLES=build/peers-tables .venv/bin/python benchmarks/peers_tables.py run \
-        --methods calipers
+    export CALIPERS_TABLES=build/peers-tables
+    .venv-peers/bin/python benchmarks/peers_tables.py export $CALIPERS_TABLES
+    .venv-peers/bin/python benchmarks/peers_tables.py run
+    .venv/bin/python benchmarks/peers_tables.py run --methods calipers
     .venv/bin/python benchmarks/peers_tables.py table
 
 `_peers_frames.py` has the tables and the methods. A fifth of the rows test, at most 2,000, and at
