@@ -64,7 +64,11 @@ def run(args):
                 if (table, name, split) in done and not args.redo:
                     continue
                 row = {"table": table, "method": name, "split": split}
-                row |= evaluate(name, load_task(table, split))
+                try:
+                    row |= evaluate(name, load_task(table, split))
+                except Exception as error:
+                    print(f"{row} failed: {type(error).__name__}: {error}", flush=True)
+                    continue
                 row = {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()}
                 append(path, [row], FIELDS)
                 print(" ".join(f"{key} {row[key]}" for key in FIELDS[:-1]), flush=True)
