@@ -94,9 +94,9 @@ def _with_days(frame):
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            dates = pd.to_datetime(frame[name], errors="coerce", format="ISO8601")
+            dates = pd.to_datetime(frame[name], errors="coerce", format="ISO8601", utc=True)
         if dates.notna().mean() > 0.9:
-            frame[name] = (dates - pd.Timestamp(0)).dt.days.astype(float)
+            frame[name] = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
             frame[f"{name} of year"] = dates.dt.dayofyear.astype(float)
             frame[f"{name} of week"] = dates.dt.dayofweek.astype(float)
     return frame
