@@ -58,7 +58,7 @@ def run(args):
     path = args.results / "tables.csv"
     stored = read_rows(path)
     done = set(zip(stored["table"], stored["method"], stored["split"], strict=True))
-    for split in range(args.splits):
+    for split in range(args.from_split, args.splits):
         for table in args.tables:
             for name in args.methods:
                 if (table, name, split) in done and not args.redo:
@@ -124,6 +124,7 @@ def parser():
     two.add_argument("--methods", nargs="+", choices=METHODS, default=PEERS, metavar="METHOD")
     two.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, metavar="NAME")
     two.add_argument("--splits", type=int, default=3)
+    two.add_argument("--from-split", type=int, default=0)
     two.add_argument("--redo", action="store_true")
     three = commands.add_parser("table", help=table.__doc__)
     three.set_defaults(command=table)
