@@ -9,13 +9,14 @@ from calipers_study import extras
 from calipers_study.baselines import mc_dropout, quantiles_with_certificates
 from calipers_study.beside import experiments_markdown, shift_markdown
 from calipers_study.cells import collect
+from calipers_study.experiments import EXPERIMENTS, FUTURE, Variant
 from calipers_study.extras import Part, parts, stored_rows
 from calipers_study.lube import CWC
 from calipers_study.settings import StudySettings
 from calipers_study.shift import cluster_splits, risk_area
 from calipers_study.splits import shuffled_splits
 from calipers_study.store import Store, StoreError
-from calipers_study.variants import EXPERIMENTS, FUTURE, Variant, variant_rows
+from calipers_study.variants import variant_rows
 
 
 def test_parts_have_places_of_their_own():

@@ -170,7 +170,10 @@ def search_command(
         int | None, typer.Option(min=2, help="Keep one in so many candidates in each round.")
     ] = None,
     max_steps: Annotated[
-        int, typer.Option(min=1, help="Most steps of a network; shortens epochs of large datasets.")
+        int,
+        typer.Option(
+            min=0, help="Most steps of a network, fewer epochs on large datasets; 0 for no limit."
+        ),
     ] = 40_000,
     trials: Annotated[
         int | None, typer.Option(min=1, help="Only the first so many trials of each dataset.")
@@ -179,13 +182,14 @@ def search_command(
     store: StoreFolder = _STORE,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     n_jobs: Jobs = -1,
+    processes: Processes = 1,
     cluster: OnCluster = None,
 ) -> None:
     """Search settings of QD+ inside the training rows of trial 0, and compare them."""
     from calipers_study.search import Protocol, search_settings
 
     _, chosen = _sort_out([], None, [*(dataset or []), *(names or [])])
-    protocol = Protocol(candidates=candidates, select=select, halving=halving, max_steps=max_steps)
+    protocol = Protocol(candidates, select, halving, max_steps=max_steps or None)
     with spread(cluster):
         found = search_settings(
             chosen,
@@ -195,6 +199,7 @@ def search_command(
             published=store,
             seed=seed,
             n_jobs=n_jobs,
+            processes=processes,
             notify=typer.echo,
         )
     for one in found:
