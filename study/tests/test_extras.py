@@ -7,11 +7,13 @@ import pytest
 
 from calipers_study import extras
 from calipers_study.baselines import mc_dropout, quantiles_with_certificates
-from calipers_study.beside import experiments_markdown, shift_markdown
+from calipers_study.beside import shift_markdown
 from calipers_study.cells import collect
+from calipers_study.experiment_tables import experiments_markdown
 from calipers_study.experiments import EXPERIMENTS, FUTURE, Variant
 from calipers_study.extras import Part, parts, stored_rows
 from calipers_study.lube import CWC
+from calipers_study.methods import METHODS
 from calipers_study.settings import StudySettings
 from calipers_study.shift import cluster_splits, risk_area
 from calipers_study.splits import shuffled_splits
@@ -92,7 +94,7 @@ def test_variants_train_and_are_measured(variant, mini, monkeypatch):
 
 def test_experiments_are_variants_of_known_methods():
     for variant, datasets in EXPERIMENTS.values():
-        assert variant.method in ("qd+", "qd", "qd-1-layer", "mse")
+        assert variant.method in METHODS
         assert datasets
 
 
