@@ -56,7 +56,7 @@ def test_experiments_stand_beside_the_paper(store, tmp_path):
     place.write_text(json.dumps(content))
     assert len(list(stored_rows(Store(tmp_path), "experiments"))) == 2
     text = experiments_markdown(Store(tmp_path), collect(Store(store)))
-    assert "| SNM-QD+ | power | **paper** | 0.95 ± 0 | 0.80 ± 0 | 0.050 ± 0.001 | |" in text
+    assert "| SNM-QD+ | power | **paper** | 0.95 ± 0 | 0.80 ± 0 | 0.050 ± 0.001 |  |" in text
     assert (
         "| SNM-QD+ | power | no partial batch | 0.950 ± 0.000 | 0.805 ± 0.005 | 0.050 ± 0.000 | 0 |"
         in text

@@ -194,7 +194,8 @@ def _score_markdown(results: dict[tuple[str, str], Results]) -> str:
         best = min((e.mean for e in found if e.mean is not None), default=None)
         texts = []
         for mean, sem in found:
-            text = "" if mean is None else f"{mean:.3f}" + ("" if sem is None else f" ± {sem:.3f}")
+            text = "missing" if mean is None else f"{mean:.3f}"
+            text += "" if sem is None else f" ± {sem:.3f}"
             texts.append(f"**{text}**" if mean is not None and mean == best else text)
         lines.append(f"| {dataset} | " + " | ".join(texts) + " |")
     note = "The lower the better, the lowest in bold; the paper does not report it."
