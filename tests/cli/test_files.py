@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 import calipers
-from calipers.cli import _fit, app
+from calipers.cli import _evaluate, _fit, app
 from calipers.cli._holdout import HoldOut
 from calipers.preprocessing import _encoders, _learn, as_numbers
 from calipers.tables import read_table
@@ -466,6 +467,29 @@ class TestFewRows:
         assert why in answer.stderr
         answer = run("predict", "model", "data.csv", "--out", "scored.csv", "--coverage", 0.5)
         assert "infinite" not in answer.stderr
+
+    def test_a_far_target_is_named_by_its_place_in_the_file(self, run, here, flats):
+        (here / "settings.toml").write_text(SETTINGS)
+        price = flats["price"].mask(flats.index < 5).mask(flats.index == 30, 1e7)
+        flats.assign(price=price).to_csv(here / "data.csv", index=False)
+        for options in ([], ["--no-refit"]):
+            shown = run(*FIT.split(), "--config", "settings.toml", "--overwrite", *options)
+            assert shown.exit_code == 0, shown.output
+            assert shown.stderr.count("note:") == 1
+            assert "note: data.csv, row 31, column 'price': 1e+07 is far from all" in shown.stderr
+
+    @pytest.mark.filterwarnings("default")
+    def test_warnings_are_notes(self, run, here, saved, flats, monkeypatch):
+        flats.to_csv(here / "data.csv", index=False)
+
+        def measure(*_):
+            warnings.warn("so it\nis", UserWarning, stacklevel=2)
+            raise ValueError("not measured")
+
+        monkeypatch.setattr(_evaluate, "measure", measure)
+        assert run("evaluate", saved, "data.csv").stderr.startswith(
+            "note: so it is\nerror: not measured"
+        )
 
     def test_settings_in_tables(self, run, here, flats):
         (here / "settings.toml").write_text(
