@@ -12,8 +12,9 @@ other rows some are drawn to train and some to test. Every way has the same rows
 
 Interval score of 90% intervals, CRPS and RMSE in standard deviations of the target, each a mean
 over seeds, for test rows whose levels training has seen; then score, CRPS and coverage of rows
-with a level that was withheld. How unseen levels are met was chosen on the tables of ``CHOSEN_ON``; the
-others were looked at once, afterwards. Runs that are in the file of results are not made again.
+with a level that was withheld. How unseen levels are met was chosen on the tables of
+``CHOSEN_ON``; the others were looked at once, afterwards. Runs that are in the file of results are
+not made again.
 """
 
 import argparse
