@@ -38,10 +38,10 @@ TEXT = """# Ten tables, every command
 {number} of {all} of R's tables, as they are, taken through `fit`, `inspect`, `predict`, `evaluate`
 and `report` with {how}. A quarter of the rows was held out first: at random, the last by a column
 of time, or whole groups. Rows without a target are left out by `fit` and `evaluate`. The score is
-the interval score divided by that of one interval for all rows, between the two training targets that
-95% coverage takes (the order statistics of split conformal prediction): below 1 the model knows
-something. Seconds are those of `fit` on two cores that much else
-was using. A command that failed is named.
+the interval score divided by that of one interval for all rows, between the two training targets
+that 95% coverage takes (the order statistics of split conformal prediction): below 1 the model
+knows something. Seconds are those of `fit` on two cores that much else was using. A command that
+failed is named.
 
 {table}
 """

@@ -121,6 +121,7 @@ LEARNT = {
     "row numbers": (table(a=lambda i: i + 1), "a", "identifier", "whole number in each row"),
     "far numbers named so": (table(flat_id=lambda i: 991 * i), "flat_id", "identifier", "whole"),
     "names": (table(a=lambda i: f"flat {i}"), "a", "identifier", "nearly every text differs"),
+    "each once": (table(a=lambda i: f"c{i}" if i < 13 else ""), "a", "category", "all too rare"),
     "years": (table(a=lambda i: 1980 + i), "a", "number", ""),
     "a billion": (table(a=lambda i: 10**9 if i == 3 else i % 7), "a", "number", "far outliers"),
     "huge integers": (table(a=lambda i: 10**30 * (i % 9)), "a", "number", ""),
