@@ -46,7 +46,7 @@ _LOCATION_RATE, _SCALE_RATE = (
 _EXPERTS = len(_PAIRS)
 _SHAPE_ROWS, _SHAPE_START = 500, 100  # memory of the shape, and what the start counts for
 _FORGET = 2.0 ** (-1.0 / 500)  # of regrets
-_SHARE = 0.01  # of the weights, spread evenly again at each row, so that no expert is lost
+_SHARE = 0.001  # of the weights, which is spread evenly
 _FAR = 4.0  # scales by which one score may at most be off for the memories
 _LEAST = 1e-3  # scale, in normal scores
 _HALF = len(TAILS)
@@ -107,17 +107,13 @@ class LevelTracker:
         own = self.location[:, None] + self.scale[:, None] * self.shape
         return self._widened(np.sort((self.weights * own).sum(axis=0)))
 
-    def learn(self, z: float, scale: float) -> FloatArray:
+    def learn(self, z: float, scale: float, issued: FloatArray) -> None:
         """Take in the score of a row whose distribution has a scale in the target's unit.
 
-        Returns
-        -------
-        array of shape (levels,)
-            The scores of `LEVELS` before.
+        ``issued`` are the scores of `LEVELS` that it was predicted with.
         """
         own = self.location[:, None] + self.scale[:, None] * self.shape
         middle = np.sort((self.weights * own).sum(axis=0))
-        issued = self._widened(middle)
         missed = (z < issued[:_HALF]) | (z > issued[:_HALF:-1])
         self.margin = self.margin + GAIN * (missed - 2.0 * TAILS)
         if not self.unit:
@@ -126,7 +122,6 @@ class LevelTracker:
         self._weigh(z - own, z - middle, scale / max(float(unit), 1e-300))
         self._follow(z, own)
         self.rows = self.rows + 1.0
-        return issued
 
     def _widened(self, middle: FloatArray) -> FloatArray:
         """Quantiles with their margins, ever further out from the median."""
