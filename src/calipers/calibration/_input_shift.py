@@ -108,14 +108,22 @@ class InputShift:
         """Corrections of standardised rows, in units of each row's scale."""
         return np.asarray((inputs @ self.slope.T) @ self.weights[1:])
 
-    def learn(self, inputs: FloatArray, error: float, scale: float) -> None:
-        """Take in what a row missed its median by, in units of its scale, and that scale."""
+    def issue(self, inputs: FloatArray) -> FloatArray:
+        """Correction of a standardised row by each candidate, and in the end by their mean."""
         each = np.concatenate([[0.0], self.slope @ inputs])
-        self._weigh(error - np.append(each, self.weights @ each), scale)
-        self._watch((error - self.weights @ each) / self.scale)
+        return np.append(each, self.weights @ each)
+
+    def learn(self, inputs: FloatArray, error: float, scale: float, issued: FloatArray) -> None:
+        """Take in what a row missed its median by, in units of its scale, and that scale.
+
+        ``issued`` are the corrections that it was predicted with.
+        """
+        self._weigh(error - issued, scale)
+        self._watch((error - issued[-1]) / self.scale)
+        each = issued[:-1]
         left = np.abs(error - each[1:])
         count = np.minimum(1.0, _FAR * self.scale / np.maximum(left, 1e-300))
-        off = min(abs(error - self.weights @ each), 1.5 * _FAR * float(self.scale))
+        off = min(abs(error - issued[-1]), 1.5 * _FAR * float(self.scale))
         self.scale = np.maximum(self.scale + 0.02 * (1.25 * off - self.scale), 1e-3)
         self.gram = _KEEP[:, None, None] * self.gram
         self.gram += count[:, None, None] * np.outer(inputs, inputs)

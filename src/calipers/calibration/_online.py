@@ -101,7 +101,7 @@ class AdaptiveCoverage:
     @cached_property
     def level_map(self) -> KnotMap:
         """The map from levels to scores for the next row."""
-        return KnotMap.through(NORMAL, self.levels.scores(), self.n_rows)
+        return KnotMap.through(NORMAL, self.levels.issue().scores, self.n_rows)
 
     def with_row_weight(self, row_weight: Callable[[FloatArray], FloatArray]) -> Self:
         """Refuse: weights of rows are for covariate shift that is known."""
@@ -152,13 +152,15 @@ class AdaptiveCoverage:
         )
         median, scale = median_and_scale(dist)
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
-        by = np.zeros(len(target))
+        by, shifts, issued = np.zeros(len(target)), {}, {}
         off = np.clip((target - median) / np.maximum(scale, np.finfo(float).tiny), -1e6, 1e6)
         for now, known in _lagged(len(target), delay):
             if now is not None:
-                by[now] = state.shift.of_rows(inputs[now][None])[0] * scale[now]
+                shifts[now] = state.shift.issue(inputs[now])
+                by[now] = shifts[now][-1] * scale[now]
             if known is not None:
-                state.shift.learn(inputs[known], float(off[known]), float(scale[known]))
+                row = inputs[known], float(off[known]), float(scale[known])
+                state.shift.learn(*row, shifts.pop(known))
         state.alarm.learn(normal_scores(dist, target))
         moved = shifted(dist, by)
         scores = normal_scores(moved, target)
@@ -166,9 +168,10 @@ class AdaptiveCoverage:
         z = np.clip(scores, -1e6, 1e6)
         for now, known in _lagged(len(target), delay):
             if now is not None:
-                knots[now] = state.levels.scores()
+                issued[now] = state.levels.issue()
+                knots[now] = issued[now].scores
             if known is not None:
-                state.levels.learn(float(z[known]), float(scale[known]), knots[known])
+                state.levels.learn(float(z[known]), float(scale[known]), issued.pop(known))
         return Learned(state, moved, target, knots)
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:

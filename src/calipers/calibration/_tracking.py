@@ -20,7 +20,7 @@ what keeps the coverage, in the long run and in short windows.
 """
 
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.special import ndtri
@@ -50,6 +50,23 @@ _SHARE = 0.001  # of the weights, which is spread evenly
 _FAR = 4.0  # scales by which one score may at most be off for the memories
 _LEAST = 1e-3  # scale, in normal scores
 _HALF = len(TAILS)
+
+
+class Issued(NamedTuple):
+    """What a row is predicted with: scores of `LEVELS`, each in ascending order.
+
+    Attributes
+    ----------
+    own : array of shape (experts, levels)
+    middle : array of shape (levels,)
+        The experts' weighted mean.
+    scores : array of shape (levels,)
+        With margins, as intervals are made.
+    """
+
+    own: FloatArray
+    middle: FloatArray
+    scores: FloatArray
 
 
 @dataclass(eq=False)
@@ -102,19 +119,19 @@ class LevelTracker:
         """An independent copy."""
         return type(self)(**{f.name: getattr(self, f.name).copy() for f in fields(self)})
 
-    def scores(self) -> FloatArray:
-        """Scores of `LEVELS` for the next row, in ascending order."""
-        own = self.location[:, None] + self.scale[:, None] * self.shape
-        return self._widened(np.sort((self.weights * own).sum(axis=0)))
-
-    def learn(self, z: float, scale: float, issued: FloatArray) -> None:
-        """Take in the score of a row whose distribution has a scale in the target's unit.
-
-        ``issued`` are the scores of `LEVELS` that it was predicted with.
-        """
+    def issue(self) -> Issued:
+        """Scores of `LEVELS` for the next row."""
         own = self.location[:, None] + self.scale[:, None] * self.shape
         middle = np.sort((self.weights * own).sum(axis=0))
-        missed = (z < issued[:_HALF]) | (z > issued[:_HALF:-1])
+        return Issued(own, middle, self._widened(middle))
+
+    def learn(self, z: float, scale: float, issued: Issued) -> None:
+        """Take in the score of a row that was predicted with what was issued then.
+
+        ``scale`` is that of its distribution, in the target's unit.
+        """
+        own, middle, scores = issued
+        missed = (z < scores[:_HALF]) | (z > scores[:_HALF:-1])
         self.margin = self.margin + GAIN * (missed - 2.0 * TAILS)
         if not self.unit:
             self.unit = np.asarray(scale)
