@@ -67,6 +67,8 @@ def new_models(root: Path) -> dict[str, Example]:
         width.ensemble_ = replace(width.ensemble_, calibrations=calibrations)
         stream = fit(y)
         stream.update(X[:40], y[:40] + 2)
+        asinh = fit(np.sinh(2 * y), loss=Density(scale="asinh"))
+        asinh.update(X[:40], np.sinh(2 * y[:40]) + 2)
         points = LinearRegression().fit(X, y)
         both = MultiTargetRegressor(IntervalRegressor(**_settings()))
         models = {
@@ -74,7 +76,7 @@ def new_models(root: Path) -> dict[str, Example]:
             "counts": fit(rng.poisson(3.0, 120)),
             "censored": fit(np.clip(y, 0, 2), bounds=(0, None)),
             "components": fit(np.exp(y), loss=Density(components=3, scale="log")),
-            "asinh": fit(np.sinh(2 * y), loss=Density(scale="asinh")),
+            "asinh": asinh,
             "encodings": fit(shop + y, frame),
             "stream": stream,
             "kinds": fit(y).conformalize(X, y, by=0),

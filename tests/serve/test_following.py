@@ -106,12 +106,15 @@ def awkward(tmp_path_factory):
     return root
 
 
-def test_labels_of_a_model_on_another_scale_count(make_client, awkward):
+def test_labels_of_a_model_on_another_scale(make_client, awkward):
     client = make_client(str(awkward / "log"), adapt=True)
     made = client.predict("log", rows=[[1.0, 2.0]]).json()["id"]
+    refused = client.label({"id": made, "y": -2.0}, model="log")
+    assert refused.status_code == 422
+    assert "positive" in refused.json()["detail"]
     answer = client.label({"id": made, "y": 2.0}, model="log")
     assert (answer.status_code, answer.json()["counted"]) == (200, 1)
-    assert client.get("/v1/models/log").json()["alarm"] is None
+    assert client.get("/v1/models/log").json()["alarm"] is False
 
 
 def test_a_label_beyond_the_bounds_is_refused(make_client, awkward):

@@ -67,21 +67,19 @@ class Served:
         """Whether it gives intervals of any coverage, quantiles and densities."""
         return self.ensemble.gives_distribution
 
-    @property
-    def follows(self) -> bool:
-        """Whether it can learn from labels: it predicts distributions, on the target's scale."""
-        return self.has_distribution and self.ensemble.target_map is None
-
     def check_labels(self, y: FloatArray) -> None:
         """Refuse labels that the target cannot have; NaN stands for none.
 
         Raises
         ------
         ValueError
-            If one is beyond bounds that were given.
+            If one is beyond bounds that were given, or not on the scale that networks predict on.
         """
+        known = y[~np.isnan(y)]
+        if known.size and self.ensemble.target_map is not None:
+            self.ensemble.target_map.check(known)
         if self.model.support_.given:
-            self.ensemble.taking(y[~np.isnan(y)])
+            self.ensemble.taking(known)
 
     def pick(self, table: Mapping[str, Any]) -> Columns:
         """The columns of a table that the model looks at.
@@ -119,7 +117,7 @@ class Served:
         served: dict[int, ServedPrediction] = {}
         for place, prediction, part, rows in zip(arranged, found, parts, inputs, strict=True):
             answer = served_prediction(prediction, part, pieces[place].query, self.coverage)
-            served[place] = replace(answer, inputs=rows) if self.follows else answer
+            served[place] = replace(answer, inputs=rows) if self.has_distribution else answer
         return [served[place] for place in range(len(pieces))]
 
     def _with_own_coverage(self, query: Query) -> Query:
