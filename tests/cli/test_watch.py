@@ -92,7 +92,7 @@ def test_watch_of_a_model_without_names(run, here):
 
 def test_watch_names_the_row_of_the_file(stream, run, here):
     broken = stream.astype(object)
-    broken.iloc[70, 0] = "what"
+    broken.loc[70, "size"] = "what"
     broken.to_csv(here / "stream.csv", index=False)
     found = run("watch", "model", "stream.csv", "--block", "60")
     assert found.exit_code == 3

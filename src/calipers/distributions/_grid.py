@@ -130,7 +130,9 @@ def _solved(
         every = np.tile(np.arange(rows), len(part))
         x = mixture_values(
             np.repeat(part, rows),
-            *(of[:, every] for of in (loc, left, right)),
+            loc[:, every],
+            left[:, every],
+            right[:, every],
             take_weights(weights, every),
         )
         found[start : start + size] = x.reshape(len(part), rows)
