@@ -93,7 +93,10 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
     seed = int(check_random_state(model.random_state).randint(2**31))
     sample = rows.sample(_SAMPLE, seed)
     to_calibrate, to_validate, to_learn = _roles(model, sample)
-    data = read_rows(model, *_rows_of(sample, to_learn), None, None, reset=True)
+    data = read_rows(model, sample.X[to_learn], sample.y[to_learn], None, None, reset=True)
+    model.target_ = _spanning(model.target_, sample.y.min(), sample.y.max())
+    if isinstance(rows.target, str):
+        model.target_ = replace(model.target_, name=rows.target)
     # What is learnt of the targets of categories must not be trained on by the rows it is from.
     last = (to_learn if data.categories is not None else to_validate).stop
     count = sample.count - last
@@ -109,8 +112,9 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
         program, scale = _shape(model, data, count, sample.count)
         with ShardWriter(data.X.shape[1], count, data.seed) as scratch:
             support = _write(model, rows.without(sample, last, seed), scratch, scale, data.support)
-            held_out = model.reader_.read_with_targets(model, *_rows_of(sample, to_validate))
-            shards = scratch.finish(*scale(*held_out), scale.table.units, scale.table.limits)
+            shards = scratch.finish(
+                *scale(*_read(model, sample, to_validate)), scale.table.units, scale.table.limits
+            )
             bank = _train(model, program, shards, count, data.seed)
         ensemble = Ensemble(
             bank,
@@ -120,8 +124,7 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
             support=support,
             target_map=scale.target_map,
         )
-        held_out = model.reader_.read_with_targets(model, *_rows_of(sample, to_calibrate))
-        return _calibrated(model, ensemble, *held_out, data.seed)
+        return _calibrated(model, ensemble, *_read(model, sample, to_calibrate), data.seed)
 
 
 def _check(model: Any) -> None:
@@ -151,8 +154,13 @@ def _roles(model: Any, sample: Sample) -> tuple[slice, slice, slice]:
     )
 
 
-def _rows_of(sample: Sample, part: slice) -> tuple[Any, FloatArray]:
-    return sample.X[part], sample.y[part]
+def _read(model: Any, sample: Sample, part: slice) -> tuple[FloatArray, FloatArray]:
+    """Rows of a sample as numbers."""
+    if part.start == part.stop:
+        return np.empty((0, model.reader_.width)), sample.y[part]
+    found: tuple[FloatArray, FloatArray]
+    found = model.reader_.read_with_targets(model, sample.X[part], sample.y[part])
+    return found
 
 
 def _shape(model: Any, data: TrainingRows, count: int, every: int) -> tuple[Program, _Scale]:

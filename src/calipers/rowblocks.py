@@ -7,6 +7,7 @@ reading, whatever the size of the blocks, and needs no list of rows.
 import os
 import pickle
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -235,7 +236,7 @@ def _as_target(y: Any, start: int) -> FloatArray:
             try:
                 float(value)
             except (TypeError, ValueError):
-                shown = f"got {value!r} in row {start + row:,} (from 0)"
+                shown = f"got {str(value)!r} in row {start + row:,} (from 0)"
                 raise ValueError(f"the target must hold numbers, {shown}") from None
         raise
 
@@ -284,15 +285,15 @@ def _of_files(names: list[str]) -> Callable[[], Iterator[Any]]:
 
 def _of_dask(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
     """Partitions of a frame, or rows of blocks of an array, computed one after another."""
-    framed = hasattr(source, "partitions")
-    rows = source if framed else source.rechunk({1: -1})
-    count = rows.npartitions if framed else rows.numblocks[0]
-    parts = rows.partitions if framed else rows.blocks
+    rows = source.rechunk({1: -1}) if hasattr(source, "rechunk") else source
+    count, parts = rows.npartitions, rows.partitions
     if target is None or isinstance(target, str):
         return lambda: (parts[i].compute() for i in range(count))
     if not is_lazy(target):
         raise TypeError(f"target must be of Dask as the source is, got {type(target).__name__}")
-    own = target.partitions if hasattr(target, "partitions") else target.blocks
+    own = target.partitions
+    if target.npartitions != count:
+        raise ValueError(f"source has {count} partitions and target {target.npartitions}")
     return lambda: ((parts[i].compute(), own[i].compute()) for i in range(count))
 
 
@@ -313,6 +314,7 @@ class _Spool:
     def __init__(self, blocks: Iterator[Any]) -> None:
         self.blocks = blocks
         self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the object
+        weakref.finalize(self, self.file.close)
         self.starts: list[int] = []
         self.whole = True
 
