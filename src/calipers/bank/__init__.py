@@ -29,7 +29,7 @@ from calipers.bank._lanes import MEASURES, SCHEDULES, Scaling, Settings
 from calipers.bank._program import Program
 from calipers.bank._run import HISTORY_TYPE, History
 from calipers.bank._shards import Shards, ShardWriter
-from calipers.bank._table import Plan, Table, padded, standardised
+from calipers.bank._shared_rows import Plan, Table, padded, standardised
 from calipers.bank._train import TrainingFailedError, spawn_seeds, train
 from calipers.bank._upgraded import (
     BankPoints,

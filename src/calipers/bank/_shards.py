@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from calipers.bank._cache import default_device
 from calipers.bank._lanes import Scaling
-from calipers.bank._table import FloatArray, IntArray, Rows, Table, padded
+from calipers.bank._shared_rows import FloatArray, IntArray, Rows, Table, padded
 
 Float32Array = NDArray[np.float32]
 
