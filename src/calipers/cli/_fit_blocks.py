@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli._measures import measure
-from calipers.cli._tables import OnMissing, finite, take_target
+from calipers.cli._table_options import OnMissing, finite, take_target
 
 LARGE = 2**29
 """Bytes of files from which on they are read in blocks."""
