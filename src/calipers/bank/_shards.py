@@ -59,16 +59,11 @@ class Shards(Table):
         """A function that places the shard of an epoch; the next is read in the meantime."""
         device, pool, count = default_device(), self.scratch.pool, self.scratch.shards
         ahead: dict[int, Future[Rows]] = {}
-        size = len(self.target)
 
         def load(shard: int) -> Rows:
-            whole = np.zeros((size, self.inputs.shape[1] + 1), np.float32)
-            part = self.scratch.read(shard)
-            whole[: len(part)] = part
-            whole[len(part) : self.rows, :-1] = self.inputs[len(part) : self.rows]
-            whole[len(part) : self.rows, -1] = self.target[len(part) : self.rows]
-            arrays = (np.ascontiguousarray(whole[:, :-1]), np.ascontiguousarray(whole[:, -1]))
-            return jax.device_put(arrays, device)  # type: ignore[no-any-return]
+            inputs, target, part = self.inputs.copy(), self.target.copy(), self.scratch.read(shard)
+            inputs[: len(part)], target[: len(part)] = part[:, :-1], part[:, -1]
+            return jax.device_put((inputs, target), device)  # type: ignore[no-any-return]
 
         def place(epoch: int) -> Rows:
             shard, following = epoch % count, (epoch + 1) % count

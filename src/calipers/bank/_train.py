@@ -139,10 +139,11 @@ def _run_all(
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     devices = training_devices(jobs) if threads else [None]
     jobs = max(jobs, len(devices))
-    lanes = lane_count(program, -(-len(plans) // len(devices)))
+    rows = max(len(plan.rows) for plan in plans)
+    lanes = lane_count(program, -(-len(plans) // len(devices)), rows)
     shape = Shape(
         lanes,
-        padded(max(len(plan.rows) for plan in plans)),
+        padded(rows),
         padded(max(len(plan.validation) for plan in plans)),
     )
     groups = _groups(plans, lanes, jobs)
