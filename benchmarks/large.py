@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from calipers.bank import _shards
 from calipers.metrics import interval_score
 
 INPUTS, BLOCK, COVERAGE, CALIBRATION = 20, 100_000, 0.95, 51_000
@@ -173,8 +174,15 @@ def main():
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, help="of training; for boosting of all")
     parser.add_argument("--epochs", type=int)
+    parser.add_argument("--shard", type=int, help="rows of a shard, to have several of few rows")
+    parser.add_argument("--sorted", action="store_true", help="rows in the order of their targets")
     chosen = parser.parse_args()
     X, y = write(chosen.rows)
+    if chosen.sorted:
+        order = np.argsort(y)
+        X, y = X[order], y[order]
+    if chosen.shard:
+        _shards._SHARD = (chosen.shard, chosen.shard)
     if chosen.how == "boosting":
         found, interval, point = boosted(X, y, chosen.seconds or 60)
     else:
@@ -184,7 +192,7 @@ def main():
     lower, upper = interval(X).T
     truth = center(X) - 1.96 * spread(X), center(X) + 1.96 * spread(X)
     found |= {
-        "how": chosen.how,
+        "how": chosen.how + " of sorted rows" * chosen.sorted,
         "rows": chosen.rows,
         "cores": len(os.sched_getaffinity(0)),
         "interval_score": float(interval_score(y, lower, upper, coverage=COVERAGE)),
