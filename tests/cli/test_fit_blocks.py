@@ -33,7 +33,7 @@ def files(here):
         }
     )
     price = 1000 * rows["size"] + rng.normal(0, 5000, 2000)
-    rows["price"] = [f"{value:,.0f}" for value in price]
+    rows["price"] = [f"{value:,.1f}" for value in price]
     rows.loc[::100, "price"] = ""
     rows[:1200].to_csv(here / "a.csv", index=False)
     rows[1200:].to_csv(here / "b.csv", index=False)
@@ -80,6 +80,6 @@ def test_small_files_are_not(files, run):
 )
 def test_what_cannot_be_done(options, problem, files, run, here):
     done = run(*FIT.split(), "--in-blocks", *options)
-    assert done.exit_code == 2 or done.exit_code == 1
+    assert done.exit_code in (2, 3)
     assert problem in " ".join(done.output.replace("│", " ").split())
     assert not (here / "model").exists()

@@ -60,14 +60,19 @@ class TargetMap:
             If a target cannot be on that scale.
         """
         target = checks.finite("y", y)
-        if kind == "log" and not target.min() > 0:
-            row = int(np.argmin(target))
+        sizes = np.abs(target[target != 0])
+        made = cls(kind, float(np.median(sizes)) if sizes.size else 1.0)
+        made.check(target)
+        return made
+
+    def check(self, y: FloatArray) -> None:
+        """Refuse targets that cannot be on that scale."""
+        if self.kind == "log" and not y.min() > 0:
+            row = int(np.argmin(y))
             raise ValueError(
-                f"scale='log' needs positive targets, got {target[row]:g} in row {row}: "
+                f"scale='log' needs positive targets, got {y[row]:g} in row {row}: "
                 "scale='asinh' takes any"
             )
-        sizes = np.abs(target[target != 0])
-        return cls(kind, float(np.median(sizes)) if sizes.size else 1.0)
 
     def forward(self, y: ArrayLike) -> FloatArray:
         """Targets on the scale; what a logarithm cannot be of counts as the least it can."""
