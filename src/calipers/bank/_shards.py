@@ -107,7 +107,7 @@ class ShardWriter:
                 f"{rows:,} rows of {self.width} numbers need {size / 2**30:.1f} GiB of scratch in "
                 f"{place}, which has {free / 2**30:.1f} GiB free: set TMPDIR to a larger disk"
             )
-        self.file: BinaryIO = tempfile.TemporaryFile()  # type: ignore[assignment]  # noqa: SIM115
+        self.file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end
         self.lock = threading.Lock()
         self.pool = ThreadPoolExecutor(2, thread_name_prefix="shards")
 
