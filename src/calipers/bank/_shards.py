@@ -63,7 +63,7 @@ class Shards(Table):
         def load(shard: int) -> Rows:
             inputs, target, part = self.inputs.copy(), self.target.copy(), self.scratch.read(shard)
             inputs[: len(part)], target[: len(part)] = part[:, :-1], part[:, -1]
-            return jax.device_put((inputs, target), device)  # type: ignore[no-any-return]
+            return jax.device_put((inputs, target), device)
 
         def place(epoch: int) -> Rows:
             shard, following = epoch % count, (epoch + 1) % count
