@@ -27,7 +27,7 @@ from calipers.bank._lanes import (
 )
 from calipers.bank._shuffle import round_keys, shuffled
 from calipers.heads import HEADS, Head
-from calipers.networks import Network
+from calipers.networks import Network, of_library
 from calipers.objectives import Objective
 
 SEGMENT = 128  # epochs a program can run, and record, before Python steps in
@@ -89,6 +89,14 @@ class Program:
     def output(self) -> Head:
         """What the networks' outputs mean."""
         return HEADS[self.head or self.objective.head].with_components(self.components)
+
+    @cached_property
+    def description(self) -> str | None:
+        """All that shapes the compiled code, where it is the library's own; None with any other."""
+        head, code = type(self.output), [self.objective, self.objective.loss]
+        code += [head, head.parameters, head.interval, SCHEDULES[self.schedule]]
+        ours = all(part.__module__.startswith("calipers.") for part in code)
+        return repr(self) if ours and of_library(self.network) else None
 
     @cached_property
     def _static(self) -> Tree:

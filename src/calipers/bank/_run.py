@@ -184,7 +184,7 @@ class _Filling:
     def _start(self, renew: NDArray[np.bool_]) -> None:
         given = self._given()
         arguments = (self.state, self.on_device, renew, given)
-        self.state = compiled(self.program.start, arguments)(*arguments)
+        self.state = compiled(self.program.start, arguments, results=self.state)(*arguments)
 
     def _given(self) -> Tree | None:
         """Weights that plans start from, or None where they all start at random."""
@@ -201,8 +201,14 @@ class _Filling:
 
     def compile(self) -> None:
         """Compile what ``advance`` runs, before the clock starts."""
-        arguments = (self.state, self.on_device, self.table.on_device, np.int32(1))
-        compiled(self.program.advance, arguments, donate=(0,))
+        self._compiled(self._arguments(1))
+
+    def _arguments(self, epochs: int) -> tuple[Any, ...]:
+        return self.state, self.on_device, self.table.on_device, np.int32(epochs)
+
+    def _compiled(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        results = (self.state, 0, 0)
+        return compiled(self.program.advance, arguments, donate=(0,), results=results)
 
     def shorten(self, epoch_seconds: float, until: float) -> None:
         """Plan for as many epochs as the time left allows, at the pace that was measured.
@@ -221,10 +227,9 @@ class _Filling:
 
     def advance(self, epochs: int, until: float) -> int:
         """Train for some epochs and collect what is to go no further; network-epochs done."""
-        arguments = (self.state, self.on_device, self.table.on_device, np.int32(epochs))
+        arguments = self._arguments(epochs)
         before = np.array(self.state.epoch)
-        program = compiled(self.program.advance, arguments, donate=(0,))
-        self.state, records, running = program(*arguments)
+        self.state, records, running = self._compiled(arguments)(*arguments)
         running, records = np.asarray(running), np.asarray(records)
         passed = np.asarray(self.state.epoch) - before
         late = time.monotonic() >= until
