@@ -37,6 +37,10 @@ logger = logging.getLogger(__name__)
 _LARGEST_CACHE = 512 * 2**20  # bytes on disk; the programs used longest ago go first
 _SUFFIX = ".program"
 _MOST_IN_MEMORY = 64  # programs; each takes dozens of the 65,530 memory maps that Linux allows
+_COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
+    # One thread is enough: chunks of a bank are what runs side by side.
+    "cpu": {"xla_cpu_multi_thread_eigen": False},
+}
 _compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
 _lock = threading.Lock()
 
@@ -134,8 +138,7 @@ def _compile(
         return flattened
 
     donated = [i for i, argument in enumerate(position) if argument in donate]
-    # One thread is enough: chunks of a bank are what runs side by side.
-    options = {"xla_cpu_multi_thread_eigen": False} if device.platform == "cpu" else None
+    options = _COMPILER_OPTIONS.get(device.platform)
 
     def lower() -> jax.stages.Lowered:
         jitted = jax.jit(flat, donate_argnums=donated, compiler_options=options)

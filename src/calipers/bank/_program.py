@@ -33,6 +33,7 @@ from calipers.objectives import Objective
 SEGMENT = 128  # epochs a program can run, and record, before Python steps in
 TILE = 256  # rows evaluated at a time: one size, so that a row's bits do not depend on its company
 EARLY = 10  # so many times ``check_every`` epochs are all validated: some data is soon learnt
+FEW_STEPS, MANY_STEPS = 8, 16  # of an epoch that an accelerator takes without asking the host
 SMALL_TILE = 8  # rows predicted at a time on a CPU: a single row then costs what 8 do, not 256
 
 
@@ -309,8 +310,14 @@ class Program:
                 lanes, *carry, keys, running, i * self.batch_size, table
             )
 
+        together = self._steps_together(lanes)
+
+        def several(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
+            return jax.lax.fori_loop(0, together, lambda j, c: step(i * together + j, c), carry)
+
         sums = jnp.zeros((lanes.seed.shape[0], 1 + len(MEASURES)))
-        state, sums = jax.lax.fori_loop(0, batches, step, (state, sums))
+        loop, turns = (step, batches) if together == 1 else (several, -(-batches // together))
+        state, sums = jax.lax.fori_loop(0, turns, loop, (state, sums))
         trained = jnp.where(running[:, None], sums[:, 1:] / sums[:, :1], jnp.nan)
         state = state._replace(
             epoch=state.epoch + running, loss=jnp.where(running, trained[:, 0], state.loss)
@@ -319,6 +326,16 @@ class Program:
             return state, jnp.stack([trained, jnp.full_like(trained, jnp.nan)], axis=1)
         state, validated = self._validate(state, lanes, table, running)
         return state, jnp.stack([trained, validated], axis=1)
+
+    def _steps_together(self, lanes: Lanes) -> int:
+        """Steps between looks at whether an epoch has ended; those past its end change nothing.
+
+        An accelerator waits for the host at every look, for longer than a small step takes.
+        """
+        if jax.default_backend() == "cpu":
+            return 1
+        most = -(-lanes.train.index.shape[1] // self.batch_size)
+        return min(most, FEW_STEPS) if most < 4 * MANY_STEPS else MANY_STEPS
 
     def _validate(
         self, state: State, lanes: Lanes, table: tuple[Array, Array], running: Array

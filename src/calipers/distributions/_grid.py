@@ -117,15 +117,24 @@ def _apart(here: Place, depth: float) -> IntArray:
 
 def _look(x: FloatArray, terms: Terms) -> Place:
     """Evaluate mixtures at one point each."""
-    offset = x - terms.loc
-    left = offset < 0
-    rate = np.where(left, terms.left_rate, terms.right_rate)
-    t = offset * rate
-    density = terms.height * np.exp(-t * t)
+    t = x - terms.loc
+    left = t < 0
+    below_all = bool(left.all())  # as in most of a tail, where half of the work is for nothing
+    rate = terms.left_rate if below_all else np.where(left, terms.left_rate, terms.right_rate)
+    t *= rate
+    density = np.square(t)
+    np.negative(density, out=density)
+    np.exp(density, out=density)
+    density *= terms.height
     total = density.sum(axis=0)
-    tail = erfc(np.abs(t))
-    mass = np.where(left, terms.below * tail, terms.below + terms.above * (1.0 - tail))
+    mass = erfc(np.abs(t))
+    if below_all:
+        mass *= terms.below
+    else:
+        mass = np.where(left, terms.below * mass, terms.below + terms.above * (1.0 - mass))
     score = ndtri(mass.sum(axis=0))
-    slope = -2.0 * (t * rate * density).sum(axis=0) / total
+    t *= rate
+    t *= density
+    slope = -2.0 * t.sum(axis=0) / total
     first = 0.5 * SQRT_2_OVER_PI * np.exp(-0.5 * score * score) / total
     return Place(x, score, first, -score - slope * first)
