@@ -17,7 +17,7 @@ SCRIPT = """
 import resource, sys
 def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-import numpy, scipy.stats, pandas, sklearn.base, sklearn.model_selection
+import numpy, scipy.stats, sklearn.base, sklearn.model_selection
 print(peak())
 import jax, equinox, optax
 jax.devices()

@@ -298,5 +298,6 @@ def _fingerprint(text: str, signature: object, device: jax.Device) -> str:
         processor(),
         os.environ.get("XLA_FLAGS", ""),
         jax.config.values["jax_disable_most_optimizations"],
+        _COMPILER_OPTIONS.get(device.platform),
     )
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()
