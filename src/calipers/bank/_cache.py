@@ -165,7 +165,10 @@ def _description(function: Any, structure: Any, donated: list[int]) -> str | Non
     described = getattr(function.__self__, "description", None)
     if described is None or not (sources := _sources()):
         return None
-    settings = [(name, getattr(jax.config, name)) for name in sorted(jax.config.values)]
+    settings = [
+        (name, getattr(jax.config, name, value))  # as the context has it, where there is one
+        for name, value in sorted(jax.config.values.items())
+    ]
     parts = (described, function.__name__, structure, donated, sources, settings)
     return "\0".join(map(str, parts))
 
