@@ -10,16 +10,22 @@ from scipy.special import ndtri
 from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
+from calipers.calibration._calibrated import CalibratedMixture
+from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._level_map import KnotMap
-from calipers.calibration._mixture import CalibratedMixture
-from calipers.calibration._rows import MixtureRows
 from calipers.calibration._tracking import NORMAL
-from calipers.distributions import SplitNormal, SplitNormalMixture, Support, mixture_values
+from calipers.distributions import (
+    SplitNormal,
+    SplitNormalMixture,
+    Support,
+    TargetMap,
+    mixture_values,
+)
 
 if TYPE_CHECKING:
     from calipers.calibration._online import AdaptiveCoverage
 
-Distribution = SplitNormalMixture | CalibratedMixture
+NetworkDistribution = SplitNormalMixture | CalibratedMixture
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +44,16 @@ class Learned:
         Scores of the levels ``_tracking.LEVELS`` at each row.
     support : Support
         Values that the target can take, on which quantiles and intervals lie.
+    target_map : TargetMap, optional
+        The scale of ``dist``, where it is not the target's own.
     """
 
     state: "AdaptiveCoverage"
-    dist: Distribution
+    dist: NetworkDistribution
     y: FloatArray
     knots: FloatArray
     support: Support = Support()  # noqa: RUF009 - a frozen value
+    target_map: TargetMap | None = None
 
     @property
     def alarm(self) -> bool:
@@ -62,7 +71,8 @@ class Learned:
         maps = [KnotMap.through(NORMAL, row, 0) for row in self.knots]
         scores = np.array([own.to_score(ndtri(levels)) for own in maps])
         latent = np.stack([values_of_scores(self.dist, column) for column in scores.T], axis=1)
-        return self.support.observe(latent)
+        own = latent if self.target_map is None else self.target_map.back(latent)
+        return self.support.observe(own)
 
     def coverage(self, coverage: float) -> float:
         """Share of the targets inside their intervals."""
@@ -70,7 +80,7 @@ class Learned:
         return float(np.mean((lower <= self.y) & (self.y <= upper)))
 
 
-def shifted(dist: Distribution, by: FloatArray) -> Distribution:
+def shifted(dist: NetworkDistribution, by: FloatArray) -> NetworkDistribution:
     """Distributions moved along the axis of the target."""
     if isinstance(dist, CalibratedMixture):
         inner = shifted(dist.mixture, by)
@@ -80,7 +90,7 @@ def shifted(dist: Distribution, by: FloatArray) -> Distribution:
     return SplitNormalMixture(moved, dist.weights, per_network=dist.per_network)
 
 
-def values_of_scores(dist: Distribution, scores: FloatArray) -> FloatArray:
+def values_of_scores(dist: NetworkDistribution, scores: FloatArray) -> FloatArray:
     """The value of each row that has a score in its own distribution."""
     if isinstance(dist, CalibratedMixture):
         return dist._apply(MixtureRows.values, scores)
@@ -88,7 +98,7 @@ def values_of_scores(dist: Distribution, scores: FloatArray) -> FloatArray:
     return blockwise(of_block, (scores,), members)
 
 
-def median_and_scale(dist: Distribution) -> tuple[FloatArray, FloatArray]:
+def median_and_scale(dist: NetworkDistribution) -> tuple[FloatArray, FloatArray]:
     """Median of each row, and half the distance of its quantiles at one standard deviation."""
     ends = [values_of_scores(dist, np.full(len(dist), v)) for v in (-1.0, 0.0, 1.0)]
     return ends[1], 0.5 * (ends[2] - ends[0])

@@ -6,7 +6,7 @@ import typer
 
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict import ModelFolder
-from calipers.cli._tables import (
+from calipers.cli._table_options import (
     AsJSON,
     Delimiter,
     Encoding,
@@ -41,6 +41,12 @@ def conformalize_command(
     shifted_to: Annotated[
         str | None,
         typer.Option(help="Table of inputs from where the model is used, if they differ."),
+    ] = None,
+    half_life: Annotated[
+        float | None,
+        typer.Option(
+            help="Rows in the order of time, the latest last: after so many rows one counts half."
+        ),
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Calibrate on top of what is there.")
@@ -78,7 +84,7 @@ def conformalize_command(
     frame = table.frame
     if groups is not None and groups not in frame:
         raise table.placed(DataError(f"there is no column {groups!r}{did_you_mean(groups, frame)}"))
-    options: dict[str, Any] = {"by": by, "keep": keep}
+    options: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
     if groups is not None:
         labels = as_text(frame[groups]).to_numpy(zero_copy_only=False)
         options["groups"] = [str(label) for label in labels]

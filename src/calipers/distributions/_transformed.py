@@ -17,6 +17,7 @@ from scipy.special import erfcx, ndtr
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
+from calipers.distributions._distribution import Distribution
 from calipers.distributions._mixture import SplitNormalMixture
 
 KINDS = ("log", "asinh")
@@ -59,14 +60,19 @@ class TargetMap:
             If a target cannot be on that scale.
         """
         target = checks.finite("y", y)
-        if kind == "log" and not target.min() > 0:
-            row = int(np.argmin(target))
+        sizes = np.abs(target[target != 0])
+        made = cls(kind, float(np.median(sizes)) if sizes.size else 1.0)
+        made.check(target)
+        return made
+
+    def check(self, y: FloatArray) -> None:
+        """Refuse targets that cannot be on that scale."""
+        if self.kind == "log" and not y.min() > 0:
+            row = int(np.argmin(y))
             raise ValueError(
-                f"scale='log' needs positive targets, got {target[row]:g} in row {row}: "
+                f"scale='log' needs positive targets, got {y[row]:g} in row {row}: "
                 "scale='asinh' takes any"
             )
-        sizes = np.abs(target[target != 0])
-        return cls(kind, float(np.median(sizes)) if sizes.size else 1.0)
 
     def forward(self, y: ArrayLike) -> FloatArray:
         """Targets on the scale; what a logarithm cannot be of counts as the least it can."""
@@ -123,7 +129,7 @@ def _expected(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class TransformedMixture:
+class TransformedMixture(Distribution):
     """Distributions of targets whose mapped values have the distributions `latent`.
 
     Parameters
@@ -156,9 +162,6 @@ class TransformedMixture:
         """Shape of the array of distributions."""
         shape: tuple[int, ...] = self.latent.shape
         return shape
-
-    def __len__(self) -> int:
-        return len(self.latent)
 
     def __getitem__(self, key: Any) -> "TransformedMixture":
         """Take some of the distributions, by any index that NumPy takes."""
@@ -213,34 +216,14 @@ class TransformedMixture:
         rank = (2.0 * ndtr(_GRID) - 1.0).reshape(-1, *(1,) * len(self.shape))
         return _expected(np.abs(q - target) - rank * q)
 
-    @property
-    def median(self) -> FloatArray:
-        """Quantile at one half."""
-        return self.ppf(0.5)
-
-    @property
-    def mean(self) -> FloatArray:
-        """Expectation."""
-        return self._moments()[0]
-
-    @property
-    def var(self) -> FloatArray:
-        """Variance."""
-        return self._moments()[1]
-
-    def _moments(self) -> tuple[FloatArray, FloatArray]:
+    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
         """Mean and variance."""
         if isinstance(self.latent, SplitNormalMixture):
             first, second = self.target_map.moments(self.latent)
             return first, np.maximum(second - first**2, 0.0)
-        q = self._quantiles()
+        q = self._quantiles(n_jobs)
         mean = _expected(q)
         return mean, _expected((q - mean) ** 2)
-
-    @property
-    def std(self) -> FloatArray:
-        """Standard deviation."""
-        return np.sqrt(self.var)
 
     @property
     def _mixture(self) -> SplitNormalMixture:

@@ -11,9 +11,9 @@ from scipy.special import ndtr, ndtri
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
+from calipers.calibration._calibrated import CalibratedMixture, Unsupported
 from calipers.calibration._effective import effective_number
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
-from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._stored import check_arrays
 from calipers.distributions import SplitNormalMixture
@@ -106,7 +106,7 @@ class Calibration:
         Parameters
         ----------
         scores : array-like of shape (n,) or (draws, n)
-            Finite, from `normal_scores`; several of one row, as `pooled_scores` draws them, share
+            Finite, from `normal_scores`; several of one row, as pools are drawn, share
             its weight.
         weights : array-like of shape (n,), optional
             Not negative; under covariate shift the ratio of the densities of the new and the
