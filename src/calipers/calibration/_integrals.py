@@ -36,7 +36,7 @@ from calipers.calibration._rules import (
 from calipers.distributions import mixture_scores, mixture_values_on_grid
 
 # Error of a row, estimated in standard deviations, with which a rule is good enough.
-TOLERANCE = 2e-7
+TOLERANCE = 5e-7
 HALVINGS = 3
 # Rows worked on at a time: the members' arrays then stay in a core's cache.
 CHUNK = 2048

@@ -26,9 +26,9 @@ Chain = tuple["Calibration", ...]
 # Levels, on the normal scale, beyond which there is less than 1e-8 of a variance.
 END = 6.5
 # Points of a panel, and those of a cell, at which the normal density is integrated to rounding.
-POINTS, FINE = 12, 12
+POINTS, FINE = 16, 12
 # Ends of the panels above zero, which double from the last; none so close to the end of all.
-PANELS, CLOSE = (0.0, 1.0, 2.9, 6.0), 0.65
+PANELS, CLOSE = (0.0, 1.1, 2.6, 6.0), 0.65
 # Legendre coefficients are looked at in groups of so many to see how fast they decay.
 GROUP = 4
 
