@@ -22,11 +22,13 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import equinox
 import jax
+import jaxlib
+import optax
 from jax.experimental import serialize_executable
 
 from calipers._files import cache_folder, replacing
@@ -184,7 +186,7 @@ def _sources() -> str:
         own = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     except OSError:
         return ""
-    return str([*own, *(version(name) for name in ("jax", "jaxlib", "equinox", "optax"))])
+    return str([*own, *(library.__version__ for library in (jax, jaxlib, equinox, optax))])
 
 
 class _Kept:

@@ -12,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from calipers.bank._cache import single_precision
@@ -262,17 +263,36 @@ class Program:
         """The weights that a training is for."""
         return state.average if self.averaging else state.network
 
+    def blank(self, lanes: Lanes) -> State:
+        """The state of lanes that hold nothing yet, all zeros, without tracing a network."""
+        count = lanes.seed.shape[0]
+
+        def zeros(leaf: Any) -> Array:
+            return np.zeros((count, *leaf.shape), leaf.dtype)
+
+        network = jax.tree.map(zeros, self.weights)
+        with single_precision():
+            optimizer = jax.eval_shape(self._optimizer(lanes).init, self.weights)
+        return State(
+            network,
+            network if self.averaging else None,
+            jax.tree.map(zeros, optimizer),
+            epoch=np.zeros(count, np.int32),
+            loss=np.zeros(count, np.float32),
+            best=network if lanes.valid.index.size else None,
+            best_loss=np.zeros(count, np.float32),
+            best_epoch=np.zeros(count, np.int32),
+        )
+
     # All lanes. These are compiled.
 
-    def start(self, state: State | None, lanes: Lanes, renew: Array, given: Tree | None) -> State:
+    def start(self, state: State, lanes: Lanes, renew: Array, given: Tree | None) -> State:
         """Put fresh networks into the lanes marked ``renew``; ``given`` weights, where not None."""
         fresh = jax.vmap(self._fresh)(lanes)
         if given is not None:
             best = given if fresh.best is not None else None
             average = given if self.averaging else None
             fresh = fresh._replace(network=given, average=average, best=best)
-        if state is None:
-            return fresh
         choose = jax.vmap(_select)
         return choose(renew, fresh, state)
 

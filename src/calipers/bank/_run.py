@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._process import before_computing
-from calipers.bank._cache import compiled, single_precision
+from calipers.bank._cache import compiled
 from calipers.bank._clock import Clock
 from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State, Tree
 from calipers.bank._program import SEGMENT, Program
@@ -149,9 +149,7 @@ class _Filling:
         idle = _entry(idle_plan, unit, shape, self.defaults)
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
         self.scalings: dict[int, Scaling] = {}
-        with single_precision():
-            abstract = jax.eval_shape(program.start, None, self.lanes, None, None)
-        self.state: State = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), abstract)
+        self.state: State = program.blank(self.lanes)
         self.on_device: Lanes = self.lanes
 
     @property
@@ -247,12 +245,17 @@ class _Filling:
 
     def _collect(self, lane: int, number: int, late: bool) -> Trained:
         plan = self.plans[number]
-        allowed, epoch = int(self.lanes.settings.epochs[lane]), int(self.state.epoch[lane])
+        # As arrays of NumPy: taking a number from one of JAX is a program to compile.
+        best_loss, best_epoch, reached, loss = (
+            np.asarray(getattr(self.state, name))[lane]
+            for name in ("best_loss", "best_epoch", "epoch", "loss")
+        )
+        allowed, epoch = int(self.lanes.settings.epochs[lane]), int(reached)
         short = late or (allowed < plan.settings.epochs and epoch >= allowed)
         source = self.program.product(self.state)
-        if plan.settings.patience and np.isfinite(self.state.best_loss[lane]):
+        if plan.settings.patience and np.isfinite(best_loss):
             source = self.state.best
-            short = short and 2 * int(self.state.best_epoch[lane]) > epoch  # still getting better
+            short = short and 2 * int(best_epoch) > epoch  # still getting better
         records = np.concatenate(self.records[number])
         history = np.empty(len(records), dtype=HISTORY_TYPE)
         history["epoch"] = np.arange(1, len(records) + 1)
@@ -265,7 +268,7 @@ class _Filling:
         return Trained(
             [np.asarray(leaf)[lane].copy() for leaf in jax.tree.leaves(source)],
             self.scalings[number],
-            loss=float(self.state.loss[lane]),
+            loss=float(loss),
             epochs=len(records),
             history=history,
             out_of_time=short,
