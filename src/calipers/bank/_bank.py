@@ -17,6 +17,7 @@ from calipers.bank._run import History
 from calipers.bank._shared_rows import FloatArray, IntArray, standardised
 
 BLOCK = 8192  # rows handed to a compiled program at a time
+_FEW_ROWS = 4096  # up to which a step's overhead is best shared by more networks
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,15 +152,16 @@ class Bank:
         return {key: value for key, value in self.__dict__.items() if key not in made}
 
 
-def lane_count(program: Program, networks: int) -> int:
+def lane_count(program: Program, networks: int, rows: int = 0) -> int:
     """How many networks share a compiled program.
 
-    On a CPU always the same number, since a network's bits depend on it, and a small one, which is
-    fastest there and leaves chunks for other threads. On an accelerator as many as fit in a part
-    of its memory.
+    On a CPU a small number, which is fastest there and leaves chunks for other threads, and the
+    smaller one where many ``rows`` are trained on, so that ten networks keep eight cores busy
+    (``benchmarks/cores.py``). A network's bits depend on it, so that it must not depend on how many
+    cores there are. On an accelerator as many as fit in a part of its memory.
     """
     if jax.default_backend() == "cpu":
-        return 5
+        return 2 if rows > _FEW_ROWS else 5
     weights = sum(leaf.size for leaf in jax.tree.leaves(program.weights))
     per_network = 4 * (6 * weights + 64 * program.batch_size * max(program.in_size, 64))
     stats = jax.devices()[0].memory_stats() or {}

@@ -92,8 +92,10 @@ class _Layer:
     """An affine map of all networks, and the activation after it."""
 
     def __init__(self, weight: Single, bias: Single, activation: str | None) -> None:
-        known = None if activation is None else _IN_PLACE[ACTIVATIONS[activation]]
-        self.activate, factor = known or (None, 1.0)
+        self.activate: Callable[[Single], None] | None = None
+        factor = 1.0
+        if activation is not None:
+            self.activate, factor = _IN_PLACE[ACTIVATIONS[activation]]
         self.product = _Product(weight * np.float32(factor))
         self.bias = (bias * np.float32(factor))[:, None]
 

@@ -103,8 +103,8 @@ def _without_stretch(rows: MixtureRows) -> tuple[MixtureRows, FloatArray]:
     if not isinstance(first, Stretching) or len(rows.calibrations) == 1:
         return rows, np.ones(rows.loc.shape[1])
     stretch = first.stretch(rows.row_weights[0])
-    rest = {"calibrations": rows.calibrations[1:], "row_weights": rows.row_weights[1:]}
-    return rows._replace(**rest), stretch
+    rest = rows._replace(calibrations=rows.calibrations[1:], row_weights=rows.row_weights[1:])
+    return rest, stretch
 
 
 def _chunks(row_weights: tuple[FloatArray, ...]) -> Iterator[tuple[tuple[float, ...], IntArray]]:

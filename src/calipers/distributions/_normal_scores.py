@@ -63,12 +63,11 @@ def mixture_values(
         x = lower_quantile(ndtr(depth), *members, weights)
         return np.where(flip, -x, x)
     x = np.empty_like(z)
-    for rows, quantile, at in (
-        (np.flatnonzero(~beyond), lower_quantile, ndtr(depth)),
-        (np.flatnonzero(beyond), _far_quantile, depth),
-    ):
-        part = (array[:, rows] for array in members)
-        x[rows] = quantile(at[rows], *part, take_weights(weights, rows))
+    here, far = np.flatnonzero(~beyond), np.flatnonzero(beyond)
+    part = (array[:, here] for array in members)
+    x[here] = lower_quantile(ndtr(depth[here]), *part, take_weights(weights, here))
+    part = (array[:, far] for array in members)
+    x[far] = _far_quantile(depth[far], *part, take_weights(weights, far))
     return np.where(flip, -x, x)
 
 
