@@ -99,9 +99,9 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
         model.target_ = replace(model.target_, name=rows.target)
     # What is learnt of the targets of categories must not be trained on by the rows it is from.
     last = (to_learn if data.categories is not None else to_validate).stop
-    count = sample.count - last
+    count = sample.total - last
     model.about_ |= {
-        "rows": sample.count,
+        "rows": sample.total,
         "held_out": {
             "calibration": to_calibrate.stop,
             "validation": to_validate.stop - to_validate.start,
@@ -109,7 +109,7 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
         "encoding_learnt_from": len(data.y),
     }
     with joblib.parallel_config(backend="threading"):  # other processes see no scratch file
-        program, scale = _shape(model, data, count, sample.count)
+        program, scale = _shape(model, data, count, sample.total)
         with ShardWriter(data.X.shape[1], count, data.seed) as scratch:
             support = _write(model, rows.without(sample, last, seed), scratch, scale, data.support)
             shards = scratch.finish(
@@ -141,7 +141,7 @@ def _check(model: Any) -> None:
 
 def _roles(model: Any, sample: Sample) -> tuple[slice, slice, slice]:
     """Rows of a sample to calibrate on, to validate on and to learn the encoding from."""
-    drawn, every = len(sample.y), sample.count
+    drawn, every = len(sample.y), sample.total
     calibration = 0 if model.cv is None else min(int(_CALIBRATION * drawn), every // 10)
     fraction = 0.0 if model.patience is None else model.validation_fraction
     validation = min(int(_VALIDATION * drawn), int(fraction * every))
@@ -189,7 +189,8 @@ def _write(
     UserWarning
         If targets are left out since they are likely to be errors.
     """
-    low, high = np.float64(np.inf), np.float64(-np.inf)
+    low: Any = np.inf
+    high: Any = -np.inf
     far: list[int] = []
     few, many = np.inf, -np.inf
     for numbers, X, y in rows.numbered():
@@ -222,9 +223,11 @@ def _write(
     return support
 
 
-def _spanning(column: Column, low: float, high: float) -> Column:
+def _spanning(column: Any, low: float, high: float) -> Column:
     """What is known of a column of numbers, with the range of all rows."""
-    return replace(column, low=min(column.low, float(low)), high=max(column.high, float(high)))
+    ends = {"low": min(column.low, float(low)), "high": max(column.high, float(high))}
+    found: Column = replace(column, **ends)
+    return found
 
 
 def _train(model: Any, program: Program, shards: Shards, count: int, seed: int) -> Bank:

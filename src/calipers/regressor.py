@@ -497,7 +497,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def _ensemble(self) -> Ensemble:
-        check_is_fitted(self, "ensemble_")
+        if "ensemble_" not in vars(self):  # looking it up in full takes longer than a network
+            check_is_fitted(self, "ensemble_")
         return replace(self.ensemble_, n_jobs=self.n_jobs, unsupported=self.unsupported)
 
     def read(self, X: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -535,7 +536,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         >>> list(model.query(X, Query(coverages=(0.9,), quantiles=(0.5,))).columns())
         ['prediction', 'lower_0.9', 'upper_0.9', 'quantile_0.5']
         """
-        check_is_fitted(self, "ensemble_")
         return self._ensemble.predict(self.reader_.read(self, X), query)
 
     def query_and_check(self, X: Any, query: Query) -> tuple[Prediction, NDArray[np.bool_]]:

@@ -38,14 +38,14 @@ class Sample(NamedTuple):
         Their targets.
     hashes : array of shape (rows,)
         By which they were drawn, in ascending order: the first rows of a sample are a sample, too.
-    count : int
+    total : int
         How many rows there are to draw from.
     """
 
     X: Any
     y: FloatArray
     hashes: Hashes
-    count: int
+    total: int
 
 
 class RowBlocks:
@@ -112,7 +112,7 @@ class RowBlocks:
             Their targets.
         """
         found = self.sample(rows, seed)
-        kept = min(rows, found.count // 2)
+        kept = min(rows, found.total // 2)
         return self.without(found, kept, seed), found.X[:kept], found.y[:kept]
 
     def sample(self, rows: int, seed: int) -> Sample:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._process import before_computing
-from calipers.bank._cache import compiled, single_precision
+from calipers.bank._cache import compiled
 from calipers.bank._clock import Clock
 from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State, Tree
 from calipers.bank._program import SEGMENT, Program
@@ -186,9 +186,7 @@ class _Filling:
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
         self.scalings: dict[int, Scaling] = {}
         self.feed = table.feed()
-        with single_precision():
-            abstract = jax.eval_shape(program.start, None, self.lanes, None, None)
-        self.state: State = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), abstract)
+        self.state: State = program.blank(self.lanes)
         self.on_device: Lanes = self.lanes
 
     @property
@@ -223,7 +221,7 @@ class _Filling:
     def _start(self, renew: NDArray[np.bool_]) -> None:
         given = self._given()
         arguments = (self.state, self.on_device, renew, given)
-        self.state = compiled(self.program.start, arguments)(*arguments)
+        self.state = compiled(self.program.start, arguments, results=self.state)(*arguments)
 
     def _given(self) -> Tree | None:
         """Weights that plans start from, or None where they all start at random."""
@@ -240,8 +238,11 @@ class _Filling:
 
     def compile(self) -> None:
         """Compile what ``advance`` runs, before the clock starts."""
-        arguments = (self.state, self.on_device, self.feed(0), np.int32(1))
-        compiled(self.program.advance, arguments, donate=(0,))
+        self._compiled((self.state, self.on_device, self.feed(0), np.int32(1)))
+
+    def _compiled(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        results = (self.state, 0, 0)
+        return compiled(self.program.advance, arguments, donate=(0,), results=results)
 
     def shorten(self, epoch_seconds: float, until: float) -> None:
         """Plan for as many epochs as the time left allows, at the pace that was measured.
@@ -263,8 +264,7 @@ class _Filling:
         before = np.array(self.state.epoch)
         reached = max(int(before[lane]) for lane, _ in self._occupied())
         arguments = (self.state, self.on_device, self.feed(reached), np.int32(epochs))
-        program = compiled(self.program.advance, arguments, donate=(0,))
-        self.state, records, running = program(*arguments)
+        self.state, records, running = self._compiled(arguments)(*arguments)
         running, records = np.asarray(running), np.asarray(records)
         passed = np.asarray(self.state.epoch) - before
         late = time.monotonic() >= until
@@ -282,12 +282,17 @@ class _Filling:
 
     def _collect(self, lane: int, number: int, late: bool) -> Trained:
         plan = self.plans[number]
-        allowed, epoch = int(self.lanes.settings.epochs[lane]), int(self.state.epoch[lane])
+        # As arrays of NumPy: taking a number from one of JAX is a program to compile.
+        best_loss, best_epoch, reached, loss = (
+            np.asarray(getattr(self.state, name))[lane]
+            for name in ("best_loss", "best_epoch", "epoch", "loss")
+        )
+        allowed, epoch = int(self.lanes.settings.epochs[lane]), int(reached)
         short = late or (allowed < plan.settings.epochs and epoch >= allowed)
         source = self.program.product(self.state)
-        if plan.settings.patience and np.isfinite(self.state.best_loss[lane]):
+        if plan.settings.patience and np.isfinite(best_loss):
             source = self.state.best
-            short = short and 2 * int(self.state.best_epoch[lane]) > epoch  # still getting better
+            short = short and 2 * int(best_epoch) > epoch  # still getting better
         records = np.concatenate(self.records[number])
         history = np.empty(len(records), dtype=HISTORY_TYPE)
         history["epoch"] = np.arange(1, len(records) + 1)
@@ -300,7 +305,7 @@ class _Filling:
         return Trained(
             [np.asarray(leaf)[lane].copy() for leaf in jax.tree.leaves(source)],
             self.scalings[number],
-            loss=float(self.state.loss[lane]),
+            loss=float(loss),
             epochs=len(records),
             history=history,
             out_of_time=short,

@@ -63,7 +63,7 @@ class Shards(Table):
         def load(shard: int) -> Rows:
             inputs, target, part = self.inputs.copy(), self.target.copy(), self.scratch.read(shard)
             inputs[: len(part)], target[: len(part)] = part[:, :-1], part[:, -1]
-            return jax.device_put((inputs, target), device)  # type: ignore[no-any-return]
+            return jax.device_put((inputs, target), device)
 
         def place(epoch: int) -> Rows:
             shard, following = epoch % count, (epoch + 1) % count
@@ -107,7 +107,7 @@ class ShardWriter:
                 f"{rows:,} rows of {self.width} numbers need {size / 2**30:.1f} GiB of scratch in "
                 f"{place}, which has {free / 2**30:.1f} GiB free: set TMPDIR to a larger disk"
             )
-        self.file: BinaryIO = tempfile.TemporaryFile()  # type: ignore[assignment]  # noqa: SIM115
+        self.file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end
         self.lock = threading.Lock()
         self.pool = ThreadPoolExecutor(2, thread_name_prefix="shards")
 

@@ -115,7 +115,11 @@ def fit_command(
 
     files = find_files(data)
     if are_large(files) if in_blocks is None else in_blocks:
-        unable = {"--groups": groups, "--time-column": time_column, "--more-rows": more_rows}
+        unable: dict[str, Any] = {
+            "--groups": groups,
+            "--time-column": time_column,
+            "--more-rows": more_rows,
+        }
         unable |= {"--cluster": cluster, "--refit": refit, "a second --target": target[1:]}
         result = fit_in_blocks(
             model,

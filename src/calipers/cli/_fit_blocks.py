@@ -80,20 +80,20 @@ def fit_in_blocks(
     seed = model.random_state
     rows = RowBlocks(blocks, target)
     sample = rows.sample(_TEST_ROWS, seed + 1)
-    tested = min(len(sample.y), int(test_fraction * sample.count))
+    tested = min(len(sample.y), int(test_fraction * sample.total))
     model.set_params(preprocessor__kinds=(model.preprocessor.kinds or {}) | kinds)
     model.fit(rows.without(sample, tested, seed + 1))
     found = None
     if tested:
         found, _ = measure(model, sample.X[:tested], sample.y[:tested], model.coverage)
         found |= {"copies": None, "last_by": None, "refitted": False}
-    source = {"files": files, "rows": sample.count, "target": target, "target_kind": kind}
+    source = {"files": files, "rows": sample.total, "target": target, "target_kind": kind}
     source |= {"groups": None, "time_column": None}
     model.about_ |= {"evaluation": finite(found), "source": source}
     model.save(out)
     return {
         "files": files,
-        "rows": sample.count,
+        "rows": sample.total,
         "rows_without_target": 0,
         "target": model.target_.to_document(),
         "columns": [column.to_document() for column in model.inputs_],
