@@ -6,9 +6,11 @@ were held out, in the target's own unit. What is less simple has to earn it: it 
 better by a margin.
 """
 
+import math
 from dataclasses import replace
 from typing import Any
 
+import joblib
 import numpy as np
 
 from calipers._fitting import TrainingRows
@@ -94,10 +96,8 @@ def _score(
         )
     ]
     bank = train(program, Table.from_arrays(data.X, y), plans, n_jobs=model.n_jobs)
-    crps, interval, total = 0.0, 0.0, 0.0
-    for number, fold in enumerate(folds):
-        if not fold.held_out.size:
-            continue
+
+    def of_fold(number: int, fold: Fold) -> tuple[float, float, float]:
         dist: Any = program.output.mixture(bank[[number]].predict(data.X[fold.held_out]))
         if target_map is not None:
             dist = TransformedMixture(dist, target_map)
@@ -106,8 +106,13 @@ def _score(
         level = model.coverage
         score = interval_score(target, *dist.interval(level), coverage=level, sample_weight=weights)
         mass = float(weights.sum())
-        crps, interval = crps + float(weights @ dist.crps(target)), interval + mass * float(score)
-        total += mass
+        return float(weights @ dist.crps(target)), mass * float(score), mass
+
+    parallel = joblib.Parallel(n_jobs=model.n_jobs, require="sharedmem")
+    found = parallel(
+        joblib.delayed(of_fold)(*pair) for pair in enumerate(folds) if pair[1].held_out.size
+    )
+    crps, interval, total = (math.fsum(part) for part in zip(*found, strict=True))
     return float(np.sqrt(crps * interval)) / total
 
 
