@@ -24,6 +24,7 @@ KINDS = ("log", "asinh")
 """Scales beside the target's own."""
 
 _SMALLEST = np.finfo(float).tiny
+_LARGEST = 1e150  # its square is a number still
 _GRID = np.linspace(-6.0, 6.0, 193)  # normal scores at which quantiles are added up
 _STEPS = np.exp(-0.5 * _GRID**2) / np.exp(-0.5 * _GRID**2).sum()
 
@@ -82,9 +83,11 @@ class TargetMap:
         return np.arcsinh(share)
 
     def back(self, z: ArrayLike) -> FloatArray:
-        """Targets in their own unit: the inverse of `forward`."""
-        with np.errstate(over="ignore"):
-            return self.unit * (np.exp(z) if self.kind == "log" else np.sinh(z))
+        """Targets in their own unit, the inverse of `forward`: infinite ones, and up to 1e150."""
+        z = np.asarray(z, dtype=np.float64)
+        end = np.log(_LARGEST) - np.log(self.unit)
+        near = np.where(np.isinf(z), z, np.clip(z, -end, end))
+        return self.unit * (np.exp(near) if self.kind == "log" else np.sinh(near))
 
     def log_slope(self, y: ArrayLike) -> FloatArray:
         """Logarithm of the derivative of `forward`; minus infinity where the scale ends."""
@@ -98,10 +101,13 @@ class TargetMap:
     def moments(self, latent: Any) -> tuple[FloatArray, FloatArray]:
         """First two moments, in the target's unit, of split normals or their mixture."""
         if self.kind == "log":
-            return self.unit * _growth(latent, 1.0), self.unit**2 * _growth(latent, 2.0)
-        first = 0.5 * (_growth(latent, 1.0) - _growth(latent, -1.0))
-        second = 0.25 * (_growth(latent, 2.0) + _growth(latent, -2.0) - 2.0)
-        return self.unit * first, self.unit**2 * second
+            first, second = (_growth(latent, t) for t in (1.0, 2.0))
+        else:
+            first = 0.5 * (_growth(latent, 1.0) - _growth(latent, -1.0))
+            second = 0.25 * (_growth(latent, 2.0) + _growth(latent, -2.0) - 2.0)
+        with np.errstate(over="ignore"):
+            first, second = self.unit * first, self.unit**2 * second
+        return _bounded(first, _LARGEST), _bounded(second, _LARGEST**2)
 
     def mean(self, latent: Any) -> FloatArray:
         """Expectation, in the target's unit, of split normals or their mixture."""
@@ -121,6 +127,11 @@ def _growth(latent: Any, t: float) -> FloatArray:
     if weights.ndim == 1:
         weights = weights.reshape(-1, *(1,) * len(latent.shape))
     return sum_members(weights * _growth(latent.components, t))
+
+
+def _bounded(values: FloatArray, most: float) -> FloatArray:
+    """Values that are numbers, up to a largest."""
+    return np.clip(np.nan_to_num(values, nan=most), -most, most)
 
 
 def _expected(values: FloatArray) -> FloatArray:
