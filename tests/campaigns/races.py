@@ -99,7 +99,7 @@ def programs(count: int, seed: int) -> Tally:
             how = [ended(child)[0] for child in children]
             how.append(ended(fork(lambda out=outs[2]: work(out)))[0])  # from what they left
             answers |= {out.read_bytes() for out in outs if out.exists()}
-            left = [path for path in (cache / "programs").iterdir() if path.suffix != ".program"]
+            left = [path for path in (cache / "programs").glob("*") if path.suffix != ".program"]
             tally.check(
                 how == [FINISHED] * 3 and len(answers) == 1 and not left,
                 "with the same bits, also from what was kept",
