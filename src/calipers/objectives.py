@@ -299,7 +299,7 @@ class Density(Objective):
         """Scales that targets may be predicted on, the simplest first."""
         if self.scale != "auto":
             return (self.scale,)
-        if len(y) < ROWS_FOR_SEVERAL or _skewness(y) < SKEWED:
+        if len(y) < ROWS_FOR_SEVERAL or skewness(y) < SKEWED:
             return ("identity",)
         return ("identity", "log" if y.min() > 0 else "asinh")
 
@@ -319,7 +319,7 @@ class Density(Objective):
         return (1 - crps_weight) * likelihood + crps_weight * crps
 
 
-def _skewness(y: NDArray[np.float64]) -> float:
+def skewness(y: NDArray[np.float64]) -> float:
     """Size of the third standardised moment; 0 for a constant."""
     off = y - y.mean()
     spread = float(np.abs(off).max()) or 1.0

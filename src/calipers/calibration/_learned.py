@@ -14,7 +14,13 @@ from calipers.calibration._level_map import KnotMap
 from calipers.calibration._mixture import CalibratedMixture
 from calipers.calibration._rows import MixtureRows
 from calipers.calibration._tracking import NORMAL
-from calipers.distributions import SplitNormal, SplitNormalMixture, Support, mixture_values
+from calipers.distributions import (
+    SplitNormal,
+    SplitNormalMixture,
+    Support,
+    TargetMap,
+    mixture_values,
+)
 
 if TYPE_CHECKING:
     from calipers.calibration._online import AdaptiveCoverage
@@ -38,6 +44,8 @@ class Learned:
         Scores of the levels ``_tracking.LEVELS`` at each row.
     support : Support
         Values that the target can take, on which quantiles and intervals lie.
+    target_map : TargetMap, optional
+        The scale on which ``dist`` is, where it is not the target's own.
     """
 
     state: "AdaptiveCoverage"
@@ -45,6 +53,7 @@ class Learned:
     y: FloatArray
     knots: FloatArray
     support: Support = Support()  # noqa: RUF009 - a frozen value
+    target_map: TargetMap | None = None
 
     @property
     def alarm(self) -> bool:
@@ -62,7 +71,9 @@ class Learned:
         maps = [KnotMap.through(NORMAL, row, 0) for row in self.knots]
         scores = np.array([own.to_score(ndtri(levels)) for own in maps])
         latent = np.stack([values_of_scores(self.dist, column) for column in scores.T], axis=1)
-        return self.support.observe(latent)
+        return self.support.observe(
+            latent if self.target_map is None else self.target_map.back(latent)
+        )
 
     def coverage(self, coverage: float) -> float:
         """Share of the targets inside their intervals."""
