@@ -165,19 +165,22 @@ def test_a_target_on_another_scale(scale, tmp_path):
         assert (lower > 0).all()
     expected = 1e4 * np.exp(fresh[:, 0] + 0.8**2 / 2)
     assert np.mean(model.predict(fresh) / expected) == pytest.approx(1, abs=0.25)
+    pytest.importorskip("onnx")
     out = model.out_of_fold_
     inside = out.interval(0.9)
     assert np.mean((inside[:, 0] <= y) & (y <= inside[:, 1])) == pytest.approx(0.9, abs=0.02)
     assert np.mean(out.point) == pytest.approx(np.mean(y), rel=0.25)
     model.conformalize(fresh[:500], target[:500])
+    assert model.to_onnx(tmp_path / "model.onnx").exists()
+    found = model.update(fresh[500:1500], 3 * target[500:1500])  # drift by a factor
+    assert found.coverage(0.9) == pytest.approx(0.9, abs=0.02)
+    lower, upper = model.predict_interval(fresh[1500:], coverage=0.9).T
+    assert np.mean((lower <= 3 * target[1500:]) & (3 * target[1500:] <= upper)) > 0.85
     model.save(tmp_path / "model")
     again = IntervalRegressor.load(tmp_path / "model")
     query = Query((0.5,), (0.1,), density=5, variance=True, variance_parts=True)
     for name, column in model.query(X[:9], query).columns().items():
         np.testing.assert_array_equal(again.query(X[:9], query).columns()[name], column)
-    pytest.importorskip("onnx")
-    with pytest.raises(ValueError, match=f"scale '{scale}' of its target has no ONNX form"):
-        model.to_onnx(tmp_path / "model.onnx")
 
 
 def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):

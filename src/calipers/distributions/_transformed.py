@@ -30,7 +30,7 @@ KINDS = ("log", "asinh")
 _SMALLEST = np.finfo(float).tiny
 _GRID = np.linspace(-6.0, 6.0, 193)  # normal scores at which quantiles are added up
 _STEPS = np.exp(-0.5 * _GRID**2) / np.exp(-0.5 * _GRID**2).sum()
-_END, _COUNT = 6.5, 20  # normal scores up to which moments of one side are added up, at so many
+_END, _COUNT = 8.0, 24  # normal scores up to which moments of one side are added up, at so many
 _NODES, _PARTS = np.polynomial.legendre.leggauss(_COUNT)
 
 _NODES = 0.5 * _END * (1 + _NODES)
@@ -159,9 +159,10 @@ class TransformedMixture:
 
     Notes
     -----
-    `mean`, `var` and `std` of a calibrated mixture, and `crps`, add up quantiles, and are right to a
-    thousandth of a standard deviation, or a hundredth where humps are far apart. Means and variances
-    are limited as `TargetMap` says. `aleatoric_var` and `epistemic_var` are of the networks before calibration.
+    `mean`, `var` and `std` of a calibrated mixture, and `crps`, add up quantiles, and are right to
+    a thousandth of a standard deviation, or a hundredth where humps are far apart. Means and
+    variances take the ends of `TargetMap` into account. `aleatoric_var` and `epistemic_var` are of
+    the networks before calibration.
 
     Examples
     --------
