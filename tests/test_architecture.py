@@ -34,7 +34,7 @@ def foreign(room, name):
         ("calipers.bank._run.run", True),
         ("calipers.distributions._checks", True),
         ("calipers.storage._seal", True),
-        ("calipers.cli._tables.print_rows", False),
+        ("calipers.cli._table_options.print_rows", False),
         ("calipers._files.replacing", False),
         ("calipers.bank.train", False),
         ("calipers", False),
@@ -58,5 +58,14 @@ def test_no_two_classes_share_a_name():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ClassDef):
                 places[node.name].add(str(path.relative_to(SOURCE)))
+    shared = {name: where for name, where in places.items() if len(where) > 1}
+    assert not shared
+
+
+def test_no_two_modules_share_a_name():
+    places = defaultdict(set)
+    for path in FILES:
+        if path.name != "__init__.py":
+            places[path.name].add(str(path.relative_to(SOURCE)))
     shared = {name: where for name, where in places.items() if len(where) > 1}
     assert not shared

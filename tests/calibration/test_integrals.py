@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtri
 
 from calipers.calibration import Calibration, _adaptive, _integrals
-from calipers.calibration._rows import MixtureRows
+from calipers.calibration._corrected_rows import MixtureRows
 from calipers.distributions import mixture_scores, mixture_values_on_grid
 
 BOUND = 1e-6

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from calipers.datasets import CATALOGUE, Entry, _download
-from calipers.datasets._files import values_sha256
+from calipers.datasets._raw_files import values_sha256
 
 Behaviour = Callable[[BaseHTTPRequestHandler], None]
 

@@ -84,7 +84,7 @@ def test_means_stay_near_what_was_seen(kind):
     y = np.exp(np.random.default_rng(2).normal(size=500))
     scale = TargetMap.learn(kind, y)
     wild = SplitNormalMixture(SplitNormal([[0.0, 9.0]], 1.0, [[30.0, 1.0]]))
-    ordinary = SplitNormalMixture(SplitNormal([[0.0]], 0.3, 0.3))
+    ordinary = SplitNormalMixture(SplitNormal([[1.0]], 0.1, 0.1))
     for latent in (wild, CalibratedMixture(wild, Calibration.without_rows())):
         dist = TransformedMixture(latent, scale)
         assert (dist.mean < 10 * y.max()).all()

@@ -14,8 +14,8 @@ from calipers.importance import Dependence
 from calipers.report._drivers import Driver, Drivers, driver_data, driver_sentence
 from calipers.report._format import Unit
 from calipers.report._groups import breakdowns
-from calipers.report._inputs import Input, worst_misses
 from calipers.report._labelled import LabelledPrediction, predict_labelled
+from calipers.report._misses import Input, worst_misses
 from calipers.report._sentences import pit_sentence, uncertainty_sentences
 from calipers.report._verdict import verdict
 

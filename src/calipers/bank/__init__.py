@@ -27,7 +27,7 @@ from calipers.bank._bank import Bank
 from calipers.bank._lanes import MEASURES, SCHEDULES, Scaling, Settings
 from calipers.bank._program import Program
 from calipers.bank._run import HISTORY_TYPE, History
-from calipers.bank._table import Plan, Table, padded
+from calipers.bank._shared_rows import Plan, Table, padded
 from calipers.bank._train import TrainingFailedError, spawn_seeds, train
 from calipers.bank._upgraded import (
     BankPoints,

@@ -13,7 +13,7 @@ from calipers.bank._cache import compiled
 from calipers.bank._lanes import Scaling, Tree
 from calipers.bank._program import Program
 from calipers.bank._run import History
-from calipers.bank._table import FloatArray, IntArray, standardised
+from calipers.bank._shared_rows import FloatArray, IntArray, standardised
 
 BLOCK = 8192  # rows handed to a compiled program at a time
 

@@ -20,6 +20,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,17 @@ logger = logging.getLogger(__name__)
 _LARGEST_CACHE = 512 * 2**20  # bytes on disk; the programs used longest ago go first
 _SUFFIX = ".program"
 _MOST_IN_MEMORY = 64  # programs; each takes dozens of the 65,530 memory maps that Linux allows
-_compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
+
+
+@dataclass
+class _Place:
+    """A program, once it is compiled."""
+
+    program: Callable[..., Any] | None = None
+    lock: Any = field(default_factory=threading.Lock)
+
+
+_compiled: OrderedDict[Any, _Place] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -66,13 +77,15 @@ def compiled(
     shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     key = (*_identity(function), structure, shapes, device)
     with _lock:
-        if key not in _compiled:
-            with single_precision():
-                _compiled[key] = _compile(function, arguments, donate, device)
+        place = _compiled.setdefault(key, _Place())
         _compiled.move_to_end(key)
         if len(_compiled) > _MOST_IN_MEMORY:
             _compiled.popitem(last=False)
-        return _compiled[key]
+    with place.lock:  # of one program: others compile and run meanwhile
+        if place.program is None:
+            with single_precision():
+                place.program = _compile(function, arguments, donate, device)
+        return place.program
 
 
 def _identity(function: Any) -> tuple[Any, ...]:

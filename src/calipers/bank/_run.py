@@ -20,7 +20,7 @@ from calipers.bank._cache import compiled, single_precision
 from calipers.bank._clock import Clock
 from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State, Tree
 from calipers.bank._program import SEGMENT, Program
-from calipers.bank._table import FloatArray, IntArray, Plan, Table
+from calipers.bank._shared_rows import FloatArray, IntArray, Plan, Table
 
 _SEGMENT_SECONDS = 0.5
 _LONGEST_WAIT = 30.0  # seconds for what cannot be stopped, such as compiling

@@ -19,7 +19,7 @@ from calipers.bank._clock import Clock
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program
 from calipers.bank._run import Observer, Shape, Trained, run
-from calipers.bank._table import IntArray, Plan, Table, padded
+from calipers.bank._shared_rows import IntArray, Plan, Table, padded
 from calipers.cluster import received, sender
 
 BoolArray = NDArray[np.bool_]

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from calipers.bank._bank import Bank
 from calipers.bank._lanes import Scaling
 from calipers.bank._program import Program
-from calipers.bank._table import FloatArray, Plan, Table, center_and_scale
+from calipers.bank._shared_rows import FloatArray, Plan, Table, center_and_scale
 
 
 class Points(Protocol):

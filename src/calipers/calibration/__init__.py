@@ -73,16 +73,16 @@ References
 from typing import Any
 
 from calipers.calibration._by import CalibrationBy
-from calipers.calibration._calibration import Calibration
+from calipers.calibration._calibrated import CalibratedMixture, Unsupported
 from calipers.calibration._effective import effective_number
-from calipers.calibration._kinds import WIDTH, RowKinds
 from calipers.calibration._learned import Learned
 from calipers.calibration._martingale import Martingale
-from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.calibration._online import AdaptiveCoverage
 from calipers.calibration._pool import UnseenPools, out_of_fold, pooled_scores, unseen_pools
 from calipers.calibration._protocol import Calibrator, LevelMap, ScoreCalibrator
 from calipers.calibration._ratio import DensityRatio
+from calipers.calibration._row_kinds import WIDTH, RowKinds
+from calipers.calibration._score_map import Calibration
 from calipers.calibration._scores import normal_scores
 from calipers.calibration._width import WidthCalibration
 

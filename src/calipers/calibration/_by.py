@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray
 from calipers._schema import array_of, refuse, within
-from calipers.calibration._calibration import BoolArray, Calibration, IntArray, Pieces
-from calipers.calibration._kinds import MOST_KINDS, RowKinds
-from calipers.calibration._mixture import CalibratedMixture, Unsupported
+from calipers.calibration._calibrated import CalibratedMixture, Unsupported
+from calipers.calibration._row_kinds import MOST_KINDS, RowKinds
+from calipers.calibration._score_map import BoolArray, Calibration, IntArray, Pieces
 from calipers.distributions import SplitNormalMixture
 
 

@@ -10,9 +10,9 @@ from scipy.special import ndtri
 from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
+from calipers.calibration._calibrated import CalibratedMixture
+from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._level_map import KnotMap
-from calipers.calibration._mixture import CalibratedMixture
-from calipers.calibration._rows import MixtureRows
 from calipers.calibration._tracking import NORMAL
 from calipers.distributions import (
     SplitNormal,

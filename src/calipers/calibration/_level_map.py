@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
-from calipers.calibration._calibration import ROUNDING, Pieces
+from calipers.calibration._score_map import ROUNDING, Pieces
 
 _LEAST_RISE = 1e-6  # of the scores for one unit of levels, so that the map has an inverse
 

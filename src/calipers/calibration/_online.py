@@ -11,11 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers._schema import array_of, refuse, within
+from calipers.calibration._calibrated import CalibratedMixture, Unsupported
 from calipers.calibration._input_shift import InputShift
 from calipers.calibration._learned import Distribution, Learned, median_and_scale, shifted
 from calipers.calibration._level_map import KnotMap
 from calipers.calibration._martingale import Martingale
-from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.calibration._scores import normal_scores
 from calipers.calibration._tracking import NORMAL, LevelTracker
 

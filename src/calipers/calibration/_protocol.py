@@ -10,8 +10,8 @@ from calipers._checks import FloatArray
 from calipers.distributions import SplitNormalMixture
 
 if TYPE_CHECKING:
-    from calipers.calibration._calibration import Pieces
-    from calipers.calibration._mixture import CalibratedMixture, Unsupported
+    from calipers.calibration._calibrated import CalibratedMixture, Unsupported
+    from calipers.calibration._score_map import Pieces
 
 
 class LevelMap(Protocol):

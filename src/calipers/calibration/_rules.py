@@ -18,7 +18,7 @@ from scipy.special import ndtr
 from calipers._checks import FloatArray
 
 if TYPE_CHECKING:
-    from calipers.calibration._calibration import Calibration
+    from calipers.calibration._score_map import Calibration
 
 IntArray = NDArray[np.intp]
 Chain = tuple["Calibration", ...]

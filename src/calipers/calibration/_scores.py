@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike
 from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
-from calipers.calibration._mixture import CalibratedMixture
+from calipers.calibration._calibrated import CalibratedMixture
 from calipers.distributions import SplitNormalMixture, TransformedMixture, mixture_scores
 
 

@@ -18,9 +18,9 @@ from scipy.special import ndtri
 from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers._schema import array_of, refuse, within
-from calipers.calibration._calibration import BoolArray, Pieces
-from calipers.calibration._kinds import log_width
-from calipers.calibration._mixture import CalibratedMixture, Unsupported
+from calipers.calibration._calibrated import CalibratedMixture, Unsupported
+from calipers.calibration._row_kinds import log_width
+from calipers.calibration._score_map import BoolArray, Pieces
 from calipers.distributions import SplitNormalMixture
 
 # Steps of the factor from the narrowest to the widest predictions.

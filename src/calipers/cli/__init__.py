@@ -9,7 +9,6 @@ Exit codes: 0 for success, 1 for an error, 2 for wrong usage, 3 for a table that
 for a model folder that cannot be used, 130 for an interrupt.
 """
 
-from calipers.cli._app import app
 from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._conformalize import conformalize_command
 from calipers.cli._datasets import datasets_command
@@ -20,6 +19,7 @@ from calipers.cli._fit import fit_command
 from calipers.cli._inspect import inspect_command
 from calipers.cli._predict import predict_command
 from calipers.cli._report import report_command
+from calipers.cli._root import app
 from calipers.cli._serve import serve_command
 from calipers.cli._tune import tune_command
 from calipers.cli._watch import watch_command

@@ -6,7 +6,7 @@ import typer
 
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict import ModelFolder
-from calipers.cli._tables import (
+from calipers.cli._table_options import (
     AsJSON,
     Delimiter,
     Encoding,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from calipers.cli._tables import AsJSON, print_json, print_rows
+from calipers.cli._table_options import AsJSON, print_json, print_rows
 from calipers.tables import known_endings
 
 DIABETES = "diabetes"

@@ -7,7 +7,7 @@ import typer
 
 from calipers.cli._datasets import DIABETES, load_frame
 from calipers.cli._measures import measure, print_measures
-from calipers.cli._tables import AsJSON, Jobs, print_json
+from calipers.cli._table_options import AsJSON, Jobs, print_json
 
 
 def demo_command(

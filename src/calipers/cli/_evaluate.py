@@ -12,7 +12,7 @@ from calipers.cli._measures import (
     print_targets,
 )
 from calipers.cli._predict import ModelFolder, load_any
-from calipers.cli._tables import (
+from calipers.cli._table_options import (
     AsJSON,
     Delimiter,
     Encoding,

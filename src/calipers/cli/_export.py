@@ -7,7 +7,7 @@ import typer
 
 from calipers.cli._predict import ModelFolder
 from calipers.cli._report import check_place
-from calipers.cli._tables import shares
+from calipers.cli._table_options import shares
 
 
 def export_command(

@@ -12,8 +12,8 @@ import typer
 from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
-from calipers.cli._settings import Bounds, make_model
-from calipers.cli._tables import (
+from calipers.cli._settings_file import Bounds, make_model
+from calipers.cli._table_options import (
     AsJSON,
     Delimiter,
     Encoding,
@@ -317,7 +317,7 @@ def _print_columns(result: dict[str, Any], files: list[str]) -> None:
 
 
 def _range(column: dict[str, Any]) -> str:
-    from calipers.cli._tables import show
+    from calipers.cli._table_options import show
 
     if column["low"] is not None:
         return f"{show(column['low'])} to {show(column['high'])}"

@@ -7,7 +7,7 @@ import typer
 
 from calipers.cli._measures import is_measured, print_measures
 from calipers.cli._predict import ModelFolder
-from calipers.cli._tables import AsJSON, print_json, print_rows, show
+from calipers.cli._table_options import AsJSON, print_json, print_rows, show
 
 
 def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:

@@ -9,8 +9,8 @@ import typer
 
 from calipers.cli._cluster import OnCluster
 from calipers.cli._measures import say_unbounded, unbounded
-from calipers.cli._parts import score_parts
-from calipers.cli._tables import (
+from calipers.cli._predict_parts import score_parts
+from calipers.cli._table_options import (
     AsJSON,
     Delimiter,
     Encoding,

@@ -8,7 +8,7 @@ import typer
 from calipers.cli._holdout import say_copies
 from calipers.cli._measures import is_measured
 from calipers.cli._predict import ModelFolder
-from calipers.cli._tables import (
+from calipers.cli._table_options import (
     AsJSON,
     Delimiter,
     Encoding,

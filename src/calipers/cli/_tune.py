@@ -8,8 +8,8 @@ import typer
 
 from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._report import check_place
-from calipers.cli._settings import Bounds, parse_bounds
-from calipers.cli._tables import (
+from calipers.cli._settings_file import Bounds, parse_bounds
+from calipers.cli._table_options import (
     AsJSON,
     Delimiter,
     Encoding,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli._predict import ModelFolder
-from calipers.cli._tables import (
+from calipers.cli._table_options import (
     AsJSON,
     Delimiter,
     Encoding,

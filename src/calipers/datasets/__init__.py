@@ -8,7 +8,7 @@ lets nothing through that differs from the catalogue. Three environment variable
 
 from calipers._files import cache_folder
 from calipers.datasets._catalogue import CATALOGUE, Entry, lookup
-from calipers.datasets._errors import (
+from calipers.datasets._failures import (
     DatasetCorruptError,
     DatasetError,
     DatasetUnavailableError,

@@ -6,7 +6,7 @@ from importlib import resources
 from typing import Any
 
 from calipers._text import did_you_mean
-from calipers.datasets._errors import UnknownDatasetError
+from calipers.datasets._failures import UnknownDatasetError
 
 
 @dataclass(frozen=True, kw_only=True)

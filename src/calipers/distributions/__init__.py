@@ -6,15 +6,15 @@ one block of rows, values of shape (n,), parameters of shape (members, n) and we
 """
 
 from calipers.distributions._drawing import MOST_ATOMS, atoms, mean_density
-from calipers.distributions._fit import scale_table
+from calipers.distributions._exact_fit import scale_table
 from calipers.distributions._grid import mixture_values_on_grid
 from calipers.distributions._learn_support import Bounds, learn_support, refuse_outside
 from calipers.distributions._matching import latent_targets, match_atoms
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._mixture_formulas import logpdf as mixture_logpdf
 from calipers.distributions._mixture_formulas import take_weights
+from calipers.distributions._normal_scores import mixture_scores, mixture_values
 from calipers.distributions._observed import ObservedDistribution
-from calipers.distributions._scores import mixture_scores, mixture_values
 from calipers.distributions._split_normal import SplitNormal
 from calipers.distributions._support import Support
 from calipers.distributions._transformed import HALF_NORMAL, KINDS, TargetMap, TransformedMixture

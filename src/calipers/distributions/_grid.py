@@ -15,8 +15,8 @@ from scipy.special import erfc, ndtri
 from calipers._checks import FloatArray
 from calipers.distributions._formulas import SQRT_2_OVER_PI
 from calipers.distributions._mixture_formulas import take_weights
+from calipers.distributions._normal_scores import mixture_values
 from calipers.distributions._quantile import IntArray, Terms, mixture_terms
-from calipers.distributions._scores import mixture_values
 
 # Distance on the normal scale from which one more step is enough.
 CLOSE = 5e-3

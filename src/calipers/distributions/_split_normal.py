@@ -10,7 +10,7 @@ from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._fit import fit_scales
+from calipers.distributions._exact_fit import fit_scales
 
 BoolArray = NDArray[np.bool_]
 

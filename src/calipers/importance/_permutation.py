@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers.importance._tables import as_table, with_values
+from calipers.importance._replacing import as_table, with_values
 from calipers.metrics import interval_score
 from calipers.prediction import Query
 from calipers.regressor import IntervalRegressor

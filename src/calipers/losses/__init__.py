@@ -24,10 +24,10 @@ from calipers.losses._capture import (
     hard_capture,
     soft_capture,
 )
-from calipers.losses._densities import normal_nll, split_normal_crps, split_normal_nll
+from calipers.losses._density_scores import normal_nll, split_normal_crps, split_normal_nll
 from calipers.losses._mixtures import mixture_crps, mixture_nll
+from calipers.losses._proper_scores import interval_score, pinball, squared_error
 from calipers.losses._quality import crossing_penalty, qd, qd_paper, qd_plus
-from calipers.losses._scores import interval_score, pinball, squared_error
 
 __all__ = [
     "captured_width",

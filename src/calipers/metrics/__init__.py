@@ -11,7 +11,6 @@ Errors of points and single quantiles are scikit-learn's own: ``root_mean_square
 ``mean_absolute_error``, ``mean_pinball_loss`` and their like in ``sklearn.metrics``.
 """
 
-from calipers.metrics._calibration import CalibrationCurve, calibration_curve, calibration_error
 from calipers.metrics._chance import coverage_band, coverage_p_value, pit_band
 from calipers.metrics._conditional import (
     GroupedCoverage,
@@ -29,6 +28,7 @@ from calipers.metrics._intervals import (
     mean_width,
     normalized_mean_width,
 )
+from calipers.metrics._nominal_levels import CalibrationCurve, calibration_curve, calibration_error
 from calipers.metrics._scorers import neg_crps, neg_interval_score
 from calipers.metrics._ties import shared_coverage
 

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray
-from calipers.metrics._rows import interval_rows
+from calipers.metrics._weighted import interval_rows
 
 
 class GroupedCoverage(NamedTuple):

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers._checks import FloatArray, finite, numbers, refuse, require_same_shape
-from calipers.metrics._rows import average, weighted
+from calipers.metrics._weighted import average, weighted
 
 
 class HasCrps(Protocol):

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 from calipers import losses
 from calipers._checks import finite, fraction, refuse
-from calipers.metrics._rows import average, interval_rows, rows
+from calipers.metrics._weighted import average, interval_rows, rows
 
 
 def coverage_rate(

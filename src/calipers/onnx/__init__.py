@@ -40,7 +40,7 @@ from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import WidthCalibration
 from calipers.ensemble import Ensemble
 from calipers.onnx._graph import TYPES, Graph, array_info
-from calipers.onnx._inputs import OUTPUTS, columns, matrix
+from calipers.onnx._graph_inputs import OUTPUTS, columns, matrix
 from calipers.onnx._networks import parameters
 from calipers.onnx._quantiles import (
     density_mean,
@@ -48,7 +48,7 @@ from calipers.onnx._quantiles import (
     upper_quantile,
     width_steps,
 )
-from calipers.onnx._support import clipped, in_own_unit, mapped_mean, observed
+from calipers.onnx._support_graph import clipped, in_own_unit, mapped_mean, observed
 from calipers.prediction import Query
 from calipers.preprocessing import TableEncoder
 from calipers.storage import versions

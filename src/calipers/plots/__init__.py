@@ -17,9 +17,9 @@ except ImportError as error:
         "figures need Matplotlib: install it with `pip install 'calipers[plots]'`"
     ) from error
 
+from calipers.plots._by_group import plot_coverage_by, plot_width_by
 from calipers.plots._calibration import plot_calibration, plot_pit, plot_width_error
-from calipers.plots._groups import plot_coverage_by, plot_width_by
-from calipers.plots._models import (
+from calipers.plots._diagnostics import (
     plot_dependence,
     plot_importance,
     plot_intervals,

@@ -11,6 +11,7 @@ does not use.
 from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._column import KINDS, Column, DataError, describe_numbers
 from calipers.preprocessing._document import check_column
+from calipers.preprocessing._encoder import TableEncoder
 from calipers.preprocessing._encoders import (
     CYCLES,
     DAY,
@@ -24,9 +25,8 @@ from calipers.preprocessing._frames import (
     pick_numbers,
 )
 from calipers.preprocessing._learn import as_numbers, learn_number, read_number
-from calipers.preprocessing._table import TableEncoder
 from calipers.preprocessing._targets import LargeCategories
-from calipers.preprocessing._text import MISSING_MARKS, MISSING_WORDS, as_text
+from calipers.preprocessing._text_columns import MISSING_MARKS, MISSING_WORDS, as_text
 
 __all__ = [
     "CYCLES",

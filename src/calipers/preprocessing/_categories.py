@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.preprocessing._text import as_text
+from calipers.preprocessing._text_columns import as_text
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

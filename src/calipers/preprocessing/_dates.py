@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.preprocessing._text import HOW, every
+from calipers.preprocessing._text_columns import HOW, every
 
 FloatArray = NDArray[np.float64]
 

@@ -17,7 +17,7 @@ from calipers.preprocessing._categories import CategoryEncoder, as_objects
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._dates import read_dates
 from calipers.preprocessing._numbers import NumberText
-from calipers.preprocessing._text import as_text, read_truth
+from calipers.preprocessing._text_columns import as_text, read_truth
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]

@@ -15,7 +15,13 @@ from calipers.preprocessing._column import DataError
 from calipers.preprocessing._dates import date_text, read_dates
 from calipers.preprocessing._encoders import NumberEncoder, check_finite
 from calipers.preprocessing._numbers import NumberText, best_number_text, number_text
-from calipers.preprocessing._text import MISSING_MARKS, as_text, is_truth, is_whole, read_truth
+from calipers.preprocessing._text_columns import (
+    MISSING_MARKS,
+    as_text,
+    is_truth,
+    is_whole,
+    read_truth,
+)
 
 FloatArray = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from calipers.preprocessing._encoders import (
 )
 from calipers.preprocessing._kinds import Found, Texts, find_kind, number_style, type_of
 from calipers.preprocessing._numbers import NumberText, given_number_text, number_text
-from calipers.preprocessing._text import is_truth
+from calipers.preprocessing._text_columns import is_truth
 
 FloatArray = NDArray[np.float64]
 

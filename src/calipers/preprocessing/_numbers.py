@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calipers.preprocessing._text import HOW, as_floats, every, some
+from calipers.preprocessing._text_columns import HOW, as_floats, every, some
 
 FloatArray = NDArray[np.float64]
 

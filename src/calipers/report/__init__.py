@@ -14,8 +14,8 @@ from calipers.regressor import IntervalRegressor
 from calipers.report._drivers import find_drivers
 from calipers.report._format import count
 from calipers.report._groups import breakdowns
-from calipers.report._inputs import read_inputs, worst_misses
 from calipers.report._labelled import predict_labelled
+from calipers.report._misses import read_inputs, worst_misses
 from calipers.report._page import Content, render
 from calipers.training import out_of_time
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from calipers.metrics import coverage_band, coverage_by_group, coverage_p_value
 from calipers.report._format import Unit
-from calipers.report._inputs import Input
 from calipers.report._labelled import LabelledPrediction
+from calipers.report._misses import Input
 
 _BINS = 6
 _BIN_ROWS = 20  # fewer rows tell next to nothing about a rate near one

@@ -20,8 +20,8 @@ from calipers.report._charts import chart_data, sampled
 from calipers.report._drivers import Drivers, driver_data, driver_sentence
 from calipers.report._format import Unit, brief, count, share
 from calipers.report._groups import Breakdown
-from calipers.report._inputs import Miss
 from calipers.report._labelled import LabelledPrediction
+from calipers.report._misses import Miss
 from calipers.report._verdict import compare, verdict
 
 _CARDS = 60  # breakdowns that are drawn

@@ -9,7 +9,6 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state, check_X_y
 
 from calipers.regressor import IntervalRegressor
-from calipers.search._evaluate import Trial
 from calipers.search._result import SearchResult, known_score
 from calipers.search._setup import (
     Splits,
@@ -21,6 +20,7 @@ from calipers.search._setup import (
 )
 from calipers.search._space import Space, candidates
 from calipers.search._store import Store
+from calipers.search._validation import Trial
 from calipers.search._work import Work
 
 

@@ -10,7 +10,7 @@ from sklearn.model_selection import ShuffleSplit
 
 from calipers._text import plain
 from calipers.regressor import IntervalRegressor
-from calipers.search._evaluate import Rows, Trial
+from calipers.search._validation import Rows, Trial
 
 Splits = int | Iterable[tuple[ArrayLike, ArrayLike]]
 

@@ -13,10 +13,10 @@ from sklearn.base import clone
 from calipers._progress import progress
 from calipers.bank import Program, Table
 from calipers.regressor import IntervalRegressor
-from calipers.search._evaluate import Trial, evaluate
 from calipers.search._result import Candidate, Outcome
 from calipers.search._space import Params
 from calipers.search._store import Store
+from calipers.search._validation import Trial, evaluate
 
 CPU_BATCH = 100
 """Networks between two visits to the store for every five threads or workers; an accelerator trains

@@ -9,12 +9,12 @@ and column.
 """
 
 from calipers.tables._compression import COMPRESSIONS, Compression
+from calipers.tables._delimited import TextFormat
 from calipers.tables._errors import TableError, TooLargeError
 from calipers.tables._formats import FORMATS, FileFormat, format_of, known_endings
 from calipers.tables._parts import Part, find_parts, read_part
 from calipers.tables._read import find_files, read_blocks, read_bytes, read_table
 from calipers.tables._source import RowSource, check_distinct
-from calipers.tables._text import TextFormat
 from calipers.tables._write import write_blocks
 
 __all__ = [

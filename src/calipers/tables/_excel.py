@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any, BinaryIO
 
+from calipers.tables._delimited import TextFormat
 from calipers.tables._errors import TableError
-from calipers.tables._text import TextFormat
 
 
 def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers.datasets._catalogue import Entry
-from calipers.datasets._errors import DatasetCorruptError
+from calipers.datasets._failures import DatasetCorruptError
 
 Table = tuple[NDArray[np.float64], NDArray[np.float64]]
 

@@ -11,10 +11,10 @@ from scipy.special import ndtr, ndtri
 from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
+from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._effective import worth
 from calipers.calibration._integrals import crps, mean_and_variance
 from calipers.calibration._protocol import LevelMap
-from calipers.calibration._rows import MixtureRows
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 Unsupported: TypeAlias = Literal["inf", "raise"]

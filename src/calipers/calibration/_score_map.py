@@ -11,9 +11,9 @@ from scipy.special import ndtr, ndtri
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
+from calipers.calibration._calibrated import CalibratedMixture, Unsupported
 from calipers.calibration._effective import effective_number
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
-from calipers.calibration._mixture import CalibratedMixture, Unsupported
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._stored import check_arrays
 from calipers.distributions import SplitNormalMixture

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calipers.datasets import CATALOGUE, DatasetCorruptError
-from calipers.datasets._files import read, source_sha256
+from calipers.datasets._raw_files import read, source_sha256
 
 NEWLINES = ("\n", "\r\n")
 
