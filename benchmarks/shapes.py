@@ -23,7 +23,7 @@ from _tables import R_TABLES, SKEWED_TABLES, UCI, read
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "shapes.csv"
 FIELDS = ("table", "rows", "inputs", "skewness", "components", "scale", "epochs")
-FIELDS += ("interval_score", "pinball", "mse", "seconds")
+FIELDS += ("interval_score", "pinball", "mse", "gain", "error", "seconds")
 LARGEST, PARTS = 6000, (0.02, 0.06, 0.15)
 
 
@@ -40,20 +40,20 @@ def shapes_of(y):
 def evaluate(name):
     """Rows of the results for one table."""
     from calipers import IntervalRegressor
-    from calipers._candidates import Shape, measure, trial
+    from calipers._candidates import Shape, losses_of, trial
     from calipers._fitting import read_rows, without_errors
     from calipers.objectives import Density, skewness
     from calipers.training import make_program
 
     X, y = read(name, LARGEST)
-    known = (name, *X.shape, f"{skewness(y):.3g}")
+    known, first = (name, *X.shape, f"{skewness(y):.3g}"), {}
     for count, scale in shapes_of(y):
         loss = Density(components=count, scale=scale)
         model = IntervalRegressor(loss=loss, random_state=0, verbose=0)
         began = time.perf_counter()
         model.fit(X, y)
         took = time.perf_counter() - began
-        yield row(known, count, scale, 1, measure(model.out_of_fold_, y), y, took)
+        yield row(known, count, scale, 1, losses_of(model.out_of_fold_, y), first, y, took)
         data = read_rows(model, X, y, None, None, reset=True)
         folds = data.folds(5, 10)
         data, goal = without_errors(model, data)
@@ -62,13 +62,14 @@ def evaluate(name):
             began = time.perf_counter()
             program = make_program(model, data.X, len(data.used))
             found = trial(model, program, Shape(count, scale), data, folds, part)
-            yield row(known, count, scale, part, found, y, time.perf_counter() - began)
+            yield row(known, count, scale, part, found, first, y, time.perf_counter() - began)
 
 
-def row(known, count, scale, part, found, y, seconds):
-    """One row, in standard deviations of the target."""
-    unit = y.std()
-    values = (found.interval / unit, found.pinball / unit, found.squared / unit**2, seconds)
+def row(known, count, scale, part, found, first, y, seconds):
+    """One row, in standard deviations of the target; gains are over the first shape."""
+    unit, (interval, pinball, squared) = y.std(), found.means
+    gain = found.gain_over(first.setdefault(part, found))
+    values = (interval / unit, pinball / unit, squared / unit**2, *gain, seconds)
     cells = (*known, count, scale, part, *(f"{value:.5g}" for value in values))
     return dict(zip(FIELDS, cells, strict=True))
 

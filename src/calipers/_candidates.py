@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 
 from calipers._fitting import TrainingRows
 from calipers.bank import Program, Table, train
@@ -18,6 +19,8 @@ from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
 from calipers.training import make_plans, objective_of
+
+FloatArray = NDArray[np.float64]
 
 EPOCHS = 0.06  # of all that a network trains for
 MARGIN = 0.05  # by which a candidate must be better than the simpler one: trials are short
@@ -36,17 +39,37 @@ class Shape(NamedTuple):
         return f"{self.components}, {self.scale}"
 
 
-class Measures(NamedTuple):
-    """Mean interval score, pinball loss of quantiles and squared error, the smaller the better."""
+class Losses(NamedTuple):
+    """Interval score, pinball loss of quantiles and squared error of rows, and their weights."""
 
-    interval: float
-    pinball: float
-    squared: float
+    interval: FloatArray
+    pinball: FloatArray
+    squared: FloatArray
+    weights: FloatArray
+
+    @property
+    def means(self) -> tuple[float, float, float]:
+        """Mean of each, the smaller the better."""
+        own = self.weights
+        interval, pinball, squared = (float(np.average(part, weights=own)) for part in self[:3])
+        return interval, pinball, squared
 
     @property
     def score(self) -> float:
         """One number, in the target's unit: their geometric mean, squared errors by their root."""
-        return float(np.exp(np.mean(np.log([self.interval, self.pinball, self.squared**0.5]))))
+        interval, pinball, squared = self.means
+        return float((interval * pinball * squared**0.5) ** (1 / 3))
+
+    def gain_over(self, other: "Losses") -> tuple[float, float]:
+        """By how much the score is lower than another's of the same rows, and its standard error.
+
+        Both in parts of the score, to first order in what each row has of it.
+        """
+        parts = [(a / a.mean(), b / b.mean()) for a, b in zip(self[:3], other[:3], strict=True)]
+        weights = (1 / 3, 1 / 3, 1 / 6)
+        each = sum(w * (b - a) for w, (a, b) in zip(weights, parts, strict=True))
+        error = float(np.std(each) / np.sqrt(len(each)))
+        return 1 - self.score / other.score, error
 
 
 def choose_shape(
@@ -82,7 +105,7 @@ def choose_shape(
             folds = data.folds(FOLDS, FOLDS)
         parallel = joblib.Parallel(n_jobs=model.n_jobs, require="sharedmem")
         found = parallel(joblib.delayed(trial)(model, program, s, data, folds) for s in shapes)
-        scores = {shape: measures.score for shape, measures in zip(shapes, found, strict=True)}
+        scores = {shape: losses.score for shape, losses in zip(shapes, found, strict=True)}
         for shape in shapes[1:]:
             if scores[shape] < (1 - MARGIN) * scores[best]:
                 best = shape
@@ -101,13 +124,13 @@ def trial(
     shape: Shape,
     data: TrainingRows,
     folds: list[Fold],
-    epochs: float = EPOCHS,
-) -> Measures:
-    """Measures of the rows that were held out of a short training."""
+    epochs: float | None = None,
+) -> Losses:
+    """Losses of the rows that were held out of a short training."""
     program, target_map = replace(program, components=shape.components), map_of(shape, data)
     y = data.y if target_map is None else target_map.forward(data.y)
     plans = [
-        replace(plan, settings=_shorter(plan.settings, epochs))
+        replace(plan, settings=_shorter(plan.settings, EPOCHS if epochs is None else epochs))
         for plan in make_plans(
             model, folds, data.weights, data.groups, data.seed, batch_size=program.batch_size
         )
@@ -117,20 +140,22 @@ def trial(
     rest = (np.arange(len(folds)), data.X, data.y, data.weights, "map")
     found = calibrate(ensemble, folds, *rest, seed=data.seed)[1]
     assert found is not None  # noqa: S101 - folds hold rows out
-    return measure(found, data.y, data.weights)
+    return losses_of(found, data.y, data.weights)
 
 
-def measure(found: OutOfFold, y: Any, weights: Any = None) -> Measures:
-    """Measures of rows by the networks that have not seen them."""
+def losses_of(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Losses:
+    """Losses of rows by the networks that have not seen them."""
     some = np.unique(np.linspace(0, len(found.rows) - 1, _MEASURED).astype(int))
     rows, tail = found.rows[some], (1 - found.coverage) / 2
     levels = np.array([tail, 1 - tail, *_LEVELS])[:, None]
-    target, own = y[rows], np.ones(len(rows)) if weights is None else weights[rows]
-    off = target - found.calibrated[some].ppf(levels)
-    losses = np.average(np.maximum(levels * off, (levels - 1) * off), axis=1, weights=own)
-    squared = np.average((target - found.point[rows]) ** 2, weights=own)
-    interval = 2 / (1 - found.coverage) * losses[:2].sum()
-    return Measures(float(interval), float(losses[2:].mean()), float(squared))
+    off = y[rows] - found.calibrated[some].ppf(levels)
+    pinball = np.maximum(levels * off, (levels - 1) * off)
+    return Losses(
+        2 / (1 - found.coverage) * pinball[:2].sum(axis=0),
+        pinball[2:].mean(axis=0),
+        (y[rows] - found.point[rows]) ** 2,
+        np.ones(len(rows)) if weights is None else weights[rows],
+    )
 
 
 def _shorter(settings: Any, part: float) -> Any:
