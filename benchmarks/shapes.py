@@ -5,7 +5,7 @@
     python benchmarks/shapes.py table
 
 Tables are those of ``defaults.py`` and as many more, of targets with a long tail, counts and zeros;
-training rows only, at most 6,000 of each. A whole model is fitted for each shape that the target
+training rows only, at most 4,000 of each. A whole model is fitted for each shape that the target
 allows, and its out-of-fold predictions are measured: interval score at 95%, squared error and
 pinball loss. The trials by which ``fit`` would choose are measured beside them, for several parts
 of the epochs. ``run`` appends to ``results/defaults/shapes.csv`` what is not there; ``table``
@@ -19,12 +19,13 @@ import time
 from multiprocessing import get_context
 from pathlib import Path
 
+import numpy as np
 from _tables import R_TABLES, SKEWED_TABLES, UCI, read
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "shapes.csv"
 FIELDS = ("table", "rows", "inputs", "skewness", "components", "scale", "epochs")
 FIELDS += ("interval_score", "pinball", "mse", "gain", "error", "seconds")
-LARGEST, PARTS = 6000, (0.02, 0.06, 0.15)
+LARGEST, PARTS = 4000, (0.03, 0.1)
 
 
 def shapes_of(y):
@@ -104,6 +105,50 @@ def run(options):
             print(task.get(), flush=True)
 
 
+def table(options):
+    """Print what each shape gains, and what rules would choose and gain."""
+    from calipers._candidates import ERRORS, MARGIN, Shape, decide
+
+    found = {}
+    for cell in read_results(options.out):
+        shape = Shape(int(cell["components"]), cell["scale"])
+        values = tuple(float(cell[name]) for name in FIELDS[7:12])
+        found.setdefault(cell["table"], {}).setdefault(float(cell["epochs"]), {})[shape] = values
+    first = Shape(1, "identity")
+
+    def ratios(name, shape):
+        whole = found[name][1.0]
+        return np.log(np.divide(whole[shape][:3], whole[first][:3])) * [1, 1, 0.5]
+
+    def choose(name, part, margin, errors):
+        return decide({s: v[3:] for s, v in found[name][part].items()}, margin, errors)
+
+    print("| shape | tables | interval score | pinball | RMSE |\n|---|---:|---:|---:|---:|")
+    for shape in dict.fromkeys(s for parts in found.values() for s in parts[1.0]):
+        own = [ratios(name, shape) for name in found if shape in found[name][1.0]]
+        print(f"| {shape} | {len(own)} | {shown(np.exp(np.mean(own, axis=0)))} |")
+    rules = [(p, m, e) for p in PARTS for m in (0, 0.01, 0.02, 0.03, 0.05) for e in (0, 1, 2)]
+    gains = {r: {n: ratios(n, choose(n, *r)) for n in found} for r in rules}
+    best = sorted(rules, key=lambda r: np.mean([*gains[r].values()]))[:8]
+    left_out = []
+    for name in found:
+        others = {r: np.mean([v for n, v in gains[r].items() if n != name]) for r in rules}
+        left_out.append(gains[min(others, key=others.get)][name])
+    print(f"\nleaving one table out | {shown(np.exp(np.mean(left_out, axis=0)))}")
+    for rule in best:
+        print(f"{rule} | {shown(np.exp(np.mean([*gains[rule].values()], axis=0)))}")
+    print("\n| table | rows | skewness | chosen | interval score | pinball | RMSE |")
+    print("|---|---:|---:|---|---:|---:|---:|")
+    for name in found:
+        chosen = choose(name, options.part, MARGIN, ERRORS)
+        print(f"| {name} | {chosen} | {shown(np.exp(ratios(name, chosen)))} |")
+
+
+def shown(values):
+    """Ratios as cells."""
+    return " | ".join(f"{value:.3f}" for value in values)
+
+
 def read_results(path):
     """Rows of a file of results."""
     if not path.exists():
@@ -122,7 +167,10 @@ def main():
     one.add_argument("--tables", nargs="+", choices=usual, default=usual)
     one.add_argument("--processes", type=int, default=1)
     one.set_defaults(command=run)
-    for command in (one,):
+    two = commands.add_parser("table", help=table.__doc__)
+    two.add_argument("--part", type=float, default=PARTS[0], help="of the epochs, of trials")
+    two.set_defaults(command=table)
+    for command in (one, two):
         command.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.command(options)

@@ -146,11 +146,11 @@ def test_bad_numbers_of_components_are_refused():
             IntervalRegressor(loss=Density(components=wrong), **SMALL).fit(X, y)
 
 
-def prices(rows, seed=0, spread=0.8):
+def prices(rows, seed=0, spread=0.8, slope=1.0):
     """Targets with a long tail."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(0, 1, (rows, 2))
-    return X, 1e4 * np.exp(X[:, 0] + rng.normal(0, spread, rows))
+    return X, 1e4 * np.exp(slope * X[:, 0] + rng.normal(0, spread, rows))
 
 
 @pytest.mark.parametrize("scale", ["log", "asinh"])
@@ -187,7 +187,7 @@ def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
     monkeypatch.setattr("calipers._candidates.EPOCHS", 0.5)
     loss = Density(components=1, scale="auto")
-    model = IntervalRegressor(loss=loss, **SMALL).fit(*prices(400, spread=2.0))
+    model = IntervalRegressor(loss=loss, **SMALL).fit(*prices(400, slope=5.0))
     assert model.ensemble_.target_map.kind == "log"
     assert set(model.about_["shapes"]) == {"1, identity", "1, log"}
     X, y = two_humps(400)

@@ -6,6 +6,7 @@ score the rows that were held out, in the target's own unit. What is less simple
 is taken where it is better by a margin.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,9 +24,10 @@ from calipers.training import make_plans, objective_of
 FloatArray = NDArray[np.float64]
 
 EPOCHS = 0.06  # of all that a network trains for
-MARGIN = 0.05  # by which a candidate must be better than the simpler one: trials are short
+MARGIN, ERRORS = 0.02, 1.0  # by which a candidate must be better than the simplest, see ``decide``
 FOLDS = 5
 _MEASURED = 2000  # rows
+_TAIL_ROWS = 4  # beyond each bound of the interval that is measured, at least
 _LEVELS = np.arange(1, 20) / 20  # of the quantiles that stand for the whole distribution
 
 
@@ -105,12 +107,35 @@ def choose_shape(
             folds = data.folds(FOLDS, FOLDS)
         parallel = joblib.Parallel(n_jobs=model.n_jobs, require="sharedmem")
         found = parallel(joblib.delayed(trial)(model, program, s, data, folds) for s in shapes)
-        scores = {shape: losses.score for shape, losses in zip(shapes, found, strict=True)}
-        for shape in shapes[1:]:
-            if scores[shape] < (1 - MARGIN) * scores[best]:
-                best = shape
-        model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
+        each = dict(zip(shapes, found, strict=True))
+        best = decide({shape: losses.gain_over(each[best]) for shape, losses in each.items()})
+        model.about_["shapes"] = {str(shape): losses.score for shape, losses in each.items()}
     return replace(program, components=best.components), map_of(best, data)
+
+
+def decide(
+    gains: Mapping[Shape, tuple[float, float]], margin: float = MARGIN, errors: float = ERRORS
+) -> Shape:
+    """The shape that gains most over the first, by more than chance and a margin, or the first.
+
+    Parameters
+    ----------
+    gains : mapping of Shape to pair of float
+        What each gains over the first, which is the simplest, and its standard error.
+    margin : float
+        What a gain must be, in parts of the score, beside ...
+    errors : float
+        ... so many standard errors.
+
+    Examples
+    --------
+    >>> one, three = Shape(1, "identity"), Shape(3, "identity")
+    >>> [str(decide({one: (0.0, 0.0), three: (gain, 0.01)}, 0.02, 1.0)) for gain in (0.025, 0.05)]
+    ['1, identity', '3, identity']
+    """
+    first = next(iter(gains))
+    good = [s for s, (gain, error) in gains.items() if gain > margin + errors * error]
+    return max(good, key=lambda shape: gains[shape][0], default=first)
 
 
 def map_of(shape: Shape, data: TrainingRows) -> TargetMap | None:
@@ -135,7 +160,8 @@ def trial(
             model, folds, data.weights, data.groups, data.seed, batch_size=program.batch_size
         )
     ]
-    bank = train(program, Table.from_arrays(data.X, y), plans, n_jobs=1)
+    robust = getattr(program.network, "clips_inputs", False)
+    bank = train(program, Table.from_arrays(data.X, y, robust=robust), plans, n_jobs=1)
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
     rest = (np.arange(len(folds)), data.X, data.y, data.weights, "map")
     found = calibrate(ensemble, folds, *rest, seed=data.seed)[1]
@@ -146,12 +172,13 @@ def trial(
 def losses_of(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Losses:
     """Losses of rows by the networks that have not seen them."""
     some = np.unique(np.linspace(0, len(found.rows) - 1, _MEASURED).astype(int))
-    rows, tail = found.rows[some], (1 - found.coverage) / 2
+    rows = found.rows[some]
+    tail = max((1 - found.coverage) / 2, _TAIL_ROWS / len(found.rows))
     levels = np.array([tail, 1 - tail, *_LEVELS])[:, None]
     off = y[rows] - found.calibrated[some].ppf(levels)
     pinball = np.maximum(levels * off, (levels - 1) * off)
     return Losses(
-        2 / (1 - found.coverage) * pinball[:2].sum(axis=0),
+        pinball[:2].sum(axis=0) / tail,
         pinball[2:].mean(axis=0),
         (y[rows] - found.point[rows]) ** 2,
         np.ones(len(rows)) if weights is None else weights[rows],
