@@ -24,7 +24,7 @@ class Task:
     seed: int
 
 
-def load(name):
+def load(name, *, with_unit=False):
     """Inputs and standardised target of a dataset.
 
     From ``<name>.npz`` in the folder that the environment variable ``CALIPERS_DATA`` names, or
@@ -34,15 +34,20 @@ def load(name):
     ----------
     name : str
         One of `DATASETS`.
+    with_unit : bool, default=False
+        Whether to return the standard deviation of the target as well.
 
     Returns
     -------
     X : ndarray of shape (n_rows, n_inputs)
     y : ndarray of shape (n_rows,)
         Mean 0 and variance 1.
+    unit : float
+        Only with `with_unit`.
     """
     X, y = _load_folder(name) if os.environ.get("CALIPERS_DATA") else _load_calipers(name)
-    return X, (y - y.mean()) / y.std()
+    scaled = (y - y.mean()) / y.std()
+    return (X, scaled, y.std()) if with_unit else (X, scaled)
 
 
 def export(folder):
@@ -159,3 +164,21 @@ def quantile_crps(quantiles, target):
     """
     error = target[:, None] - quantiles
     return 2.0 * np.mean(np.maximum(DENSE_LEVELS * error, (DENSE_LEVELS - 1.0) * error), axis=1)
+
+
+def sample_crps(samples, target):
+    """CRPS of equally weighted draws: E|X - y| - E|X - X'| / 2.
+
+    Parameters
+    ----------
+    samples : ndarray of shape (n_samples, n_draws)
+    target : ndarray of shape (n_samples,)
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+    """
+    ordered = np.sort(samples, axis=1)
+    count = samples.shape[1]
+    weights = 2.0 * np.arange(1, count + 1) - count - 1.0
+    return np.abs(ordered - target[:, None]).mean(axis=1) - ordered @ weights / count**2

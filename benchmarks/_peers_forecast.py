@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from _peers_data import DENSE_LEVELS, normal_crps, quantile_crps
+from _peers_data import DENSE_LEVELS, normal_crps, quantile_crps, sample_crps
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,3 +71,72 @@ def symmetric(point, scale, scores):
         return quantile_crps(point[:, None] + np.outer(scale, signed), target)
 
     return Forecast(point, interval, crps)
+
+
+def quantile_bounds(levels, quantiles):
+    """From a coverage to bounds, interpolated between quantiles of each row.
+
+    Parameters
+    ----------
+    levels : ndarray of shape (n_levels,)
+        Increasing.
+    quantiles : ndarray of shape (n_rows, n_levels)
+    """
+
+    def bounds(coverage):
+        places = np.interp(tails(coverage), levels, np.arange(len(levels)))
+        below = np.minimum(places.astype(int), len(levels) - 2)
+        share = places - below
+        return (quantiles[:, below] * (1 - share) + quantiles[:, below + 1] * share).T
+
+    return bounds
+
+
+def sample_bounds(samples):
+    """From a coverage to bounds, quantiles of each row's draws."""
+    return lambda coverage: np.quantile(samples, tails(coverage), axis=1)
+
+
+def of_quantiles(levels, quantiles, correct=None):
+    """Forecast of a method that predicts quantiles at many levels.
+
+    The CRPS takes the outermost quantiles for those beyond. `correct` is as in :func:`of_samples`.
+    """
+    dense = np.stack([np.interp(DENSE_LEVELS, levels, row) for row in quantiles])
+    bounds = quantile_bounds(levels, quantiles)
+    point = np.stack([np.interp(0.5, levels, row) for row in quantiles])
+    interval = correct(bounds) if correct else bounds
+    return Forecast(point, interval, lambda target: quantile_crps(dense, target))
+
+
+def of_samples(samples, correct=None):
+    """Forecast of a method that draws; the point is the mean of the draws.
+
+    `correct` maps bounds, as a function of the coverage, to corrected ones (:func:`conformal`).
+    """
+    bounds = sample_bounds(samples)
+    interval = correct(bounds) if correct else bounds
+    return Forecast(samples.mean(axis=1), interval, lambda target: sample_crps(samples, target))
+
+
+def conformal(held_bounds, y):
+    """The correction of CQR: both bounds moved by the conformal quantile of held-out errors.
+
+    Parameters
+    ----------
+    held_bounds : callable
+        From a coverage to bounds of rows that their model has not seen.
+    y : ndarray
+        Targets of these rows.
+    """
+
+    def correct(bounds):
+        def interval(coverage):
+            low, high = held_bounds(coverage)
+            shift = conformal_quantile(np.maximum(low - y, y - high), coverage)
+            lower, upper = bounds(coverage)
+            return lower - shift, upper + shift
+
+        return interval
+
+    return correct

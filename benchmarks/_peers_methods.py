@@ -7,6 +7,7 @@ A method takes a :class:`_peers_data.Task` and a coverage and returns a
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import _peers_strong as strong
 import numpy as np
 from _peers_data import DENSE_LEVELS, Task, quantile_crps
 from _peers_forecast import Forecast, conformal_quantile, fixed, normal, symmetric, tails
@@ -252,6 +253,24 @@ METHODS = {
     ),
     "lgbm_quantile": Method(lgbm_quantile, ("lightgbm",)),
     "mlp_conformal": Method(mlp_conformal, ("scikit-learn",), any_coverage=True),
+    "treeffuser": Method(
+        strong.plain(strong.treeffuser), ("treeffuser", "lightgbm"), any_coverage=True
+    ),
+    "diffgbm_oof": Method(
+        strong.out_of_fold(strong.diffgbm), ("diffgbm", "lightgbm"), any_coverage=True
+    ),
+    "hessboost_oof": Method(
+        strong.out_of_fold(strong.hessboost), ("hessboost",), any_coverage=True
+    ),
+    "realmlp_cqr": Method(
+        strong.pytabkit("RealMLP_TD_Regressor"), ("pytabkit", "torch"), any_coverage=True
+    ),
+    "tabm_cqr": Method(
+        strong.pytabkit("TabM_D_Regressor"), ("pytabkit", "torch"), any_coverage=True
+    ),
+    "autogluon_best": Method(strong.autogluon, ("autogluon.tabular",)),
+    "catboost_tuned_cqr": Method(strong.catboost_tuned, ("catboost", "optuna")),
+    "lgbm_tuned_cqr": Method(strong.lightgbm_tuned, ("lightgbm", "optuna")),
     "calipers": Method(calipers, ("calipers", "jax"), any_coverage=True),
 }
 PEERS = tuple(name for name in METHODS if name != "calipers")

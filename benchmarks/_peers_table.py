@@ -1,58 +1,70 @@
-"""The summary of the comparison, from stored rows; works while only part of them exist."""
+"""The summary of the comparison, from stored rows; works while only part of them exist.
+
+Methods have been run on different numbers of splits, and splits differ more than methods do. Two
+methods are therefore compared only on the splits that both have been run on, and the rank of a
+method is one more than the number of methods that are better in such a comparison.
+"""
 
 import numpy as np
 import pandas as pd
 from _peers_data import DATASETS
 from _peers_methods import METHODS
+from _peers_published import table_lines
 
 COVERAGE = 0.95
-MEASURES = ("picp", "mpiw", "interval_score", "mse", "crps", "crossed")
+MEASURES = {"interval_score": "interval score", "crps": "CRPS", "mse": "MSE"}
 SETTING = ["grouped", "train_rows", "coverage"]
-CELL = ["dataset", "method"]
 
 
 def read_rows(path):
     """Stored rows, the last of each kind, in the order of datasets and methods."""
     rows = pd.read_csv(path)
-    rows = rows.drop_duplicates([*CELL, "split", *SETTING], keep="last")
+    rows = rows.drop_duplicates(["dataset", "method", "split", *SETTING], keep="last")
     rows["dataset"] = pd.Categorical(rows["dataset"], DATASETS, ordered=True)
     rows["method"] = pd.Categorical(rows["method"], METHODS, ordered=True)
-    return rows.sort_values([*CELL, "split"])
+    return rows.sort_values(["dataset", "method", "split"])
 
 
-def common_splits(rows):
-    """Rows of the splits that every method of a setting and dataset has been run on.
-
-    Means over different splits are not comparable: splits differ more than methods do.
-    """
-    groups = rows.groupby([*SETTING, "dataset"], observed=True, dropna=False)
-    methods = groups["method"].transform("nunique")
-    split = rows.groupby([*SETTING, "dataset", "split"], observed=True, dropna=False)
-    return rows[split["method"].transform("nunique") == methods]
+def pick(rows, *, grouped=0, coverage=COVERAGE):
+    """Rows of one setting with all training rows."""
+    whole = rows["train_rows"].isna() & (rows["grouped"] == grouped)
+    return rows[whole & np.isclose(rows["coverage"], coverage)]
 
 
-def summarise(rows):
-    """Mean and standard error over splits per setting, dataset and method, and the rank.
-
-    Seconds are medians, which one split on a busy machine does not move. The rank is that of the
-    mean interval score among the methods at hand.
-    """
-    groups = rows.groupby([*SETTING, *CELL], observed=True, dropna=False)
-    summary = groups.size().rename("splits").to_frame()
-    for measure in MEASURES:
-        summary[measure] = groups[measure].mean()
-        summary[f"{measure}_se"] = groups[measure].sem()
-    for measure in ("seconds", "cpu_seconds"):
-        summary[measure] = groups[measure].median()
-    by_dataset = summary.groupby([*SETTING, "dataset"], observed=True, dropna=False)
-    summary["rank"] = by_dataset["interval_score"].rank()
-    return summary.reset_index()
+def paired(rows, dataset, focus, other, measure):
+    """Ratio of means, mean difference, its standard error and the number of common splits."""
+    part = rows[rows["dataset"] == dataset]
+    wide = part.pivot_table(index="split", columns="method", values=measure, observed=True)
+    if not {focus, other} <= set(wide.columns):
+        return np.nan, np.nan, np.nan, 0
+    both = wide[wide[focus].notna() & wide[other].notna()]
+    difference = both[focus] - both[other]
+    ratio = both[focus].mean() / both[other].mean()
+    return ratio, difference.mean(), difference.sem(), len(both)
 
 
-def pick(frame, *, grouped=0, coverage=COVERAGE):
-    """Rows or summary of one setting with all training rows."""
-    whole = frame["train_rows"].isna() & (frame["grouped"] == grouped)
-    return frame[whole & np.isclose(frame["coverage"], coverage)]
+def strongest(rows, dataset, focus, measure):
+    """The other method against which the focus does worst on the splits of both, and how."""
+    part = rows[rows["dataset"] == dataset]
+    others = [method for method in part["method"].unique() if method != focus]
+    found = {other: paired(part, dataset, focus, other, measure) for other in others}
+    found = {other: values for other, values in found.items() if np.isfinite(values[0])}
+    return max(found.items(), key=lambda item: item[1][0]) if found else None
+
+
+def ranks(rows, measure):
+    """Ranks of the methods on each dataset, one row per method."""
+    found = {}
+    for dataset, part in rows.groupby("dataset", observed=True):
+        wide = part.pivot_table(index="split", columns="method", values=measure, observed=True)
+        for method in wide.columns:
+            known = wide[wide[method].notna()]
+            better = sum(
+                (known[other].dropna().mean() < known.loc[known[other].notna(), method].mean())
+                for other in wide.columns.drop(method)
+            )
+            found.setdefault(method, {})[dataset] = 1 + better
+    return pd.DataFrame(found).T.reindex(columns=[d for d in DATASETS if d in set(rows["dataset"])])
 
 
 def pm(mean, error):
@@ -68,185 +80,161 @@ def markdown(header, lines):
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in [header, rule, *lines])
 
 
-def dataset_tables(summary):
-    """One table per dataset, best interval score first."""
-    header = ["method", "rank", "splits", "PICP", "MPIW", "interval score", "MSE", "CRPS"]
-    header += ["crossed", "seconds", "CPU s"]
-    parts = []
-    for dataset, part in summary.groupby("dataset", observed=True):
-        lines = [
-            [row["method"], f"{row['rank']:g}", row["splits"], f"{row['picp']:.3f}"]
-            + [pm(row[m], row[f"{m}_se"]) for m in MEASURES[1:5]]
-            + [f"{row['crossed']:.3f}", f"{row['seconds']:.3g}", f"{row['cpu_seconds']:.3g}"]
-            for row in part.sort_values("rank").to_dict("records")
+def focus_table(rows, focus):
+    """The chosen method against the strongest other one on each dataset."""
+    own = rows[rows["method"] == focus]
+    if own.empty:
+        return f"There are no rows of {focus} yet."
+    lines, ratios = [], {measure: [] for measure in MEASURES}
+    for dataset in own["dataset"].unique():
+        mine = own[own["dataset"] == dataset]
+        line = [dataset, len(mine), f"{mine['picp'].mean():.3f}"]
+        for measure in MEASURES:
+            best = strongest(rows, dataset, focus, measure)
+            if best is None:
+                line += ["", ""]
+                continue
+            other, (ratio, _, _, splits) = best
+            ratios[measure].append(ratio)
+            line += [f"{other} ({splits})", f"{ratio:.3f}"]
+        lines.append([*line, f"{mine['seconds'].median():.3g}"])
+    header = ["dataset", "splits", "PICP"]
+    for title in MEASURES.values():
+        header += [f"strongest by {title}", "ratio"]
+    facts = [
+        f"{title}: below all others on {sum(r < 1 for r in found)} of {len(found)} datasets, at "
+        f"most 5% above the best on {sum(r <= 1.05 for r in found)}, geometric mean of the ratios "
+        f"{np.exp(np.mean(np.log(found))):.3f}, largest {max(found):.3f}"
+        for title, found in zip(MEASURES.values(), ratios.values(), strict=True)
+        if found
+    ]
+    note = (
+        f"The strongest other method is that against which {focus} does worst on the splits of "
+        "both, whose number is in brackets. A ratio below 1 is better."
+    )
+    text = f"{markdown([*header, 'seconds'], lines)}\n\n{note}\n\n"
+    return text + "\n".join(f"- {fact}" for fact in facts)
+
+
+def rank_table(rows, measure):
+    """Ranks by a measure, best mean first; those of few datasets come last."""
+    found = ranks(rows, measure)
+    counts = found.notna().sum(axis=1)
+    order = pd.DataFrame({"count": -counts, "mean": found.mean(axis=1)}).sort_values(
+        ["count", "mean"]
+    )
+    lines = [
+        [
+            method,
+            *("" if np.isnan(rank) else f"{rank:g}" for rank in found.loc[method]),
+            f"{found.loc[method].mean():.2f}",
+            counts[method],
         ]
+        for method in order.index
+    ]
+    return markdown(["method", *found.columns, "mean rank", "datasets"], lines)
+
+
+def dataset_tables(rows, focus):
+    """One table per dataset: measures relative to the focus on the splits of both."""
+    header = ["method", "splits", "PICP", "MPIW", *(f"{m} ratio" for m in MEASURES.values())]
+    header += ["score difference", "crossed", "seconds", "CPU s"]
+    parts = []
+    for dataset, part in rows.groupby("dataset", observed=True):
+        lines = []
+        for method, own in part.groupby("method", observed=True):
+            pairs = {m: paired(part, dataset, method, focus, m) for m in MEASURES}
+            line = [method, f"{len(own)}", f"{own['picp'].mean():.3f}", f"{own['mpiw'].mean():.3g}"]
+            line += ["" if np.isnan(pair[0]) else f"{pair[0]:.3f}" for pair in pairs.values()]
+            line.append(pm(*pairs["interval_score"][1:3]) if method != focus else "")
+            line += [f"{own[name].mean():.3f}" for name in ("crossed",)]
+            line += [f"{own[name].median():.3g}" for name in ("seconds", "cpu_seconds")]
+            lines.append((pairs["interval_score"][0], line))
+        lines = [line for _, line in sorted(lines, key=lambda item: item[0])]
         parts.append(f"### {dataset}\n\n{markdown(header, lines)}")
     return "\n\n".join(parts)
 
 
-def rank_table(summary):
-    """Ranks by interval score, and how far coverage is off.
-
-    The mean rank is over the datasets that every method here has been run on, so that a method
-    gains nothing by missing from a hard one.
-    """
-    ranks = summary.pivot_table(index="method", columns="dataset", values="rank", observed=True)
-    shared = ranks.columns[ranks.notna().all()]
-    off = (summary["picp"] - COVERAGE).abs().groupby(summary["method"], observed=True).mean()
-    mean = ranks[shared].mean(axis=1)
-    header = ["method", *ranks.columns, "mean rank", "mean abs(PICP - 0.95)"]
-    lines = [
-        [
-            method,
-            *("" if np.isnan(rank) else f"{rank:g}" for rank in ranks.loc[method]),
-            f"{mean[method]:.2f}" if len(shared) else "",
-            f"{off[method]:.3f}",
-        ]
-        for method in mean.sort_values(na_position="last").index
-    ]
-    note = f"Mean rank over {len(shared)} datasets: {', '.join(shared)}."
-    return f"{markdown(header, lines)}\n\n{note}"
-
-
-def paired(rows, dataset, focus, other, measure):
-    """Ratio of means, mean difference and its standard error over the splits of both methods."""
-    part = rows[rows["dataset"] == dataset]
-    wide = part.pivot_table(index="split", columns="method", values=measure, observed=True)
-    both = wide[[focus, other]].dropna()
-    difference = both[focus] - both[other]
-    return both[focus].mean() / both[other].mean(), difference.mean(), difference.sem()
-
-
-def strongest(rows, dataset, focus, measure):
-    """The other method against which the focus does worst on the splits of both, and how."""
-    part = rows[rows["dataset"] == dataset]
-    others = [m for m in part["method"].unique() if m != focus]
-    found = {other: paired(rows, dataset, focus, other, measure) for other in others}
-    found = {other: values for other, values in found.items() if np.isfinite(values[0])}
-    return max(found.items(), key=lambda item: item[1][0]) if found else None
-
-
-def focus_table(rows, summary, focus):
-    """The chosen method against the strongest other one on each dataset."""
-    own = summary[summary["method"] == focus]
-    if own.empty:
-        return f"There are no rows of {focus} yet."
-    lines, ratios, mse_ratios = [], [], []
-    for dataset in own["dataset"]:
-        by_score = strongest(rows, dataset, focus, "interval_score")
-        by_mse = strongest(rows, dataset, focus, "mse")
-        if by_score is None or by_mse is None:
-            continue
-        best, (ratio, difference, error) = by_score
-        best_mse, (mse_ratio, *_) = by_mse
-        ratios.append(ratio)
-        mse_ratios.append(mse_ratio)
-        lines.append(
-            [dataset, best, f"{ratio:.3f}", pm(difference, error), best_mse, f"{mse_ratio:.3f}"]
-        )
-    if not lines:
-        return f"There is nothing to compare {focus} with yet."
-    header = ["dataset", "strongest other", "score ratio", "score difference (paired)"]
-    header += ["strongest other by MSE", "MSE ratio"]
-    within = sum(ratio <= 1.05 for ratio in ratios)
-    facts = [
-        f"geometric mean of the score ratios: {np.exp(np.mean(np.log(ratios))):.3f}",
-        f"datasets won by interval score: {sum(r < 1 for r in ratios)} of {len(ratios)}",
-        f"interval score at most 5% above the best: {within} of {len(ratios)}",
-        f"MSE at most 5% above the best: {sum(r <= 1.05 for r in mse_ratios)} of {len(ratios)}",
-        f"mean abs(PICP - 0.95): {(own['picp'] - COVERAGE).abs().mean():.4f}",
-    ]
-    note = f"The strongest other method is that against which {focus} does worst on common splits."
-    text = f"{markdown(header, lines)}\n\n{note}\n\n"
-    return text + "\n".join(f"- {fact}" for fact in facts)
-
-
-def coverage_table(summary):
+def coverage_table(rows):
     """Mean PICP, and mean distance from the coverage, at every coverage."""
-    part = summary[summary["train_rows"].isna() & (summary["grouped"] == 0)]
-    part = part.assign(off=(part["picp"] - part["coverage"]).abs())
-    wide = part.pivot_table(
-        index="method", columns="coverage", values=["picp", "off"], observed=True
-    )
-    counts = part.pivot_table(
-        index="method", columns="coverage", values="picp", aggfunc="count", observed=True
-    )
-    levels = list(counts.columns)
-    lines = [
-        [method]
-        + [
-            f"{wide.loc[method, ('picp', c)]:.3f} / {wide.loc[method, ('off', c)]:.3f} "
-            f"({counts.loc[method, c]:.0f})"
-            if counts.loc[method, c] > 0
-            else ""
-            for c in levels
-        ]
-        for method in wide.index
-    ]
-    return markdown(["method", *(f"{c:g}" for c in levels)], lines)
+    part = rows[rows["train_rows"].isna() & (rows["grouped"] == 0)]
+    means = part.groupby(["method", "coverage", "dataset"], observed=True)["picp"].mean()
+    means = means.reset_index()
+    means["off"] = (means["picp"] - means["coverage"]).abs()
+    levels = sorted(means["coverage"].unique())
+    lines = []
+    for method, own in means.groupby("method", observed=True):
+        cells = [own[own["coverage"] == level] for level in levels]
+        lines.append(
+            [method]
+            + [
+                f"{cell['picp'].mean():.3f} / {cell['off'].mean():.3f} ({len(cell)})"
+                if len(cell)
+                else ""
+                for cell in cells
+            ]
+        )
+    return markdown(["method", *(f"{level:g}" for level in levels)], lines)
 
 
-def curve_table(summary):
+def curve_table(rows):
     """Interval score and PICP against the number of training rows."""
-    part = summary[summary["train_rows"].notna() & np.isclose(summary["coverage"], COVERAGE)]
+    part = rows[rows["train_rows"].notna() & np.isclose(rows["coverage"], COVERAGE)]
     lines = [
         [
-            row["dataset"],
-            f"{row['train_rows']:.0f}",
-            row["method"],
-            row["splits"],
-            f"{row['picp']:.3f}",
-            *(pm(row[m], row[f"{m}_se"]) for m in ("interval_score", "mse")),
+            *(dataset, f"{number:.0f}", method, len(own), f"{own['picp'].mean():.3f}"),
+            *(pm(own[m].mean(), own[m].sem()) for m in ("interval_score", "mse")),
         ]
-        for row in part.sort_values(["dataset", "train_rows", "rank"]).to_dict("records")
+        for (dataset, number, method), own in part.groupby(
+            ["dataset", "train_rows", "method"], observed=True
+        )
     ]
     header = ["dataset", "training rows", "method", "splits", "PICP", "interval score", "MSE"]
     return markdown(header, lines) if lines else ""
 
 
-def missing_text(summary, planned):
-    """What a complete comparison would hold beyond these rows, and where it holds fewer splits."""
-    have = summary.set_index(CELL)["splits"]
-    gaps, fewer = [], []
-    for dataset in DATASETS:
-        plan = {method: planned(dataset, method) for method in METHODS}
-        short = {m: have.get((dataset, m), 0) for m in METHODS}
-        lacking = [f"{m} {short[m]}/{plan[m]}" for m in METHODS if short[m] < plan[m]]
-        if lacking:
-            gaps.append(f"- {dataset}: {', '.join(lacking)}")
-        fewer += [f"{m} on {dataset} ({plan[m]})" for m in METHODS if plan[m] < max(plan.values())]
-    text = "Too slow for every split, by plan: " + ", ".join(fewer) + "."
-    return text + ("\n\nSplits not run yet:\n\n" + "\n".join(gaps) if gaps else "")
+def splits_table(rows):
+    """How many splits of each dataset a method has been run on."""
+    counts = rows.pivot_table(
+        index="method", columns="dataset", values="split", aggfunc="nunique", observed=True
+    )
+    lines = [
+        [method, *("" if np.isnan(n) else f"{n:.0f}" for n in counts.loc[method])]
+        for method in counts.index
+    ]
+    return markdown(["method", *counts.columns], lines)
 
 
-def write_summary(folder, *, focus, planned):
-    """Write summary.csv and summary.md beside rows.csv.
+def write_summary(folder, *, focus):
+    """Write summary.md beside rows.csv.
 
     Parameters
     ----------
     folder : Path
         Where rows.csv is.
     focus : str
-        Method to compare with the best other one.
-    planned : callable
-        From dataset and method to the number of splits of a complete comparison.
+        Method to compare with the others.
     """
     every = read_rows(folder / "rows.csv")
-    whole, summary = summarise(every), summarise(common_splits(every))
-    summary.to_csv(folder / "summary.csv", index=False, float_format="%.6g")
-    main, grouped = pick(summary), pick(summary, grouped=1)
+    rows, grouped = pick(every), pick(every, grouped=1)
     sections = {
-        f"{focus} against the strongest other": focus_table(pick(every), pick(whole), focus),
-        "Ranks by mean interval score": rank_table(main),
-        "Completeness": missing_text(pick(whole), planned),
-        "By dataset": dataset_tables(main),
-        "Other coverages": "Mean PICP / mean abs(PICP - coverage) over datasets, which are "
-        "counted in brackets.\n\n" + coverage_table(whole),
+        f"{focus} against the strongest other": focus_table(rows, focus),
+        "Ranks by interval score": rank_table(rows, "interval_score"),
+        "Ranks by CRPS": rank_table(rows, "crps"),
+        "Ranks by MSE": rank_table(rows, "mse"),
+        "Coverage": "Mean PICP / mean abs(PICP - coverage) over datasets, which are counted in "
+        "brackets.\n\n" + coverage_table(every),
+        "Splits that have been run": splits_table(rows),
+        "By dataset": f"Ratios are to {focus}, on the splits of both.\n\n"
+        + dataset_tables(rows, focus),
     }
+    if published := table_lines(folder / "published.csv"):
+        header = ["dataset", "method", "folds", "CRPS", "best tuned, published", "ratio"]
+        sections["The folds of DiffGBM"] = markdown(header, published)
     if len(grouped):
-        compared = focus_table(pick(every, grouped=1), pick(whole, grouped=1), focus)
-        sections["Identical inputs kept together"] = f"{compared}\n\n{dataset_tables(grouped)}"
-    if curves := curve_table(summary):
+        compared = focus_table(grouped, focus)
+        sections["Identical inputs kept together"] = compared
+    if curves := curve_table(every):
         sections["Fewer training rows"] = curves
     text = "\n\n".join(f"## {title}\n\n{body}" for title, body in sections.items())
     (folder / "summary.md").write_text(f"{INTRODUCTION}\n\n{text}\n")
@@ -257,6 +245,6 @@ INTRODUCTION = """\
 
 Written by `benchmarks/peers.py table`; methods and settings are described there. Targets are
 standardised by the whole dataset, coverage is 0.95 unless said otherwise, and ± is one standard
-error of the mean over splits. Means and ranks of a dataset are over the splits that every method
-has been run on; rows.csv has the others too. Nothing is tuned. Seconds are medians of fitting and
-predicting on two cores of a machine that other work shared, so they are upper bounds."""
+error of the mean over splits. Methods are compared two at a time, on the splits that both have
+been run on. Seconds are medians of fitting and predicting on two cores of a machine that other
+work shared, so they are upper bounds."""

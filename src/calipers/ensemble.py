@@ -27,6 +27,7 @@ from calipers.calibration import (
     normal_scores,
 )
 from calipers.distributions import (
+    Distribution,
     ObservedDistribution,
     SplitNormalMixture,
     Support,
@@ -43,7 +44,7 @@ from calipers.prediction import Prediction, Query
 FloatArray = NDArray[np.float64]
 NetworkDistribution = SplitNormalMixture | CalibratedMixture
 LatentDistribution = NetworkDistribution | TransformedMixture
-Distribution = LatentDistribution | ObservedDistribution
+
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread its part
 _ANY = 2**31  # calibration rows of a model without calibration, which refuses no coverage

@@ -35,8 +35,8 @@ from calipers.bank import Table, error_table
 from calipers.calibration import CALIBRATIONS, Learned, Unsupported
 from calipers.cluster import is_lazy, lazily
 from calipers.crossfit import OutOfFold
-from calipers.distributions import Support
-from calipers.ensemble import Distribution, Ensemble
+from calipers.distributions import Distribution, Support
+from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
 from calipers.networks import MLP, NETWORKS, Around
 from calipers.objectives import LOSSES, Objective

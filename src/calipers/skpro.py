@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from skpro.distributions.base import BaseDistribution
 from skpro.regression.base import BaseProbaRegressor
 
-from calipers.distributions import SplitNormal, SplitNormalMixture
-from calipers.ensemble import Distribution
+from calipers.distributions import Distribution, SplitNormal, SplitNormalMixture
 from calipers.networks import MLP
 from calipers.objectives import LOSSES
 from calipers.optimizers import Adam

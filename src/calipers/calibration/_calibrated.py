@@ -15,13 +15,13 @@ from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._effective import worth
 from calipers.calibration._integrals import crps, mean_and_variance
 from calipers.calibration._protocol import LevelMap
-from calipers.distributions import SplitNormal, SplitNormalMixture
+from calipers.distributions import Distribution, SplitNormal, SplitNormalMixture
 
 Unsupported: TypeAlias = Literal["inf", "raise"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class CalibratedMixture:
+class CalibratedMixture(Distribution):
     r"""Distributions whose levels have been corrected by a calibration.
 
     With the mixture's distribution function F and the calibration's map h from levels to scores,
@@ -109,9 +109,6 @@ class CalibratedMixture:
     def shape(self) -> tuple[int, ...]:
         """Shape of the array of distributions."""
         return self.mixture.shape
-
-    def __len__(self) -> int:
-        return len(self.mixture)
 
     def __getitem__(self, key: Any) -> "CalibratedMixture":
         """Take some of the distributions, by any index that NumPy takes."""
@@ -230,11 +227,6 @@ class CalibratedMixture:
         """
         return self._apply(crps, checks.finite("y", y), n_jobs=n_jobs)
 
-    @property
-    def median(self) -> FloatArray:
-        """Quantile at one half."""
-        return self.ppf(0.5)
-
     def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
         """Mean and variance, by quadrature; sensitive, as moments are, to far scores.
 
@@ -242,21 +234,6 @@ class CalibratedMixture:
         """
         mean, variance = self._apply(mean_and_variance, outputs=2, n_jobs=n_jobs)
         return mean, variance
-
-    @property
-    def mean(self) -> FloatArray:
-        """Expectation."""
-        return self.moments()[0]
-
-    @property
-    def var(self) -> FloatArray:
-        """Variance."""
-        return self.moments()[1]
-
-    @property
-    def std(self) -> FloatArray:
-        """Standard deviation."""
-        return np.sqrt(self.var)
 
     @property
     def components(self) -> SplitNormal:

@@ -25,7 +25,7 @@ from calipers.distributions import (
 if TYPE_CHECKING:
     from calipers.calibration._online import AdaptiveCoverage
 
-Distribution = SplitNormalMixture | CalibratedMixture
+NetworkDistribution = SplitNormalMixture | CalibratedMixture
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +49,7 @@ class Learned:
     """
 
     state: "AdaptiveCoverage"
-    dist: Distribution
+    dist: NetworkDistribution
     y: FloatArray
     knots: FloatArray
     support: Support = Support()  # noqa: RUF009 - a frozen value
@@ -81,7 +81,7 @@ class Learned:
         return float(np.mean((lower <= self.y) & (self.y <= upper)))
 
 
-def shifted(dist: Distribution, by: FloatArray) -> Distribution:
+def shifted(dist: NetworkDistribution, by: FloatArray) -> NetworkDistribution:
     """Distributions moved along the axis of the target."""
     if isinstance(dist, CalibratedMixture):
         inner = shifted(dist.mixture, by)
@@ -91,7 +91,7 @@ def shifted(dist: Distribution, by: FloatArray) -> Distribution:
     return SplitNormalMixture(moved, dist.weights, per_network=dist.per_network)
 
 
-def values_of_scores(dist: Distribution, scores: FloatArray) -> FloatArray:
+def values_of_scores(dist: NetworkDistribution, scores: FloatArray) -> FloatArray:
     """The value of each row that has a score in its own distribution."""
     if isinstance(dist, CalibratedMixture):
         return dist._apply(MixtureRows.values, scores)
@@ -99,7 +99,7 @@ def values_of_scores(dist: Distribution, scores: FloatArray) -> FloatArray:
     return blockwise(of_block, (scores,), members)
 
 
-def median_and_scale(dist: Distribution) -> tuple[FloatArray, FloatArray]:
+def median_and_scale(dist: NetworkDistribution) -> tuple[FloatArray, FloatArray]:
     """Median of each row, and half the distance of its quantiles at one standard deviation."""
     ends = [values_of_scores(dist, np.full(len(dist), v)) for v in (-1.0, 0.0, 1.0)]
     return ends[1], 0.5 * (ends[2] - ends[0])

@@ -13,7 +13,7 @@ from calipers._checks import FloatArray
 from calipers._schema import array_of, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported
 from calipers.calibration._input_shift import InputShift
-from calipers.calibration._learned import Distribution, Learned, median_and_scale, shifted
+from calipers.calibration._learned import Learned, NetworkDistribution, median_and_scale, shifted
 from calipers.calibration._level_map import KnotMap
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._scores import normal_scores
@@ -134,7 +134,10 @@ class AdaptiveCoverage:
         raise ValueError("a model that was updated online takes no row_weight")
 
     def calibrated(
-        self, dist: Distribution, X: FloatArray | None = None, unsupported: Unsupported = "inf"
+        self,
+        dist: NetworkDistribution,
+        X: FloatArray | None = None,
+        unsupported: Unsupported = "inf",
     ) -> CalibratedMixture:
         """Correct the distributions that were predicted for the rows ``X``."""
         inputs = self.shift.standardised(np.zeros((len(dist), 0)) if X is None else X)
@@ -143,7 +146,9 @@ class AdaptiveCoverage:
             dist = shifted(dist, by * median_and_scale(dist)[1])
         return CalibratedMixture(dist, self.level_map, None, unsupported)
 
-    def learn(self, dist: Distribution, y: ArrayLike, X: FloatArray | None = None) -> Learned:
+    def learn(
+        self, dist: NetworkDistribution, y: ArrayLike, X: FloatArray | None = None
+    ) -> Learned:
         """Take in the targets of rows, one after the other.
 
         Parameters

@@ -5,6 +5,7 @@ one block of rows, values of shape (n,), parameters of shape (members, n) and we
 (members, 1) or (members, n), and check nothing.
 """
 
+from calipers.distributions._distribution import Distribution
 from calipers.distributions._drawing import MOST_ATOMS, atoms, mean_density
 from calipers.distributions._exact_fit import scale_table
 from calipers.distributions._grid import mixture_values_on_grid
@@ -24,6 +25,7 @@ __all__ = [
     "KINDS",
     "MOST_ATOMS",
     "Bounds",
+    "Distribution",
     "ObservedDistribution",
     "SplitNormal",
     "SplitNormalMixture",

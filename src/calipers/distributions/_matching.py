@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from calipers._checks import FloatArray
-from calipers.distributions._latent import Latent
+from calipers.distributions._distribution import Distribution
 from calipers.distributions._support import Support
 
 # Share of rows from which on the mass of a value is matched to it: on a lattice, at a bound.
@@ -17,7 +17,7 @@ MOST_ROWS, LEVELS = 2000, 50
 
 
 def match_atoms(
-    support: Support, dist: Latent, y: FloatArray, weights: FloatArray | None = None
+    support: Support, dist: Distribution, y: FloatArray, weights: FloatArray | None = None
 ) -> Support:
     """Move the edges of heavy atoms, so that predictions have the mass there that targets have.
 
@@ -28,7 +28,7 @@ def match_atoms(
     ----------
     support : Support
         Without knots.
-    dist : Latent
+    dist : Distribution
         Predictions of rows by networks that have not seen them.
     y, weights : array of shape (n,)
         Their targets and weights.
@@ -64,7 +64,7 @@ def match_atoms(
     )
 
 
-def _pooled_quantiles(dist: Latent, levels: FloatArray, weights: FloatArray) -> FloatArray:
+def _pooled_quantiles(dist: Distribution, levels: FloatArray, weights: FloatArray) -> FloatArray:
     """Quantiles of the distribution of all rows' predictions together."""
     rows = np.unique(np.linspace(0, len(weights) - 1, MOST_ROWS).astype(int))
     places = (np.arange(LEVELS) + 0.5) / LEVELS
@@ -76,7 +76,7 @@ def _pooled_quantiles(dist: Latent, levels: FloatArray, weights: FloatArray) -> 
 
 
 def latent_targets(
-    support: Support, dist: Latent, y: FloatArray, rng: np.random.Generator
+    support: Support, dist: Distribution, y: FloatArray, rng: np.random.Generator
 ) -> FloatArray:
     """Latent values of targets, drawn from the prediction within their cells where these are wide.
 
@@ -87,7 +87,7 @@ def latent_targets(
     ----------
     support : Support
         The support.
-    dist : Latent
+    dist : Distribution
         Predictions for the rows.
     y : array of shape (n,)
         Targets, all of the support.

@@ -14,6 +14,7 @@ from calipers._blocks import blockwise, blockwise_ragged, sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._crps import mixture_crps
+from calipers.distributions._distribution import Distribution
 from calipers.distributions._hdi import shortest_interval
 from calipers.distributions._hdr import density_region
 from calipers.distributions._modes import mixture_modes
@@ -22,7 +23,7 @@ from calipers.distributions._split_normal import SplitNormal
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class SplitNormalMixture:
+class SplitNormalMixture(Distribution):
     r"""Mixtures of split normal distributions, one per row or an array of any shape.
 
     The density is :math:`f(x) = \sum_j w_j f_j(x)` over the members :math:`j`: the components of
@@ -124,9 +125,6 @@ class SplitNormalMixture:
     def shape(self) -> tuple[int, ...]:
         """Shape of the array of mixtures."""
         return self.components.shape[1:]
-
-    def __len__(self) -> int:
-        return len(self.components.loc[0])
 
     def __getitem__(self, key: Any) -> "SplitNormalMixture":
         """Take some of the mixtures, by any index that NumPy takes, with all of their members."""
@@ -349,15 +347,14 @@ class SplitNormalMixture:
         uniform, normal = rng.random(wanted), rng.standard_normal(wanted)
         return self._apply(formulas.draw, uniform, normal, n_jobs=n_jobs)
 
+    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance, in closed form."""
+        return self.mean, self.var
+
     @property
     def mean(self) -> FloatArray:
         """Expectation."""
         return self._apply(formulas.mean)
-
-    @property
-    def median(self) -> FloatArray:
-        """Quantile at one half."""
-        return self.ppf(0.5)
 
     @property
     def aleatoric_var(self) -> FloatArray:

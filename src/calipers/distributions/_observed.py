@@ -10,7 +10,7 @@ from scipy.special import ndtr
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
-from calipers.distributions._latent import Latent
+from calipers.distributions._distribution import Distribution
 from calipers.distributions._split_normal import SplitNormal
 from calipers.distributions._support import Support
 
@@ -28,7 +28,7 @@ _NO_MASS = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedDistribution:
+class ObservedDistribution(Distribution):
     r"""Distributions of y = T(z), where z has a continuous distribution and T is a support's map.
 
     Part of the distribution may be continuous, with the density `pdf`, and part on single values,
@@ -58,16 +58,13 @@ class ObservedDistribution:
     (array([0.54 , 0.006]), array([0.864, 0.067]))
     """
 
-    latent: Latent
+    latent: Distribution
     support: Support
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the array of distributions."""
         return self.latent.shape
-
-    def __len__(self) -> int:
-        return self.shape[0]
 
     def __getitem__(self, key: Any) -> "ObservedDistribution":
         """Take some of the distributions, by any index that NumPy takes."""
@@ -152,12 +149,7 @@ class ObservedDistribution:
         """Mean and variance, as integrals of the distribution function."""
         same, found = self._unchanged(), np.empty((2, *self.shape))
         if same.any():
-            inner = self.latent[same]
-            found[:, same] = (
-                inner.moments(n_jobs=n_jobs)
-                if hasattr(inner, "moments")
-                else (inner.mean, inner.var)
-            )
+            found[:, same] = self.latent[same].moments(n_jobs=n_jobs)
         if not same.all():
             found[:, ~same] = self[~same]._moments(n_jobs)
         return found[0], found[1]
@@ -167,26 +159,6 @@ class ObservedDistribution:
         mean = median + self._integral(lambda x, below, y: (x >= y) - below, median, n_jobs)
         around = self._integral(lambda x, below, y: 2 * (x - y) * ((x >= y) - below), mean, n_jobs)
         return mean, np.maximum(around, 0.0)
-
-    @property
-    def mean(self) -> FloatArray:
-        """Expectation."""
-        return self.moments()[0]
-
-    @property
-    def var(self) -> FloatArray:
-        """Variance."""
-        return self.moments()[1]
-
-    @property
-    def std(self) -> FloatArray:
-        """Standard deviation."""
-        return np.sqrt(self.var)
-
-    @property
-    def median(self) -> FloatArray:
-        """Quantile at one half."""
-        return self.ppf(0.5)
 
     @property
     def components(self) -> SplitNormal:

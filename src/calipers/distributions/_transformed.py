@@ -22,6 +22,7 @@ from scipy.special import ndtr
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
+from calipers.distributions._distribution import Distribution
 from calipers.distributions._mixture import SplitNormalMixture
 
 KINDS = ("log", "asinh")
@@ -147,7 +148,7 @@ def _expected(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class TransformedMixture:
+class TransformedMixture(Distribution):
     """Distributions of targets whose mapped values have the distributions `latent`.
 
     Parameters
@@ -181,9 +182,6 @@ class TransformedMixture:
         """Shape of the array of distributions."""
         shape: tuple[int, ...] = self.latent.shape
         return shape
-
-    def __len__(self) -> int:
-        return len(self.latent)
 
     def __getitem__(self, key: Any) -> "TransformedMixture":
         """Take some of the distributions, by any index that NumPy takes."""
@@ -238,35 +236,15 @@ class TransformedMixture:
         rank = (2.0 * ndtr(_GRID) - 1.0).reshape(-1, *(1,) * len(self.shape))
         return _expected(np.abs(q - target) - rank * q)
 
-    @property
-    def median(self) -> FloatArray:
-        """Quantile at one half."""
-        return self.ppf(0.5)
-
-    @property
-    def mean(self) -> FloatArray:
-        """Expectation."""
-        return self._moments()[0]
-
-    @property
-    def var(self) -> FloatArray:
-        """Variance."""
-        return self._moments()[1]
-
-    def _moments(self) -> tuple[FloatArray, FloatArray]:
+    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
         """Mean and variance."""
         if isinstance(self.latent, SplitNormalMixture):
             first, second = self.target_map.moments(self.latent)
             return first, np.maximum(second - first**2, 0.0)
         score = ndtr(_GRID).reshape(-1, *(1,) * len(self.shape))
-        q = self.target_map.limited(self.latent.ppf(score))
+        q = self.target_map.limited(self.latent.ppf(score, n_jobs=n_jobs))
         mean = _expected(q)
         return mean, _expected((q - mean) ** 2)
-
-    @property
-    def std(self) -> FloatArray:
-        """Standard deviation."""
-        return np.sqrt(self.var)
 
     @property
     def _mixture(self) -> SplitNormalMixture:
