@@ -22,16 +22,21 @@ from pathlib import Path
 import numpy as np
 from _tables import R_TABLES, SKEWED_TABLES, UCI, read
 
+from calipers import IntervalRegressor
+from calipers._candidates import EPOCHS, EXPLAINED, Measures, Shape, decide, measure, trial
+from calipers._fitting import read_rows, without_errors
+from calipers.objectives import ROWS_FOR_SEVERAL, SKEWED, Density, skewness
+from calipers.training import make_program
+
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "shapes.csv"
 FIELDS = ("table", "rows", "inputs", "skewness", "components", "scale", "epochs")
-FIELDS += ("interval_score", "pinball", "mse", "gain", "error", "seconds")
-LARGEST, PARTS = 4000, (0.03, 0.1)
+FIELDS += ("interval_score", "pinball", "mse", "seconds")
+LARGEST, PARTS, MARGINS = 4000, (0.03, 0.1), (0.0, 0.005, 0.01, 0.02, 0.03)
+FIRST = Shape(1, "identity")
 
 
 def shapes_of(y):
     """Components and scales that are tried on a table."""
-    from calipers.objectives import skewness
-
     scales = ["identity"]
     if skewness(y) > 0.5:
         scales += ["log", "asinh"] if y.min() > 0 else ["asinh"]
@@ -40,21 +45,15 @@ def shapes_of(y):
 
 def evaluate(name):
     """Rows of the results for one table."""
-    from calipers import IntervalRegressor
-    from calipers._candidates import Shape, losses_of, trial
-    from calipers._fitting import read_rows, without_errors
-    from calipers.objectives import Density, skewness
-    from calipers.training import make_program
-
     X, y = read(name, LARGEST)
-    known, first = (name, *X.shape, f"{skewness(y):.3g}"), {}
+    known = (name, *X.shape, f"{skewness(y):.3g}")
     for count, scale in shapes_of(y):
         loss = Density(components=count, scale=scale)
         model = IntervalRegressor(loss=loss, random_state=0, verbose=0)
         began = time.perf_counter()
         model.fit(X, y)
         took = time.perf_counter() - began
-        yield row(known, count, scale, 1, losses_of(model.out_of_fold_, y), first, y, took)
+        yield row(known, count, scale, 1, measure(model.out_of_fold_, y), y, took)
         data = read_rows(model, X, y, None, None, reset=True)
         folds = data.folds(5, 10)
         data, goal = without_errors(model, data)
@@ -63,14 +62,13 @@ def evaluate(name):
             began = time.perf_counter()
             program = make_program(model, data.X, len(data.used))
             found = trial(model, program, Shape(count, scale), data, folds, part)
-            yield row(known, count, scale, part, found, first, y, time.perf_counter() - began)
+            yield row(known, count, scale, part, found, y, time.perf_counter() - began)
 
 
-def row(known, count, scale, part, found, first, y, seconds):
-    """One row, in standard deviations of the target; gains are over the first shape."""
-    unit, (interval, pinball, squared) = y.std(), found.means
-    gain = found.gain_over(first.setdefault(part, found))
-    values = (interval / unit, pinball / unit, squared / unit**2, *gain, seconds)
+def row(known, count, scale, part, found, y, seconds):
+    """One row, in standard deviations of the target."""
+    unit = y.std()
+    values = (found.interval / unit, found.pinball / unit, found.squared / unit**2, seconds)
     cells = (*known, count, scale, part, *(f"{value:.5g}" for value in values))
     return dict(zip(FIELDS, cells, strict=True))
 
@@ -106,47 +104,50 @@ def run(options):
 
 
 def table(options):
-    """Print what each shape gains, and what rules would choose and gain."""
-    from calipers._candidates import ERRORS, MARGIN, Shape, decide
-
-    found = {}
+    """Print what each shape gains, and what is chosen and gained."""
+    found, rows = {}, {}
     for cell in read_results(options.out):
         shape = Shape(int(cell["components"]), cell["scale"])
-        values = tuple(float(cell[name]) for name in FIELDS[7:12])
+        values = [float(cell[name]) for name in FIELDS[7:10]]
+        values = Measures(*values, unexplained=values[2])
         found.setdefault(cell["table"], {}).setdefault(float(cell["epochs"]), {})[shape] = values
-    first = Shape(1, "identity")
+        rows[cell["table"]] = int(cell["rows"]), float(cell["skewness"])
 
     def ratios(name, shape):
-        whole = found[name][1.0]
-        return np.log(np.divide(whole[shape][:3], whole[first][:3])) * [1, 1, 0.5]
+        own, usual = (found[name][1.0][s] for s in (shape, FIRST))
+        return np.log(np.divide(own[:3], usual[:3])) * [1, 1, 0.5]
 
-    def choose(name, part, margin, errors):
-        return decide({s: v[3:] for s, v in found[name][part].items()}, margin, errors)
+    def choose(name, margin):
+        count, skew = rows[name]
+        tried = found[name][EPOCHS[max(n for n in EPOCHS if n <= count)]]
+        several = count >= ROWS_FOR_SEVERAL and tried[FIRST].unexplained >= EXPLAINED
+        shapes = [FIRST, Shape(3, "identity")] if several else [FIRST]
+        if skew >= SKEWED and (several or count < ROWS_FOR_SEVERAL):
+            shapes.append(Shape(shapes[-1].components, "asinh"))
+        return decide({shape: tried[shape].score for shape in shapes}, margin)
 
     print("| shape | tables | interval score | pinball | RMSE |\n|---|---:|---:|---:|---:|")
     for shape in dict.fromkeys(s for parts in found.values() for s in parts[1.0]):
         own = [ratios(name, shape) for name in found if shape in found[name][1.0]]
-        print(f"| {shape} | {len(own)} | {shown(np.exp(np.mean(own, axis=0)))} |")
-    rules = [(p, m, e) for p in PARTS for m in (0, 0.01, 0.02, 0.03, 0.05) for e in (0, 1, 2)]
-    gains = {r: {n: ratios(n, choose(n, *r)) for n in found} for r in rules}
-    best = sorted(rules, key=lambda r: np.mean([*gains[r].values()]))[:8]
+        print(f"| {shape} | {len(own)} | {shown(own)} |")
+    gains = {m: {name: ratios(name, choose(name, m)) for name in found} for m in MARGINS}
+    for margin, own in gains.items():
+        print(f"| chosen, margin {margin:g} | {len(own)} | {shown([*own.values()])} |")
     left_out = []
     for name in found:
-        others = {r: np.mean([v for n, v in gains[r].items() if n != name]) for r in rules}
+        others = {m: np.mean([v for n, v in gains[m].items() if n != name]) for m in MARGINS}
         left_out.append(gains[min(others, key=others.get)][name])
-    print(f"\nleaving one table out | {shown(np.exp(np.mean(left_out, axis=0)))}")
-    for rule in best:
-        print(f"{rule} | {shown(np.exp(np.mean([*gains[rule].values()], axis=0)))}")
+    print(f"| margin by the other tables | {len(left_out)} | {shown(left_out)} |")
     print("\n| table | rows | skewness | chosen | interval score | pinball | RMSE |")
     print("|---|---:|---:|---|---:|---:|---:|")
-    for name in found:
-        chosen = choose(name, options.part, MARGIN, ERRORS)
-        print(f"| {name} | {chosen} | {shown(np.exp(ratios(name, chosen)))} |")
+    for name, (count, skew) in rows.items():
+        if (shape := choose(name, None)) != FIRST:
+            print(f"| {name} | {count} | {skew} | {shape} | {shown([ratios(name, shape)])} |")
 
 
 def shown(values):
-    """Ratios as cells."""
-    return " | ".join(f"{value:.3f}" for value in values)
+    """Ratios, of their logarithms, as cells."""
+    return " | ".join(f"{value:.3f}" for value in np.exp(np.mean(values, axis=0)))
 
 
 def read_results(path):
@@ -168,7 +169,6 @@ def main():
     one.add_argument("--processes", type=int, default=1)
     one.set_defaults(command=run)
     two = commands.add_parser("table", help=table.__doc__)
-    two.add_argument("--part", type=float, default=PARTS[0], help="of the epochs, of trials")
     two.set_defaults(command=table)
     for command in (one, two):
         command.add_argument("--out", type=Path, default=RESULTS)

@@ -123,7 +123,7 @@ def test_upgraded_points_are_kept():
 
 def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
-    monkeypatch.setattr("calipers._candidates.EPOCHS", 1.0)
+    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
     model = IntervalRegressor(**SMALL).fit(*two_humps(400))
     assert model.ensemble_.bank.program.components == 3
     assert model.about_["shapes"]["3, identity"] < 0.99 * model.about_["shapes"]["1, identity"]
@@ -137,6 +137,13 @@ def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
     again = model.set_params(warm_start=True, epochs=1).fit(*two_humps(200))
     assert again.ensemble_.bank.program.components == 3
     assert isinstance(again.ensemble_.mixture(X), SplitNormalMixture)
+
+
+def test_components_are_not_tried_where_one_explains_nearly_all(monkeypatch):
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    X = np.random.default_rng(0).uniform(-1, 1, (400, 1))
+    model = IntervalRegressor(**SMALL | {"epochs": 500}).fit(X, X[:, 0])
+    assert set(model.about_["shapes"]) == {"1, identity"}
 
 
 def test_bad_numbers_of_components_are_refused():
@@ -184,13 +191,14 @@ def test_a_target_on_another_scale(scale, tmp_path):
 
 
 def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
-    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
-    monkeypatch.setattr("calipers._candidates.EPOCHS", 0.5)
-    loss = Density(components=1, scale="auto")
-    model = IntervalRegressor(loss=loss, **SMALL).fit(*prices(400, slope=5.0))
-    assert model.ensemble_.target_map.kind == "log"
-    assert set(model.about_["shapes"]) == {"1, identity", "1, log"}
+    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 0.5})
+    model = IntervalRegressor(**SMALL).fit(*prices(400, slope=5.0))
+    assert model.ensemble_.target_map.kind == "asinh"
+    assert set(model.about_["shapes"]) == {"1, identity", "1, asinh"}
     X, y = two_humps(400)
     assert clone(model).fit(X, y).ensemble_.target_map is None
+    points = IntervalRegressor(loss="mse", **SMALL | {"epochs": 3}).fit(*prices(400, slope=5.0))
+    upgraded = clone(model).set_params(epochs=3).upgrade(points, *prices(400, slope=5.0))
+    assert upgraded.ensemble_.target_map is None  # points that are kept are on their own scale
     with pytest.raises(ValueError, match="scale='log' needs positive targets"):
         IntervalRegressor(loss=Density(scale="log"), **SMALL).fit(X, y)

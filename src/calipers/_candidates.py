@@ -3,10 +3,10 @@
 How many components, and on which scale of the target, where the loss leaves that open. Candidates
 train for a part of the epochs, one network for each fold, are calibrated as the model will be, and
 score the rows that were held out, in the target's own unit. What is less simple has to earn it: it
-is taken where it is better by a margin.
+is taken where it is better by a margin. ``benchmarks/shapes.py`` is where the numbers come from.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,8 +23,9 @@ from calipers.training import make_plans, objective_of
 
 FloatArray = NDArray[np.float64]
 
-EPOCHS = 0.06  # of all that a network trains for
-MARGIN, ERRORS = 0.02, 1.0  # by which a candidate must be better than the simplest, see ``decide``
+EPOCHS = {1: 0.03, 2000: 0.1}  # part of all that a network trains for, from so many rows on
+MARGIN = 0.01  # by which a candidate must be better than the simplest
+EXPLAINED = 0.1  # of the variance: with less left, short trials say little of what components bring
 FOLDS = 5
 _MEASURED = 2000  # rows
 _TAIL_ROWS = 4  # beyond each bound of the interval that is measured, at least
@@ -41,37 +42,21 @@ class Shape(NamedTuple):
         return f"{self.components}, {self.scale}"
 
 
-class Losses(NamedTuple):
-    """Interval score, pinball loss of quantiles and squared error of rows, and their weights."""
+class Measures(NamedTuple):
+    """Mean interval score, pinball loss of quantiles and squared error, and the last by variance.
 
-    interval: FloatArray
-    pinball: FloatArray
-    squared: FloatArray
-    weights: FloatArray
+    The smaller the better.
+    """
 
-    @property
-    def means(self) -> tuple[float, float, float]:
-        """Mean of each, the smaller the better."""
-        own = self.weights
-        interval, pinball, squared = (float(np.average(part, weights=own)) for part in self[:3])
-        return interval, pinball, squared
+    interval: float
+    pinball: float
+    squared: float
+    unexplained: float
 
     @property
     def score(self) -> float:
         """One number, in the target's unit: their geometric mean, squared errors by their root."""
-        interval, pinball, squared = self.means
-        return float((interval * pinball * squared**0.5) ** (1 / 3))
-
-    def gain_over(self, other: "Losses") -> tuple[float, float]:
-        """By how much the score is lower than another's of the same rows, and its standard error.
-
-        Both in parts of the score, to first order in what each row has of it.
-        """
-        parts = [(a / a.mean(), b / b.mean()) for a, b in zip(self[:3], other[:3], strict=True)]
-        weights = (1 / 3, 1 / 3, 1 / 6)
-        each = sum(w * (b - a) for w, (a, b) in zip(weights, parts, strict=True))
-        error = float(np.std(each) / np.sqrt(len(each)))
-        return 1 - self.score / other.score, error
+        return float((self.interval * self.pinball * self.squared**0.5) ** (1 / 3))
 
 
 def choose_shape(
@@ -98,44 +83,46 @@ def choose_shape(
     target_map : TargetMap or None
         The scale; None for the target's own.
     """
-    objective, y = objective_of(model), data.y[data.used]
-    counts, scales = objective.candidates(len(y)), objective.scales(y)
-    shapes = [Shape(count, scale) for scale in scales for count in counts]
+    shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]
     if len(shapes) > 1 and model.time_budget is None:
         if not any(fold.held_out.size for fold in folds):
             folds = data.folds(FOLDS, FOLDS)
+        found = {best: trial(model, program, best, data, folds)}
+        others = worth_trying(shapes[1:], found[best])
         parallel = joblib.Parallel(n_jobs=model.n_jobs, require="sharedmem")
-        found = parallel(joblib.delayed(trial)(model, program, s, data, folds) for s in shapes)
-        each = dict(zip(shapes, found, strict=True))
-        best = decide({shape: losses.gain_over(each[best]) for shape, losses in each.items()})
-        model.about_["shapes"] = {str(shape): losses.score for shape, losses in each.items()}
+        more = parallel(joblib.delayed(trial)(model, program, s, data, folds) for s in others)
+        found |= dict(zip(others, more, strict=True))
+        scores = {shape: measures.score for shape, measures in found.items()}
+        best = decide(scores)
+        model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
     return replace(program, components=best.components), map_of(best, data)
 
 
-def decide(
-    gains: Mapping[Shape, tuple[float, float]], margin: float = MARGIN, errors: float = ERRORS
-) -> Shape:
-    """The shape that gains most over the first, by more than chance and a margin, or the first.
+def shapes_of(model: Any, y: FloatArray) -> list[Shape]:
+    """Shapes that a model may have, the simplest first; another scale with most components."""
+    objective = objective_of(model)
+    counts, (simplest, *scales) = objective.candidates(len(y)), objective.scales(y)
+    return [Shape(n, simplest) for n in counts] + [Shape(counts[-1], scale) for scale in scales]
 
-    Parameters
-    ----------
-    gains : mapping of Shape to pair of float
-        What each gains over the first, which is the simplest, and its standard error.
-    margin : float
-        What a gain must be, in parts of the score, beside ...
-    errors : float
-        ... so many standard errors.
+
+def worth_trying(shapes: Sequence[Shape], first: Measures) -> list[Shape]:
+    """Shapes left to try where the simplest has these measures."""
+    return [s for s in shapes if s.components == 1 or first.unexplained >= EXPLAINED]
+
+
+def decide(scores: dict[Shape, float], margin: float | None = None) -> Shape:
+    """The shape of the lowest score, if it is lower than the first's by a margin, or the first.
 
     Examples
     --------
     >>> one, three = Shape(1, "identity"), Shape(3, "identity")
-    >>> [str(decide({one: (0.0, 0.0), three: (gain, 0.01)}, 0.02, 1.0)) for gain in (0.025, 0.05)]
+    >>> [str(decide({one: 1.0, three: score}, margin=0.01)) for score in (0.995, 0.98)]
     ['1, identity', '3, identity']
     """
-    first = next(iter(gains))
-    good = [s for s, (gain, error) in gains.items() if gain > margin + errors * error]
-    return max(good, key=lambda shape: gains[shape][0], default=first)
+    first, best = next(iter(scores)), min(scores, key=lambda shape: scores[shape])
+    enough = 1 - (MARGIN if margin is None else margin)
+    return best if scores[best] < enough * scores[first] else first
 
 
 def map_of(shape: Shape, data: TrainingRows) -> TargetMap | None:
@@ -150,15 +137,16 @@ def trial(
     data: TrainingRows,
     folds: list[Fold],
     epochs: float | None = None,
-) -> Losses:
-    """Losses of the rows that were held out of a short training."""
+) -> Measures:
+    """Measures of the rows that were held out of a short training."""
     program, target_map = replace(program, components=shape.components), map_of(shape, data)
     y = data.y if target_map is None else target_map.forward(data.y)
+    if epochs is None:
+        epochs = EPOCHS[max(rows for rows in EPOCHS if rows <= len(data.used))]
+    rest: Any = (data.weights, data.groups, data.seed)
     plans = [
-        replace(plan, settings=_shorter(plan.settings, EPOCHS if epochs is None else epochs))
-        for plan in make_plans(
-            model, folds, data.weights, data.groups, data.seed, batch_size=program.batch_size
-        )
+        replace(plan, settings=_shorter(plan.settings, epochs))
+        for plan in make_plans(model, folds, *rest, batch_size=program.batch_size)
     ]
     robust = getattr(program.network, "clips_inputs", False)
     bank = train(program, Table.from_arrays(data.X, y, robust=robust), plans, n_jobs=1)
@@ -166,26 +154,32 @@ def trial(
     rest = (np.arange(len(folds)), data.X, data.y, data.weights, "map")
     found = calibrate(ensemble, folds, *rest, seed=data.seed)[1]
     assert found is not None  # noqa: S101 - folds hold rows out
-    return losses_of(found, data.y, data.weights)
+    return measure(found, data.y, data.weights)
 
 
-def losses_of(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Losses:
-    """Losses of rows by the networks that have not seen them."""
+def measure(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Measures:
+    """Measures of rows by the networks that have not seen them."""
     some = np.unique(np.linspace(0, len(found.rows) - 1, _MEASURED).astype(int))
     rows = found.rows[some]
     tail = max((1 - found.coverage) / 2, _TAIL_ROWS / len(found.rows))
     levels = np.array([tail, 1 - tail, *_LEVELS])[:, None]
-    off = y[rows] - found.calibrated[some].ppf(levels)
-    pinball = np.maximum(levels * off, (levels - 1) * off)
-    return Losses(
-        pinball[:2].sum(axis=0) / tail,
-        pinball[2:].mean(axis=0),
-        (y[rows] - found.point[rows]) ** 2,
-        np.ones(len(rows)) if weights is None else weights[rows],
+    own, target = None if weights is None else weights[rows], y[rows]
+    off = target - found.calibrated[some].ppf(levels)
+    losses = np.average(np.maximum(levels * off, (levels - 1) * off), axis=1, weights=own)
+    squared = np.average((target - found.point[rows]) ** 2, weights=own)
+    variance = np.average((target - np.average(target, weights=own)) ** 2, weights=own)
+    return Measures(
+        float(losses[:2].sum() / tail),
+        float(losses[2:].mean()),
+        float(squared),
+        float(squared / variance) if variance > 0 else 0.0,
     )
 
 
 def _shorter(settings: Any, part: float) -> Any:
     """Settings for a part of the epochs."""
     epochs = max(1, int(np.ceil(part * settings.epochs)))
-    return settings._replace(epochs=epochs, check_every=max(1, epochs // 200))
+    shorter = settings._replace(epochs=epochs, check_every=max(1, epochs // 200))
+    if not settings.patience:
+        return shorter
+    return shorter._replace(patience=max(10, epochs // 5), early_patience=max(10, epochs // 15))
