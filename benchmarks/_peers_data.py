@@ -15,17 +15,32 @@ DATASETS = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One split of one dataset, targets standardised by the whole dataset."""
+    """One split of one dataset.
+
+    `y` and `y_test` are standardised by the whole dataset, whose mean and standard deviation are
+    `mean` and `unit`; `y_unit` is the training target as it is.
+    """
 
     X: np.ndarray
     y: np.ndarray
     X_test: np.ndarray
     y_test: np.ndarray
     seed: int
+    y_unit: np.ndarray
+    mean: float
+    unit: float
 
 
-def load(name, *, with_unit=False):
-    """Inputs and standardised target of a dataset.
+def cut_task(X, y, train, test, seed):
+    """The task of some training and test rows, `y` in its unit."""
+    mean, unit = y.mean(), y.std()
+    scaled = (y - mean) / unit
+    rows = {"X": X[train], "y": scaled[train], "X_test": X[test], "y_test": scaled[test]}
+    return Task(**rows, seed=seed, y_unit=y[train], mean=mean, unit=unit)
+
+
+def load(name):
+    """Inputs and target of a dataset.
 
     From ``<name>.npz`` in the folder that the environment variable ``CALIPERS_DATA`` names, or
     else through :func:`calipers.datasets.load`, where calipers is installed.
@@ -34,20 +49,13 @@ def load(name, *, with_unit=False):
     ----------
     name : str
         One of `DATASETS`.
-    with_unit : bool, default=False
-        Whether to return the standard deviation of the target as well.
 
     Returns
     -------
     X : ndarray of shape (n_rows, n_inputs)
     y : ndarray of shape (n_rows,)
-        Mean 0 and variance 1.
-    unit : float
-        Only with `with_unit`.
     """
-    X, y = _load_folder(name) if os.environ.get("CALIPERS_DATA") else _load_calipers(name)
-    scaled = (y - y.mean()) / y.std()
-    return (X, scaled, y.std()) if with_unit else (X, scaled)
+    return _load_folder(name) if os.environ.get("CALIPERS_DATA") else _load_calipers(name)
 
 
 def export(folder):
@@ -116,7 +124,7 @@ def make_task(X, y, test, *, split, train_rows=None):
         if train_rows > len(train):
             raise ValueError(f"{train_rows} training rows were asked of {len(train)}.")
         train = np.sort(np.random.default_rng(split).permutation(train)[:train_rows])
-    return Task(X=X[train], y=y[train], X_test=X[test], y_test=y[test], seed=split)
+    return cut_task(X, y, train, test, split)
 
 
 def interval_measures(lower, upper, target, *, coverage):

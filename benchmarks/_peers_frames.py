@@ -3,7 +3,8 @@
 The tables are inside packages of PyPI; none of them was used to choose a default of calipers.
 calipers takes the frame as it is. Each peer gets what its documentation recommends: CatBoost and
 LightGBM the categories as such, the forest their ordinal numbers; dates become the day, the day
-of the year and the day of the week; missing numbers are left to the methods, which all take them.
+of the year and the day of the week; missing numbers are left to the methods that take them, and the
+forest gets medians and flags.
 Bounds of boosted trees are conformalised on five folds, and their points come from a model that
 is trained for squared error.
 """
@@ -93,9 +94,9 @@ def _with_days(frame):
             continue
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            dates = pd.to_datetime(frame[name], errors="coerce", format="ISO8601")
+            dates = pd.to_datetime(frame[name], errors="coerce", format="ISO8601", utc=True)
         if dates.notna().mean() > 0.9:
-            frame[name] = (dates - pd.Timestamp(0)).dt.days.astype(float)
+            frame[name] = (dates - pd.Timestamp(0, tz="UTC")) / pd.Timedelta(days=1)
             frame[f"{name} of year"] = dates.dt.dayofyear.astype(float)
             frame[f"{name} of week"] = dates.dt.dayofweek.astype(float)
     return frame
@@ -214,11 +215,15 @@ def quantile_forest(task, coverage):
     from _peers_data import DENSE_LEVELS, quantile_crps
     from quantile_forest import RandomForestQuantileRegressor
     from sklearn.compose import make_column_transformer
+    from sklearn.impute import SimpleImputer
     from sklearn.preprocessing import OrdinalEncoder
 
     X, X_test = _prepared(task, lambda frame, names: frame)
-    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
-    encode = make_column_transformer((encoder, _categories(X)), remainder="passthrough")
+    encoder = OrdinalEncoder(
+        handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-2
+    )
+    imputer = SimpleImputer(strategy="median", add_indicator=True)
+    encode = make_column_transformer((encoder, _categories(X)), remainder=imputer)
     X = np.asarray(encode.fit_transform(X), float)
     X_test = np.asarray(encode.transform(X_test), float)
     model = RandomForestQuantileRegressor(random_state=task.seed, n_jobs=THREADS).fit(X, task.y)

@@ -229,15 +229,21 @@ def mlp_conformal(task, coverage):
 
 
 def calipers(task, coverage):
-    """``IntervalRegressor`` of this library with its defaults."""
+    """``IntervalRegressor`` of this library with its defaults, on the target in its unit."""
     from calipers import IntervalRegressor
 
-    model = IntervalRegressor(random_state=task.seed).fit(task.X, task.y)
-    return Forecast(
-        np.asarray(model.predict(task.X_test)),
-        lambda coverage: np.asarray(model.predict_interval(task.X_test, coverage=coverage)).T,
-        lambda target: np.asarray(model.predict_dist(task.X_test).crps(target)),
-    )
+    model = IntervalRegressor(random_state=task.seed).fit(task.X, task.y_unit)
+
+    def interval(coverage):
+        bounds = np.asarray(model.predict_interval(task.X_test, coverage=coverage))
+        return (bounds.T - task.mean) / task.unit
+
+    def crps(target):
+        values = model.predict_dist(task.X_test).crps(task.mean + task.unit * target)
+        return np.asarray(values) / task.unit
+
+    point = (np.asarray(model.predict(task.X_test)) - task.mean) / task.unit
+    return Forecast(point, interval, crps)
 
 
 METHODS = {

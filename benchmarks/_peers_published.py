@@ -8,7 +8,7 @@ five, and the CRPS is in the unit of the target. calipers is run with its defaul
 import csv
 
 import numpy as np
-from _peers_data import Task, load
+from _peers_data import cut_task, load
 
 # Best tuned method of the repository on each dataset.
 PUBLISHED = {
@@ -27,8 +27,7 @@ def fold_task(X, y, fold):
     """The task whose test rows are one fold."""
     rows = np.random.default_rng(0).permutation(len(y))
     inside = np.arange(len(y)) % FOLDS == fold
-    train, test = rows[~inside], rows[inside]
-    return Task(X=X[train], y=y[train], X_test=X[test], y_test=y[test], seed=fold)
+    return cut_task(X, y, rows[~inside], rows[inside], fold)
 
 
 def read(path):
@@ -41,9 +40,9 @@ def read(path):
 
 
 def tasks(dataset, folds):
-    """Task and unit of each fold; targets are standardised for the methods, as elsewhere."""
-    X, y, unit = load(dataset, with_unit=True)
-    return [(fold, fold_task(X, y, fold), unit) for fold in folds]
+    """Each fold and its task."""
+    X, y = load(dataset)
+    return [(fold, fold_task(X, y, fold)) for fold in folds]
 
 
 def table_lines(path):

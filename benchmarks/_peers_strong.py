@@ -21,6 +21,7 @@ FOLDS = 5
 DRAWS = 200
 TRIALS = 25
 SECONDS = 100
+DEVICE = os.environ.get("PEERS_DEVICE", "cpu")  # of RealMLP and TabM; "cuda" for a GPU
 # Dense and symmetric, the bounds of 50, 80, 90, 95 and 99% and the median among them.
 LEVELS = np.round(np.r_[0.005, 0.025:0.9751:0.025, 0.995], 3)
 
@@ -101,7 +102,7 @@ def pytabkit(name):
             logging.getLogger(noisy).setLevel(logging.ERROR)
         metric = f"multi_pinball({','.join(map(str, LEVELS))})"
         model = getattr(pytabkit, name)(
-            device="cpu",
+            device=DEVICE,
             random_state=seed,
             n_threads=THREADS,
             n_cv=1,

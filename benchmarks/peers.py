@@ -263,13 +263,16 @@ def published(args):
     path = args.results / "published.csv"
     done = published_folds.read(path)
     for dataset in args.datasets:
-        for fold, task, unit in published_folds.tasks(dataset, args.folds):
+        for fold, task in published_folds.tasks(dataset, args.folds):
             for name in args.methods:
                 if (dataset, name, fold) in done and not args.redo:
                     continue
                 found = evaluate(task, METHODS[name], [COVERAGE])[0]
                 row = {"dataset": dataset, "method": name, "fold": fold, **found}
-                row |= {"crps": found["crps"] * unit, "versions": versions(METHODS[name].packages)}
+                row |= {
+                    "crps": found["crps"] * task.unit,
+                    "versions": versions(METHODS[name].packages),
+                }
                 row = {key: row[key] for key in published_folds.FIELDS}
                 row = {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()}
                 append(path, [row], published_folds.FIELDS)

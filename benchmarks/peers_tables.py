@@ -58,13 +58,17 @@ def run(args):
     path = args.results / "tables.csv"
     stored = read_rows(path)
     done = set(zip(stored["table"], stored["method"], stored["split"], strict=True))
-    for split in range(args.splits):
+    for split in range(args.from_split, args.splits):
         for table in args.tables:
             for name in args.methods:
                 if (table, name, split) in done and not args.redo:
                     continue
                 row = {"table": table, "method": name, "split": split}
-                row |= evaluate(name, load_task(table, split))
+                try:
+                    row |= evaluate(name, load_task(table, split))
+                except Exception as error:
+                    print(f"{row} failed: {type(error).__name__}: {error}", flush=True)
+                    continue
                 row = {k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()}
                 append(path, [row], FIELDS)
                 print(" ".join(f"{key} {row[key]}" for key in FIELDS[:-1]), flush=True)
@@ -120,6 +124,7 @@ def parser():
     two.add_argument("--methods", nargs="+", choices=METHODS, default=PEERS, metavar="METHOD")
     two.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES, metavar="NAME")
     two.add_argument("--splits", type=int, default=3)
+    two.add_argument("--from-split", type=int, default=0)
     two.add_argument("--redo", action="store_true")
     three = commands.add_parser("table", help=table.__doc__)
     three.set_defaults(command=table)

@@ -70,5 +70,7 @@ def test_methods_are_compared_on_the_splits_of_both():
 def test_published_folds_are_disjoint_and_hold_every_row():
     X, y = np.zeros((20, 1)), np.arange(20.0)
     tasks = [fold_task(X, y, fold) for fold in range(6)]
-    assert sorted(np.concatenate([task.y_test for task in tasks])) == list(y)
+    tested = np.concatenate([task.mean + task.unit * task.y_test for task in tasks])
+    np.testing.assert_allclose(np.sort(tested), y)
     assert all(not set(task.y) & set(task.y_test) for task in tasks)
+    assert sorted(np.concatenate([task.y_unit for task in tasks])) == sorted([*y] * 5)

@@ -55,7 +55,7 @@ def test_calipers_finds_the_command(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "tables", "figures", "extras", "pack", "unpack", "search", "status"]
+    "command", ["all", "run", "tables", "figures", "extras", "pack", "unpack", "search", "status"]
 )
 def test_help(command):
     answer = runner.invoke(app, [command, "--help"])

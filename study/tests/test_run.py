@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import signal
 from pathlib import Path
@@ -5,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calipers.datasets import DatasetUnavailableError
+from calipers.datasets import CATALOGUE, DatasetUnavailableError
 from calipers_study.methods import METHODS
 from calipers_study.run import run
 from calipers_study.splits import paper_splits
@@ -13,12 +14,13 @@ from calipers_study.status import status
 from calipers_study.store import Store, StoreError
 from calipers_study.tables import write_tables
 
-from .conftest import arrays_of, write_settings
+from .conftest import arrays_of, settings_text, write_settings
 
 
 def products(out: Path) -> dict[str, bytes]:
-    """Everything that tables write, but for the file that says when trials were made."""
-    paths = [p for p in out.rglob("*") if p.is_file() and p.name != "trials.csv"]
+    """Everything that tables write, but for what says when trials were made and how long."""
+    timed = ("trials.csv", "time.md")
+    paths = [p for p in out.rglob("*") if p.is_file() and p.name not in timed]
     return {p.relative_to(out).as_posix(): p.read_bytes() for p in paths}
 
 
@@ -190,3 +192,30 @@ def test_record_is_plain_json(tmp_path):
     assert store.record("a/c") is None
     with pytest.raises(StoreError, match="is not there"):
         store.read("a/c")
+
+
+def test_year_fills_its_cells_once_its_file_is_there(tmp_path, monkeypatch):
+    """A made-up file in the layout of year's source, first rows to train and the rest to test."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 90)).round(3)
+    years = np.clip(1990 + 5 * X[:, 0], 1922, 2011).astype(int)
+    rows = [",".join(map(str, [year, *row])) for year, row in zip(years, X, strict=True)]
+    (tmp_path / "YearPredictionMSD.txt").write_text("\n".join(rows) + "\n")
+    small = dataclasses.replace(CATALOGUE["year"], rows=80, train_rows=70)
+    monkeypatch.setitem(CATALOGUE, "year", small)
+    settings = tmp_path / "settings"
+    settings.mkdir()
+    text = settings_text("mse", trials=1).replace("yacht = {}", "year = {}")
+    (settings / "mse.toml").write_text(text)
+    report = run(
+        ["mse"], ["year"], store=tmp_path / "store", settings=settings, folder=tmp_path,
+        verify=False, visible=False,
+    )  # fmt: skip
+    assert (report.trained, report.left_out) == (1, {})
+    write_tables(tmp_path / "store", tmp_path)
+    table = (tmp_path / "tables" / "table2.md").read_text()
+    [line] = [line for line in table.splitlines() if line.startswith("| year")]
+    filled, *others = line.split(" | ")[1:]
+    assert "missing" not in filled
+    assert all("missing" in cell for cell in others)
+    assert "- year: its" not in (tmp_path / "tables" / "summary.md").read_text()

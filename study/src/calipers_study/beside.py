@@ -1,4 +1,4 @@
-"""Tables of what stands beside the paper: experiments, future work, baselines, shift."""
+"""Tables of what stands beside the paper: future work, baselines, shift."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -8,10 +8,8 @@ import numpy as np
 
 from calipers_study.cells import SOURCES, Results
 from calipers_study.extras import stored_rows
-from calipers_study.measures import MEMBERS
 from calipers_study.methods import DATASETS
 from calipers_study.store import Store
-from calipers_study.verdict import published_cells
 
 Row = dict[str, Any]
 Found = dict[tuple[str, str], Results]
@@ -59,10 +57,10 @@ def pm(values: Sequence[float], digits: int = 3) -> str:
     Examples
     --------
     >>> pm([1.0, 2.0, 3.0]), pm([])
-    ('2.000 ± 0.577', '-')
+    ('2.000 ± 0.577', 'not run')
     """
     if not len(values):
-        return "-"
+        return "not run"
     if len(values) == 1:
         return f"{values[0]:.{digits}f}"
     sem = np.std(values, ddof=1) / len(values) ** 0.5
@@ -78,7 +76,11 @@ def future_markdown(store: Store, results: Found) -> dict[str, str]:
             (label, _values(rows, part, aggregation) if part else _main(results, "qd+", "snm"))
             for label, part, aggregation in columns
         ]
-        if all(any(values.values()) for _, values in own):
+        if any(
+            any(values.values())
+            for (_, part, _), (_, values) in zip(columns, own, strict=True)
+            if part
+        ):
             texts[name] = _table(title, own)
     return texts
 
@@ -145,61 +147,6 @@ def _table(title: str, columns: list[tuple[str, dict[tuple[str, str], list[float
     return "\n".join([*lines, ""])
 
 
-def experiments_markdown(store: Store, results: Found) -> str | None:
-    """What each change of the training does to the numbers that differ from the paper's."""
-    groups: dict[tuple[str, str, str, str], list[Row]] = defaultdict(list)
-    for row in stored_rows(store, "experiments"):
-        groups[row["method"], row["dataset"], row["aggregation"], row["variant"]].append(row)
-    if not groups:
-        return None
-    labels = {source: label for label, source in SOURCES.items() if label != "SEM-QD*"}
-    paper = {(c.dataset, c.method, c.metric): c for c in published_cells()}
-    lines = [
-        "## What a change of the training does",
-        "",
-        "| method | dataset | training | PICP | MPIW | MSE | retries |",
-    ]
-    lines.append("|---|---|---|---|---|---|---:|")
-    seen = set()
-    for (method, dataset, aggregation, variant), rows in sorted(groups.items()):
-        label = labels.get((method, aggregation))
-        if label is None or aggregation == "std":
-            continue
-        if (method, dataset, aggregation) not in seen:
-            seen.add((method, dataset, aggregation))
-            printed = [paper.get((dataset, label, m)) for m in ("PICP", "MPIW", "MSE")]
-            cells = ["" if c is None else f"{c.printed} ± {c.sem:g}" for c in printed]
-            lines.append(f"| {label} | {dataset} | **paper** | " + " | ".join(cells) + " | |")
-            own = results[method, dataset]
-            ours = [_estimate(own.estimate(aggregation, m)) for m in ("PICP", "MPIW", "MSE")]
-            count = f"{own.failures.mean or 0:.0f}"
-            lines.append(
-                f"| {label} | {dataset} | **here** | " + " | ".join(ours) + f" | {count} |"
-            )
-        values = [
-            pm([row[m] for row in rows if m in row], _digits(rows, m))
-            for m in ("PICP", "MPIW", "MSE")
-        ]
-        retries = sum(row["retries"] for row in rows)
-        lines.append(
-            f"| {label} | {dataset} | {variant} | " + " | ".join(values) + f" | {retries} |"
-        )
-    return "\n".join([*lines, ""])
-
-
-def _digits(rows: list[Row], measure: str) -> int:
-    values = [row[measure] for row in rows if measure in row]
-    return 6 if values and np.mean(values) < 0.001 else 3
-
-
-def _estimate(found: tuple[float | None, float | None]) -> str:
-    mean, sem = found
-    if mean is None:
-        return "-"
-    digits = 6 if mean < 0.001 else 3
-    return f"{mean:.{digits}f}" + ("" if sem is None else f" ± {sem:.{digits}f}")
-
-
 def shift_markdown(store: Store) -> str | None:
     """AUROC and risk area of every score, by dataset."""
     rows = list(stored_rows(store, "shift"))
@@ -227,35 +174,9 @@ def shift_markdown(store: Store) -> str | None:
                 if found:
                     means[method, score].append(float(np.mean(found)))
                 texts.append(pm(found, 2))
-            if any(text != "-" for text in texts):
+            if any(text != "not run" for text in texts):
                 parts.append(f"| {dataset} | " + " | ".join(texts) + " |")
         texts = [f"{np.mean(means[s]):.2f} ({len(means[s])})" for s in scores]
         parts.append("| mean (datasets) | " + " | ".join(texts) + " |")
         parts.append("")
     return "\n".join(parts)
-
-
-def retries_markdown(results: Found) -> str | None:
-    """Networks of QD that were kept at once beside those that came after a failure."""
-    lines = [
-        "## Networks kept at once, and after a failure",
-        "",
-        "| method | dataset | at once | MPIW | PICP | after a failure | MPIW | PICP |",
-        "|---|---|---:|---|---|---:|---|---|",
-    ]
-    for (method, dataset), found in results.items():
-        if method not in ("qd", "qd-1-layer"):
-            continue
-        kept: dict[bool, list[dict[str, float]]] = {True: [], False: []}
-        for trial, measures in zip(found.trials, found.measures, strict=True):
-            failures = trial.arrays["retries"][trial.arrays["members"]]
-            for count, own in zip(failures, measures.get(MEMBERS, []), strict=True):
-                kept[bool(count == 0)].append(own)
-        if len(kept[False]) > 1:
-            cells = [f"{len(kept[first])} | {_both(kept[first])}" for first in (True, False)]
-            lines.append(f"| {method} | {dataset} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, ""]) if len(lines) > 4 else None
-
-
-def _both(measures: list[dict[str, float]]) -> str:
-    return " | ".join(pm([one[name] for one in measures]) for name in ("MPIW", "PICP"))

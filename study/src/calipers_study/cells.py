@@ -111,6 +111,16 @@ def collect(store: Store) -> dict[tuple[str, str], Results]:
     return found
 
 
+def cells_of(results: dict[tuple[str, str], Results]) -> list[Cell]:
+    """Cells of coverage, width and error for those trainings and datasets that have results."""
+    return [
+        Cell(published, _ours(published, results), "")
+        for published in published_cells()
+        if published.metric in ("PICP", "MPIW", "MSE")
+        and (SOURCES[published.method][0], published.dataset) in results
+    ]
+
+
 def paper_cells(results: dict[tuple[str, str], Results]) -> list[Cell]:
     """All cells of the paper's six tables with our numbers and verdicts."""
     cells = []

@@ -30,6 +30,12 @@ Processes = Annotated[
     typer.Option(min=1, help="Trainings at a time, in processes of their own; for an accelerator."),
 ]
 
+MaxSteps = Annotated[
+    int,
+    typer.Option(
+        min=0, help="Most steps of a network in the search, fewer epochs on large datasets; 0: any."
+    ),
+]
 Archive = Annotated[Path, typer.Option(help="File with the whole store.")]
 
 _STORE = Path("results/study")
@@ -82,6 +88,22 @@ def run_command(
         f"{report.trained} trials trained in {report.seconds:.1f} s, {report.kept} were in the "
         f"store, {report.retries} retries{lost}"
     )
+
+
+@app.command("all")
+def all_command(
+    store: StoreFolder = _STORE,
+    out: Out = Path("results"),
+    max_steps: MaxSteps = 40_000,
+    processes: Processes = 1,
+) -> None:
+    """Train everything that is missing, search, and write all tables and figures, with times."""
+    from calipers_study.whole import run_all
+
+    seconds = run_all(
+        store=store, out=out, max_steps=max_steps or None, processes=processes, notify=typer.echo
+    )
+    typer.echo(f"all of it: {sum(seconds.values()):.0f} s")
 
 
 @app.command("tables")
@@ -169,9 +191,7 @@ def search_command(
     halving: Annotated[
         int | None, typer.Option(min=2, help="Keep one in so many candidates in each round.")
     ] = None,
-    max_steps: Annotated[
-        int, typer.Option(min=1, help="Most steps of a network; shortens epochs of large datasets.")
-    ] = 40_000,
+    max_steps: MaxSteps = 40_000,
     trials: Annotated[
         int | None, typer.Option(min=1, help="Only the first so many trials of each dataset.")
     ] = None,
@@ -179,13 +199,14 @@ def search_command(
     store: StoreFolder = _STORE,
     seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
     n_jobs: Jobs = -1,
+    processes: Processes = 1,
     cluster: OnCluster = None,
 ) -> None:
     """Search settings of QD+ inside the training rows of trial 0, and compare them."""
     from calipers_study.search import Protocol, search_settings
 
     _, chosen = _sort_out([], None, [*(dataset or []), *(names or [])])
-    protocol = Protocol(candidates=candidates, select=select, halving=halving, max_steps=max_steps)
+    protocol = Protocol(candidates, select, halving, max_steps=max_steps or None)
     with spread(cluster):
         found = search_settings(
             chosen,
@@ -195,6 +216,7 @@ def search_command(
             published=store,
             seed=seed,
             n_jobs=n_jobs,
+            processes=processes,
             notify=typer.echo,
         )
     for one in found:
@@ -205,54 +227,18 @@ def search_command(
 @app.command("status")
 def status_command(store: StoreFolder = _STORE, settings: SettingsFolder = None) -> None:
     """Show what is done, what is missing, and the time spent."""
-    from calipers_study.methods import DATASETS, METHODS
-    from calipers_study.status import status
+    from calipers_study.status import status, status_lines
 
-    parts = status(store, settings=settings)
-    done, wanted = sum(p.done for p in parts), sum(p.wanted for p in parts)
-    typer.echo(f"{'dataset':<10}" + "".join(f"{name:>14}" for name in METHODS))
-    for name in DATASETS:
-        row = [p for p in parts if p.dataset == name]
-        typer.echo(f"{name:<10}" + "".join(f"{f'{p.done}/{p.wanted}':>14}" for p in row))
-    seconds = sum(p.seconds for p in parts)
-    typer.echo(f"{done} of {wanted} trials are done, in {_time(seconds)} of training")
-    missing = [f"{p.method} on {p.dataset}" for p in parts if p.done < p.wanted]
-    if missing:
-        shown = ", ".join(missing[:5]) + (" and more" if len(missing) > 5 else "")
-        typer.echo(f"missing: {shown}")
+    for line in status_lines(status(store, settings=settings)):
+        typer.echo(line)
 
 
 def _sort_out(
     names: list[str], methods: list[str] | None, datasets: list[str] | None
 ) -> tuple[list[str] | None, list[str] | None]:
-    """Sort bare names into methods and datasets; commas separate names as well."""
-    from calipers_study.methods import DATASETS, METHODS, choose
+    from calipers_study.methods import sort_out
 
-    def split(values: list[str] | None) -> list[str]:
-        return [name for value in values or [] for name in value.split(",") if name]
-
-    chosen, data, bare = split(methods), split(datasets), split(names)
-    known = [*METHODS, *DATASETS]
     try:
-        choose(chosen, METHODS, "method")
-        choose(data, DATASETS, "dataset")
-        choose(bare, known, "method or dataset")
+        return sort_out(names, methods or [], datasets or [])
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    chosen += [name for name in bare if name in METHODS]
-    data += [name for name in bare if name in DATASETS]
-    return chosen or None, data or None
-
-
-def _time(seconds: float) -> str:
-    """Write a time for people.
-
-    Examples
-    --------
-    >>> _time(42.0), _time(5000.0)
-    ('42 s', '1 h 23 min')
-    """
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    hours, minutes = divmod(round(seconds / 60), 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min"

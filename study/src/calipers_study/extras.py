@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from calipers.datasets import CATALOGUE, available, load
+from calipers_study.experiments import EXPERIMENTS, FUTURE
 from calipers_study.files import replace_file
 from calipers_study.methods import DATASETS, choose, paper_trials
 from calipers_study.run import pool
@@ -59,8 +60,6 @@ class Part:
 
 def parts(groups: Iterable[str] | None = None, datasets: Iterable[str] | None = None) -> list[Part]:
     """All parts of some groups on some datasets, the longest first."""
-    from calipers_study.variants import EXPERIMENTS, FUTURE
-
     wanted = choose(groups, GROUPS, "group")
     known = choose(datasets, DATASETS, "dataset") if datasets is not None else list(_SMALL)
     found = []
@@ -85,7 +84,7 @@ def compute(part: Part, store: Store) -> list[Row]:
     from calipers_study.sensitivity import sensitivity
     from calipers_study.shift import shift_rows
     from calipers_study.toy import toy
-    from calipers_study.variants import EXPERIMENTS, FUTURE, variant_rows
+    from calipers_study.variants import variant_rows
 
     if part.group == "figures":
         if part.name == "toy":

@@ -148,10 +148,10 @@ def ours(paper: Published, estimate: Estimate) -> str:
     --------
     >>> cell = Published("table2", "naval", "MSE", "MSE", "4.8e-5", 0.0)
     >>> ours(cell, Estimate(4.93e-5, 1.2e-6)), ours(cell, Estimate(None, None))
-    ('4.9e-5 ± 0.1e-5', '-')
+    ('4.9e-5 ± 0.1e-5', 'missing')
     """
     if estimate.mean is None:
-        return "-"
+        return "missing"
     if "e" in paper.printed:
         exponent = paper.printed.partition("e")[2]
         unit = float(f"1e{exponent}")

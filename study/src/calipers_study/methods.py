@@ -89,3 +89,25 @@ def choose(names: Iterable[str] | None, known: Iterable[str], kind: str) -> list
                 f"there is no {kind} {name!r}{nearest(name, every)} (known: {', '.join(every)})"
             )
     return [name for name in every if name in asked]
+
+
+def sort_out(
+    names: Iterable[str], methods: Iterable[str], datasets: Iterable[str]
+) -> tuple[list[str] | None, list[str] | None]:
+    """Sort bare names into methods and datasets; commas separate names as well.
+
+    Examples
+    --------
+    >>> sort_out(["mse,yacht"], [], ["boston"])
+    (['mse'], ['boston', 'yacht'])
+    """
+    chosen, data, bare = (
+        [name for value in values for name in value.split(",") if name]
+        for values in (methods, datasets, names)
+    )
+    choose(chosen, METHODS, "method")
+    choose(data, DATASETS, "dataset")
+    choose(bare, [*METHODS, *DATASETS], "method or dataset")
+    chosen += [name for name in bare if name in METHODS]
+    data += [name for name in bare if name in DATASETS]
+    return chosen or None, data or None

@@ -5,28 +5,32 @@ trials and measured twice: on the test rows of trial 0, which the search has not
 mean over trials. The mean is the paper's protocol, but the search has trained on test rows of the
 other trials.
 
-The folder of a search holds every candidate of each dataset in ``candidates/``, and for each score
+The folder of a search holds every candidate of each dataset in ``candidates/``, what it took in
+``times/``, and for each score
 that decided ``settings/`` in the layout that ``study run --settings`` takes, a store in ``trials/``
 and ``search.csv``.
 """
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import as_completed
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.datasets import Dataset, available, load
+from calipers.datasets import available, load
 from calipers.search import PAPER_SPACE, SearchResult, search
 from calipers_study.comparison import METHOD, Comparison, compare, write_comparisons
-from calipers_study.files import replace_file
+from calipers_study.files import replace_file, write_csv
 from calipers_study.methods import DATASETS, choose, folder_of
-from calipers_study.run import run
+from calipers_study.run import pool, run
 from calipers_study.settings import load_settings, read_tables, write_settings
 from calipers_study.splits import paper_splits, shuffled_splits
-from calipers_study.store import Store
+from calipers_study.store import Store, circumstances
 from calipers_study.translation import estimator_of, with_parameters
 
 Rows = NDArray[np.int64]
@@ -79,6 +83,7 @@ def search_settings(
     published: str | os.PathLike[str] = "results/study",
     seed: int = 0,
     n_jobs: int | None = -1,
+    processes: int = 1,
     folder: str | os.PathLike[str] | None = None,
     verify: bool = True,
     visible: bool = True,
@@ -104,6 +109,8 @@ def search_settings(
         Seed of shuffles, candidates and networks.
     n_jobs : int, optional
         Threads, as in joblib.
+    processes : int
+        Datasets at a time, each in a process of its own; for an accelerator.
     folder, verify
         As in ``calipers.datasets.load``.
     visible : bool
@@ -122,41 +129,59 @@ def search_settings(
     else:
         names = choose(datasets, DATASETS, "dataset")
     place = Path(out, protocol.select.replace(" ", "-"))
-    stores = {"published": (published, None), "searched": (place / "trials", place / "settings")}
-    found = []
-    for name in names:
-        data = load(name, folder=folder, verify=verify)
-        result = _searched(data, protocol, seed, n_jobs, Path(out, "candidates"), visible)
+    options = {"seed": seed, "n_jobs": n_jobs, "folder": folder, "verify": verify}
+    task = partial(_searched, protocol=protocol, out=Path(out), **options)
+    for name, result in _in_turn(task, names, processes, visible=visible):
         keep_settings(result, name, place / "settings")
         notify(f"{name}: {_line(result)}")
-        for label, (store, settings) in stores.items():
-            run(
-                [METHOD],
-                [name],
-                trials=trials,
-                store=store,
-                settings=settings,
-                seed=seed,
-                n_jobs=n_jobs,
-                folder=folder,
-                verify=verify,
-                visible=visible,
-                notify=notify,
-            )
-            found += compare(name, label, Store(store), trials)
-        write_comparisons(found, place / "search.csv")
+    found = []
+    stores = {"published": (published, None), "searched": (place / "trials", place / "settings")}
+    for label, (store, settings) in stores.items():
+        run(
+            [METHOD],
+            names,
+            trials=trials,
+            store=store,
+            settings=settings,
+            processes=processes,
+            visible=visible,
+            notify=notify,
+            **options,
+        )
+        found += [one for name in names for one in compare(name, label, Store(store), trials)]
+    found.sort(key=lambda one: names.index(one.dataset))
+    write_comparisons(found, place / "search.csv")
     return found
 
 
+def _in_turn(
+    task: Callable[..., SearchResult], names: list[str], processes: int, *, visible: bool
+) -> Iterator[tuple[str, SearchResult]]:
+    """Search one dataset after another, or several at a time, as they are done."""
+    if processes == 1:
+        for name in names:
+            yield name, task(name, visible=visible)
+        return
+    with pool(processes) as workers:
+        tasks = {workers.submit(task, name): name for name in names}
+        for done in as_completed(tasks):
+            yield tasks[done], done.result()
+
+
 def _searched(
-    data: Dataset,
+    name: str,
+    *,
     protocol: Protocol,
+    out: Path,
     seed: int,
     n_jobs: int | None,
-    folder: Path,
-    visible: bool,
+    folder: str | os.PathLike[str] | None,
+    verify: bool,
+    visible: bool = False,
 ) -> SearchResult:
-    """Search inside the training rows of trial 0, and keep the candidates as a table."""
+    """Search inside the training rows of trial 0, and keep candidates and time as tables."""
+    began = time.perf_counter()
+    data = load(name, folder=folder, verify=verify)
     settings = load_settings(METHOD, data.name)
     rows = paper_splits(data.name, random_state=seed, trials=1)[0].train
     max_epochs, patience = protocol.limits(len(rows), settings.batch_size)
@@ -175,11 +200,16 @@ def _searched(
         select=protocol.select,
         random_state=seed,
         n_jobs=n_jobs,
-        store=folder / f"{data.name}.jsonl",
+        store=out / "candidates" / f"{data.name}.jsonl",
         verbose=int(visible),
     )
     table: str = result.to_frame().to_csv(index=False, float_format="%.6g")
-    replace_file(folder / f"{data.name}.csv", table.encode())
+    replace_file(out / "candidates" / f"{data.name}.csv", table.encode())
+    spent = [time.perf_counter() - began, sum(c.network_epochs for c in result.candidates)]
+    values = [f"{spent[0]:.1f}", spent[1], max_epochs, patience, circumstances()["device"]]
+    columns = ["seconds", "network_epochs", "max_epochs", "patience", "device"]
+    if not (times := out / "times" / f"{data.name}.csv").exists():  # else nothing was trained now
+        write_csv(times, [columns, values])
     return result
 
 

@@ -6,13 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from calipers.datasets import CATALOGUE
-from calipers_study.beside import (
-    baselines_markdown,
-    experiments_markdown,
-    future_markdown,
-    retries_markdown,
-    shift_markdown,
-)
+from calipers_study.beside import baselines_markdown, future_markdown, shift_markdown
 from calipers_study.cells import (
     SOURCES,
     Cell,
@@ -21,12 +15,18 @@ from calipers_study.cells import (
     paper_cells,
     share_reproduced,
 )
+from calipers_study.experiment_tables import (
+    draws_markdown,
+    experiments_markdown,
+    retries_markdown,
+)
 from calipers_study.files import replace_file, write_csv
 from calipers_study.layout import LAYOUTS, csv_rows, markdown, ours, values
 from calipers_study.lean import lean_lines, standardised_difference
 from calipers_study.measures import MEMBERS
 from calipers_study.methods import METHODS, paper_trials
 from calipers_study.store import Store, StoreError
+from calipers_study.times import time_markdown
 from calipers_study.verdict import published_cells
 
 CELL_COLUMNS = (
@@ -89,8 +89,10 @@ def _beside(store: Store, results: dict[tuple[str, str], Results]) -> dict[str, 
         **future_markdown(store, results),
         "baselines": baselines_markdown(store, results),
         "experiments": experiments_markdown(store, results),
+        "draws": draws_markdown(store, results),
         "retries": retries_markdown(results),
         "shift": shift_markdown(store),
+        "time": time_markdown(store, results),
     }
     return {name: text for name, text in texts.items() if text is not None}
 
@@ -192,7 +194,8 @@ def _score_markdown(results: dict[tuple[str, str], Results]) -> str:
         best = min((e.mean for e in found if e.mean is not None), default=None)
         texts = []
         for mean, sem in found:
-            text = "" if mean is None else f"{mean:.3f}" + ("" if sem is None else f" ± {sem:.3f}")
+            text = "missing" if mean is None else f"{mean:.3f}"
+            text += "" if sem is None else f" ± {sem:.3f}"
             texts.append(f"**{text}**" if mean is not None and mean == best else text)
         lines.append(f"| {dataset} | " + " | ".join(texts) + " |")
     note = "The lower the better, the lowest in bold; the paper does not report it."

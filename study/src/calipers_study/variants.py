@@ -1,27 +1,26 @@
-"""Trainings that differ from a published one in one respect, on the same trials.
-
-Some answer why a number differs from the paper's (``EXPERIMENTS``), others what the paper proposes
-as future work (``FUTURE``). All give measures of every trial, as the rows of a table.
-"""
+"""Training the variants of ``calipers_study.experiments``, and measuring every trial of them."""
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 from unittest import mock
 
 import jax
+import joblib
 import numpy as np
 
 from calipers.bank import SCHEDULES, Bank, Plan, Program, Scaling, Settings, Table
-from calipers.datasets import load
+from calipers.datasets import Dataset, load
 from calipers.networks import DenseFactory
-from calipers_study.attempts import train_networks
+from calipers_study.attempts import TRIES, train_networks
+from calipers_study.experiments import Variant
 from calipers_study.jobs import Job, member_seeds
 from calipers_study.lube import CWC
 from calipers_study.measures import MEMBERS, measure, measure_combined, members
 from calipers_study.methods import METHODS, paper_trials
 from calipers_study.modules import Kaiming, LastLayerFactory
+from calipers_study.plain import outputs, train_plainly
 from calipers_study.settings import StudySettings, load_settings, settings_record
 from calipers_study.splits import Split, paper_splits
 from calipers_study.store import StoreEntry
@@ -30,92 +29,6 @@ from calipers_study.translation import program_of, training_of
 
 Array = Any
 Row = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Variant:
-    """What differs from the published training of a method.
-
-    Attributes
-    ----------
-    label : str
-        What to call it.
-    method : str
-        A key of ``METHODS``.
-    loss : str
-        Another loss with the same settings.
-    aggregations : tuple of str
-        How members become one prediction; the method's own by default.
-    seed : int
-        Other shuffles and networks.
-    initial : str
-        "glorot" as published, or "kaiming", the default of PyTorch's layers.
-    full_batches : bool
-        Leave out the rows that would make a last, smaller batch.
-    by_epoch : bool
-        Let the learning rate fall once in an epoch, not in every step.
-    scaled_by_all : bool
-        Standardise by all rows, not by the training rows.
-    constant_inputs : bool
-        Let constant inputs be 1, not 0, after standardisation.
-    tf32 : bool
-        Round matrix products as an accelerator does by default.
-    steps : str
-        "one", or two steps of learning: "further" trains networks for points by all their weights,
-        "frozen" by their last layer alone.
-    """
-
-    label: str
-    method: str = "qd+"
-    loss: str = ""
-    aggregations: tuple[str, ...] = ()
-    seed: int = 0
-    initial: str = "glorot"
-    full_batches: bool = False
-    by_epoch: bool = False
-    scaled_by_all: bool = False
-    constant_inputs: bool = False
-    tf32: bool = False
-    steps: str = "one"
-
-
-EXPERIMENTS: dict[str, tuple[Variant, tuple[str, ...]]] = {
-    f"{variant.method}: {variant.label}": (variant, datasets)
-    for variant, datasets in (
-        (Variant("other shuffles and seeds", seed=1),
-         ("boston", "concrete", "energy", "kin8nm", "power", "wine", "yacht")),
-        (Variant("PyTorch's default initialisation", initial="kaiming"), ("power",)),
-        (Variant("no partial batch", full_batches=True), ("power", "boston")),
-        (Variant("rate falls by epoch", by_epoch=True), ("power",)),
-        (Variant("standardised by all rows", scaled_by_all=True), ("power",)),
-        (Variant("TF32 products", tf32=True), ("power",)),
-        (Variant("other shuffles and seeds", "qd", seed=1), ("concrete", "energy", "wine")),
-        (Variant("PyTorch's default initialisation", "qd", initial="kaiming"),
-         ("concrete", "energy", "wine")),
-        (Variant("no partial batch", "qd", full_batches=True), ("concrete", "energy", "wine")),
-        (Variant("TF32 products", "qd", tf32=True), ("concrete", "energy", "wine")),
-        (Variant("other shuffles and seeds", "qd-1-layer", seed=1), ("naval",)),
-        (Variant("TF32 products", "qd-1-layer", tf32=True), ("naval",)),
-        (Variant("constant inputs are 1", "qd-1-layer", constant_inputs=True), ("naval",)),
-        (Variant("other shuffles and seeds", "mse", seed=1), ("naval",)),
-        (Variant("TF32 products", "mse", tf32=True), ("naval",)),
-        (Variant("constant inputs are 1", "mse", constant_inputs=True), ("naval",)),
-        (Variant("no partial batch", "mse", full_batches=True), ("naval",)),
-    )
-}  # fmt: skip
-"""What may explain a difference from the paper, and the datasets on which it is tried."""
-
-FUTURE: dict[str, Variant] = {
-    "nmpiw": Variant("QD+ with NMPIW", loss="qd+ nmpiw"),
-    "split-normal": Variant(
-        "split normal likelihood", loss="split normal", aggregations=("density",)
-    ),
-    "crps": Variant("split normal CRPS", loss="crps", aggregations=("density",)),
-    "two-step": Variant("points first, then QD+", steps="further"),
-    "two-step-frozen": Variant("points first, then QD+ in the last layer", steps="frozen"),
-    "lube": Variant("LUBE", "qd", loss="cwc"),
-}
-"""What the paper proposes, and the one of its baselines that is a loss, at published settings."""
 
 
 def _by_epoch(settings: Settings, step: Array, total: Array) -> Array:
@@ -129,30 +42,86 @@ SCHEDULES["exponential by epoch"] = _by_epoch
 
 def variant_rows(variant: Variant, dataset: str, *, trials: int | None = None) -> list[Row]:
     """Train a variant on the trials of a dataset, and measure every trial."""
-    data = load(dataset)
-    settings = load_settings(variant.method, dataset)
-    if variant.loss and variant.loss != "cwc":
-        settings = replace(settings, loss=variant.loss)
     count = paper_trials(dataset) if trials is None else trials
-    splits = paper_splits(dataset, random_state=variant.seed, trials=count)
-    job = Job(variant.method, dataset, settings, variant.seed, count, ())
+    if variant.plain:
+        work = joblib.Parallel(n_jobs=-1)
+        every = work(joblib.delayed(plain_rows)(variant, dataset, i) for i in range(count))
+        return [row for rows in every for row in rows]
+    data, job, splits = _job(variant, dataset, count)
     table = Table.from_arrays(data.X, data.y)
     with _precision(variant):
         bank = _train(variant, job, table, splits)
     rows = []
     for trial, split in enumerate(splits):
-        mine = bank[bank.numbers // settings.members == trial]
+        mine = bank[bank.numbers // job.settings.members == trial]
         if len(mine):
-            entry = StoreEntry(
-                {"method": variant.method, "settings": settings_record(settings)},
-                trial_arrays(settings, mine, data, split),
-            )
-            rows += list(_measured(variant, entry, dataset, trial))
+            arrays = trial_arrays(job.settings, mine, data, split)
+            rows += list(_measured(variant, job, arrays, trial))
     return rows
 
 
-def _measured(variant: Variant, entry: StoreEntry, dataset: str, trial: int) -> Iterator[Row]:
-    place = {"variant": variant.label, "method": variant.method, "dataset": dataset, "trial": trial}
+def plain_rows(variant: Variant, dataset: str, trial: int) -> list[Row]:
+    """Train one trial of a variant by the plain loop, and measure it.
+
+    Of networks trained for points alone, "late MSE" is that of the ensemble after each of the
+    last hundred epochs: at a constant learning rate the last one is a draw from them.
+    """
+    data, job, splits = _job(variant, dataset, trial + 1)
+    split, center, scale = splits[trial], data.y.mean(), data.y.std()
+    own, middle, deviation = (
+        data.X[split.train],
+        data.y[split.train].mean(),
+        data.y[split.train].std(),
+    )
+    spread = np.where(np.ptp(own, axis=0) > 0, own.std(axis=0), 1.0)
+    dtype = np.dtype(variant.plain).type
+    inputs = ((data.X[split.test] - own.mean(axis=0)) / spread).astype(dtype)
+    inputs = np.broadcast_to(inputs, (job.settings.members, *inputs.shape))
+    target = (data.y[split.test] - center) / scale
+
+    def predicted(layers: Any) -> Array:
+        return (outputs(layers, inputs).astype(np.float64) * deviation + middle - center) / scale
+
+    late: list[float] = []
+
+    def watch(epoch: int, layers: Any) -> None:
+        if variant.method == "mse" and epoch > job.settings.epochs - 100:
+            point = predicted(layers)[..., 1].mean(axis=0)
+            late.append(float(f"{np.mean((point - target) ** 2):.3g}"))
+
+    layers, failures = train_plainly(
+        job.settings,
+        (own - own.mean(axis=0)) / spread,
+        (data.y[split.train] - middle) / deviation,
+        member_seeds(job, trial),
+        dtype=dtype,
+        watch=watch,
+    )
+    kept = np.flatnonzero(failures < TRIES)
+    fields = dict(
+        zip(("lower", "point", "upper"), np.moveaxis(predicted(layers)[kept], -1, 0), strict=True)
+    )
+    if variant.method == "mse":
+        fields = {"point": fields["point"]}
+    elif variant.method != "qd+":  # trained for bounds alone
+        fields["point"] = (fields["lower"] + fields["upper"]) / 2
+    arrays = {"target": target, "members": kept, "retries": failures, **fields}
+    rows = list(_measured(variant, job, arrays, trial)) if len(kept) else []
+    return [{**row, "late MSE": late} for row in rows] if late else rows
+
+
+def _job(variant: Variant, dataset: str, trials: int) -> tuple[Dataset, Job, list[Split]]:
+    settings = load_settings(variant.method, dataset)
+    if variant.loss and variant.loss != "cwc":
+        settings = replace(settings, loss=variant.loss)
+    splits = paper_splits(dataset, random_state=variant.seed, trials=trials)
+    return load(dataset), Job(variant.method, dataset, settings, variant.seed, trials, ()), splits
+
+
+def _measured(variant: Variant, job: Job, arrays: dict[str, Array], trial: int) -> Iterator[Row]:
+    record = {"method": variant.method, "settings": settings_record(job.settings)}
+    entry = StoreEntry(record, arrays)
+    place = {"variant": variant.label, "method": job.method, "dataset": job.dataset, "trial": trial}
     counts = {
         "networks": len(entry.arrays["members"]),
         "retries": int(entry.arrays["retries"].sum()),

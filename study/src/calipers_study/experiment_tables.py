@@ -1,0 +1,179 @@
+"""Tables of the experiments: what a change of the training does, and what chance alone does."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from calipers_study.beside import pm
+from calipers_study.cells import SOURCES, Cell, Results, cells_of
+from calipers_study.extras import stored_rows
+from calipers_study.lean import lean_lines
+from calipers_study.measures import MEMBERS, measure_combined
+from calipers_study.store import Store, StoreEntry
+from calipers_study.verdict import Published, published_cells
+
+Row = dict[str, Any]
+Found = dict[tuple[str, str], Results]
+
+_SHOWN = ("PICP", "MPIW", "MSE")
+
+
+def experiments_markdown(store: Store, results: Found) -> str | None:
+    """What each change of the training does to the numbers that differ from the paper's."""
+    groups: dict[tuple[str, str, str], dict[str, list[Row]]] = defaultdict(dict)
+    for row in stored_rows(store, "experiments"):
+        place = row["method"], row["dataset"], row["aggregation"]
+        groups[place].setdefault(row["variant"], []).append(row)
+    if not groups:
+        return None
+    labels = {source: label for label, source in SOURCES.items() if label != "SEM-QD*"}
+    lines = [
+        "## What a change of the training does",
+        "",
+        "| method | dataset | training | PICP | MPIW | MSE | retries |",
+        "|---|---|---|---|---|---|---:|",
+    ]
+    for (method, dataset, aggregation), variants in sorted(groups.items()):
+        label = labels.get((method, aggregation))
+        if label is None or aggregation == "std":
+            continue
+        own = results[method, dataset]
+        texts = {"**paper**": [*_printed(label, dataset), ""]}
+        measured = [own.estimate(aggregation, m) for m in _SHOWN]
+        texts["**here**"] = [*map(_estimate, measured), f"{own.failures.mean or 0:.0f}"]
+        if aggregation == "sem":
+            rows = [_at_1_96(trial) for trial in own.trials if len(trial.arrays["members"])]
+            texts["z = 1.96"] = [*_means(rows), ""]
+        for variant, rows in sorted(variants.items()):
+            texts[variant] = [*_means(rows), f"{sum(row['retries'] for row in rows)}"]
+        lines += [
+            f"| {label} | {dataset} | {name} | {' | '.join(t)} |" for name, t in texts.items()
+        ]
+    return "\n".join([*lines, "", *_late(groups), ""])
+
+
+def _printed(label: str, dataset: str) -> list[str]:
+    paper = {c.metric: c for c in published_cells() if (c.method, c.dataset) == (label, dataset)}
+    cells = [paper.get(metric) for metric in _SHOWN]
+    return ["" if cell is None else f"{cell.printed} ± {cell.sem:g}" for cell in cells]
+
+
+def _at_1_96(trial: StoreEntry) -> dict[str, float]:
+    """Measures of the SEM aggregation by the authors' rounded quantile."""
+    settings = trial.record["settings"] | {"coverage": 2 * float(stats.norm.cdf(1.96)) - 1}
+    return measure_combined(StoreEntry(trial.record | {"settings": settings}, trial.arrays), "sem")
+
+
+def _means(rows: Iterable[Row]) -> list[str]:
+    columns = [[row[m] for row in rows if m in row] for m in _SHOWN]
+    return [pm(v, 6 if np.mean(v) < 0.001 else 3) if v else "" for v in columns]
+
+
+def _estimate(found: tuple[float | None, float | None]) -> str:
+    mean, sem = found
+    if mean is None:
+        return ""
+    digits = 6 if mean < 0.001 else 3
+    return f"{mean:.{digits}f}" + ("" if sem is None else f" ± {sem:.{digits}f}")
+
+
+def _late(groups: dict[tuple[str, str, str], dict[str, list[Row]]]) -> list[str]:
+    """How far the error of one ensemble moves in its last hundred epochs."""
+    found = [
+        (place, variant, rows)
+        for place, variants in groups.items()
+        for variant, rows in variants.items()
+        if "late MSE" in rows[0]
+    ]
+    if not found:
+        return []
+    lines = [
+        "The MSE of an ensemble after each of its last hundred epochs, of which the last counts:",
+        "",
+        "| dataset | training | trials | smallest | median | largest "
+        "| largest / smallest in a trial | mean of trials, best and worst epoch |",
+        "|---|---|---:|---:|---:|---:|---:|---|",
+    ]
+    for (_, dataset, _), variant, rows in found:
+        late = np.array([row["late MSE"] for row in rows])
+        ratio = np.median(late.max(axis=1) / late.min(axis=1))
+        means = late.mean(axis=0)
+        lines.append(
+            f"| {dataset} | {variant} | {len(late)} | {late.min():.1e} | {np.median(late):.1e} | "
+            f"{late.max():.1e} | {ratio:.1f} | {means.min():.1e} to {means.max():.1e} |"
+        )
+    return lines
+
+
+def retries_markdown(results: Found) -> str | None:
+    """Networks of QD that were kept at once beside those that came after a failure."""
+    lines = [
+        "## Networks kept at once, and after a failure",
+        "",
+        "| method | dataset | at once | MPIW | PICP | after a failure | MPIW | PICP |",
+        "|---|---|---:|---|---|---:|---|---|",
+    ]
+    for (method, dataset), found in results.items():
+        if method not in ("qd", "qd-1-layer"):
+            continue
+        kept: dict[bool, list[dict[str, float]]] = {True: [], False: []}
+        for trial, measures in zip(found.trials, found.measures, strict=True):
+            failures = trial.arrays["retries"][trial.arrays["members"]]
+            for count, own in zip(failures, measures.get(MEMBERS, []), strict=True):
+                kept[bool(count == 0)].append(own)
+        if len(kept[False]) > 1:
+            cells = [f"{len(kept[first])} | {_both(kept[first])}" for first in (True, False)]
+            lines.append(f"| {method} | {dataset} | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, ""]) if len(lines) > 4 else None
+
+
+def _both(measures: list[dict[str, float]]) -> str:
+    return " | ".join(pm([one[name] for one in measures]) for name in ("MPIW", "PICP"))
+
+
+def draws_markdown(store: Store, results: Found) -> str | None:
+    """The test of all cells at once, applied to a second draw of shuffles and seeds as well.
+
+    Both draws are ours. What the test says of one against the other is what chance does.
+    """
+    second = _second_draw(store)
+    if not second:
+        return None
+    again = {
+        (c.published.method, c.published.dataset, c.published.metric): c for c in cells_of(second)
+    }
+    pairs = [
+        (cell, again[key])
+        for cell in cells_of(results)
+        if (key := (cell.published.method, cell.published.dataset, cell.published.metric)) in again
+        and cell.ours.mean is not None
+        and again[key].ours.mean is not None
+    ]
+    tests = {
+        "The run of the tables against the paper": [first for first, _ in pairs],
+        "The second draw against the paper": [other for _, other in pairs],
+        "The second draw against the run of the tables": [_against(*pair) for pair in pairs],
+    }
+    lines = ["## All cells at once, for two draws of shuffles and seeds", ""]
+    for title, cells in tests.items():
+        lines += [f"{title}:", "", *lean_lines(cells), ""]
+    return "\n".join(lines)
+
+
+def _against(first: Cell, second: Cell) -> Cell:
+    """A cell of the second draw with the first in the place of the paper."""
+    paper, (mean, sem) = first.published, first.ours
+    own = Published(paper.table, paper.dataset, paper.method, paper.metric, f"{mean:.9g}", sem)
+    return Cell(own, second.ours, "")
+
+
+def _second_draw(store: Store) -> Found:
+    trials: dict[tuple[str, str], dict[int, dict[str, list[Row]]]] = defaultdict(dict)
+    for row in stored_rows(store, "experiments"):
+        if row["variant"] == "other shuffles and seeds":
+            own = trials[row["method"], row["dataset"]].setdefault(row["trial"], {})
+            own.setdefault(row["aggregation"], []).append(row)
+    return {place: Results([], list(found.values())) for place, found in trials.items()}

@@ -1,0 +1,106 @@
+"""Trainings that differ from a published one in one respect: which there are, and where they run.
+
+Some answer why a number differs from the paper's (``EXPERIMENTS``), others what the paper proposes
+as future work (``FUTURE``).
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What differs from the published training of a method.
+
+    Attributes
+    ----------
+    label : str
+        What to call it.
+    method : str
+        A key of ``METHODS``.
+    loss : str
+        Another loss with the same settings.
+    aggregations : tuple of str
+        How members become one prediction; the method's own by default.
+    seed : int
+        Other shuffles and networks.
+    initial : str
+        "glorot" as published, or "kaiming", the default of PyTorch's layers.
+    full_batches : bool
+        Leave out the rows that would make a last, smaller batch.
+    by_epoch : bool
+        Let the learning rate fall once in an epoch, not in every step.
+    scaled_by_all : bool
+        Standardise by all rows, not by the training rows.
+    constant_inputs : bool
+        Let constant inputs be 1, not 0, after standardisation.
+    tf32 : bool
+        Round matrix products as an accelerator does by default.
+    plain : str
+        Train by the loop of ``calipers_study.plain`` in this precision, not by the bank.
+    steps : str
+        "one", or two steps of learning: "further" trains networks for points by all their weights,
+        "frozen" by their last layer alone.
+    """
+
+    label: str
+    method: str = "qd+"
+    loss: str = ""
+    aggregations: tuple[str, ...] = ()
+    seed: int = 0
+    initial: str = "glorot"
+    full_batches: bool = False
+    by_epoch: bool = False
+    scaled_by_all: bool = False
+    constant_inputs: bool = False
+    tf32: bool = False
+    plain: str = ""
+    steps: str = "one"
+
+
+_SMALL = ("boston", "concrete", "energy", "kin8nm", "power", "wine", "yacht")
+_DRAWN_AGAIN = "other shuffles and seeds"
+_PLAIN = "a plain loop in NumPy"
+
+EXPERIMENTS: dict[str, tuple[Variant, tuple[str, ...]]] = {
+    f"{variant.method}: {variant.label}": (variant, datasets)
+    for variant, datasets in (
+        *((Variant(_DRAWN_AGAIN, method, seed=1), _SMALL) for method in ("qd+", "qd", "mve")),
+        (Variant(_DRAWN_AGAIN, "mse", seed=1), (*_SMALL, "naval")),
+        (Variant(_DRAWN_AGAIN, "qd-1-layer", seed=1), (*_SMALL, "naval")),
+        (Variant("a third draw of shuffles", seed=2), ("concrete",)),
+        (Variant("PyTorch's default initialisation", initial="kaiming"), ("power",)),
+        (Variant("no partial batch", full_batches=True), ("power", "boston", "concrete")),
+        (Variant("rate falls by epoch", by_epoch=True), ("power",)),
+        (Variant("standardised by all rows", scaled_by_all=True), ("power",)),
+        (Variant("TF32 products", tf32=True), ("power",)),
+        (Variant(_PLAIN, plain="float32"), ("power", "concrete")),
+        (Variant("PyTorch's default initialisation", "qd", initial="kaiming"),
+         ("concrete", "energy", "wine")),
+        (Variant("no partial batch", "qd", full_batches=True), ("concrete", "energy", "wine")),
+        (Variant("standardised by all rows", "qd", scaled_by_all=True), ("energy",)),
+        (Variant("TF32 products", "qd", tf32=True), ("concrete", "energy", "wine")),
+        (Variant(_PLAIN, "qd", plain="float32"), ("concrete", "energy", "wine")),
+        (Variant("TF32 products", "qd-1-layer", tf32=True), ("naval",)),
+        (Variant("constant inputs are 1", "qd-1-layer", constant_inputs=True), ("naval",)),
+        (Variant("TF32 products", "mse", tf32=True), ("naval",)),
+        (Variant("constant inputs are 1", "mse", constant_inputs=True), ("naval",)),
+        (Variant("no partial batch", "mse", full_batches=True), ("naval",)),
+        (Variant("PyTorch's default initialisation", "mse", initial="kaiming"), ("naval",)),
+        (Variant("standardised by all rows", "mse", scaled_by_all=True), ("naval",)),
+        (Variant(_PLAIN, "mse", plain="float32"), ("naval",)),
+        (Variant(f"{_PLAIN}, double precision", "mse", plain="float64"), ("naval",)),
+    )
+}  # fmt: skip
+"""What may explain a difference from the paper, and the datasets on which it is tried."""
+
+FUTURE: dict[str, Variant] = {
+    "nmpiw": Variant("QD+ with NMPIW", loss="qd+ nmpiw"),
+    "split-normal": Variant(
+        "split normal likelihood", loss="split normal", aggregations=("density",)
+    ),
+    "crps": Variant("split normal CRPS", loss="crps", aggregations=("density",)),
+    "two-step": Variant("points first, then QD+", steps="further"),
+    "two-step-frozen": Variant("points first, then QD+ in the last layer", steps="frozen"),
+    "lube": Variant("LUBE", "qd", loss="cwc"),
+}
+"""What the paper proposes, and the one of its baselines that is a loss, at published settings."""

@@ -1,0 +1,61 @@
+"""The whole study in one call: trainings, what stands beside them, search, tables and figures."""
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from calipers_study.extras import run_extras
+from calipers_study.figures import write_figures
+from calipers_study.files import write_csv
+from calipers_study.run import run
+from calipers_study.search import Protocol, search_settings
+from calipers_study.tables import write_tables
+from calipers_study.times import written_time
+
+
+def run_all(
+    *,
+    store: str | os.PathLike[str] = "results/study",
+    out: str | os.PathLike[str] = "results",
+    max_steps: int | None = 40_000,
+    processes: int = 1,
+    notify: Callable[[str], None] = lambda _: None,
+) -> dict[str, float]:
+    """Train everything that is missing, and write every table and figure.
+
+    Parameters
+    ----------
+    store, out : path-like
+        Folder of the store, and folder for search, tables and figures.
+    max_steps : int, optional
+        Most steps of a network in the search, see ``Protocol``.
+    processes : int
+        Trainings at a time.
+    notify : callable
+        Called with a line of text when something is done.
+
+    Returns
+    -------
+    dict of float
+        Seconds of each stage; also written to ``stages.csv`` in ``out``.
+    """
+    common = {"processes": processes, "notify": notify}
+    protocol = Protocol(max_steps=max_steps)
+    stages: dict[str, Callable[[], object]] = {
+        "five trainings": lambda: run(store=store, **common),
+        "beside the paper": lambda: run_extras(store=store, **common),
+        "search": lambda: search_settings(
+            protocol=protocol, out=Path(out, "search"), published=store, **common
+        ),
+        "tables": lambda: write_tables(store, out),
+        "figures": lambda: write_figures(store=store, out=out, notify=notify),
+    }
+    seconds = {}
+    for name, work in stages.items():
+        began = time.perf_counter()
+        work()
+        seconds[name] = round(time.perf_counter() - began, 1)
+        notify(f"{name}: {written_time(seconds[name])}")
+    write_csv(Path(out, "stages.csv"), [["stage", "seconds"], *seconds.items()])
+    return seconds
