@@ -205,7 +205,7 @@ class Ensemble:
         dist = replace(self, calibrations=fixed).calibrated(X)
         found = online.learn(dist, self._latent_targets(dist, y, np.random.default_rng(0)), X)
         following = replace(self, calibrations=(*fixed, found.state))
-        own = {"y": y, "support": self.support, "target_map": self.target_map}
+        own: dict[str, Any] = {"y": y, "support": self.support, "target_map": self.target_map}
         return following, replace(found, **own)
 
     def taking(self, y: FloatArray) -> "Ensemble":
