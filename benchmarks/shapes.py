@@ -23,7 +23,7 @@ import numpy as np
 from _tables import R_TABLES, SKEWED_TABLES, UCI, read
 
 from calipers import IntervalRegressor
-from calipers._candidates import EPOCHS, EXPLAINED, Measures, Candidate, decide, measure, trial
+from calipers._candidates import EPOCHS, EXPLAINED, Measures, OutputShape, decide, measure, trial
 from calipers._fitting import read_rows, without_errors
 from calipers.objectives import ROWS_FOR_SEVERAL, SKEWED, Density, skewness
 from calipers.training import make_program
@@ -32,7 +32,7 @@ RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "shapes
 FIELDS = ("table", "rows", "inputs", "skewness", "components", "scale", "epochs")
 FIELDS += ("interval_score", "pinball", "mse", "seconds")
 LARGEST, PARTS, MARGINS = 4000, (0.03, 0.1), (0.0, 0.005, 0.01, 0.02, 0.03)
-FIRST = Candidate(1, "identity")
+FIRST = OutputShape(1, "identity")
 
 
 def shapes_of(y):
@@ -61,7 +61,7 @@ def evaluate(name):
         for part in PARTS:
             began = time.perf_counter()
             program = make_program(model, data.X, len(data.used))
-            found = trial(model, program, Candidate(count, scale), data, folds, part)
+            found = trial(model, program, OutputShape(count, scale), data, folds, part)
             yield row(known, count, scale, part, found, y, time.perf_counter() - began)
 
 
@@ -107,7 +107,7 @@ def table(options):
     """Print what each shape gains, and what is chosen and gained."""
     found, rows = {}, {}
     for cell in read_results(options.out):
-        shape = Candidate(int(cell["components"]), cell["scale"])
+        shape = OutputShape(int(cell["components"]), cell["scale"])
         values = [float(cell[name]) for name in FIELDS[7:10]]
         values = Measures(*values, unexplained=values[2])
         found.setdefault(cell["table"], {}).setdefault(float(cell["epochs"]), {})[shape] = values
@@ -121,9 +121,9 @@ def table(options):
         count, skew = rows[name]
         tried = found[name][EPOCHS[max(n for n in EPOCHS if n <= count)]]
         several = count >= ROWS_FOR_SEVERAL and tried[FIRST].unexplained >= EXPLAINED
-        shapes = [FIRST, Candidate(3, "identity")] if several else [FIRST]
+        shapes = [FIRST, OutputShape(3, "identity")] if several else [FIRST]
         if skew >= SKEWED and (several or count < ROWS_FOR_SEVERAL):
-            shapes.append(Candidate(shapes[-1].components, "asinh"))
+            shapes.append(OutputShape(shapes[-1].components, "asinh"))
         return decide({shape: tried[shape].score for shape in shapes}, margin)
 
     print("| shape | tables | interval score | pinball | RMSE |\n|---|---:|---:|---:|---:|")

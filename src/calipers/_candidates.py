@@ -32,7 +32,7 @@ _TAIL_ROWS = 4  # beyond each bound of the interval that is measured, at least
 _LEVELS = np.arange(1, 20) / 20  # of the quantiles that stand for the whole distribution
 
 
-class Candidate(NamedTuple):
+class OutputShape(NamedTuple):
     """What networks predict: so many components, on a scale of the target."""
 
     components: int
@@ -99,26 +99,26 @@ def choose_shape(
     return replace(program, components=best.components), map_of(best, data)
 
 
-def shapes_of(model: Any, y: FloatArray) -> list[Candidate]:
+def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
     """Shapes that a model may have, the simplest first; another scale with most components."""
     objective = objective_of(model)
     counts, (simplest, *scales) = objective.candidates(len(y)), objective.scales(y)
-    return [Candidate(n, simplest) for n in counts] + [
-        Candidate(counts[-1], scale) for scale in scales
+    return [OutputShape(n, simplest) for n in counts] + [
+        OutputShape(counts[-1], scale) for scale in scales
     ]
 
 
-def worth_trying(shapes: Sequence[Candidate], first: Measures) -> list[Candidate]:
+def worth_trying(shapes: Sequence[OutputShape], first: Measures) -> list[OutputShape]:
     """Shapes left to try where the simplest has these measures."""
     return [s for s in shapes if s.components == 1 or first.unexplained >= EXPLAINED]
 
 
-def decide(scores: dict[Candidate, float], margin: float | None = None) -> Candidate:
+def decide(scores: dict[OutputShape, float], margin: float | None = None) -> OutputShape:
     """The shape of the lowest score, if it is lower than the first's by a margin, or the first.
 
     Examples
     --------
-    >>> one, three = Candidate(1, "identity"), Candidate(3, "identity")
+    >>> one, three = OutputShape(1, "identity"), OutputShape(3, "identity")
     >>> [str(decide({one: 1.0, three: score}, margin=0.01)) for score in (0.995, 0.98)]
     ['1, identity', '3, identity']
     """
@@ -127,7 +127,7 @@ def decide(scores: dict[Candidate, float], margin: float | None = None) -> Candi
     return best if scores[best] < enough * scores[first] else first
 
 
-def map_of(shape: Candidate, data: TrainingRows) -> TargetMap | None:
+def map_of(shape: OutputShape, data: TrainingRows) -> TargetMap | None:
     """The map to a scale, from the rows that are used."""
     return None if shape.scale == "identity" else TargetMap.learn(shape.scale, data.y[data.used])
 
@@ -135,7 +135,7 @@ def map_of(shape: Candidate, data: TrainingRows) -> TargetMap | None:
 def trial(
     model: Any,
     program: Program,
-    shape: Candidate,
+    shape: OutputShape,
     data: TrainingRows,
     folds: list[Fold],
     epochs: float | None = None,
