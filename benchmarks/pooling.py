@@ -6,7 +6,7 @@ Networks predict the truth, a common error, errors of their fold and errors of t
 normal noise distributions; networks that have seen a row differ half as much about it. Ten networks
 in five folds, 500 rows. No network is trained. Prints and stores, for every ratio of the networks'
 disagreement to the noise, the coverage of new rows: with out-of-fold scores as they are, and with
-those of drawn pools (`calipers.calibration.pooled_scores`). Standard errors at 80% are 0.0013
+those of drawn pools (`calipers.calibration.unseen_pools`). Standard errors at 80% are 0.0013
 with 200 runs.
 """
 
@@ -21,7 +21,7 @@ from calipers.calibration import (
     Calibration,
     normal_scores,
     out_of_fold,
-    pooled_scores,
+    unseen_pools,
 )
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
@@ -45,6 +45,13 @@ def noise(rng, kind, n):
     if kind == "t":
         return rng.standard_t(3, n) / 3**0.5
     return (rng.gamma(2.0, 1.0, n) - 2.0) / 2**0.5
+
+
+def pooled_scores(components, y, network_folds, row_folds):
+    """Scores of drawn pools, of shape (draws, n)."""
+    pools = unseen_pools(components, y, network_folds, row_folds)
+    target = np.asarray(y)
+    return normal_scores(pools.dist, target[pools.row]).reshape(-1, len(target))
 
 
 def coverages(seed, tau, omega, scale, kind):

@@ -57,11 +57,13 @@ def test_means_are_drawn_in_as_the_analysis_of_variance_says():
     # = 30, less 2 * 4 / 3, over 6 - 14 / 6.
     within, between = 4 / 3, (30 - 8 / 3) / (6 - 14 / 6)
     prior = within / between
-    expected = [4 - 2 * 3 / (3 + prior), 4 + 3 * 2 / (2 + prior), 4.0, 4.0]
+    kept = np.array([3 / (3 + prior), 2 / (2 + prior), 1 / (1 + prior), 0])
+    expected = 4 + kept * np.array([-2, 3, 0, 0])
     np.testing.assert_allclose(found.means, expected)
     variance = np.array([2 + 10 * within, 2 + 10 * within, 10 * within, 10 * within])
     degrees = np.array([2 + 10, 1 + 10, 10, 10])
-    np.testing.assert_allclose(found.spreads, 0.5 * np.log(variance / degrees))
+    variance = variance / degrees + (1 - kept) * between  # the mean of a level is not known
+    np.testing.assert_allclose(found.spreads, 0.5 * np.log(variance))
     assert found.counts.tolist() == [3, 2, 1, 0]
 
 
@@ -95,7 +97,7 @@ def test_no_row_is_told_of_its_own_target(seed, grouped):
 
     def encoded(targets):
         differ = {1: Differ(means=True, spreads=True)}  # found out once, from all rows
-        found = LargeCategories({1: codes}, {1: levels}, targets, None, groups, differ)
+        found = LargeCategories({1: codes}, {1: levels}, {1: 0}, targets, None, groups, differ)
         return found.encoded(X, train, 3)
 
     before, changed = encoded(y), y.copy()
@@ -107,8 +109,26 @@ def test_no_row_is_told_of_its_own_target(seed, grouped):
     changed[own] += 10
     after = encoded(changed)
     assert (after[own] == before[own]).all()  # nor of its own, or of its group's
-    assert (after[:, 0] == 0).all()
+    assert (after[:, 0] == before[:, 0]).all()  # nor are other rows hidden
     assert (after != before).any() == (codes[own] >= 0).any() or (after != before).any()
+
+
+def test_networks_learn_what_rows_of_unseen_levels_are_like():
+    rng = np.random.default_rng(0)
+    codes, kept = rng.integers(0, 50, 2000), 3
+    X = np.zeros((2000, kept + 4))
+    X[codes < kept, codes[codes < kept]], X[codes >= kept, kept] = 1.0, 1.0
+    y, train, place = codes + rng.normal(size=2000), np.arange(1500), kept + 1
+    found = LargeCategories({place: codes}, {place: 50}, {place: kept}, y)
+    encoded = found.encoded(X, train, 0)
+    unseen = encoded[:, place] == 0
+    assert not unseen[1500:].any()
+    assert 0.03 < unseen[:1500].mean() < 0.07
+    assert (encoded[unseen, :kept] == 0).all()
+    assert (encoded[unseen, kept] == 1).all()
+    assert np.ptp(encoded[unseen, place + 1]) < 0.01  # the mean of all rows, but for the part
+    assert encoded[unseen, place + 2].min() > encoded[~unseen, place + 2].max()
+    np.testing.assert_array_equal(encoded[~unseen, : kept + 1], X[~unseen, : kept + 1])
 
 
 def test_levels_beyond_those_with_inputs_help(model):

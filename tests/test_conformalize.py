@@ -151,6 +151,27 @@ def test_a_shift_is_estimated_and_saved(model, tmp_path):
     assert np.array_equal(again.predict_interval(X_new), found.predict_interval(X_new))
 
 
+@pytest.mark.slow
+def test_recent_rows_count_more_under_drift(model, tmp_path):
+    """The noise doubles in the middle of the held-out rows; new rows come after them."""
+    rng = np.random.default_rng(9)
+    rates = {None: [], 40: []}
+    for _ in range(60):
+        X, _ = draw(rng, 700)
+        scale = np.where(np.arange(700) < 200, 1.0, 3.0)
+        y = X["x"].to_numpy() + scale * rng.standard_normal(700)
+        for half_life, found in rates.items():
+            made = copy.copy(model).conformalize(X[:400], y[:400], half_life=half_life)
+            found.append(inside(made, X[400:], y[400:]).mean())
+    assert np.mean(rates[None]) < 0.85
+    # Rows of before the change are 200 rows or five half-lives old: 1/32 of the weight.
+    assert not_below(rates[40], 0.9 - 1 / 32)
+    assert np.mean(rates[40]) < 0.95
+    assert 80 < made.about_["conformalized"]["effective_rows"] < 140
+    made.save(tmp_path / "model")
+    assert np.array_equal(load(tmp_path / "model").predict_interval(X), made.predict_interval(X))
+
+
 def test_no_shift_leaves_rows_worth_what_they_are(model):
     X, y = draw(np.random.default_rng(6), 400)
     found = copy.copy(model).conformalize(X[:200], y[:200], shifted_to=X[200:])
@@ -178,6 +199,8 @@ def test_kinds_are_saved_and_damage_is_refused(model, tmp_path, by):
         ({"by": "knd"}, "name or number of an input.*did you mean 'kind'"),
         ({"by": 7}, "got 7"),
         ({"by": "x", "sample_weight": np.ones(60)}, "sample_weight and by cannot be combined"),
+        ({"half_life": 0}, "half_life must be a positive number of rows, got 0"),
+        ({"half_life": 9.0, "by": "x"}, "half_life and by cannot be combined"),
         ({"groups": np.ones(5)}, "inconsistent numbers"),
         ({"row_weight": len, "sample_weight": [1.0]}, "both weigh rows"),
         ({"shifted_to": pd.DataFrame({"x": [1.0], "kind": ["a"]})}, "at least 10 rows"),

@@ -10,6 +10,7 @@ import pytest
 
 import calipers
 from calipers import IntervalRegressor
+from calipers.objectives import Density
 from calipers.prediction import Query
 from calipers.storage import ModelFileError, read_model, write_model
 
@@ -61,6 +62,31 @@ def test_intervals_of_counts_are_counts_until_the_stream_says_otherwise():
     found = model.update(X[:100], counts[:100] - 30.5)
     assert found.intervals(0.8)[-1].max() < 0
     assert model.predict_interval(X).min() < 0
+
+
+def test_a_model_on_another_scale_of_the_target_is_updated(tmp_path):
+    X, y = rows(150)
+    model = IntervalRegressor(**SMALL, loss=Density(scale="log")).fit(X, np.exp(y))
+    X, y = rows(400, seed=1)
+    found = model.update(X, 3.0 * np.exp(y))
+    assert abs(found.coverage(0.8) - 0.8) <= 0.03
+    assert found.intervals(0.8).min() > 0
+    late = np.median(model.predict_quantiles(X, [0.5])[:, 0] / np.exp(X[:, 0]))
+    assert late == pytest.approx(3.0, rel=0.3)
+    model.save(tmp_path)
+    again = calipers.load(tmp_path)
+    np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+    with pytest.raises(ValueError, match="needs positive targets, got -1 in row 1"):
+        model.update(X[:2], [1.0, -1.0])
+
+
+def test_a_delay_of_targets_is_a_number_of_rows(folder):
+    X, y = rows(40)
+    models = [calipers.load(folder) for _ in range(2)]
+    late, soon = (m.update(X, y + 3.0, delay=d) for m, d in zip(models, (10, 0), strict=True))
+    assert late.intervals(0.9)[5, 1] < soon.intervals(0.9)[5, 1]
+    with pytest.raises(ValueError, match="delay must be a number of rows from 0 on, got -1"):
+        models[0].update(X, y, delay=-1)
 
 
 def test_bounds_that_were_given_hold_in_a_stream():

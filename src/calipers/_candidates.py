@@ -145,7 +145,7 @@ def trial(
     y = data.y if target_map is None else target_map.forward(data.y)
     if epochs is None:
         epochs = EPOCHS[max(rows for rows in EPOCHS if rows <= len(data.used))]
-    rest: Any = (data.weights, data.groups, data.seed)
+    rest = (data.weights, data.groups, data.seed)
     plans = [
         replace(plan, settings=_shorter(plan.settings, epochs))
         for plan in make_plans(model, folds, *rest, batch_size=program.batch_size)
@@ -153,8 +153,9 @@ def trial(
     robust = getattr(program.network, "clips_inputs", False)
     bank = train(program, Table.from_arrays(data.X, y, robust=robust), plans, n_jobs=1)
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
-    rest = (np.arange(len(folds)), data.X, data.y, data.weights, "map")
-    found = calibrate(ensemble, folds, *rest, seed=data.seed)[1]
+    fold_of = np.arange(len(folds))
+    rows = (data.X, data.y, data.weights)
+    found = calibrate(ensemble, folds, fold_of, *rows, kind="map", seed=data.seed)[1]
     assert found is not None  # noqa: S101 - folds hold rows out
     return measure(found, data.y, data.weights)
 

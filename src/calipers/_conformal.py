@@ -39,9 +39,10 @@ def conformal_ensemble(
     by: Any,
     sample_weight: Any,
     shifted_to: Any,
+    half_life: float | None,
 ) -> tuple[Ensemble, dict[str, Any]]:
     """The ensemble of a model, calibrated on held-out rows; and what there is to say about it."""
-    _check_options(row_weight, groups, by, sample_weight, shifted_to)
+    _check_options(row_weight, groups, by, sample_weight, shifted_to, half_life)
     numbers, y = model.reader_.read_with_targets(model, X, y)
     before = model._ensemble.calibrations  # what depends on the row is no matter of levels
     kept = before if keep else tuple(c for c in before if c.kind == WidthCalibration.kind)
@@ -50,6 +51,9 @@ def conformal_ensemble(
     scores = base.scores(dist, y, np.random.default_rng(_seed(model.random_state)))
     labels = None if groups is None else group_labels(groups, y)
     weights = _weights(numbers, row_weight, labels, sample_weight)
+    if half_life is not None:  # a new row counts as one that is one step younger than the last
+        weights = 0.5 ** (np.arange(len(y), 0, -1) / half_life)
+        row_weight = DensityRatio.none(numbers.shape[1])
     if shifted_to is not None:
         row_weight, weights = DensityRatio.learn(numbers, model.reader_.read(model, shifted_to))
     found: Calibrator
@@ -77,8 +81,13 @@ def _seed(random_state: Any) -> int:
     return int(random_state) if isinstance(random_state, Integral) else 0
 
 
-def _check_options(row_weight: Any, groups: Any, by: Any, weight: Any, shifted_to: Any) -> None:
+def _check_options(
+    row_weight: Any, groups: Any, by: Any, weight: Any, shifted_to: Any, half_life: Any
+) -> None:
     given = {"row_weight": row_weight, "shifted_to": shifted_to, "sample_weight": weight}
+    given["half_life"] = half_life
+    if half_life is not None and not 0 < half_life < np.inf:
+        raise ValueError(f"half_life must be a positive number of rows, got {half_life!r}")
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
         raise ValueError(f"{names[0]} and {names[1]} both weigh rows: give one of them")

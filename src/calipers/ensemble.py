@@ -176,8 +176,10 @@ class Ensemble:
         """
         return normal_scores(dist, self._latent_targets(dist, y, rng))
 
-    def learn(self, X: FloatArray, y: FloatArray) -> tuple["Ensemble", Learned]:
+    def learn(self, X: FloatArray, y: FloatArray, delay: int = 0) -> tuple["Ensemble", Learned]:
         """Follow a stream: take in the targets of rows in time order, one after the other.
+
+        Each row is predicted by what was known ``delay`` rows before it.
 
         Returns
         -------
@@ -188,11 +190,14 @@ class Ensemble:
         Raises
         ------
         ValueError
-            If the aggregation gives bounds and no distribution.
+            If the aggregation gives bounds and no distribution, or a target has no logarithm where
+            the model predicts that.
         """
-        return self.taking(y)._learn(X, y)
+        if self.target_map is not None:
+            self.target_map.check(y)
+        return self.taking(y)._learn(X, y, delay)
 
-    def _learn(self, X: FloatArray, y: FloatArray) -> tuple["Ensemble", Learned]:
+    def _learn(self, X: FloatArray, y: FloatArray, delay: int) -> tuple["Ensemble", Learned]:
         online = self.calibrations[-1] if self.calibrations else None
         if isinstance(online, AdaptiveCoverage):
             fixed = self.calibrations[:-1]
@@ -203,10 +208,10 @@ class Ensemble:
             places = (None, None) if units is None else (units.input_center, units.input_scale)
             online = AdaptiveCoverage.start(rows, *places)
         dist = replace(self, calibrations=fixed).calibrated(X)
-        found = online.learn(dist, self._latent_targets(dist, y, np.random.default_rng(0)), X)
+        latent = self._latent_targets(dist, y, np.random.default_rng(0))
+        found = online.learn(dist, latent, X, delay)
         following = replace(self, calibrations=(*fixed, found.state))
-        own: dict[str, Any] = {"y": y, "support": self.support, "target_map": self.target_map}
-        return following, replace(found, **own)
+        return following, replace(found, y=y, support=self.support, target_map=self.target_map)
 
     def taking(self, y: FloatArray) -> "Ensemble":
         """The ensemble, without assumptions on the target that these targets contradict.

@@ -693,6 +693,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         by: str | int | Callable[[FloatArray], ArrayLike] | None = None,
         sample_weight: ArrayLike | None = None,
         shifted_to: Any = None,
+        half_life: float | None = None,
     ) -> Self:
         """Calibrate on rows that ``fit`` has not seen, with the guarantee of split conformal.
 
@@ -725,6 +726,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         shifted_to : array-like of shape (n_new, n_features), optional
             Inputs from where the model is used. The ratio of densities is estimated by a
             classifier, cross-fitted and clipped, so that the guarantee is approximate.
+        half_life : float, optional
+            For rows in the order of time, the latest last: after so many further rows a row counts
+            half (NexCP; Barber et al., 2023). Coverage is then at least what is asked less the
+            weighted mean of how far the distributions of these rows are from that of new ones.
 
         Returns
         -------
@@ -733,11 +738,12 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self, "ensemble_")
         options: dict[str, Any] = {"row_weight": row_weight, "groups": groups, "by": by}
         options |= {"sample_weight": sample_weight, "shifted_to": shifted_to}
+        options["half_life"] = half_life
         self.ensemble_, found = conformal_ensemble(self, X, y, keep=keep, **options)
         self.about_ = {**self.about_, "conformalized": found}
         return self
 
-    def update(self, X: Any, y: Any) -> Learned:
+    def update(self, X: Any, y: Any, *, delay: int = 0) -> Learned:
         """Follow a stream of rows whose targets have become known, so that coverage is kept.
 
         Intervals of every coverage, quantiles, densities and points adapt to how the targets have
@@ -748,6 +754,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         ----------
         X, y : array-like of shape (n_samples, n_features) and (n_samples,)
             Rows in the order of time, each given once.
+        delay : int
+            How many rows are predicted between a row and its target: each of these rows counts as
+            predicted by what was known so many rows before it. The coverage that is kept is then
+            that of predictions as they were made. The first rows of a call have no earlier state
+            than that of the model.
 
         Returns
         -------
@@ -770,7 +781,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "ensemble_")
         X, y = self.reader_.read_with_targets(self, X, y)
-        self.ensemble_, found = self._ensemble.learn(X, y)
+        if delay < 0:
+            raise ValueError(f"delay must be a number of rows from 0 on, got {delay!r}")
+        self.ensemble_, found = self._ensemble.learn(X, y, delay)
         return found
 
     def report(

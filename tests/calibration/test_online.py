@@ -80,6 +80,32 @@ def test_intervals_follow_a_shift_of_the_mean(learned):
     assert np.mean(upper - lower) < 1.15 * 2 * 1.645
 
 
+@pytest.mark.parametrize("jump", [3.0, 10.0, 30.0])
+def test_a_jump_is_followed_within_a_hundred_rows(jump):
+    rng = np.random.default_rng(3)
+    X, noise = rng.standard_normal((1000, 2)), rng.standard_normal(1000)
+    start = AdaptiveCoverage.start(300, np.zeros(2), np.ones(2))
+    found = start.learn(standard(1000), noise + jump * (np.arange(1000) >= 400), X)
+    late = found.quantiles([0.05, 0.5, 0.95])[-500:]
+    assert np.abs(late[:, 1] - jump).mean() < 0.4
+    assert np.mean(late[:, 2] - late[:, 0]) < 1.25 * 2 * 1.645
+    assert abs(found.coverage(0.9) - 0.9) <= 0.01
+
+
+def test_coverage_is_that_of_predictions_made_before_a_delay():
+    n, delay = 2000, 30
+    y = drifts(n)["autoregressive"]
+    start = AdaptiveCoverage.start(base_rows=1000)
+    late, soon = (start.learn(standard(n), y, delay=d) for d in (delay, 0))
+    for coverage in COVERAGES:
+        assert abs(late.coverage(coverage) - coverage) <= 0.01
+    # What is known 30 rows later is worth less: intervals are wider, as they were when made.
+    width = [np.diff(found.intervals(0.9)).mean() for found in (late, soon)]
+    assert width[0] > 1.5 * width[1]
+    parts = start.learn(standard(delay), y[:delay], delay=delay)
+    np.testing.assert_array_equal(parts.intervals(0.9), late.intervals(0.9)[:delay])
+
+
 def test_rows_at_once_or_one_by_one_are_the_same():
     y = drifts(60)["mean"]
     whole = AdaptiveCoverage.start(100).learn(standard(60), y)
@@ -169,7 +195,5 @@ def test_refuses_stored_states_that_are_none(name, value, message):
 
 
 def test_refuses_what_it_has_not():
-    with pytest.raises(ValueError, match="neither weights nor the guarantee"):
-        AdaptiveCoverage.from_scores([0.0], strict=True)
     with pytest.raises(ValueError, match="no ONNX form"):
         AdaptiveCoverage.start(10).fixed_scores(np.zeros(1))

@@ -15,7 +15,6 @@ from calipers.calibration import (
     Calibration,
     normal_scores,
     out_of_fold,
-    pooled_scores,
     unseen_pools,
 )
 from calipers.distributions import SplitNormal, SplitNormalMixture
@@ -25,6 +24,13 @@ NEW = 500
 
 def noise(rng, kind, n):
     return rng.standard_normal(n) if kind == "normal" else (rng.gamma(2.0, 1.0, n) - 2) / 2**0.5
+
+
+def pooled_scores(components, y, network_folds, row_folds):
+    """Scores of drawn pools, of shape (draws, n)."""
+    pools = unseen_pools(components, y, network_folds, row_folds)
+    target = np.asarray(y)
+    return normal_scores(pools.dist, target[pools.row]).reshape(-1, len(target))
 
 
 def predictions(rng, n, folds, per_fold, tau, scale, omega=0.0):

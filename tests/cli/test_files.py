@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,7 @@ import pytest
 from typer.testing import CliRunner
 
 import calipers
-from calipers.cli import _fit, app
+from calipers.cli import _evaluate, _fit, app
 from calipers.cli._holdout import HoldOut
 from calipers.preprocessing import _encoders, _learn, as_numbers
 from calipers.tables import read_table
@@ -120,6 +121,7 @@ LEARNT = {
     "row numbers": (table(a=lambda i: i + 1), "a", "identifier", "whole number in each row"),
     "far numbers named so": (table(flat_id=lambda i: 991 * i), "flat_id", "identifier", "whole"),
     "names": (table(a=lambda i: f"flat {i}"), "a", "identifier", "nearly every text differs"),
+    "each once": (table(a=lambda i: f"c{i}" if i < 13 else ""), "a", "category", "all too rare"),
     "years": (table(a=lambda i: 1980 + i), "a", "number", ""),
     "a billion": (table(a=lambda i: 10**9 if i == 3 else i % 7), "a", "number", "far outliers"),
     "huge integers": (table(a=lambda i: 10**30 * (i % 9)), "a", "number", ""),
@@ -466,6 +468,29 @@ class TestFewRows:
         assert why in answer.stderr
         answer = run("predict", "model", "data.csv", "--out", "scored.csv", "--coverage", 0.5)
         assert "infinite" not in answer.stderr
+
+    def test_a_far_target_is_named_by_its_place_in_the_file(self, run, here, flats):
+        (here / "settings.toml").write_text(SETTINGS)
+        price = flats["price"].mask(flats.index < 5).mask(flats.index == 30, 1e7)
+        flats.assign(price=price).to_csv(here / "data.csv", index=False)
+        for options in ([], ["--no-refit"]):
+            shown = run(*FIT.split(), "--config", "settings.toml", "--overwrite", *options)
+            assert shown.exit_code == 0, shown.output
+            assert shown.stderr.count("note:") == 1
+            assert "note: data.csv, row 31, column 'price': 1e+07 is far from all" in shown.stderr
+
+    @pytest.mark.filterwarnings("default")
+    def test_warnings_are_notes(self, run, here, saved, flats, monkeypatch):
+        flats.to_csv(here / "data.csv", index=False)
+
+        def measure(*_):
+            warnings.warn("so it\nis", UserWarning, stacklevel=2)
+            raise ValueError("not measured")
+
+        monkeypatch.setattr(_evaluate, "measure", measure)
+        assert run("evaluate", saved, "data.csv").stderr.startswith(
+            "note: so it is\nerror: not measured"
+        )
 
     def test_settings_in_tables(self, run, here, flats):
         (here / "settings.toml").write_text(

@@ -78,7 +78,7 @@ from calipers.calibration._effective import effective_number
 from calipers.calibration._learned import Learned
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._online import AdaptiveCoverage
-from calipers.calibration._pool import UnseenPools, out_of_fold, pooled_scores, unseen_pools
+from calipers.calibration._pool import UnseenPools, out_of_fold, unseen_pools
 from calipers.calibration._protocol import Calibrator, LevelMap, ScoreCalibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._row_kinds import WIDTH, RowKinds
@@ -106,7 +106,6 @@ __all__ = [
     "effective_number",
     "normal_scores",
     "out_of_fold",
-    "pooled_scores",
     "unseen_pools",
 ]
 

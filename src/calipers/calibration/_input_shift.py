@@ -5,6 +5,10 @@ ridge regression with forgetting, for each half-life in `MEMORIES`. The correcti
 weighted mean of these and of none at all, with weights by how well each has predicted lately:
 losses are pinball losses, in the target's unit, about quantiles that each candidate tracks for
 itself, so that a correction counts which makes intervals shorter and not only points better.
+
+After a jump a regression would need several half-lives to forget what was. So when what is left
+over stays on one side (a cumulative sum, Page 1954), the last of them starts again from the rows
+that follow.
 """
 
 from dataclasses import dataclass, fields
@@ -15,7 +19,9 @@ from scipy.special import ndtri
 
 from calipers._checks import FloatArray
 
-MEMORIES = (100.0, 400.0)
+MEMORIES = (100.0, 400.0, 100.0)
+"""Half-lives in rows; the last starts again after a jump."""
+
 MOST_INPUTS = 32
 """With more inputs than this the correction is the same for all rows."""
 
@@ -23,9 +29,10 @@ _LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 _DENSITY = np.exp(-0.5 * ndtri(_LEVELS) ** 2) / np.sqrt(2.0 * np.pi)
 _KEEP = 2.0 ** (-1.0 / np.array(MEMORIES))
 _CANDIDATES = len(MEMORIES) + 1  # the first is none
-_RIDGE = 5.0  # rows that speak for no correction
+_RIDGE, _RIDGE_OF_LEVEL = 5.0, 0.1  # rows that speak for no slope, and for no intercept
+_STEP, _SLACK, _RUN = 1.5, 0.6, 8.0  # of the sum: the most of a row, what is taken off, its end
 _FORGET = 2.0 ** (-1.0 / 500)  # of regrets
-_SHARE = 0.01  # of the weights, spread evenly again at each row
+_SHARE = 0.001  # of the weights, which is spread evenly
 _FAR = 4.0  # scales beyond which a row counts for less
 _FURTHEST = 20.0  # standardised inputs
 
@@ -46,6 +53,8 @@ class InputShift:
         Discounted squared regrets; the size of recent errors; rows taken in.
     quantiles : array of shape (memories + 2, 5)
         Of the errors of each candidate, and of their mean.
+    run : array of shape (2,)
+        How long errors have been on the upper side, and on the lower.
     """
 
     center: FloatArray
@@ -59,6 +68,7 @@ class InputShift:
     scale: FloatArray
     rows: FloatArray
     quantiles: FloatArray
+    run: FloatArray
 
     @classmethod
     def start(cls, center: FloatArray | None = None, unit: FloatArray | None = None) -> Self:
@@ -78,6 +88,7 @@ class InputShift:
             scale=np.ones(()),
             rows=np.zeros(()),
             quantiles=np.tile(ndtri(_LEVELS), (_CANDIDATES + 1, 1)),
+            run=np.zeros(2),
         )
 
     def copy(self) -> Self:
@@ -97,21 +108,38 @@ class InputShift:
         """Corrections of standardised rows, in units of each row's scale."""
         return np.asarray((inputs @ self.slope.T) @ self.weights[1:])
 
-    def learn(self, inputs: FloatArray, error: float, scale: float) -> None:
-        """Take in what a row missed its median by, in units of its scale, and that scale."""
+    def issue(self, inputs: FloatArray) -> FloatArray:
+        """Correction of a standardised row by each candidate, and in the end by their mean."""
         each = np.concatenate([[0.0], self.slope @ inputs])
-        self._weigh(error - np.append(each, self.weights @ each), scale)
+        return np.append(each, self.weights @ each)
+
+    def learn(self, inputs: FloatArray, error: float, scale: float, issued: FloatArray) -> None:
+        """Take in what a row missed its median by, in units of its scale, and that scale.
+
+        ``issued`` are the corrections that it was predicted with.
+        """
+        self._weigh(error - issued, scale)
+        self._watch((error - issued[-1]) / self.scale)
+        each = issued[:-1]
         left = np.abs(error - each[1:])
         count = np.minimum(1.0, _FAR * self.scale / np.maximum(left, 1e-300))
-        off = min(abs(error - self.weights @ each), 1.5 * _FAR * float(self.scale))
+        off = min(abs(error - issued[-1]), 1.5 * _FAR * float(self.scale))
         self.scale = np.maximum(self.scale + 0.02 * (1.25 * off - self.scale), 1e-3)
         self.gram = _KEEP[:, None, None] * self.gram
         self.gram += count[:, None, None] * np.outer(inputs, inputs)
         self.moment = _KEEP[:, None] * self.moment + (count * error)[:, None] * inputs
-        ridge = _RIDGE * np.eye(len(inputs))
+        ridge = np.diag([_RIDGE_OF_LEVEL] + [_RIDGE] * (len(inputs) - 1))
         solved = np.linalg.solve(self.gram + ridge, self.moment[..., None])[..., 0]
         self.slope = np.asarray(solved, dtype=np.float64)
         self.rows = self.rows + 1.0
+
+    def _watch(self, error: float) -> None:
+        """Start the last regression again where errors keep to one side."""
+        step = np.clip(error, -_STEP, _STEP)
+        self.run = np.maximum(self.run + np.stack([step, -step]) - _SLACK, 0.0)
+        if self.run.max() > _RUN:
+            self.run = np.zeros(2)
+            self.gram[-1], self.moment[-1] = 0.0, 0.0
 
     def _weigh(self, errors: FloatArray, scale: float) -> None:
         """Weight candidates by their discounted regrets; the last error is that of their mean."""

@@ -45,7 +45,7 @@ class Learned:
     support : Support
         Values that the target can take, on which quantiles and intervals lie.
     target_map : TargetMap, optional
-        The scale on which ``dist`` is, where it is not the target's own.
+        The scale of ``dist``, where it is not the target's own.
     """
 
     state: "AdaptiveCoverage"
@@ -71,9 +71,8 @@ class Learned:
         maps = [KnotMap.through(NORMAL, row, 0) for row in self.knots]
         scores = np.array([own.to_score(ndtri(levels)) for own in maps])
         latent = np.stack([values_of_scores(self.dist, column) for column in scores.T], axis=1)
-        return self.support.observe(
-            latent if self.target_map is None else self.target_map.back(latent)
-        )
+        own = latent if self.target_map is None else self.target_map.back(latent)
+        return self.support.observe(own)
 
     def coverage(self, coverage: float) -> float:
         """Share of the targets inside their intervals."""

@@ -1,6 +1,6 @@
 """Calibration that follows a stream: coverage kept under drift, at every level at once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -93,32 +93,6 @@ class AdaptiveCoverage:
             LevelTracker.start(), InputShift.start(center, unit), Martingale.start(), base_rows
         )
 
-    @classmethod
-    def from_scores(
-        cls,
-        scores: ArrayLike,
-        weights: ArrayLike | None = None,
-        strict: bool = False,
-        row_weight: Callable[[FloatArray], FloatArray] | None = None,
-    ) -> Self:
-        """Learn from scores in the order of their rows.
-
-        Raises
-        ------
-        ValueError
-            If there are weights or a strict guarantee is asked for, which this has not.
-        """
-        if strict or weights is not None or row_weight is not None:
-            raise ValueError(
-                "calibration='adaptive' has neither weights nor the guarantee of conformalize, "
-                "which is for exchangeable rows: use calibration='map'"
-            )
-        values = checks.finite("scores", scores)
-        made = cls.start(values.size)
-        for z in values.tolist():
-            made.levels.learn(z, 1.0)
-        return made
-
     @property
     def n_rows(self) -> int:
         """Rows behind the correction, those of the model's own calibration included."""
@@ -127,7 +101,7 @@ class AdaptiveCoverage:
     @cached_property
     def level_map(self) -> KnotMap:
         """The map from levels to scores for the next row."""
-        return KnotMap.through(NORMAL, self.levels.scores(), self.n_rows)
+        return KnotMap.through(NORMAL, self.levels.issue().scores, self.n_rows)
 
     def with_row_weight(self, row_weight: Callable[[FloatArray], FloatArray]) -> Self:
         """Refuse: weights of rows are for covariate shift that is known."""
@@ -147,7 +121,11 @@ class AdaptiveCoverage:
         return CalibratedMixture(dist, self.level_map, None, unsupported)
 
     def learn(
-        self, dist: NetworkDistribution, y: ArrayLike, X: FloatArray | None = None
+        self,
+        dist: NetworkDistribution,
+        y: ArrayLike,
+        X: FloatArray | None = None,
+        delay: int = 0,
     ) -> Learned:
         """Take in the targets of rows, one after the other.
 
@@ -159,6 +137,9 @@ class AdaptiveCoverage:
             Their targets.
         X : array of shape (n, inputs), optional
             Their inputs, where ``start`` was given a centre and a unit.
+        delay : int
+            Rows that are predicted between a row and its target: each is predicted by what was
+            known so many rows before it.
 
         Returns
         -------
@@ -171,18 +152,26 @@ class AdaptiveCoverage:
         )
         median, scale = median_and_scale(dist)
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
-        by = np.zeros(len(target))
-        floor = np.finfo(float).tiny
-        for t, row in enumerate(inputs):
-            by[t] = state.shift.of_rows(row[None])[0] * scale[t]
-            off = np.clip((target[t] - median[t]) / max(scale[t], floor), -1e6, 1e6)
-            state.shift.learn(row, float(off), float(scale[t]))
+        by, shifts, issued = np.zeros(len(target)), {}, {}
+        off = np.clip((target - median) / np.maximum(scale, np.finfo(float).tiny), -1e6, 1e6)
+        for now, known in _lagged(len(target), delay):
+            if now is not None:
+                shifts[now] = state.shift.issue(inputs[now])
+                by[now] = shifts[now][-1] * scale[now]
+            if known is not None:
+                row = inputs[known], float(off[known]), float(scale[known])
+                state.shift.learn(*row, shifts.pop(known))
         state.alarm.learn(normal_scores(dist, target))
         moved = shifted(dist, by)
         scores = normal_scores(moved, target)
         knots = np.empty((len(target), len(NORMAL)))
-        for t, z in enumerate(np.clip(scores, -1e6, 1e6).tolist()):
-            knots[t] = state.levels.learn(z, float(scale[t]))
+        z = np.clip(scores, -1e6, 1e6)
+        for now, known in _lagged(len(target), delay):
+            if now is not None:
+                issued[now] = state.levels.issue()
+                knots[now] = issued[now].scores
+            if known is not None:
+                state.levels.learn(float(z[known]), float(scale[known]), issued.pop(known))
         return Learned(state, moved, target, knots)
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
@@ -230,9 +219,21 @@ class AdaptiveCoverage:
         return template
 
 
+def _lagged(rows: int, delay: int) -> Iterator[tuple[int | None, int | None]]:
+    """Which row is predicted at each step, and which becomes known after it.
+
+    Examples
+    --------
+    >>> list(_lagged(3, 1))
+    [(0, None), (1, 0), (2, 1), (None, 2)]
+    """
+    for t in range(rows + delay):
+        yield (t if t < rows else None), (t - delay if t >= delay else None)
+
+
 _POSITIVE = ("levels.scale", "shift.scale", "alarm.counts")
 _SHARES = ("levels.weights", "shift.weights", "alarm.shares")
-_COUNTS = ("levels.rows", "shift.rows", "alarm.rows", "levels.spread", "shift.spread")
+_COUNTS = ("levels.rows", "shift.rows", "alarm.rows", "levels.spread", "shift.spread", "shift.run")
 
 
 def _check(key: str, array: NDArray[Any]) -> None:

@@ -35,7 +35,6 @@ from scipy.special import polygamma
 from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers.calibration._deconvolution import deconvolved
-from calipers.calibration._scores import normal_scores
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 # Variances below this part of the mean count as none.
@@ -158,7 +157,7 @@ def unseen_pools(
     folds = _folds(mixture, network_folds, row_folds)
     if folds.n_folds < 2 or folds.per_fold < 2:
         raise ValueError(
-            "pooled scores need at least 2 folds of at least 2 networks, got "
+            "pools need at least 2 folds of at least 2 networks, got "
             f"{folds.n_folds} of {folds.per_fold}; use normal_scores of out_of_fold(...) instead"
         )
     target = checks.finite("y", y)
@@ -212,47 +211,6 @@ def _redrawn(
         None if count == 1 else tiled(weights),
         per_network=count,
     )
-
-
-def pooled_scores(
-    components: SplitNormal | SplitNormalMixture,
-    y: ArrayLike,
-    network_folds: ArrayLike,
-    row_folds: ArrayLike,
-    *,
-    n_jobs: int = 1,
-) -> FloatArray:
-    """Normal scores of rows, as those of a pool of networks none of which has seen them.
-
-    Parameters
-    ----------
-    components, y, network_folds, row_folds
-        As for `unseen_pools`.
-    n_jobs : int
-        Number of threads, -1 for all cores.
-
-    Returns
-    -------
-    array of shape (draws, n)
-        One or several scores of every row, which together count as one.
-
-    Examples
-    --------
-    Two networks of wildly different opinion are out of fold, ten predict:
-
-    >>> rng = np.random.default_rng(0)
-    >>> components = SplitNormal(rng.standard_normal((10, 500)), 1.0, 1.0)
-    >>> y, row_folds = rng.standard_normal(500), np.arange(500) % 5
-    >>> network_folds = np.repeat(np.arange(5), 2)
-    >>> scores = normal_scores(out_of_fold(components, network_folds, row_folds), y)
-    >>> pooled = pooled_scores(components, y, network_folds, row_folds)
-    >>> round(float(scores.std()), 2), round(float(pooled.std()), 1)
-    (1.07, 0.8)
-    """
-    pools = unseen_pools(components, y, network_folds, row_folds)
-    target = np.asarray(y, np.float64)
-    scores = normal_scores(pools.dist, target[pools.row], n_jobs)
-    return scores.reshape(-1, target.size)
 
 
 def _disagreement(

@@ -106,7 +106,7 @@ class Calibration:
         Parameters
         ----------
         scores : array-like of shape (n,) or (draws, n)
-            Finite, from `normal_scores`; several of one row, as `pooled_scores` draws them, share
+            Finite, from `normal_scores`; several of one row, as pools are drawn, share
             its weight.
         weights : array-like of shape (n,), optional
             Not negative; under covariate shift the ratio of the densities of the new and the

@@ -20,7 +20,7 @@ what keeps the coverage, in the long run and in short windows.
 """
 
 from dataclasses import dataclass, fields
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 from scipy.special import ndtri
@@ -46,10 +46,27 @@ _LOCATION_RATE, _SCALE_RATE = (
 _EXPERTS = len(_PAIRS)
 _SHAPE_ROWS, _SHAPE_START = 500, 100  # memory of the shape, and what the start counts for
 _FORGET = 2.0 ** (-1.0 / 500)  # of regrets
-_SHARE = 0.01  # of the weights, spread evenly again at each row, so that no expert is lost
+_SHARE = 0.001  # of the weights, which is spread evenly
 _FAR = 4.0  # scales by which one score may at most be off for the memories
 _LEAST = 1e-3  # scale, in normal scores
 _HALF = len(TAILS)
+
+
+class Issued(NamedTuple):
+    """What a row is predicted with: scores of `LEVELS`, each in ascending order.
+
+    Attributes
+    ----------
+    own : array of shape (experts, levels)
+    middle : array of shape (levels,)
+        The experts' weighted mean.
+    scores : array of shape (levels,)
+        With margins, as intervals are made.
+    """
+
+    own: FloatArray
+    middle: FloatArray
+    scores: FloatArray
 
 
 @dataclass(eq=False)
@@ -102,23 +119,19 @@ class LevelTracker:
         """An independent copy."""
         return type(self)(**{f.name: getattr(self, f.name).copy() for f in fields(self)})
 
-    def scores(self) -> FloatArray:
-        """Scores of `LEVELS` for the next row, in ascending order."""
-        own = self.location[:, None] + self.scale[:, None] * self.shape
-        return self._widened(np.sort((self.weights * own).sum(axis=0)))
-
-    def learn(self, z: float, scale: float) -> FloatArray:
-        """Take in the score of a row whose distribution has a scale in the target's unit.
-
-        Returns
-        -------
-        array of shape (levels,)
-            The scores of `LEVELS` before.
-        """
+    def issue(self) -> Issued:
+        """Scores of `LEVELS` for the next row."""
         own = self.location[:, None] + self.scale[:, None] * self.shape
         middle = np.sort((self.weights * own).sum(axis=0))
-        issued = self._widened(middle)
-        missed = (z < issued[:_HALF]) | (z > issued[:_HALF:-1])
+        return Issued(own, middle, self._widened(middle))
+
+    def learn(self, z: float, scale: float, issued: Issued) -> None:
+        """Take in the score of a row that was predicted with what was issued then.
+
+        ``scale`` is that of its distribution, in the target's unit.
+        """
+        own, middle, scores = issued
+        missed = (z < scores[:_HALF]) | (z > scores[:_HALF:-1])
         self.margin = self.margin + GAIN * (missed - 2.0 * TAILS)
         if not self.unit:
             self.unit = np.asarray(scale)
@@ -126,7 +139,6 @@ class LevelTracker:
         self._weigh(z - own, z - middle, scale / max(float(unit), 1e-300))
         self._follow(z, own)
         self.rows = self.rows + 1.0
-        return issued
 
     def _widened(self, middle: FloatArray) -> FloatArray:
         """Quantiles with their margins, ever further out from the median."""

@@ -1,10 +1,11 @@
 """A first correction by how wide predictions are, so that coverage is even from narrow to wide.
 
 A map of levels is the same for all rows, so that narrow predictions may cover too much and wide
-ones too little. Here scores are divided by a factor that depends on the width of the prediction: a
-parabola in the rank of the width, on the logarithmic scale, fitted to the spread of scores in bins.
-What chance alone would fit is taken off (James and Stein), to nothing where there is no more than
-that. Whatever the factor is, the map learnt after it restores the coverage over all rows.
+ones too little. Here scores are divided by a factor that depends on the width of the prediction.
+Its logarithm is taken for a random walk along the rank of the width, seen through the mean size of
+scores in bins, which chance makes uncertain by a known amount. How fast it walks is what makes the
+bins most likely, and where that is not at all, nothing is done (empirical Bayes). Whatever the
+factor is, the map learnt after it restores the coverage over all rows.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,6 @@ from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtri
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
@@ -23,15 +23,13 @@ from calipers.calibration._row_kinds import log_width
 from calipers.calibration._score_map import BoolArray, Pieces
 from calipers.distributions import SplitNormalMixture
 
-# Steps of the factor from the narrowest to the widest predictions.
-STEPS = 16
 # Rows of a bin at least, bins at most, and bins at least: with fewer than 500 rows the correction
 # measured no better than none.
 BIN_ROWS, MOST_BINS, FEWEST_BINS = 25, 40, 20
-# Spread is that between these levels.
-TAIL = 0.1
-# What chance would fit is taken off this many times.
-SHRINKAGE = 1.5
+# Scores count up to so many times their mean size.
+FURTHEST = 5.0
+# Variances of the walk, from the narrowest to the widest prediction.
+PACES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # No factor is further from 1, on the logarithmic scale.
 LARGEST = 1.0
 
@@ -81,20 +79,17 @@ class WidthCalibration:
         width = log_width(dist)
         if bins < FEWEST_BINS or not np.ptp(width) > 0:
             return None
-        level = (np.argsort(np.argsort(width, kind="stable")) + 0.5) / width.size
-        place = np.minimum((level * bins).astype(int), bins - 1)
-        spread = np.array(
-            [np.subtract(*np.quantile(scores[place == j], [1 - TAIL, TAIL])) for j in range(bins)]
-        )
-        if not spread.min() > 0:
+        place = np.argsort(np.argsort(width, kind="stable")) * bins // width.size
+        size = np.abs(scores - np.median(scores))
+        size = np.minimum(size, FURTHEST * size.mean())
+        mean = np.bincount(place, size) / np.bincount(place)
+        if not mean.min() > 0:
             return None
-        coef = _parabola(np.log(spread), n_rows / bins)
-        if not coef.any():
-            return None
-        edges = np.unique(np.quantile(width, np.arange(1, STEPS) / STEPS))
-        middle = (np.arange(len(edges) + 1) + 0.5) / (len(edges) + 1)
-        factor = np.exp(np.clip(_basis(middle) @ coef, -LARGEST, LARGEST))
-        return cls(edges, factor, n_rows)
+        chance = size.var() / size.mean() ** 2 / (n_rows / bins)
+        walk = _walk(np.log(mean), chance)
+        edges, first = np.unique(np.quantile(width, np.arange(1, bins) / bins), return_index=True)
+        factor = np.exp(np.clip(walk[[0, *(first + 1)]], -LARGEST, LARGEST))
+        return cls(edges, factor, n_rows) if walk.any() else None
 
     @property
     def n_effective(self) -> float:
@@ -151,7 +146,7 @@ class WidthCalibration:
         return np.zeros(np.shape(p), np.bool_)
 
     def rows_needed(self, coverage: float) -> int:
-        """Count the rows that a parabola takes."""
+        """Count the rows that the bins take."""
         return FEWEST_BINS * BIN_ROWS
 
     def fixed_scores(self, v: FloatArray) -> NoReturn:
@@ -182,22 +177,24 @@ class WidthCalibration:
         return cls(edges, factor, int(rows))
 
 
-def _basis(level: FloatArray) -> FloatArray:
-    """Legendre polynomials of degree 1 and 2 in the rank."""
-    x = 2.0 * level - 1.0
-    return np.stack([x, 1.5 * x * x - 0.5], axis=1)
+def _walk(seen: FloatArray, variance: float) -> FloatArray:
+    """Random walk of mean zero behind what is seen of its steps, of the most likely pace.
 
-
-def _parabola(logarithm: FloatArray, rows: float) -> FloatArray:
-    """Coefficients of logarithms of spreads of so many rows each, less what chance would fit."""
-    bins = len(logarithm)
-    basis = _basis((np.arange(bins) + 0.5) / bins)
-    design = np.column_stack([np.ones(bins), basis])
-    coef = np.linalg.lstsq(design, logarithm, rcond=None)[0][1:]
-    tail = ndtri(1.0 - TAIL)
-    density = np.exp(-0.5 * tail**2) / np.sqrt(2.0 * np.pi)
-    variance = 2.0 * TAIL * (1.0 - 2.0 * TAIL) / (2.0 * tail * density) ** 2 / rows
-    inverse = np.linalg.inv(design.T @ design)[1:, 1:]
-    evidence = float(coef @ np.linalg.solve(inverse, coef)) / variance
-    part: FloatArray = coef * max(0.0, 1.0 - SHRINKAGE * len(coef) / max(evidence, 1e-300))
-    return part
+    Examples
+    --------
+    >>> seen = np.array([0.1, -0.1, 0.0, 0.0, -0.1, 0.1])
+    >>> _walk(seen, variance=0.1).any(), _walk(3 * np.sort(seen), variance=1e-4).round(1)
+    (np.False_, array([-0.3, -0.3,  0. ,  0. ,  0.3,  0.3]))
+    """
+    at = (np.arange(len(seen)) + 0.5) / len(seen)
+    kernel = np.minimum.outer(at, at)
+    kernel -= kernel.mean(axis=0)
+    kernel -= kernel.mean(axis=1, keepdims=True)
+    values, vectors = np.linalg.eigh(kernel)
+    values, vectors = values[1:], vectors[:, 1:]  # without the constant
+    part = vectors.T @ seen
+    total = np.multiply.outer(PACES, values) + variance
+    likelihood = -0.5 * (part**2 / total + np.log(total)).sum(axis=1)
+    best = int(np.argmax(likelihood))
+    found: FloatArray = vectors @ (PACES[best] * values / total[best] * part)
+    return found

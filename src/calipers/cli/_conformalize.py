@@ -42,6 +42,12 @@ def conformalize_command(
         str | None,
         typer.Option(help="Table of inputs from where the model is used, if they differ."),
     ] = None,
+    half_life: Annotated[
+        float | None,
+        typer.Option(
+            help="Rows in the order of time, the latest last: after so many rows one counts half."
+        ),
+    ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Calibrate on top of what is there.")
     ] = False,
@@ -78,7 +84,7 @@ def conformalize_command(
     frame = table.frame
     if groups is not None and groups not in frame:
         raise table.placed(DataError(f"there is no column {groups!r}{did_you_mean(groups, frame)}"))
-    options: dict[str, Any] = {"by": by, "keep": keep}
+    options: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
     if groups is not None:
         labels = as_text(frame[groups]).to_numpy(zero_copy_only=False)
         options["groups"] = [str(label) for label in labels]

@@ -12,6 +12,7 @@ import typer
 from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
+from calipers.cli._notes import say_far_targets, without_far_targets
 from calipers.cli._settings_file import Bounds, make_model
 from calipers.cli._table_options import (
     AsJSON,
@@ -132,11 +133,11 @@ def fit_command(
 
         model = MultiTargetRegressor(model)
     refit = len(values) <= _AFFORDABLE if refit is None else refit
-    with spread(cluster):
-        holdout = HoldOut(test_fraction, labels, times, time_column)
+    holdout = HoldOut(test_fraction, labels, times, time_column)
+    rows = holdout.fitted(len(values), seed, refit)
+    with spread(cluster), without_far_targets():
         model, result["evaluation"] = _train(model, inputs, values, holdout, refit)
         if more_rows:
-            rows = holdout.fitted(len(values), seed, refit)
             result["more_rows"] = _worth(model, inputs.iloc[rows], values.iloc[rows], labels, rows)
     for name, own in zip(target, getattr(model, "models_", [model]), strict=True):
         found, kinds_of_targets = result["evaluation"], labelled.kind
@@ -157,6 +158,7 @@ def fit_command(
     if more_rows:
         model.about_["more_rows"] = result["more_rows"]
     model.save(out)
+    say_far_targets(model, table, values, rows)
     supports = [str(own.support_) for own in getattr(model, "models_", [model])]
     result["support"] = dict(zip(target, supports, strict=True))
     result |= {"model": os.fspath(out), "seconds": round(time.monotonic() - began, 1)}

@@ -9,6 +9,7 @@ from typer.core import TyperGroup
 
 import calipers
 from calipers.cli import _plugins
+from calipers.cli._notes import as_notes
 
 ERROR, INTERRUPTED, BROKEN_PIPE = 1, 130, 141
 CODES = {"TableError": 3, "DataError": 3, "ModelFileError": 4}
@@ -39,7 +40,8 @@ class _Root(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
-            return super().invoke(ctx)
+            with as_notes():
+                return super().invoke(ctx)
         except BrokenPipeError:  # whoever read our output has seen enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(BROKEN_PIPE) from None

@@ -77,17 +77,21 @@ class TargetMap:
             If a target cannot be on that scale.
         """
         target = checks.finite("y", y)
-        if kind == "log" and not target.min() > 0:
-            row = int(np.argmin(target))
-            raise ValueError(
-                f"scale='log' needs positive targets, got {target[row]:g} in row {row}: "
-                "scale='asinh' takes any"
-            )
         sizes = np.abs(target[target != 0])
         made = cls(kind, float(np.median(sizes)) if sizes.size else 1.0)
+        made.check(target)
         mapped = made.forward(target)
         more = float(mapped.std())
         return replace(made, low=float(mapped.min()) - more, high=float(mapped.max()) + more)
+
+    def check(self, y: FloatArray) -> None:
+        """Refuse targets that cannot be on that scale."""
+        if self.kind == "log" and not y.min() > 0:
+            row = int(np.argmin(y))
+            raise ValueError(
+                f"scale='log' needs positive targets, got {y[row]:g} in row {row}: "
+                "scale='asinh' takes any"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """All there is to store, as plain JSON."""

@@ -212,8 +212,8 @@ def _interval(
     low = lower_quantile(graph, scores[0], *parts, step=step)
     high = upper_quantile(graph, scores[1], *parts, step=step)
     tails = [score.squeeze(1) if step is None else score for score in scores]
-    sides = [in_own_unit(graph, side, ensemble.target_map) for side in (low, high)]
-    return [graph("Transpose", side) for side in sides], [tail.tolist() for tail in tails]
+    bounds = [in_own_unit(graph, side, ensemble.target_map) for side in (low, high)]
+    return [graph("Transpose", bound) for bound in bounds], [tail.tolist() for tail in tails]
 
 
 def _by_width(ensemble: Ensemble) -> WidthCalibration | None:

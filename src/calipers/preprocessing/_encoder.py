@@ -248,19 +248,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """
         check_is_fitted(self, "columns_")
         frame = as_frame(X, self.columns_)
-        codes, levels, differ, place = {}, {}, {}, 0
+        codes, levels, kept, differ, place = {}, {}, {}, {}, 0
         for column, encoder in zip(self.columns_, self._encoders, strict=True):
             width = len(encoder.names(column.name))
             if isinstance(encoder, CategoryEncoder) and encoder.large and self.target_encoding:
                 own = {0: np.maximum(encoder.codes(encoder.read(frame[column.name])), -1)}
                 count = {0: len(encoder.levels)}
-                found = LargeCategories(own, count, y, weights, groups).learnt(0).differ
+                found = LargeCategories(own, count, {}, y, weights, groups).learnt(0).differ
                 if any(found):
                     at = place + encoder.kept + 1
                     codes[at], levels[at], differ[at] = own[0], count[0], found
+                    kept[at] = encoder.kept
                     width += 0 if encoder.means else 2
             place += width
-        return LargeCategories(codes, levels, y, weights, groups, differ) if codes else None
+        return LargeCategories(codes, levels, kept, y, weights, groups, differ) if codes else None
 
     def learn_targets(self, categories: LargeCategories, encoded: FloatArray) -> FloatArray:
         """Learn what the targets of large categories are like.

@@ -177,6 +177,7 @@ def _category(
     missing = bool((texts.codes < 0).any())
     if kept < len(ranked) and not note:
         note = f"{len(ranked):,} categories, of which the {kept} most frequent have inputs"
+        note = note if kept else f"{len(ranked):,} categories, all too rare to have inputs"
     rare = digests(level for level, _ in ranked[len(levels) :])
     encoder = CategoryEncoder(levels, counts, kept, missing, rare)
     column = Column(name, "category", categories=tuple(levels[:kept]), missing=missing, note=note)

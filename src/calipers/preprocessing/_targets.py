@@ -8,14 +8,18 @@ much as the level is rare. With :math:`n` rows of a level, their mean :math:`m`,
 
 .. math:: \mu + \frac{n}{n + \sigma^2 / \tau^2} (m - \mu)
 
-so that a level seen once tells little, and one never seen tells :math:`\mu`. A category whose
-levels do not differ beyond doubt, in means or spreads, has no such numbers: they would be noise to
-learn from. That this is found out from all rows tells a row one bit about all of them.
+so that a level seen once tells little, and one never seen tells :math:`\mu`. The spread is that of
+a new row of the level and includes how little is known of the mean: :math:`\sigma^2 + \tau^2` for a
+level never seen. A category whose levels do not differ beyond doubt, in means or spreads, has no
+such numbers: they would be noise to learn from. That this is found out from all rows tells a row
+one bit about all of them.
 
 A row whose own target were in these numbers would teach a network to read the target from them, and
 a row that calibrates would be predicted from its own target. So there are three kinds of rows in a
 fold: those that are held out have the numbers of all training rows; training rows have those of
-the training rows in other parts of five; and new rows, later, those of all rows.
+the training rows in other parts of five; and new rows, later, those of all rows. Some training rows
+are shown as if their level had never been seen, since networks would otherwise first meet such rows
+when they predict, and take the mean of all rows for a level's own.
 """
 
 from collections.abc import Mapping
@@ -31,6 +35,7 @@ IntArray = NDArray[np.intp]
 
 WIDTH = 3  # inputs of a large category beside ones and zeros: frequency, mean and spread
 _PARTS = 5  # of training rows, each of which gets its numbers from the others
+_HIDDEN = 0.05  # share of training rows that are shown without their level
 _PRIOR_ROWS = 10.0  # rows of a level from which on its own spread counts more than that of all
 _BY_CHANCE = 1e-3  # probability of levels that differ so much by chance alone
 _SMALLEST = 1e-6  # part of the spread of all targets that a level's is never below
@@ -141,8 +146,10 @@ def level_targets(
     center = float(weights @ targets) / (float(weights.sum()) or 1.0)
     found = Variances.of(codes, targets - center, weights, levels)
     trusted = found.differ if differ is None else differ.means
-    prior = found.within / found.between if trusted and found.between > 0 else np.inf
-    means = center + np.append(found.counts / (found.counts + prior) * found.means, 0.0)
+    between = found.between if trusted else 0.0
+    prior = found.within / between if between > 0 else np.inf
+    kept = np.append(found.counts / (found.counts + prior), 0.0)
+    means = center + kept * np.append(found.means, 0.0)
     away = np.abs(targets - means[codes])
     away -= float(weights @ away) / (float(weights.sum()) or 1.0)
     if differ is None:
@@ -151,6 +158,7 @@ def level_targets(
     if differ.spreads:
         degrees = np.maximum(found.counts - 1, 0) + _PRIOR_ROWS
         variance[:-1] = (found.inside + _PRIOR_ROWS * found.within) / degrees
+    variance += (1 - kept) * between
     spreads = 0.5 * np.log(np.maximum(variance, _SMALLEST**2))
     return LevelTargets(np.append(found.counts, 0.0), means, spreads, differ)
 
@@ -174,6 +182,8 @@ class LargeCategories:
         For the first input of each large category, the level of each row, -1 for an unknown one.
     levels : dict of int to int
         How many levels each has.
+    kept : dict of int to int
+        How many of them have an input of their own; these inputs and one for others come before.
     targets : array
         Targets of the rows.
     weights, groups : array, optional
@@ -184,6 +194,7 @@ class LargeCategories:
 
     codes: Mapping[int, IntArray]
     levels: Mapping[int, int]
+    kept: Mapping[int, int]
     targets: FloatArray
     weights: FloatArray | None = None
     groups: IntArray | None = None
@@ -219,9 +230,13 @@ class LargeCategories:
         part = self._parts(train, seed)
         every = len(self.targets) if self.weights is None else np.count_nonzero(self.weights)
         for place, codes in self.codes.items():
-            columns = slice(place, place + WIDTH)
-            learnt = self.learnt(place, train)
-            found[:, columns] = learnt.inputs(codes, len(train) / every)
+            columns, codes = slice(place, place + WIDTH), codes.copy()
+            hidden = train[np.random.default_rng((seed, place)).random(len(train)) < _HIDDEN]
+            hidden = hidden[codes[hidden] >= 0]
+            codes[hidden] = -1
+            found[hidden, place - 1 - self.kept[place] : place - 1] = 0.0
+            found[hidden, place - 1] = 1.0
+            found[:, columns] = self.learnt(place, train).inputs(codes, len(train) / every)
             for number in range(_PARTS):
                 rows, others = train[part == number], train[part != number]
                 if rows.size and others.size:
