@@ -25,20 +25,15 @@ TABLES = {  # package, table, target, columns that give the target away or name 
     "births": ("openintro", "births14", "weight", ("lowbirthweight",)),
     "earnings": ("causaldata", "scorecard", "earnings_med", ("unitid",)),
     "guns": ("AER", "Guns", "violent", ("murder", "robbery")),
+    "hawks": ("Stat2Data", "Hawks", "Weight", ("BandNumber",)),
     "infants": ("dslabs", "gapminder", "infant_mortality", ("life_expectancy",)),
+    "inspections": ("causaldata", "restaurant_inspections", "inspection_score", ()),
     "liver": ("survival", "pbcseq", "bili", ("id",)),
-    "loans": (
-        *("openintro", "loans_full_schema", "interest_rate"),
-        ("installment", "grade", "sub_grade", "paid_interest", "paid_total", "paid_principal"),
-    ),
     "penguins": ("palmerpenguins", "penguins", "body_mass_g", ()),
     "pitches": ("Stat2Data", "Kershaw", "EndSpeed", ("StartSpeed",)),
-    "schooling": ("Ecdat", "Schooling", "wage76", ("lwage76",)),
     "seattle": ("vega_datasets", "seattle-weather", "temp_max", ("temp_min",)),
-    "star": ("AER", "STAR", "math3", ("read3",)),
     "stocks": ("ISLP", "NYSE", "log_volume", ("train",)),
-    "storms": ("dplyr", "storms", "wind", ("category",)),
-    "wages": ("carData", "SLID", "wages", ()),
+    "vocabulary": ("carData", "GSSvocab", "vocab", ()),
 }
 
 

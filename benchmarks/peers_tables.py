@@ -82,7 +82,7 @@ def worst(rows, table, measure, focus="calipers"):
         both = wide[[focus, other]].dropna()
         if len(both):
             ratios[other] = both[focus].mean() / both[other].mean()
-    return max(ratios.items(), key=lambda item: item[1])
+    return max(ratios.items(), key=lambda item: item[1], default=("", np.nan))
 
 
 def table(args):
@@ -107,6 +107,7 @@ def table(args):
     header += ["best other by CRPS", "CRPS ratio", "best other by RMSE", "RMSE ratio", "seconds"]
     print(markdown(header, lines))
     for measure, ratios in found.items():
+        ratios = [ratio for ratio in ratios if np.isfinite(ratio)]
         mean = np.exp(np.mean(np.log(ratios)))
         won = f"{sum(r < 1 for r in ratios)} of {len(ratios)}"
         print(f"{measure}: ahead on {won}, geometric mean {mean:.3f}, worst {max(ratios):.3f}")

@@ -134,6 +134,7 @@ def test_a_saved_model_predicts_the_same(model, counts, tmp_path):
         ({"latent": [0.0, 5e-324], "observed": [0.0, 1e9]}, "observed must be as far apart"),
         ({"decimals": "many"}, "support.decimals must be a whole number"),
         ({"more": 1}, "without 'more'"),
+        ({"values": [0.0, 1.5]}, "support.values must be from the origin on, a step apart"),
     ],
 )
 def test_forged_supports_are_refused(model, change, message):
@@ -145,6 +146,20 @@ def test_forged_supports_are_refused(model, change, message):
     document["support"] |= change
     with pytest.raises((SchemaError, ModelFileError), match=message):
         ensemble_from_dict(document, arrays, largest=10.0)
+
+
+def test_standardised_counts_are_counts(counts, model, tmp_path):
+    """A lattice of any step: intervals end on the values of the target, to the last bit."""
+    X, y = counts
+    scale, values = y.std(), np.unique((y - y.mean()) / y.std())
+    other = small().fit(X[:600], ((y - y.mean()) / scale)[:600])
+    assert other.support_.step == pytest.approx(1 / scale)
+    bounds = other.predict_interval(X, 0.9)
+    assert np.isin(bounds[bounds < values[5]], values).all()
+    back = y.mean() + scale * bounds
+    assert np.mean(np.isclose(back, model.predict_interval(X, 0.9))) > 0.95
+    other.save(tmp_path / "model")
+    assert calipers.load(tmp_path / "model").support_ == other.support_
 
 
 def test_bounds_given(counts):

@@ -133,7 +133,8 @@ _SUPPORT = record(
         "latent": _KNOTS,
         "observed": _KNOTS,
         "given": flag,
-    }
+    },
+    {"values": _KNOTS},
 )
 
 
@@ -153,7 +154,12 @@ def check_support(document: Any, place: str) -> None:
             refuse(f"{place}.{name}", "in rising order", document[name])
     if not ((slopes > 0) & (slopes < np.inf)).all():
         refuse(f"{place}.observed", "as far apart as latent, or nearly so", document["observed"])
-    if 0 < document["step"] < 10.0 ** -document["decimals"] * 0.99:
+    values = document.get("values")
+    if values:
+        places = np.array(document["origin"]) + np.arange(len(values)) * document["step"]
+        if not np.abs(places - values).max() <= 1e-3 * document["step"]:
+            refuse(f"{place}.values", "from the origin on, a step apart", values)
+    elif 0 < document["step"] < 10.0 ** -document["decimals"] * 0.99:
         refuse(f"{place}.step", "a multiple of its last decimal", document["step"])
 
 

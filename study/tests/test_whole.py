@@ -7,7 +7,7 @@ import numpy as np
 
 from calipers_study import whole
 from calipers_study.cells import Results, collect
-from calipers_study.experiment_tables import draws_markdown, experiments_markdown
+from calipers_study.experiment_tables import experiments_markdown, leans_markdown
 from calipers_study.store import Store, StoreEntry
 from calipers_study.times import time_markdown
 
@@ -59,8 +59,8 @@ def test_a_second_draw_is_compared_with_the_paper_and_with_the_first(store, tmp_
     rows = [second(i, 10.0 + i, **{"late MSE": [1.0, 4.0, 10.0]}) for i in (0, 1)]
     place.write_text(json.dumps({"name": "mse: other shuffles and seeds", "rows": rows}))
     results = collect(Store(store))
-    text = draws_markdown(Store(tmp_path), results)
+    text = leans_markdown(Store(tmp_path), results)
     assert text.count("| MSE | 1 | 1 | 1 | 1 |") >= 2  # second draw above both
-    assert draws_markdown(Store(store), results) is None
+    assert leans_markdown(Store(store), results) is None
     shown = experiments_markdown(Store(tmp_path), results)
     assert "| yacht | other shuffles and seeds | 2 | 1.0e+00 | 4.0e+00 | 1.0e+01 | 10.0 |" in shown

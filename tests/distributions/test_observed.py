@@ -20,6 +20,9 @@ from calipers.distributions import (
 SUPPORTS = {
     "counts": Support(low=0.0, step=1.0),
     "grades": Support(low=1.0, high=5.0, step=0.5, decimals=1),
+    "standardised grades": Support(
+        low=-0.7, high=2.3, step=0.75, origin=-0.7, values=(-0.7, 0.05, 0.8, 1.55, 2.3)
+    ),
     "from zero": Support(low=0.0),
     "range": Support(low=0.0, high=2.0),
     "cap": Support(high=1.5),

@@ -22,6 +22,17 @@ TARGETS = {
 }
 
 
+def standardised(y):
+    return (y - np.mean(y)) / np.std(y)
+
+
+TARGETS |= {
+    "numbers 0.707 apart from -1.41421 to 1.41421": standardised(np.arange(500) % 5),
+    "numbers 0.0679 apart": standardised(RNG.integers(0, 51, 2000) / 1000 + 0.95),
+    "numbers 0.324 apart from -1.29777 to 0.973329": standardised(np.tile([2, 4, 9, 9], 50)),
+}
+
+
 @pytest.mark.parametrize("words", TARGETS)
 def test_what_is_found(words):
     y = np.asarray(TARGETS[words], np.float64)
@@ -39,8 +50,13 @@ def test_zeros_and_a_positive_rest():
 
 @pytest.mark.parametrize(
     "y",
-    [RNG.poisson(3.0, 30), np.full(500, 2.0), np.round(RNG.normal(0, 1000, 500))],
-    ids=["few rows", "a constant", "integers that hardly repeat"],
+    [
+        RNG.poisson(3.0, 30),
+        np.full(500, 2.0),
+        np.round(RNG.normal(0, 1000, 500)),
+        RNG.choice(RNG.normal(0, 1, 20), 500),
+    ],
+    ids=["few rows", "a constant", "integers that hardly repeat", "values anywhere that repeat"],
 )
 def test_nothing_is_assumed(y):
     assert learn_support(np.asarray(y, np.float64)).is_line

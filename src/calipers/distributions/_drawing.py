@@ -52,9 +52,8 @@ def atoms(dist: ObservedDistribution) -> FloatArray:
     """
     support, rows = dist.support, len(dist)
     if support.step:
-        first = dist.ppf(_FAR)
-        values = first + support.step * np.arange(MOST_ATOMS)[:, None]
-        values = np.round(values, support.decimals)
+        first = np.rint((dist.ppf(_FAR) - support.origin) / support.step)
+        values = support.at(first + np.arange(MOST_ATOMS)[:, None])
         shown = _few(dist) & (values <= dist.ppf(1 - _FAR))
     else:
         values = np.repeat(np.array(support.ends)[:, None], rows, axis=1)

@@ -19,8 +19,12 @@ Bounds = Sequence[float | None] | str | None
 FEWEST = 50
 # Rows for each distinct value, on average, from which on values are taken to lie on a lattice.
 REPEATS = 5.0
-# Digits after the point within which a lattice is looked for.
+# Digits after the point within which a lattice of decimal numbers is looked for.
 MOST_DECIMALS = 6
+# Values of any other lattice, at most, and as a multiple of those that have been seen.
+MOST_VALUES, GAPS = 1000, 4
+# Parts of a step by which values may miss their places on it.
+CLOSE = 1e-6
 # Rows at an end, and their share, that make it a bound ...
 ATOM_ROWS, ATOM_SHARE = 10, 0.01
 # ... and how many times as many they are as those of the values next to it.
@@ -107,7 +111,28 @@ def _lattice(y: FloatArray) -> Support:
                 decimals=decimals,
             )
             return found if found.holds(distinct).all() else Support()
-    return Support()
+    return _any_lattice(distinct)
+
+
+def _any_lattice(distinct: FloatArray) -> Support:
+    """Lattice of rising values that are no decimal numbers, such as standardised grades."""
+    gaps, span = np.diff(distinct), distinct[-1] - distinct[0]
+    step = gaps.min()
+    for gap in gaps:  # the greatest common divisor, of numbers that are off in their last bits
+        rest = gap
+        while rest > CLOSE * gaps.min():
+            step, rest = rest, step % rest
+            rest = min(rest, abs(step - rest))
+    steps = round(span / step)
+    if steps >= min(MOST_VALUES, max(GAPS * len(distinct), MOST_GRADES)):
+        return Support()
+    step = span / steps
+    places = np.rint((distinct - distinct[0]) / step).astype(int)
+    values = distinct[0] + step * np.arange(steps + 1)
+    if np.abs(values[places] - distinct).max() > CLOSE * step:
+        return Support()
+    values[places] = distinct
+    return Support(step=float(step), origin=float(distinct[0]), values=tuple(values.tolist()))
 
 
 def _is_atom(y: FloatArray, lattice: bool) -> bool:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from calipers._checks import FloatArray
 
 # Parts of a step by which a number may miss its place on a lattice.
-_CLOSE = 1e-6
+_CLOSE = 1e-5
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,9 @@ class Support:
         Lattice ``origin + k step`` of the values, whole numbers k; a step of 0 for any value.
     decimals : int
         Digits after the point that values of the lattice have.
+    values : tuple of float
+        First values of the lattice, from `origin` on, to the last bit, where they are no decimal
+        numbers: those of a target that has been standardised, say.
     latent, observed : tuple of float
         Knots of w, from the latent scale to the target's, both strictly increasing; beyond them it
         goes on with slope 1.
@@ -62,6 +65,7 @@ class Support:
     latent: tuple[float, ...] = ()
     observed: tuple[float, ...] = ()
     given: bool = False
+    values: tuple[float, ...] = ()
 
     @property
     def is_line(self) -> bool:
@@ -76,7 +80,9 @@ class Support:
 
     def __str__(self) -> str:
         what = "any number" if self.low is None and self.high is None else "numbers"
-        if self.step == 1 and self.origin == int(self.origin):
+        if self.values:
+            what = f"numbers {self.step:.3g} apart"
+        elif self.step == 1 and self.origin == int(self.origin):
             what = "whole numbers"
         elif self.step:
             what = f"multiples of {self.step:g}"
@@ -91,9 +97,18 @@ class Support:
         """T: the observed value of each latent one; infinite ones go to the bounds."""
         value = self._warped(np.asarray(latent, np.float64), self.latent, self.observed)
         if self.step:
-            place = np.ceil((value - self.origin) / self.step - 0.5)
-            value = np.round(self.origin + place * self.step, self.decimals)
+            value = self.at(np.ceil((value - self.origin) / self.step - 0.5))
         return np.clip(value, *self.ends)
+
+    def at(self, place: ArrayLike) -> FloatArray:
+        """Values of the lattice by their number, 0 at the origin."""
+        number = np.asarray(place, np.float64)
+        value = self.origin + number * self.step
+        if not self.values:
+            return np.round(value, self.decimals)
+        known = np.array(self.values)
+        listed = (number >= 0) & (number < len(known))
+        return np.where(listed, known[np.where(listed, number, 0).astype(int)], value)
 
     def upper_edge(self, y: ArrayLike) -> FloatArray:
         """Latent value up to which what is observed is at most ``y``: P(Y <= y) is F there."""
@@ -138,12 +153,14 @@ class Support:
         found["low"] = None if (value < low).any() else self.low
         found["high"] = None if (value > high).any() else self.high
         if self.step and not self._on_lattice(value).all():
-            found |= {"step": 0.0, "origin": 0.0, "decimals": 0}
+            found |= {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
         return type(self)(**found)
 
     def _on_lattice(self, value: FloatArray) -> NDArray[np.bool_]:
         place = np.rint((value - self.origin) / self.step)
-        return np.asarray(np.round(self.origin + place * self.step, self.decimals) == value)
+        if self.values:
+            return np.abs(self.at(place) - value) < _CLOSE * self.step
+        return np.asarray(self.at(place) == value)
 
     def _to_latent(self, value: FloatArray) -> FloatArray:
         return self._warped(value, self.observed, self.latent)
@@ -168,10 +185,10 @@ class Support:
     def to_dict(self) -> dict[str, Any]:
         """The support as plain JSON."""
         found = asdict(self)
-        return found | {name: list(found[name]) for name in ("latent", "observed")}
+        return found | {name: list(found[name]) for name in ("latent", "observed", "values")}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
         """The support that ``to_dict`` wrote."""
-        knots = {name: tuple(document[name]) for name in ("latent", "observed")}
-        return cls(**{**document, **knots})
+        lists = {name: tuple(document.get(name, ())) for name in ("latent", "observed", "values")}
+        return cls(**{**document, **lists})

@@ -15,9 +15,10 @@ def observed(graph: Graph, latent: str, support: Support) -> str:
         step, origin = graph.constant(support.step), graph.constant(support.origin)
         place = graph("Div", graph("Sub", value, origin), step)
         place = graph("Ceil", graph("Sub", place, graph.constant(0.5)))
-        unit = graph.constant(10.0**support.decimals)
         value = graph("Add", origin, graph("Mul", place, step))
-        value = graph("Div", graph("Round", graph("Mul", value, unit)), unit)
+        if not support.values:
+            unit = graph.constant(10.0**support.decimals)
+            value = graph("Div", graph("Round", graph("Mul", value, unit)), unit)
     return clipped(graph, value, support)
 
 

@@ -111,13 +111,16 @@ def collect(store: Store) -> dict[tuple[str, str], Results]:
     return found
 
 
-def cells_of(results: dict[tuple[str, str], Results]) -> list[Cell]:
-    """Cells of coverage, width and error for those trainings and datasets that have results."""
+def cells_of(
+    results: dict[tuple[str, str], Results], like: dict[tuple[str, str], Results] | None = None
+) -> list[Cell]:
+    """Cells of coverage, width and error, of the trainings and datasets in ``like``."""
+    wanted = results if like is None else like
     return [
         Cell(published, _ours(published, results), "")
         for published in published_cells()
         if published.metric in ("PICP", "MPIW", "MSE")
-        and (SOURCES[published.method][0], published.dataset) in results
+        and (SOURCES[published.method][0], published.dataset) in wanted
     ]
 
 

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from calipers.datasets import CATALOGUE
 from calipers_study.beside import pm
 from calipers_study.cells import SOURCES, Cell, Results, cells_of
 from calipers_study.extras import stored_rows
 from calipers_study.lean import lean_lines
 from calipers_study.measures import MEMBERS, measure_combined
+from calipers_study.settings import load_settings
 from calipers_study.store import Store, StoreEntry
 from calipers_study.verdict import Published, published_cells
 
@@ -19,6 +21,7 @@ Row = dict[str, Any]
 Found = dict[tuple[str, str], Results]
 
 _SHOWN = ("PICP", "MPIW", "MSE")
+_EVERYWHERE = ("other shuffles and seeds", "no partial batch")  # tried on many datasets
 
 
 def experiments_markdown(store: Store, results: Found) -> str | None:
@@ -134,46 +137,51 @@ def _both(measures: list[dict[str, float]]) -> str:
     return " | ".join(pm([one[name] for one in measures]) for name in ("MPIW", "PICP"))
 
 
-def draws_markdown(store: Store, results: Found) -> str | None:
-    """The test of all cells at once, applied to a second draw of shuffles and seeds as well.
+def leans_markdown(store: Store, results: Found) -> str | None:
+    """The test of all cells at once, for two changes of the training that were tried on many.
 
-    Both draws are ours. What the test says of one against the other is what chance does.
+    A second draw of shuffles and seeds is ours as well: what the test says of one draw against the
+    other is what chance does.
     """
-    second = _second_draw(store)
-    if not second:
-        return None
-    again = {
-        (c.published.method, c.published.dataset, c.published.metric): c for c in cells_of(second)
-    }
-    pairs = [
-        (cell, again[key])
-        for cell in cells_of(results)
-        if (key := (cell.published.method, cell.published.dataset, cell.published.metric)) in again
-        and cell.ours.mean is not None
-        and again[key].ours.mean is not None
-    ]
-    tests = {
-        "The run of the tables against the paper": [first for first, _ in pairs],
-        "The second draw against the paper": [other for _, other in pairs],
-        "The second draw against the run of the tables": [_against(*pair) for pair in pairs],
-    }
-    lines = ["## All cells at once, for two draws of shuffles and seeds", ""]
-    for title, cells in tests.items():
-        lines += [f"{title}:", "", *lean_lines(cells), ""]
-    return "\n".join(lines)
+    lines: list[str] = []
+    for title in _EVERYWHERE:
+        other = _results_of(store, title)
+        pairs = [
+            (first, second)
+            for first, second in zip(cells_of(results, other), cells_of(other), strict=True)
+            if first.ours.mean is not None and second.ours.mean is not None
+        ]
+        if not pairs:
+            continue
+        lines += [f"## All cells at once: {title}", ""]
+        for name, cells in {
+            "The run of the tables against the paper, same cells": [a for a, _ in pairs],
+            f"With {title}, against the paper": [b for _, b in pairs],
+            f"With {title}, against the run of the tables": [_against(*pair) for pair in pairs],
+        }.items():
+            lines += [f"{name}:", "", *lean_lines(cells), ""]
+    return "\n".join(lines) if lines else None
 
 
 def _against(first: Cell, second: Cell) -> Cell:
-    """A cell of the second draw with the first in the place of the paper."""
+    """A cell of a variant with the run of the tables in the place of the paper."""
     paper, (mean, sem) = first.published, first.ours
     own = Published(paper.table, paper.dataset, paper.method, paper.metric, f"{mean:.9g}", sem)
     return Cell(own, second.ours, "")
 
 
-def _second_draw(store: Store) -> Found:
+def _results_of(store: Store, variant: str) -> Found:
     trials: dict[tuple[str, str], dict[int, dict[str, list[Row]]]] = defaultdict(dict)
     for row in stored_rows(store, "experiments"):
-        if row["variant"] == "other shuffles and seeds":
+        if row["variant"] == variant and _comparable(row):
             own = trials[row["method"], row["dataset"]].setdefault(row["trial"], {})
             own.setdefault(row["aggregation"], []).append(row)
     return {place: Results([], list(found.values())) for place, found in trials.items()}
+
+
+def _comparable(row: Row) -> bool:
+    """Whether a training without its partial batch still has nearly all rows."""
+    if row["variant"] != "no partial batch":
+        return True
+    rows = CATALOGUE[row["dataset"]].rows * 9 // 10
+    return rows % load_settings(row["method"], row["dataset"]).batch_size < 0.05 * rows

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import as_completed
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -129,7 +130,7 @@ def search_settings(
     else:
         names = choose(datasets, DATASETS, "dataset")
     place = Path(out, protocol.select.replace(" ", "-"))
-    options = {"seed": seed, "n_jobs": n_jobs, "folder": folder, "verify": verify}
+    options: dict[str, Any] = {"seed": seed, "n_jobs": n_jobs, "folder": folder, "verify": verify}
     task = partial(_searched, protocol=protocol, out=Path(out), **options)
     for name, result in _in_turn(task, names, processes, visible=visible):
         keep_settings(result, name, place / "settings")

@@ -16,8 +16,8 @@ from calipers_study.cells import (
     share_reproduced,
 )
 from calipers_study.experiment_tables import (
-    draws_markdown,
     experiments_markdown,
+    leans_markdown,
     retries_markdown,
 )
 from calipers_study.files import replace_file, write_csv
@@ -89,7 +89,7 @@ def _beside(store: Store, results: dict[tuple[str, str], Results]) -> dict[str, 
         **future_markdown(store, results),
         "baselines": baselines_markdown(store, results),
         "experiments": experiments_markdown(store, results),
-        "draws": draws_markdown(store, results),
+        "leans": leans_markdown(store, results),
         "retries": retries_markdown(results),
         "shift": shift_markdown(store),
         "time": time_markdown(store, results),
@@ -101,12 +101,23 @@ def summary(cells: list[Cell], results: dict[tuple[str, str], Results]) -> str:
     """Counts of verdicts by table, the cells that are worse, and what is incomplete."""
     lines = ["# Agreement with the paper", "", share_reproduced(cells), ""]
     lines += [f"- {share_reproduced(cells, [layout.name])}" for layout in LAYOUTS]
+    lines += ["", _by_chance(cells)]
     lines += ["", "## All cells at once", "", *lean_lines(cells)]
     for word, title in (("worse", "Worse than published"), ("better", "Better than published")):
         lines += _listed([cell for cell in cells if cell.verdict == word], title)
     if short := list(_incomplete(results)):
         lines += ["", "## Incomplete", "", *short]
     return "\n".join([*lines, ""])
+
+
+def _by_chance(cells: list[Cell]) -> str:
+    """How many cells two errors would leave outside if nothing but chance made a difference."""
+    own = [c for c in cells if c.published.metric in _MEASURES and c.ours.mean is not None]
+    outside = sum(cell.verdict != "agrees" for cell in own)
+    return (
+        f"Two standard errors leave 4.6% of normal differences outside, {0.0455 * len(own):.0f} of "
+        f"these {len(own)} cells of PICP, MPIW and MSE; {outside} are."
+    )
 
 
 def _listed(cells: list[Cell], title: str) -> list[str]:

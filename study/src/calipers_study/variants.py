@@ -42,7 +42,7 @@ SCHEDULES["exponential by epoch"] = _by_epoch
 
 def variant_rows(variant: Variant, dataset: str, *, trials: int | None = None) -> list[Row]:
     """Train a variant on the trials of a dataset, and measure every trial."""
-    count = paper_trials(dataset) if trials is None else trials
+    count = trials or variant.trials or paper_trials(dataset)
     if variant.plain:
         work = joblib.Parallel(n_jobs=-1)
         every = work(joblib.delayed(plain_rows)(variant, dataset, i) for i in range(count))
@@ -148,7 +148,8 @@ def _precision(variant: Variant) -> Iterator[None]:
 
 def _train(variant: Variant, job: Job, table: Table, splits: list[Split]) -> Bank:
     program = _program(variant, job.settings, table)
-    numbers = training_of(job.settings)
+    patience = job.settings.epochs if variant.best_epoch else 0
+    numbers = training_of(job.settings, patience=patience)
     if variant.loss == "cwc":
         numbers = numbers._replace(loss={"softness": job.settings.softness})
     plans = []
@@ -157,8 +158,10 @@ def _train(variant: Variant, job: Job, table: Table, splits: list[Split]) -> Ban
         if variant.full_batches:
             rows = rows[: len(rows) // job.settings.batch_size * job.settings.batch_size or None]
         scaling = _scaling(variant, table, rows)
+        seen = split.test if variant.best_epoch else split.test[:0]
         plans += [
-            Plan(seed, rows, settings=numbers, scaling=scaling) for seed in member_seeds(job, trial)
+            Plan(seed, rows, validation=seen, settings=numbers, scaling=scaling)
+            for seed in member_seeds(job, trial)
         ]
     if variant.steps != "one":
         plans = _after_points(job.settings, table, plans)

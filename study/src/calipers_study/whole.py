@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from calipers_study.extras import run_extras
 from calipers_study.figures import write_figures
@@ -40,7 +41,7 @@ def run_all(
     dict of float
         Seconds of each stage; also written to ``stages.csv`` in ``out``.
     """
-    common = {"processes": processes, "notify": notify}
+    common: dict[str, Any] = {"processes": processes, "notify": notify}
     protocol = Protocol(max_steps=max_steps)
     stages: dict[str, Callable[[], object]] = {
         "five trainings": lambda: run(store=store, **common),
