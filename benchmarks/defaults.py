@@ -224,7 +224,7 @@ def measure(bank, X, y, cuts):
         others = np.sort(scores[~own])
         known = np.arange(1, len(others) + 1) / (len(others) + 1)
         z = np.interp([0.025, 0.975, *levels], known, others)
-        quantiles[:, own] = mixture[own].ppf(ndtr(z)[:, None])
+        quantiles[:, own] = mixture[own].ppf(np.clip(ndtr(z), 1e-9, 1 - 1e-9)[:, None])
     lower, upper, inner = quantiles[0], quantiles[1], quantiles[2:]
     below = y < inner
     pinball = np.where(below, (1 - levels)[:, None], -levels[:, None]) * (inner - y)
