@@ -463,6 +463,7 @@ class TestFewRows:
         shown = run(*FIT.split(), "--config", "settings.toml")
         why = "90%, 95% and 99% intervals are infinite: it takes 19, 39 and 199 rows to calibrate"
         assert f"{why} them, and the model has 16" in shown.stdout
+        assert "80% intervals rest on one row at each end" in shown.stdout  # 16 < 2 * 9 + 1
         answer = run("predict", "model", "data.csv", "--out", "scored.csv")
         why = "95% intervals are infinite: it takes 39 rows to calibrate them, and the model has 20"
         assert why in answer.stderr

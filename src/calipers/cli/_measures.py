@@ -60,6 +60,7 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
         "mae": mean_absolute_error(y, point),
         "calibration": table,
         "unbounded": unbounded(model, levels),
+        "on_one_row": on_one_row(model, [level for level in levels if level <= coverage]),
     }
     return measures, (lower, upper)
 
@@ -171,6 +172,17 @@ def say_unbounded(found: dict[str, Any] | None) -> str:
     )
 
 
+def on_one_row(model: Any, coverages: Sequence[float]) -> list[float]:
+    """Coverages whose intervals are finite, and end where the farthest calibration row does."""
+    calibrations = model.ensemble_.calibrations[-1:]
+    tails = {coverage: 0.5 * (1.0 - coverage) for coverage in coverages}
+    return [
+        coverage
+        for coverage, tail in tails.items()
+        if any(own.supports(tail) and not own.supports(0.5 * tail) for own in calibrations)
+    ]
+
+
 def _listed(texts: list[str]) -> str:
     return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
@@ -216,6 +228,7 @@ def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
         | {"calibration": schema.list_of(_levels(share, number))},
         {
             "copies": schema.optional(schema.whole(0, 2**53)),
+            "on_one_row": schema.list_of(share),
             "unbounded": schema.optional(
                 schema.record({**few, "rows": schema.whole(0, 2**53)}, {"worth": schema.number()})
             ),
@@ -260,5 +273,10 @@ def print_measures(found: dict[str, Any], target: str) -> None:
             for row in found["calibration"]
         ],
     )
+    if few := found.get("on_one_row"):
+        shown = _listed([f"{100 * coverage:.4g}%" for coverage in few])
+        typer.echo(
+            f"  {shown} intervals rest on one row at each end: an odd one makes all of them wide"
+        )
     if why := say_unbounded(found.get("unbounded")):
         typer.echo(f"  {why}")
