@@ -5,11 +5,12 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TORCH := .venv-torch
 SKPRO := .venv-skpro
+SCALE := .venv-scale
 TORCH_VERSION := 2.13.0
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test quick lint types unit slow campaigns test-browser chromium nginx test-proxy \
-	test-torch test-oldest test-newest test-skpro docs figures notebooks dist benchmarks clean
+	test-torch test-oldest test-newest test-skpro test-scale docs figures notebooks dist benchmarks clean
 
 help: ## what there is
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -89,6 +90,14 @@ $(SKPRO)/.ready: pyproject.toml
 
 test-skpro: $(SKPRO)/.ready ## the adapter for skpro and sktime, by skpro's own checks
 	$(SKPRO)/bin/pytest tests/skpro src/calipers/skpro.py
+
+$(SCALE)/.ready: pyproject.toml
+	test -x $(SCALE)/bin/python || $(PYTHON) -m venv $(SCALE)
+	$(SCALE)/bin/python -m pip install --quiet --editable '.[scale,serve]' ray pytest hypothesis
+	touch $@
+
+test-scale: $(SCALE)/.ready ## clusters of Dask and Ray, with workers that are killed
+	$(SCALE)/bin/pytest tests/scale -m 'slow or not slow'
 
 # `make test` in a fresh clone, as CI has it, installs the newest versions that its Python allows, and
 # warnings are errors in all tests; test-newest does so in an environment of its own, for any Python.

@@ -8,7 +8,8 @@ same networks: ``calibration="map"`` and ``calibration="width"``. For 90% and 95
 coverage of all test rows; the lowest, the highest and the root mean squared error over tenths of
 the rows by width; the lowest over fifths of each input; in the worst slab of inputs; and the
 interval score over that of "map". Rates of several splits are pooled. Splits begin with the sixth:
-the methods were chosen with the first ones in view.
+the methods were chosen with the first ones in view. Targets are taken for continuous
+(``bounds=None``): intervals of the few values that wine and naval take hold more than was asked.
 """
 
 import argparse
@@ -27,8 +28,8 @@ from calipers_study.splits import paper_splits
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "validity" / "conditional.csv"
 LEVELS = (0.9, 0.95)
 FIRST = 5
-SPLITS = {"yacht": 8, "boston": 6, "energy": 6, "concrete": 6, "wine": 6}
-SPLITS |= dict.fromkeys(("kin8nm", "power", "naval", "protein"), 3)
+SPLITS = dict.fromkeys(("yacht", "boston", "energy", "concrete", "wine"), 4)
+SPLITS |= dict.fromkeys(("kin8nm", "power", "naval", "protein"), 2)
 KINDS = ("map", "width")
 LARGEST = {"naval": 2000}  # training rows, 3,000 for the others
 TEST, ROWS = 4000, 1000
@@ -75,7 +76,7 @@ def intervals(name, split):
         return calibrate(*given, **rest)
 
     _fitting.calibrate = catch
-    model = IntervalRegressor(random_state=split, verbose=0).fit(X, y)
+    model = IntervalRegressor(bounds=None, random_state=split, verbose=0).fit(X, y)
     found = {}
     for kind in KINDS:
         made, _ = calibrate(*caught["given"][:6], kind, **caught["rest"])
@@ -126,7 +127,7 @@ def main():
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for name in options.names:
-            for row in evaluate(name, range(FIRST, FIRST + SPLITS.get(name, 4))):
+            for row in evaluate(name, range(FIRST, FIRST + SPLITS.get(name, 3))):
                 shown = [f"{v:.3f}" if isinstance(v, float) else str(v) for v in row]
                 writer.writerow(shown)
                 print(*shown, sep=" | ", flush=True)

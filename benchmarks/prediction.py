@@ -14,6 +14,7 @@ import resource
 import time
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from calipers import IntervalRegressor
 from calipers.calibration import _adaptive
@@ -40,6 +41,50 @@ def throughput(models, many):
         seconds = time.perf_counter() - began
         extra = max(0, peak() - before - bounds.nbytes)
         print(f"| {name} | {threads} | {rows:,} | {rows / seconds:,.0f} | {extra / 1e6:.0f} |")
+
+
+def latency(models, one):
+    """Print milliseconds of a prediction of one row."""
+    print("\n| model | one row, p50 ms | p99 ms |")
+    print("|---|---:|---:|")
+    for name, model in models.items():
+        taken = []
+        for _ in range(1000):
+            began = time.perf_counter()
+            model.predict_interval(one)
+            taken.append(time.perf_counter() - began)
+        p50, p99 = np.quantile(taken, [0.5, 0.99]) * 1e3
+        print(f"| {name} | {p50:.2f} | {p99:.2f} |")
+
+
+def parts(model, many):
+    """Print where the time of the default model goes, on one thread."""
+    ensemble = model.ensemble_
+    block = many[:8192]
+    values = ensemble.bank.predict(block)
+    mixture = ensemble.mixture(block)
+    dist = ensemble.calibrated(block)
+    steps = {
+        "networks": lambda: ensemble.bank.predict(block),
+        "mixtures": lambda: ensemble.head.mixture(values).by_network.mean,
+        "width calibration": lambda: ensemble._calibrated(mixture, block),
+        "quantiles": lambda: dist.interval(0.95),
+    }
+    print("\n| part | us a row |")
+    print("|---|---:|")
+    for name, step in steps.items():
+        print(f"| {name} | {quickest(step, len(block)):.2f} |")
+    products = sum(leaf[0].size for leaf in ensemble.bank.weights if leaf.ndim == 3)
+    print(
+        f"| products of matrices at the rate of BLAS | {blas(products * len(ensemble.bank)):.2f} |"
+    )
+
+
+def blas(multiplications):
+    """Microseconds that so many multiplications take in products of 256 x 128 by 128 x 128."""
+    a, b = np.ones((256, 128), np.float32), np.ones((128, 128), np.float32)
+    with threadpool_limits(1):
+        return quickest(lambda: [a @ b for _ in range(100)], 100) / a.size / 128 * multiplications
 
 
 def quickest(function, rows):
@@ -93,6 +138,8 @@ def main():
     }
     many = rng.normal(size=(rows, 13))
     throughput(models, many)
+    latency(models, many[:1])
+    parts(models["default"], many)
     methods(models["default"].predict_dist(many[:MANY]))
 
 

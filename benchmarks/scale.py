@@ -23,7 +23,7 @@ from pathlib import Path
 INPUTS = 13
 ROWS, NETWORKS, EPOCHS = 2000, 40, 15
 SCORED, FILES = 100_000, 8
-LANES = 5  # networks of a chunk on a CPU
+LANES, FEW_ROWS, FEW_LANES = 5, 4096, 2  # networks of a chunk on a CPU, and beyond so many rows
 
 
 def main():
@@ -230,7 +230,7 @@ def measure_bytes(client):
 
     program, table, plans = bank(NETWORKS, 1, 50_000)
     size = len(pickle.dumps((table, plans[0].rows)))
-    chunks = NETWORKS // LANES
+    chunks = NETWORKS // FEW_LANES
     with on_cluster(client):
         before = moved()
         train(program, table, plans)
@@ -383,16 +383,16 @@ def scoring_terms(c, workers, storage, rows=1e9, part=100_000):
 
 def search_terms(c, workers, network, rows, candidates=1000, splits=5, steps=20_000):
     """Seconds of each thing that a search does."""
-    networks = candidates * splits
-    chunks = math.ceil(networks / LANES)
+    networks, lanes = candidates * splits, LANES if rows <= FEW_ROWS else FEW_LANES
+    chunks = math.ceil(networks / lanes)
     hops = 2 + math.log2(workers)  # to the scheduler, to a worker, then from worker to worker
     return {
         "starting and compiling": c["import_s"] + c["compile_s"],
         "sending the rows": hops * rows * c["table_bytes_per_row"] / network,
-        COMPUTING: math.ceil(chunks / workers) * LANES * steps * c["step_s"],
+        COMPUTING: math.ceil(chunks / workers) * lanes * steps * c["step_s"],
         "scheduler": chunks * c["task_s"],
         "results to the client": networks * c["result_bytes_per_network"] / network,
-        "validation": math.ceil(chunks / workers) * LANES * rows / 10 * c["validation_s"],
+        "validation": math.ceil(chunks / workers) * lanes * rows / 10 * c["validation_s"],
     }
 
 

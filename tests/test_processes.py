@@ -37,15 +37,12 @@ fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 
 
 @fork
-def test_a_fork_after_a_prediction_gets_an_error_with_the_remedy():
+def test_a_fork_after_a_fit_can_predict_but_not_fit():
     script = """
 import multiprocessing
 expected = model.predict(X)
 with multiprocessing.get_context("fork").Pool(2) as pool:
-    try:
-        pool.map(model.predict, [X, X])
-    except RuntimeError as error:
-        print(error)
+    assert all((found == expected).all() for found in pool.map(model.predict, [X, X]))
 with multiprocessing.get_context("fork").Pool(1) as pool:
     try:
         pool.apply(model.fit, (X, X[:, 0]))
@@ -53,10 +50,8 @@ with multiprocessing.get_context("fork").Pool(1) as pool:
         print(error)
 assert (model.predict(X) == expected).all()  # nothing has changed here
 """
-    errors = run(FIT + script).splitlines()
-    assert len(errors) == 2
-    for sentence in errors:
-        assert "get_context('spawn') or 'forkserver', or let joblib start them" in sentence
+    (sentence,) = run(FIT + script).splitlines()
+    assert "get_context('spawn') or 'forkserver', or let joblib start them" in sentence
 
 
 @fork

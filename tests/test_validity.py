@@ -28,8 +28,10 @@ REFITS = {50: 60, 100: 60, 200: 60, 1000: 15}
 
 @pytest.mark.parametrize("rows", BANDS)
 @pytest.mark.parametrize("name", ["toy", "skewed", "two_modes", "gap", "friedman"])
-def test_default_has_its_nominal_coverage(name, rows):
-    found = validity.evaluate(PROBLEMS[name], IntervalRegressor(verbose=0), rows, REFITS[rows])
+def test_default_has_its_nominal_coverage(name, rows, record_property):
+    model = IntervalRegressor(verbose=0)
+    found = list(validity.evaluate(PROBLEMS[name], model, rows, REFITS[rows]))
+    record_property("rows", validity.markdown(found).splitlines()[-1])
     mean = {row["coverage"]: row["mean"] for row in found}
     low, high = BANDS[rows]
     assert low < mean[0.95] < high

@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from calipers.importance import dependence
     from calipers.regressor import IntervalRegressor
+    from calipers.rowblocks import RowBlocks
 
     load = IntervalRegressor.load
 
-__all__ = ["IntervalRegressor", "__version__", "dependence", "load"]
+__all__ = ["IntervalRegressor", "RowBlocks", "__version__", "dependence", "load"]
 
 __version__ = "0.2.0"
 
@@ -23,6 +24,10 @@ def __getattr__(name: str) -> Any:
         from calipers.regressor import IntervalRegressor
 
         return IntervalRegressor.load
+    if name == "RowBlocks":
+        from calipers.rowblocks import RowBlocks
+
+        return RowBlocks
     if name == "dependence":
         from calipers.importance import dependence
 

@@ -197,6 +197,8 @@ def _broadcast_members(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     >>> _broadcast_members(np.zeros((5, 3)), (2, 3)).shape
     (5, 2, 3)
     """
+    if array.shape[1:] == shape:
+        return array
     new_axes = (1,) * (len(shape) - array.ndim + 1)
     wide = array.reshape(len(array), *new_axes, *array.shape[1:])
     return np.broadcast_to(wide, (len(array), *shape))

@@ -201,6 +201,8 @@ def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool
     ValueError
         If ``X`` or ``y`` do not hold finite numbers, or have another shape than in training.
     """
+    if not reset and isinstance(y, str) and (ready := _ready(estimator, X)) is not None:
+        return ready
     framed, options = is_frame(X), {"reset": reset, "dtype": _FLOATS}
     if not isinstance(y, str):
         options["y_numeric"] = True
@@ -215,6 +217,21 @@ def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool
         if not problem.startswith(("could not convert", "Input X contains NaN")):
             raise
         raise ValueError(f"{problem}. {_remedy(estimator, framed, reset)}") from None
+
+
+def _ready(estimator: Any, X: Any) -> FloatArray | None:
+    """New rows that scikit-learn would take as they are, which it takes its time to find out."""
+    names = getattr(estimator, "feature_names_in_", None)
+    if names is not None and type(X).__name__ == "DataFrame" and hasattr(X, "to_numpy"):
+        if list(X.columns) != names.tolist():
+            return None
+        X = X.to_numpy()
+    elif names is not None:
+        return None
+    fits = type(X) is np.ndarray and X.dtype in _FLOATS and X.ndim == 2 and len(X) > 0
+    if not fits or X.shape[1] != estimator.n_features_in_ or not np.isfinite(X).all():
+        return None
+    return X
 
 
 def _remedy(estimator: Any, framed: bool, fitting: bool) -> str:

@@ -44,20 +44,33 @@ def far_values(values: FloatArray) -> BoolArray:
     >>> int(far_values(np.random.default_rng(0).lognormal(0, 2, 10_000)).sum())
     0
     """
-    none = np.zeros(len(values), dtype=bool)
+    low, high = farthest(values, len(values))
+    far = (values < low) | (values > high)
+    return far if far.mean() <= _MOST else np.zeros(len(values), dtype=bool)
+
+
+def farthest(values: FloatArray, count: int) -> tuple[float, float]:
+    """Ends beyond which one of ``count`` values like these is likely to be an error.
+
+    Examples
+    --------
+    >>> low, high = farthest(np.random.default_rng(0).normal(size=1000), 10**7)
+    >>> -1e3 < low < -20, 20 < high < 1e3
+    (True, True)
+    """
     peak = np.max(np.abs(values), initial=0.0)
-    if not peak > 0:
-        return none
-    share = values / peak  # whose differences cannot overflow
-    distance = np.abs(share - np.median(share))
+    share = values / (peak or 1.0)  # whose differences cannot overflow
+    middle = np.median(share) if len(share) else 0.0
+    distance = np.abs(share - middle)
     there = distance[distance > 0]  # a target may be 0 in most rows
     if len(there) < _FEWEST:
-        return none
+        return -np.inf, np.inf
     low, high = np.quantile(there[:: len(there) // _ROWS + 1], _LEVELS)
     growth = np.log(high / low) / np.log((1 - _LEVELS[0]) / (1 - _LEVELS[1]))
-    largest = high * ((1 - _LEVELS[1]) * len(there)) ** growth
-    far = distance > _BEYOND * largest
-    return far if far.mean() <= _MOST else none
+    largest = high * ((1 - _LEVELS[1]) * len(there) / len(values) * count) ** growth
+    reach = _BEYOND * largest
+    with np.errstate(over="ignore"):
+        return float((middle - reach) * peak), float((middle + reach) * peak)
 
 
 def ordinary_limits(columns: FloatArray) -> tuple[FloatArray, FloatArray] | None:

@@ -334,6 +334,8 @@ def calibrate(
         scores = scores.reshape(-1, len(rows))
     else:
         scores = normal_scores(alone, target)
+        if kind == WidthCalibration.kind and len(folds) == 1 and units is None and own is None:
+            by_width, scores = _evened(alone, scores, len(rows))
     once, first = np.unique(rows, return_index=True)
     dist, point = alone[first], np.full(len(y), np.nan)
     means = dist.mean if scale is None else scale.mean(dist)

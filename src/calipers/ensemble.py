@@ -265,16 +265,18 @@ class Ensemble:
     def _forward(self, X: FloatArray) -> "_Forward":
         """One pass through the networks."""
         values = self.bank.predict(X)
-        density = self.head.density(values)
-        if density is None:
+        mixture = self.head.mixture(values)
+        if mixture is None:
             points = values["point"]
         else:
+            density = mixture.by_network
             points = density.mean if self.target_map is None else self.target_map.mean(density)
         point = sum_members(points) / len(points)
         checks.finite("what the networks predict", point)
         point = self.within_bounds(point)
         if self.gives_distribution:
-            latent = self.on_own_scale(self._calibrated(self._mixture(values), X))
+            mixture = self._mixture(values) if mixture is None else mixture
+            latent = self.on_own_scale(self._calibrated(mixture, X))
             point = self.within_bounds(point + self._moved(values, X, latent))
             return _Forward(self.coverage, point, dist=self._observed(latent))
         if not self.head.has_interval:

@@ -300,3 +300,18 @@ class Around:
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> AroundPoint:
         """Make a network; ``key`` seeds its weights."""
         return AroundPoint(self.network(in_size, out_size, key=key), self.point_at, self.reach)
+
+
+def of_library(network: Network) -> bool:
+    """Whether a factory of networks and all that its networks do is code of the library's own.
+
+    Examples
+    --------
+    >>> of_library(Around(DenseFactory(), point_at=0)), of_library(lambda *sizes, key: None)
+    (True, False)
+    """
+    if type(network) is Around:
+        return of_library(network.network)
+    if type(network) is not DenseFactory:
+        return False
+    return ACTIVATIONS[network.activation].__module__.startswith("jax.")

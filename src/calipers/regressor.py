@@ -24,6 +24,7 @@ from calipers._fitting import (
     without_errors,
 )
 from calipers._inputs import Inputs
+from calipers._large import fit_blocks
 from calipers._loading import check_model, model_from_dict
 from calipers._parameters import parameters_to_dict
 from calipers._points import errors_of_points, head_around_points
@@ -43,6 +44,7 @@ from calipers.objectives import LOSSES, Objective
 from calipers.optimizers import OPTIMIZERS, Adam
 from calipers.prediction import Prediction, Query, interval_names, quantile_names
 from calipers.preprocessing import Column, TableEncoder
+from calipers.rowblocks import RowBlocks
 from calipers.training import (
     SHORTHANDS,
     expanded,
@@ -291,7 +293,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def fit(
         self,
         X: Any,
-        y: Any,
+        y: Any = None,
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
@@ -301,9 +303,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs: a pandas or polars frame of any columns, or an array of finite numbers; see
-            ``preprocessor``.
+            ``preprocessor``. Or ``RowBlocks``, or an array or frame of Dask, which are read in
+            blocks: rows held out then take the place of folds, see ``calipers.rowblocks``.
         y : array-like of shape (n_samples,)
-            Targets, in any unit.
+            Targets, in any unit; not with ``RowBlocks``, which have their own.
         sample_weight : array-like of shape (n_samples,), optional
             Weights of the rows; a row of weight 0 is left out.
         groups : array-like of shape (n_samples,), optional
@@ -321,6 +324,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         calipers.bank.TrainingFailedError
             If networks keep failing.
         """
+        if isinstance(X, RowBlocks) or is_lazy(X):
+            self.ensemble_ = fit_blocks(self, X, y, sample_weight, groups)
+            return self
         previous = networks_to_continue(self)
         target_map = None if previous is None else self.ensemble_.target_map
         data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
@@ -492,7 +498,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def _ensemble(self) -> Ensemble:
-        check_is_fitted(self, "ensemble_")
+        if "ensemble_" not in vars(self):  # looking it up in full takes longer than a network
+            check_is_fitted(self, "ensemble_")
         return replace(self.ensemble_, n_jobs=self.n_jobs, unsupported=self.unsupported)
 
     def read(self, X: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
@@ -530,7 +537,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         >>> list(model.query(X, Query(coverages=(0.9,), quantiles=(0.5,))).columns())
         ['prediction', 'lower_0.9', 'upper_0.9', 'quantile_0.5']
         """
-        check_is_fitted(self, "ensemble_")
         return self._ensemble.predict(self.reader_.read(self, X), query)
 
     def query_and_check(self, X: Any, query: Query) -> tuple[Prediction, NDArray[np.bool_]]:

@@ -123,7 +123,9 @@ def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int
     )
 
 
-def make_settings(parameters: Parameters, rows: int, batch_size: int, *, stops: bool) -> Settings:
+def make_settings(
+    parameters: Parameters, rows: int, batch_size: int, *, stops: bool, shards: int = 1
+) -> Settings:
     """Numbers of the training of a network.
 
     Parameters
@@ -136,10 +138,15 @@ def make_settings(parameters: Parameters, rows: int, batch_size: int, *, stops: 
         Rows of a step.
     stops : bool
         Whether there are validation rows that tell when to stop.
+    shards : int
+        Parts in which the rows come; an epoch of the settings is then a pass over one of them.
     """
     steps = 10_000 * max(1.0, rows / 10_000) ** 0.5
-    epochs = parameters.epochs or int(np.clip(steps * batch_size / rows, 20, 1000))
-    patience = max(10, epochs // 5) if parameters.patience == "auto" else parameters.patience
+    fewest = 20 if shards == 1 else 0  # passes
+    passes = parameters.epochs or np.clip(steps * batch_size / rows, fewest, 1000)
+    epochs = max(1, int(passes * shards))
+    given = parameters.patience
+    patience = max(10, epochs // 5) if isinstance(given, str) else (given or 0) * shards
     early = {"early_patience": max(10, epochs // 15)} if parameters.patience == "auto" else {}
     optimizer: Adam = expanded("optimizer", parameters.optimizer)
     return Settings(

@@ -5,13 +5,15 @@ import pickle
 import subprocess
 import sys
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
 import pytest
 
-from calipers.bank import _cache
+from calipers.bank import SCHEDULES, Program, _cache
+from calipers.networks import ACTIVATIONS, Around, DenseFactory
+from calipers.objectives import LOSSES
 
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="rights of POSIX")
 
@@ -236,6 +238,125 @@ class TestOwner:
             os.umask(before)
         assert entry(folder).stat().st_mode & 0o777 == 0o600
         assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@dataclass(frozen=True)
+class Described(Scale):
+    """A program that is known by what it says of itself; it counts how often it is traced."""
+
+    description: str | None = "doubled"
+
+    def run(self, x):
+        TRACED.append(self)
+        return super().run(x)
+
+
+TRACED = []
+
+
+class TestDescribed:
+    """Programs known by their parts are not traced where they lie on disk."""
+
+    @pytest.fixture
+    def run(self, folder, monkeypatch):
+        TRACED.clear()
+
+        def fresh(factor=2.0, description="doubled", x=X):
+            monkeypatch.setattr(_cache, "_compiled", OrderedDict())
+            program = Described(factor, description)
+            return np.asarray(_cache.compiled(program.run, (x,), results=0)(x))
+
+        return fresh
+
+    def test_it_is_traced_once_for_all_processes(self, run, compilations):
+        np.testing.assert_array_equal(run(), 2 * X)
+        np.testing.assert_array_equal(run(), 2 * X)
+        assert len(TRACED) == len(compilations) == 1
+
+    def test_without_a_description_the_text_decides(self, run, compilations):
+        for factor in (2.0, 3.0, 2.0):
+            np.testing.assert_array_equal(run(factor, None), factor * X)
+        assert len(TRACED) == 3
+        assert len(compilations) == 2
+
+    def test_anything_else_is_another_program(self, run, compilations, monkeypatch):
+        run()
+        run(3.0, "tripled")
+        run(x=np.arange(4, dtype=np.float32))
+        monkeypatch.setattr(_cache, "_sources", lambda: "of another version")
+        run()
+        with jax.numpy_rank_promotion("raise"):
+            run()
+        assert len(compilations) == 5
+
+    def test_one_that_fails_when_it_runs_is_traced_and_compiled(
+        self, run, compilations, monkeypatch
+    ):
+        def broken(*_):
+            raise jax.errors.JaxRuntimeError("INVALID_ARGUMENT")
+
+        run()
+        with monkeypatch.context() as patch:
+            patch.setattr(_cache, "_load", lambda *_: broken)
+            np.testing.assert_array_equal(run(), 2 * X)
+        assert len(TRACED) == len(compilations) == 2
+
+    def test_sources_are_those_of_the_library(self, monkeypatch):
+        before = _cache._sources()
+        _cache._sources.cache_clear()
+        read = _cache.Path.read_bytes
+        changed = {"name": "_scores.py"}
+        monkeypatch.setattr(
+            _cache.Path,
+            "read_bytes",
+            lambda path: read(path) + b"#" * (path.name == changed["name"]),
+        )
+        assert _cache._sources() != before
+        _cache._sources.cache_clear()
+        changed["name"] = ""
+        assert _cache._sources() == before
+
+
+class TestWhoseCode:
+    """A program with any code that is not the library's has no description."""
+
+    PROGRAM = Program(DenseFactory((5,), "silu"), LOSSES["density"], in_size=3)
+
+    def test_the_librarys_own(self):
+        assert "silu" in self.PROGRAM.description
+        others = [
+            replace(self.PROGRAM, network=DenseFactory((5,), "silu", amplitude=0.5)),
+            replace(self.PROGRAM, objective=LOSSES["crps"]),
+            replace(self.PROGRAM, components=2),
+            replace(self.PROGRAM, network=Around(DenseFactory((5,), "silu"), 0)),
+        ]
+        assert len({program.description for program in [self.PROGRAM, *others]}) == 5
+
+    def test_code_of_users(self, monkeypatch):
+        class Own(LOSSES["density"]):
+            pass
+
+        class OwnFactory(DenseFactory):
+            pass
+
+        def network(in_size, out_size, *, key):
+            return DenseFactory()(in_size, out_size, key=key)
+
+        for change in ({"objective": Own}, {"network": OwnFactory()}, {"network": network}):
+            assert replace(self.PROGRAM, **change).description is None
+        around = replace(self.PROGRAM, network=Around(network, 0))
+        assert around.description is None
+
+    def test_parts_of_the_library_that_were_replaced(self, monkeypatch):
+        def own(*_, **__):
+            return 0.0
+
+        for place, name in ((ACTIVATIONS, "silu"), (SCHEDULES, "exponential")):
+            with monkeypatch.context() as patch:
+                patch.setitem(place, name, own)
+                assert replace(self.PROGRAM).description is None
+        monkeypatch.setattr(LOSSES["density"], "loss", staticmethod(own))
+        assert replace(self.PROGRAM).description is None
 
 
 PROGRAM = """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtri
 
-from calipers.calibration import Calibration, _adaptive, _integrals
+from calipers.calibration import Calibration, WidthCalibration, _adaptive, _integrals
 from calipers.calibration._corrected_rows import MixtureRows
 from calipers.distributions import mixture_scores, mixture_values_on_grid
 
@@ -114,3 +114,16 @@ def test_quantiles_on_a_grid_have_their_scores(name):
         found = mixture_values_on_grid(z, loc, left, right, weights)
         scores = [mixture_scores(x, loc, left, right, weights) for x in found]
     assert np.abs(scores - z[:, None]).max() < 1e-5
+
+
+def test_errors_are_within_the_bound_where_widths_differ(map_of_many, monkeypatch):
+    factor = np.array([0.7, 1.0, 1.4])
+    widths = WidthCalibration(np.array([0.0, 1.0]), factor, 500)
+    steps = np.arange(ROWS) % 3.0
+    rows = make_rows("ten", (widths, map_of_many), steps, None)
+    check(rows)
+    rules = []
+    make = _integrals.make_rule
+    monkeypatch.setattr(_integrals, "make_rule", lambda *given: rules.append(given) or make(*given))
+    _integrals.mean_and_variance(make_rows("ten alike", (widths, map_of_many), steps, None))
+    assert len({given[1] for given in rules}) == 1  # one rule for rows of all widths

@@ -2,8 +2,9 @@
 
 Ensemble members, trials of a study, folds of a cross-validation and candidates of a search are all
 networks that differ in seed, rows and a few numbers. A ``Program`` is what they have in common, a
-``Plan`` is what sets one apart, a ``Table`` holds the rows, ``train`` does the work and returns a
-``Bank``. ``Upgraded`` is a bank of intervals around points that came from elsewhere.
+``Plan`` is what sets one apart, a ``Table`` holds the rows (``Shards``, where they are more than
+memory), ``train`` does the work and returns a ``Bank``. ``Upgraded`` is a bank of intervals around
+points that came from elsewhere.
 
 Examples
 --------
@@ -27,7 +28,8 @@ from calipers.bank._bank import Bank
 from calipers.bank._lanes import MEASURES, SCHEDULES, Scaling, Settings
 from calipers.bank._program import Program
 from calipers.bank._run import HISTORY_TYPE, History
-from calipers.bank._shared_rows import Plan, Table, padded
+from calipers.bank._shards import Shards, ShardWriter
+from calipers.bank._shared_rows import Plan, Table, padded, standardised
 from calipers.bank._train import TrainingFailedError, spawn_seeds, train
 from calipers.bank._upgraded import (
     BankPoints,
@@ -51,6 +53,8 @@ __all__ = [
     "Program",
     "Scaling",
     "Settings",
+    "ShardWriter",
+    "Shards",
     "Table",
     "TrainingFailedError",
     "Upgraded",
@@ -58,5 +62,6 @@ __all__ = [
     "error_table",
     "padded",
     "spawn_seeds",
+    "standardised",
     "train",
 ]

@@ -10,12 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers._process import before_computing
 from calipers.bank._cache import compiled
+from calipers.bank._dense import Dense
 from calipers.bank._lanes import Scaling, Tree
 from calipers.bank._program import Program
 from calipers.bank._run import History
 from calipers.bank._shared_rows import FloatArray, IntArray, standardised
 
 BLOCK = 8192  # rows handed to a compiled program at a time
+_FEW_ROWS = 4096  # up to which a step's overhead is best shared by more networks
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +115,8 @@ class Bank:
 
     def forward(self, block: FloatArray) -> NDArray[np.float32]:
         """Parameters of up to ``BLOCK`` standardised rows, as (networks, fields, rows)."""
+        if self._dense is not None:
+            return self._dense(block)
         before_computing()
         rows = np.zeros((BLOCK, block.shape[1]), np.float32)
         rows[: len(block)] = block
@@ -122,6 +126,13 @@ class Bank:
             found = compiled(self.program.predict, arguments)(*arguments)
             parts.append(np.asarray(found)[:, :, : len(block)])
         return np.concatenate(parts)[: len(self)]
+
+    @cached_property
+    def _dense(self) -> Dense | None:
+        """The networks in NumPy, where that is how they predict."""
+        if jax.default_backend() != "cpu":
+            return None
+        return Dense.of(self.program.tree(self.weights), self.scaling, self.program.output)
 
     @cached_property
     def _chunks(self) -> list[tuple[Tree, Scaling]]:
@@ -137,18 +148,20 @@ class Bank:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key != "_chunks"}
+        made = ("_chunks", "_dense")
+        return {key: value for key, value in self.__dict__.items() if key not in made}
 
 
-def lane_count(program: Program, networks: int) -> int:
+def lane_count(program: Program, networks: int, rows: int = 0) -> int:
     """How many networks share a compiled program.
 
-    On a CPU always the same number, since a network's bits depend on it, and a small one, which is
-    fastest there and leaves chunks for other threads. On an accelerator as many as fit in a part
-    of its memory.
+    On a CPU a small number, which is fastest there and leaves chunks for other threads, and the
+    smaller one where many ``rows`` are trained on, so that ten networks keep eight cores busy
+    (``benchmarks/cores.py``). A network's bits depend on it, so that it must not depend on how many
+    cores there are. On an accelerator as many as fit in a part of its memory.
     """
     if jax.default_backend() == "cpu":
-        return 5
+        return 2 if rows > _FEW_ROWS else 5
     weights = sum(leaf.size for leaf in jax.tree.leaves(program.weights))
     per_network = 4 * (6 * weights + 64 * program.batch_size * max(program.in_size, 64))
     stats = jax.devices()[0].memory_stats() or {}

@@ -1,8 +1,9 @@
 """Compiled programs, kept in memory for the process and on disk between processes.
 
 Compilation takes seconds, training a small bank often less. JAX has a cache of its own, but turning
-it on is a global setting that belongs to the user, so programs are kept here by the text they were
-compiled from.
+it on is a global setting that belongs to the user, so programs are kept here. One made of the
+library's own parts alone is kept by their names, numbers and source, so that a new process has it
+without tracing it; one with code of users, by the text it is compiled from, whatever they change.
 
 A program on disk is code: it is loaded only from a folder and a file that belong to the user and
 that no one else may write. One that cannot be loaded, or fails when it first runs, is compiled
@@ -21,10 +22,14 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import equinox
 import jax
+import jaxlib
+import optax
 from jax.experimental import serialize_executable
 
 from calipers._files import cache_folder, replacing
@@ -35,6 +40,10 @@ logger = logging.getLogger(__name__)
 _LARGEST_CACHE = 512 * 2**20  # bytes on disk; the programs used longest ago go first
 _SUFFIX = ".program"
 _MOST_IN_MEMORY = 64  # programs; each takes dozens of the 65,530 memory maps that Linux allows
+_COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
+    # One thread is enough: chunks of a bank are what runs side by side.
+    "cpu": {"xla_cpu_multi_thread_eigen": False},
+}
 
 
 @dataclass
@@ -59,7 +68,11 @@ def single_precision() -> AbstractContextManager[Any]:
 
 
 def compiled(
-    function: Callable[..., Any], arguments: tuple[Any, ...], *, donate: tuple[int, ...] = ()
+    function: Callable[..., Any],
+    arguments: tuple[Any, ...],
+    *,
+    donate: tuple[int, ...] = (),
+    results: Any = None,
 ) -> Callable[..., Any]:
     """Compile ``function`` for arguments of these shapes, or find it compiled.
 
@@ -71,6 +84,9 @@ def compiled(
         Trees of arrays as the function will get them.
     donate : tuple of int
         Arguments whose memory the results may take over.
+    results : tree, optional
+        One such as the function returns, with anything for arrays. Where the object that the
+        function belongs to has a ``description``, it is then not traced if it lies on disk.
     """
     leaves, structure = jax.tree.flatten(arguments)
     device = default_device()
@@ -84,7 +100,7 @@ def compiled(
     with place.lock:  # of one program: others compile and run meanwhile
         if place.program is None:
             with single_precision():
-                place.program = _compile(function, arguments, donate, device)
+                place.program = _compile(function, arguments, donate, device, results)
         return place.program
 
 
@@ -124,53 +140,91 @@ def _compile(
     arguments: tuple[Any, ...],
     donate: tuple[int, ...],
     device: jax.Device,
+    results: Any,
 ) -> Callable[..., Any]:
     """Compile over flat lists of arrays, which can be stored where the trees could not."""
     leaves, structure = jax.tree.flatten(arguments)
     position = [i for i, tree in enumerate(arguments) for _ in jax.tree.leaves(tree)]
-    results: Any = None
+    tree = None if results is None else jax.tree.structure(results)
 
     def flat(*leaves: Any) -> list[Any]:
-        nonlocal results
-        flattened, results = jax.tree.flatten(function(*jax.tree.unflatten(structure, leaves)))
+        nonlocal tree
+        flattened, tree = jax.tree.flatten(function(*jax.tree.unflatten(structure, leaves)))
         return flattened
 
     donated = [i for i, argument in enumerate(position) if argument in donate]
-    # One thread is enough: chunks of a bank are what runs side by side.
-    options = {"xla_cpu_multi_thread_eigen": False} if device.platform == "cpu" else None
-    jitted = jax.jit(flat, donate_argnums=donated, compiler_options=options)
-    with jax.default_matmul_precision("float32"):  # an accelerator would round to fewer digits
-        lowered = jitted.lower(*leaves)
+    options = _COMPILER_OPTIONS.get(device.platform)
+
+    def lower() -> jax.stages.Lowered:
+        jitted = jax.jit(flat, donate_argnums=donated, compiler_options=options)
+        # An accelerator would round to fewer digits.
+        with single_precision(), jax.default_matmul_precision("float32"):
+            return jitted.lower(*leaves)
+
     signature = [(leaf.shape, leaf.dtype) for leaf in leaves]
-    path = cache_folder() / "programs" / (_fingerprint(lowered, signature, device) + _SUFFIX)
-    program = _Kept(path, lowered, device)
+    text = None if results is None else _description(function, structure, donated)
+    if text is None:
+        lowered = lower()
+        text, lower = lowered.as_text(), lambda: lowered
+    name = _fingerprint(text, signature, device) + _SUFFIX
+    program = _Kept(cache_folder() / "programs" / name, lower, device)
 
     def call(*arguments: Any) -> Any:
-        return jax.tree.unflatten(results, program(jax.tree.leaves(arguments)))
+        return jax.tree.unflatten(tree, program(jax.tree.leaves(arguments)))
 
     return call
+
+
+def _description(function: Any, structure: Any, donated: list[int]) -> str | None:
+    """What a program is made of, or None where that includes code of users."""
+    described = getattr(function.__self__, "description", None)
+    if described is None or not (sources := _sources()):
+        return None
+    settings = [
+        (name, getattr(jax.config, name, value))  # as the context has it, where there is one
+        for name, value in sorted(jax.config.values.items())
+    ]
+    parts = (described, function.__name__, structure, donated, sources, settings)
+    return "\0".join(map(str, parts))
+
+
+@lru_cache
+def _sources() -> str:
+    """Digest of the sources and versions that programs are made of; empty without sources."""
+    root = Path(__file__).parents[1]
+    files = [root / "networks.py", root / "objectives.py"]
+    for package in ("bank", "heads", "losses"):
+        files += sorted((root / package).glob("*.py"))
+    try:
+        own = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
+    except OSError:
+        return ""
+    return str([*own, *(library.__version__ for library in (jax, jaxlib, equinox, optax))])
 
 
 class _Kept:
     """A program from disk or the compiler; one from disk is on trial until it has run."""
 
-    def __init__(self, path: Path, lowered: jax.stages.Lowered, device: jax.Device) -> None:
+    def __init__(
+        self, path: Path, lower: Callable[[], jax.stages.Lowered], device: jax.Device
+    ) -> None:
         self.path = path
-        self.lowered: jax.stages.Lowered | None = lowered
+        self.lower: Callable[[], jax.stages.Lowered] | None = lower
         found = _load(path, device)
         if found is None:
-            self._compile(lowered)
+            self._compile(lower)
         else:
             self.program = found
 
-    def _compile(self, lowered: jax.stages.Lowered) -> None:
-        self.program = lowered.compile()
-        self.lowered = None  # its text is large
+    def _compile(self, lower: Callable[[], jax.stages.Lowered]) -> None:
+        with single_precision():
+            self.program = lower().compile()
+        self.lower = None  # what it holds on to is large
         _store(self.path, self.program)
 
     def __call__(self, leaves: list[Any]) -> list[jax.Array]:
-        lowered = self.lowered
-        if lowered is None:
+        lower = self.lower
+        if lower is None:
             return self.program(*leaves)
         try:
             results = self.program(*leaves)
@@ -179,10 +233,9 @@ class _Kept:
             if any(isinstance(leaf, jax.Array) and leaf.is_deleted() for leaf in leaves):
                 raise  # the arguments are gone, there is nothing to try again with
             logger.info("compiled program %s fails and is compiled again: %s", self.path, error)
-            with single_precision():
-                self._compile(lowered)
+            self._compile(lower)
             return self.program(*leaves)
-        self.lowered = None
+        self.lower = None
         return results
 
 
@@ -250,10 +303,10 @@ def _evict(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _fingerprint(lowered: jax.stages.Lowered, signature: object, device: jax.Device) -> str:
+def _fingerprint(text: str, signature: object, device: jax.Device) -> str:
     """Digest of the program's text and of everything that could change its machine code."""
     parts = (
-        lowered.as_text(),
+        text,
         signature,  # the text leaves out arguments that are not used
         jax.__version__,
         device.client.platform_version,
@@ -263,5 +316,6 @@ def _fingerprint(lowered: jax.stages.Lowered, signature: object, device: jax.Dev
         processor(),
         os.environ.get("XLA_FLAGS", ""),
         jax.config.values["jax_disable_most_optimizations"],
+        _COMPILER_OPTIONS.get(device.platform),
     )
     return hashlib.sha256("\0".join(map(str, parts)).encode()).hexdigest()

@@ -12,6 +12,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from calipers.bank._cache import single_precision
@@ -27,12 +28,13 @@ from calipers.bank._lanes import (
 )
 from calipers.bank._shuffle import round_keys, shuffled
 from calipers.heads import HEADS, Head
-from calipers.networks import Network
+from calipers.networks import Network, of_library
 from calipers.objectives import Objective
 
 SEGMENT = 128  # epochs a program can run, and record, before Python steps in
 TILE = 256  # rows evaluated at a time: one size, so that a row's bits do not depend on its company
 EARLY = 10  # so many times ``check_every`` epochs are all validated: some data is soon learnt
+FEW_STEPS, MANY_STEPS = 8, 16  # of an epoch that an accelerator takes without asking the host
 SMALL_TILE = 8  # rows predicted at a time on a CPU: a single row then costs what 8 do, not 256
 
 
@@ -89,6 +91,14 @@ class Program:
     def output(self) -> Head:
         """What the networks' outputs mean."""
         return HEADS[self.head or self.objective.head].with_components(self.components)
+
+    @cached_property
+    def description(self) -> str | None:
+        """All that shapes the compiled code, where it is the library's own; None with any other."""
+        head, code = type(self.output), [self.objective, self.objective.loss]
+        code += [head, head.parameters, head.interval, SCHEDULES[self.schedule]]
+        ours = all(part.__module__.startswith("calipers.") for part in code)
+        return repr(self) if ours and of_library(self.network) else None
 
     @cached_property
     def _static(self) -> Tree:
@@ -253,17 +263,36 @@ class Program:
         """The weights that a training is for."""
         return state.average if self.averaging else state.network
 
+    def blank(self, lanes: Lanes) -> State:
+        """The state of lanes that hold nothing yet, all zeros, without tracing a network."""
+        count = lanes.seed.shape[0]
+
+        def zeros(leaf: Any) -> Array:
+            return np.zeros((count, *leaf.shape), leaf.dtype)
+
+        network = jax.tree.map(zeros, self.weights)
+        with single_precision():
+            optimizer = jax.eval_shape(self._optimizer(lanes).init, self.weights)
+        return State(
+            network,
+            network if self.averaging else None,
+            jax.tree.map(zeros, optimizer),
+            epoch=np.zeros(count, np.int32),
+            loss=np.zeros(count, np.float32),
+            best=network if lanes.valid.index.size else None,
+            best_loss=np.zeros(count, np.float32),
+            best_epoch=np.zeros(count, np.int32),
+        )
+
     # All lanes. These are compiled.
 
-    def start(self, state: State | None, lanes: Lanes, renew: Array, given: Tree | None) -> State:
+    def start(self, state: State, lanes: Lanes, renew: Array, given: Tree | None) -> State:
         """Put fresh networks into the lanes marked ``renew``; ``given`` weights, where not None."""
         fresh = jax.vmap(self._fresh)(lanes)
         if given is not None:
             best = given if fresh.best is not None else None
             average = given if self.averaging else None
             fresh = fresh._replace(network=given, average=average, best=best)
-        if state is None:
-            return fresh
         choose = jax.vmap(_select)
         return choose(renew, fresh, state)
 
@@ -301,8 +330,14 @@ class Program:
                 lanes, *carry, keys, running, i * self.batch_size, table
             )
 
+        together = self._steps_together(lanes)
+
+        def several(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
+            return jax.lax.fori_loop(0, together, lambda j, c: step(i * together + j, c), carry)
+
         sums = jnp.zeros((lanes.seed.shape[0], 1 + len(MEASURES)))
-        state, sums = jax.lax.fori_loop(0, batches, step, (state, sums))
+        loop, turns = (step, batches) if together == 1 else (several, -(-batches // together))
+        state, sums = jax.lax.fori_loop(0, turns, loop, (state, sums))
         trained = jnp.where(running[:, None], sums[:, 1:] / sums[:, :1], jnp.nan)
         state = state._replace(
             epoch=state.epoch + running, loss=jnp.where(running, trained[:, 0], state.loss)
@@ -311,6 +346,16 @@ class Program:
             return state, jnp.stack([trained, jnp.full_like(trained, jnp.nan)], axis=1)
         state, validated = self._validate(state, lanes, table, running)
         return state, jnp.stack([trained, validated], axis=1)
+
+    def _steps_together(self, lanes: Lanes) -> int:
+        """Steps between looks at whether an epoch has ended; those past its end change nothing.
+
+        An accelerator waits for the host at every look, for longer than a small step takes.
+        """
+        if jax.default_backend() == "cpu":
+            return 1
+        most = -(-lanes.train.index.shape[1] // self.batch_size)
+        return min(most, FEW_STEPS) if most < 4 * MANY_STEPS else MANY_STEPS
 
     def _validate(
         self, state: State, lanes: Lanes, table: tuple[Array, Array], running: Array

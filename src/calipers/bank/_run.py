@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._process import before_computing
-from calipers.bank._cache import compiled, single_precision
+from calipers.bank._cache import compiled
 from calipers.bank._clock import Clock
 from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State, Tree
 from calipers.bank._program import SEGMENT, Program
@@ -60,17 +60,22 @@ class StoppedError(Exception):
 
 
 class Observer:
-    """How runs on threads are seen, stopped and waited for from outside.
+    """How runs on threads are seen, stopped and waited for from outside, and take turns.
 
     Parameters
     ----------
     report : callable
         Called with the number of network-epochs done.
+    jobs : int
+        Runs that may compute at a time.
     """
 
-    def __init__(self, report: Callable[[int], None]) -> None:
+    def __init__(self, report: Callable[[int], None], jobs: int) -> None:
         self.report = report
         self.stop = threading.Event()
+        self._free = jobs
+        self._queue: deque[threading.Event] = deque()
+        self._turns = threading.Lock()
         self._change = threading.Condition()
         self._running = 0
 
@@ -82,6 +87,29 @@ class Observer:
             yield
         finally:
             self._count(-1)
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """Compute when it is this run's turn: first come, first served.
+
+        So ten chunks on eight cores end together, and not two of them long after the others.
+        """
+        mine = threading.Event()
+        with self._turns:
+            if self._free:
+                self._free -= 1
+                mine.set()
+            else:
+                self._queue.append(mine)
+        mine.wait()
+        try:
+            yield
+        finally:
+            with self._turns:
+                if self._queue:
+                    self._queue.popleft().set()
+                else:
+                    self._free += 1
 
     def end(self) -> None:
         """Stop all runs and wait for them: a thread cut off inside XLA aborts the process."""
@@ -112,22 +140,30 @@ def run(
     before_computing()
     lanes = _Filling(program, table, plans, shape)
     epochs, spent, trained = 1, 0.0, 0
-    lanes.fill()
-    lanes.compile()
+    turn = nullcontext if watch is None else watch.turn
+    with turn():
+        lanes.fill()
+        lanes.compile()
     until = clock.until(share)
-    while lanes.fill():
-        began = time.monotonic()
-        done = lanes.advance(epochs if began < until else 1, until)
+    while True:
+        asked = time.monotonic()
+        with turn():
+            if not lanes.fill():
+                break
+            began = time.monotonic()
+            done = lanes.advance(epochs if began < until else 1, until)
+            took = max(time.monotonic() - began, 1e-9)
         if watch is not None:
             watch.report(done)
             if watch.stop.is_set():
                 raise StoppedError
-        took = max(time.monotonic() - began, 1e-9)
         if clock.limited:
-            spent, trained = spent + took, trained + epochs
-            lanes.shorten(min(took / epochs, spent / trained), until)
+            passed = time.monotonic() - asked  # turns of others included
+            spent, trained = spent + passed, trained + epochs
+            lanes.shorten(min(passed / epochs, spent / trained), until)
         pace = _SEGMENT_SECONDS / took
-        epochs = int(np.clip(epochs * pace, 1, min(SEGMENT, 8 * epochs)))
+        most = 1 if table.streams else min(SEGMENT, 8 * epochs)
+        epochs = int(np.clip(epochs * pace, 1, most))
     return lanes.results
 
 
@@ -149,9 +185,8 @@ class _Filling:
         idle = _entry(idle_plan, unit, shape, self.defaults)
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
         self.scalings: dict[int, Scaling] = {}
-        with single_precision():
-            abstract = jax.eval_shape(program.start, None, self.lanes, None, None)
-        self.state: State = jax.tree.map(lambda s: np.zeros(s.shape, s.dtype), abstract)
+        self.feed = table.feed()
+        self.state: State = program.blank(self.lanes)
         self.on_device: Lanes = self.lanes
 
     @property
@@ -161,6 +196,8 @@ class _Filling:
     def fill(self) -> bool:
         """Give free lanes to waiting plans; False when nothing is left to train."""
         renew = np.zeros(len(self.owner), dtype=bool)
+        if self.table.streams and any(owner is not None for owner in self.owner):
+            return True  # lanes share the rows of an epoch, so that they begin together
         for lane, owner in enumerate(self.owner):
             if owner is None and self.waiting:
                 self.owner[lane] = number = self.waiting.popleft()
@@ -184,7 +221,7 @@ class _Filling:
     def _start(self, renew: NDArray[np.bool_]) -> None:
         given = self._given()
         arguments = (self.state, self.on_device, renew, given)
-        self.state = compiled(self.program.start, arguments)(*arguments)
+        self.state = compiled(self.program.start, arguments, results=self.state)(*arguments)
 
     def _given(self) -> Tree | None:
         """Weights that plans start from, or None where they all start at random."""
@@ -201,8 +238,11 @@ class _Filling:
 
     def compile(self) -> None:
         """Compile what ``advance`` runs, before the clock starts."""
-        arguments = (self.state, self.on_device, self.table.on_device, np.int32(1))
-        compiled(self.program.advance, arguments, donate=(0,))
+        self._compiled((self.state, self.on_device, self.feed(0), np.int32(1)))
+
+    def _compiled(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
+        results = (self.state, 0, 0)
+        return compiled(self.program.advance, arguments, donate=(0,), results=results)
 
     def shorten(self, epoch_seconds: float, until: float) -> None:
         """Plan for as many epochs as the time left allows, at the pace that was measured.
@@ -221,10 +261,10 @@ class _Filling:
 
     def advance(self, epochs: int, until: float) -> int:
         """Train for some epochs and collect what is to go no further; network-epochs done."""
-        arguments = (self.state, self.on_device, self.table.on_device, np.int32(epochs))
         before = np.array(self.state.epoch)
-        program = compiled(self.program.advance, arguments, donate=(0,))
-        self.state, records, running = program(*arguments)
+        reached = max(int(before[lane]) for lane, _ in self._occupied())
+        arguments = (self.state, self.on_device, self.feed(reached), np.int32(epochs))
+        self.state, records, running = self._compiled(arguments)(*arguments)
         running, records = np.asarray(running), np.asarray(records)
         passed = np.asarray(self.state.epoch) - before
         late = time.monotonic() >= until
@@ -242,12 +282,17 @@ class _Filling:
 
     def _collect(self, lane: int, number: int, late: bool) -> Trained:
         plan = self.plans[number]
-        allowed, epoch = int(self.lanes.settings.epochs[lane]), int(self.state.epoch[lane])
+        # As arrays of NumPy: taking a number from one of JAX is a program to compile.
+        best_loss, best_epoch, reached, loss = (
+            np.asarray(getattr(self.state, name))[lane]
+            for name in ("best_loss", "best_epoch", "epoch", "loss")
+        )
+        allowed, epoch = int(self.lanes.settings.epochs[lane]), int(reached)
         short = late or (allowed < plan.settings.epochs and epoch >= allowed)
         source = self.program.product(self.state)
-        if plan.settings.patience and np.isfinite(self.state.best_loss[lane]):
+        if plan.settings.patience and np.isfinite(best_loss):
             source = self.state.best
-            short = short and 2 * int(self.state.best_epoch[lane]) > epoch  # still getting better
+            short = short and 2 * int(best_epoch) > epoch  # still getting better
         records = np.concatenate(self.records[number])
         history = np.empty(len(records), dtype=HISTORY_TYPE)
         history["epoch"] = np.arange(1, len(records) + 1)
@@ -260,7 +305,7 @@ class _Filling:
         return Trained(
             [np.asarray(leaf)[lane].copy() for leaf in jax.tree.leaves(source)],
             self.scalings[number],
-            loss=float(self.state.loss[lane]),
+            loss=float(loss),
             epochs=len(records),
             history=history,
             out_of_time=short,

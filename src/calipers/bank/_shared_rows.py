@@ -1,5 +1,6 @@
 """The shared rows of a bank, and the plans of the networks that train on them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -14,6 +15,7 @@ from calipers.bank._lanes import Scaling, Settings
 
 FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
+Rows = tuple[jax.Array, jax.Array]  # inputs and target on a device
 
 _CONSTANT_TARGET = 1e-6  # part of itself by which a constant target is taken to vary
 _CONSTANT = 1e-12  # a column whose spread is this small against its size is constant but for noise
@@ -66,6 +68,7 @@ class Table:
     units: Scaling
     rows: int
     limits: tuple[FloatArray, FloatArray] | None = None
+    streams = False  # whether the rows of one epoch are not those of the next
 
     @classmethod
     def from_arrays(
@@ -108,17 +111,22 @@ class Table:
         )
 
     @cached_property
-    def _placed(self) -> dict[jax.Device, tuple[jax.Array, jax.Array]]:
+    def _placed(self) -> dict[jax.Device, Rows]:
         return {}
 
     @property
-    def on_device(self) -> tuple[jax.Array, jax.Array]:
+    def on_device(self) -> Rows:
         """Inputs and target where the programs of this thread run."""
         device = default_device()
         if device not in self._placed:
             arrays = (self.inputs, self.target)
             self._placed[device] = tuple(jax.device_put(array) for array in arrays)
         return self._placed[device]
+
+    def feed(self) -> Callable[[int], Rows]:
+        """A function that gives the rows of an epoch, inputs and target, on the device."""
+        placed = self.on_device
+        return lambda epoch: placed
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in self.__dict__.items() if key != "_placed"}

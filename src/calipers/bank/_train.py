@@ -139,16 +139,20 @@ def _run_all(
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     devices = training_devices(jobs) if threads else [None]
     jobs = max(jobs, len(devices))
-    lanes = lane_count(program, -(-len(plans) // len(devices)))
+    rows = max(len(plan.rows) for plan in plans)
+    lanes = lane_count(program, -(-len(plans) // len(devices)), rows)
     shape = Shape(
         lanes,
-        padded(max(len(plan.rows) for plan in plans)),
+        padded(rows),
         padded(max(len(plan.validation) for plan in plans)),
     )
     groups = _groups(plans, lanes, jobs)
     report = report or (lambda _: None)
-    watch = Observer(report) if threads else None
-    rounds = [-(-(len(groups) - number) // jobs) for number in range(len(groups))]
+    watch = Observer(report, jobs) if threads else None
+    at_a_time = jobs
+    if threads and jobs > 1 and len(devices) == 1 and jax.default_backend() == "cpu":
+        at_a_time = min(max(jobs, len(groups)), 2 * jobs)  # in turns, so that no core is idle
+    rounds = [-(-(len(groups) - number) // at_a_time) for number in range(len(groups))]
     dues: list[tuple[Clock, float]] = [(clock, 1 / left) for left in rounds]
     if not threads and groups:
         dues = [(Clock(clock.seconds / rounds[0]), 1.0)] * len(groups)
@@ -168,7 +172,7 @@ def _run_all(
     # Where chunks cannot report, they are counted as they come in, if the backend gives them so.
     streams = not threads and getattr(backend, "supports_return_generator", False)
     parallel = joblib.Parallel(
-        n_jobs=n_jobs if len(devices) == 1 else jobs,
+        n_jobs=n_jobs if at_a_time == joblib.effective_n_jobs(n_jobs) else at_a_time,
         prefer="threads",
         return_as="generator" if streams else "list",
     )

@@ -75,10 +75,11 @@ from typing import Any
 from calipers.calibration._by import CalibrationBy
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported
 from calipers.calibration._effective import effective_number
+from calipers.calibration._folds import out_of_fold
 from calipers.calibration._learned import Learned
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._online import AdaptiveCoverage
-from calipers.calibration._pool import UnseenPools, out_of_fold, unseen_pools
+from calipers.calibration._pool import UnseenPools, unseen_pools
 from calipers.calibration._protocol import Calibrator, LevelMap, ScoreCalibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._row_kinds import WIDTH, RowKinds

@@ -15,7 +15,12 @@ from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._effective import worth
 from calipers.calibration._integrals import crps, mean_and_variance
 from calipers.calibration._protocol import LevelMap
-from calipers.distributions import Distribution, SplitNormal, SplitNormalMixture
+from calipers.distributions import (
+    Distribution,
+    SplitNormal,
+    SplitNormalMixture,
+    mixture_values,
+)
 
 Unsupported: TypeAlias = Literal["inf", "raise"]
 
@@ -170,11 +175,25 @@ class CalibratedMixture(Distribution):
 
     def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Quantile: the inverse of `cdf`."""
-        return self._apply(MixtureRows.values, ndtri(checks.probability("p", p)), n_jobs=n_jobs)
+        return self._values(ndtri(checks.probability("p", p)), n_jobs)
 
     def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Upper quantile: the inverse of `sf`."""
-        return self._apply(MixtureRows.values, -ndtri(checks.probability("q", q)), n_jobs=n_jobs)
+        return self._values(-ndtri(checks.probability("q", q)), n_jobs)
+
+    def _values(self, v: FloatArray, n_jobs: int) -> FloatArray:
+        """Quantiles at levels on the normal scale.
+
+        What a calibration makes of a level is the same for all rows of one weight.
+        """
+        weights = self.row_weights
+        if any(weights.strides) or not weights.size:
+            return self._apply(MixtureRows.values, v, n_jobs=n_jobs)
+        z = self.calibration.to_score(v, weights.flat[0])
+        if isinstance(self.mixture, CalibratedMixture):
+            return self.mixture._values(z, n_jobs)
+        of_block, members = self.mixture.in_blocks(mixture_values)
+        return blockwise(of_block, [z], members, n_jobs=n_jobs)
 
     def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the central interval, with equal tails outside.
@@ -202,7 +221,8 @@ class CalibratedMixture(Distribution):
         good = self.calibration.supports(tail, self.row_weights)
         if self.unsupported == "raise" and not good.all():
             self._refuse(np.broadcast_to(level, good.shape)[~good].max())
-        lower, upper = self.ppf(tail, n_jobs=n_jobs), self.isf(tail, n_jobs=n_jobs)
+        v = ndtri(tail.reshape((1,) * (len(self.shape) - tail.ndim) + tail.shape))
+        lower, upper = self._values(np.stack([v, -v]), n_jobs)
         return np.where(good, lower, -np.inf), np.where(good, upper, np.inf)
 
     def _refuse(self, coverage: float) -> None:

@@ -18,6 +18,11 @@ POINTS, STEPS, SPEAKERS = 120, 8, 10
 # Share of the first guess that lies at values as observed, for tails that should not shrink.
 UNSHRUNK = 0.02
 
+# What all networks are wrong by may be so many times what they disagree by, as variances.
+SHARED = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
+# Squared errors count up to so many variances in how large the noise is.
+FURTHEST = 25.0
+
 
 def deconvolved(
     values: FloatArray, shrunk: FloatArray, variance: FloatArray, relative: float
@@ -74,3 +79,48 @@ def _grid(
     mass = np.concatenate([(1.0 - UNSHRUNK) * sizes, UNSHRUNK * sizes]) / n
     order = np.argsort(points, kind="stable")
     return points[order], mass[order], np.concatenate(sample), weight
+
+
+def noise_of(
+    error: FloatArray, variance: FloatArray, unit: FloatArray, tau2: FloatArray, relative: float
+) -> FloatArray:
+    """What errors of a fold's mean would be without the part of this variance.
+
+    Its variance is that predicted and so many times that of disagreement, since what networks are
+    wrong about together is large where they disagree; errors themselves say how many times.
+    """
+    fits = [_noise_size(error, variance, unit + times * tau2) for times in SHARED]
+    best = int(np.argmax([likelihood for _, likelihood in fits]))
+    size, own = fits[best][0], unit + SHARED[best] * tau2
+    scale = np.sqrt(own)
+    values = error / scale
+    middle = np.median(values)
+    values = values - middle
+    part = variance / own
+    shrunk = values * np.sqrt(size / (size + part))
+    return scale * (middle + deconvolved(values, shrunk, part, relative))
+
+
+def _noise_size(error: FloatArray, variance: FloatArray, own: FloatArray) -> tuple[float, float]:
+    """Variance of the noise in units of `own`, and how likely that makes the errors.
+
+    The likelihood is that of a t distribution, so that far errors have no say of their own.
+    """
+    values, part = error / np.sqrt(own), variance / own
+    squares = (values - np.median(values)) ** 2
+    low, high = 1e-12, 1e12
+    for _ in range(80):
+        size = float(np.sqrt(low * high))
+        if np.minimum(squares / (size + part), FURTHEST).mean() > 1.0:
+            low = size
+        else:
+            high = size
+    total = size + part
+    likelihood = -0.5 * np.log(total * own) - 3.0 * np.log1p(squares / total / 3.0)
+    return size, float(likelihood.sum())
+
+
+def mean_square(values: FloatArray) -> float:
+    """Mean square about the median, to which far values add no more than some."""
+    squares = (values - np.median(values)) ** 2
+    return float(np.minimum(squares, FURTHEST * np.median(squares)).mean())

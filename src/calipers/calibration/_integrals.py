@@ -15,6 +15,7 @@ quadrature.
 """
 
 from collections.abc import Callable, Iterator
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -41,7 +42,15 @@ HALVINGS = 3
 # Rows worked on at a time: the members' arrays then stay in a core's cache.
 CHUNK = 2048
 
-Integral = Callable[[MixtureRows, FloatArray, Rule], tuple[FloatArray, ...]]
+Integral = Callable[[MixtureRows, FloatArray, FloatArray, Rule], tuple[FloatArray, ...]]
+
+
+@runtime_checkable
+class Stretching(Protocol):
+    """A calibration that multiplies scores, those of each row by a number of its own."""
+
+    def stretch(self, weight: FloatArray) -> FloatArray:
+        """Numbers by which levels of rows of these weights are multiplied."""
 
 
 def crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
@@ -70,11 +79,12 @@ def _integrate(
 ) -> FloatArray:
     """Integrate with ever narrower panels, rows of one weight at a time; shape (outputs, n)."""
     results = np.empty((outputs, y.size))
-    for weights, chunk in _chunks(rows.row_weights):
+    alike, stretch = _without_stretch(rows)
+    for weights, chunk in _chunks(alike.row_weights):
         left = chunk
         for halvings in range(HALVINGS + 1):
-            rule = make_rule(rows.calibrations, weights, halvings)
-            *found, error, scale = integral(rows.take(left), y[left], rule)
+            rule = make_rule(alike.calibrations, weights, halvings)
+            *found, error, scale = integral(alike.take(left), y[left], stretch[left], rule)
             results[:, left] = found
             left = left[~(error <= TOLERANCE * scale)]
             if left.size == 0:
@@ -82,6 +92,19 @@ def _integrate(
         if left.size:
             results[:, left] = otherwise(rows.take(left), y[left])
     return results
+
+
+def _without_stretch(rows: MixtureRows) -> tuple[MixtureRows, FloatArray]:
+    """Rows without a first correction that stretches scores, and by how much it does.
+
+    Scores of all rows then have one distribution, however many widths there are.
+    """
+    first = rows.calibrations[0]
+    if not isinstance(first, Stretching) or len(rows.calibrations) == 1:
+        return rows, np.ones(rows.loc.shape[1])
+    stretch = first.stretch(rows.row_weights[0])
+    rest = rows._replace(calibrations=rows.calibrations[1:], row_weights=rows.row_weights[1:])
+    return rest, stretch
 
 
 def _chunks(row_weights: tuple[FloatArray, ...]) -> Iterator[tuple[tuple[float, ...], IntArray]]:
@@ -96,9 +119,11 @@ def _chunks(row_weights: tuple[FloatArray, ...]) -> Iterator[tuple[tuple[float, 
             yield tuple(weights), alike[start : start + CHUNK]
 
 
-def _moments(rows: MixtureRows, _: FloatArray, rule: Rule) -> tuple[FloatArray, ...]:
+def _moments(
+    rows: MixtureRows, _: FloatArray, stretch: FloatArray, rule: Rule
+) -> tuple[FloatArray, ...]:
     """Mean, variance, error of the worse of them and the scale that it is measured in."""
-    q = _quantiles(rows, rule)
+    q = _quantiles(rows, stretch, rule)
     middle = q[len(q) // 2, 0]
     q = q - middle
     squares = q * q
@@ -109,12 +134,14 @@ def _moments(rows: MixtureRows, _: FloatArray, rule: Rule) -> tuple[FloatArray, 
     return middle + first, variance, error, variance
 
 
-def _crps(rows: MixtureRows, y: FloatArray, rule: Rule) -> tuple[FloatArray, ...]:
+def _crps(
+    rows: MixtureRows, y: FloatArray, stretch: FloatArray, rule: Rule
+) -> tuple[FloatArray, ...]:
     """Score, its error and the scale that it is measured in."""
-    q = _quantiles(rows, rule) - y
+    q = _quantiles(rows, stretch, rule) - y
     mean = _weighted(rule.over_p, q)
     scale = np.sqrt(np.maximum(_weighted(rule.over_p, q * q) - mean**2, 0.0))
-    z = mixture_scores(y, rows.loc, rows.left, rows.right, rows.weights)
+    z = mixture_scores(y, rows.loc, rows.left, rows.right, rows.weights) / stretch
     z = np.clip(z, rule.z[0], rule.z[-1])
     above = _above(z, q, rule)
     error, within = _error(q, rule)
@@ -128,9 +155,10 @@ def _weighted(weights: FloatArray, f: FloatArray) -> FloatArray:
     return sum_members((weights[..., None] * f).reshape(-1, f.shape[-1]))
 
 
-def _quantiles(rows: MixtureRows, rule: Rule) -> FloatArray:
+def _quantiles(rows: MixtureRows, stretch: FloatArray, rule: Rule) -> FloatArray:
     """Quantiles at the rule's points, of shape (panels, POINTS, n)."""
-    q = mixture_values_on_grid(rule.points, rows.loc, rows.left, rows.right, rows.weights)
+    points = rule.points[:, None] * stretch
+    q = mixture_values_on_grid(points, rows.loc, rows.left, rows.right, rows.weights)
     return q.reshape(*rule.over_p.shape, -1)
 
 

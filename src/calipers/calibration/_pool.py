@@ -34,7 +34,8 @@ from scipy.special import polygamma
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
-from calipers.calibration._deconvolution import deconvolved
+from calipers.calibration._deconvolution import mean_square, noise_of
+from calipers.calibration._folds import Folds, as_mixture, folds_of, held_out_networks
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 # Variances below this part of the mean count as none.
@@ -44,62 +45,10 @@ NEGLIGIBLE = 1e-12
 LARGEST_RATIO, LARGEST_SHARE = 2.0, 0.75
 # Degrees of freedom, at most, that the mean over rows has beside a row's own disagreement.
 COMMON = 15.0
-# What all networks are wrong by may be so many times what they disagree by, as variances.
-SHARED = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
-# Squared errors count up to so many variances in how large the noise is.
-FURTHEST = 25.0
 # Scales are not believed to differ by more than this, as a variance of logarithms.
 LARGEST_SCALE_VARIANCE = 1.0
 # Pools are drawn until there are so many, but at most so many for each row.
 ENOUGH, MOST = 4000, 8
-
-
-class Folds(NamedTuple):
-    """Networks sorted by fold, and each row's own fold."""
-
-    order: NDArray[np.intp]
-    own: NDArray[np.intp]
-    n_folds: int
-    per_fold: int
-
-    def grouped(self, values: FloatArray) -> FloatArray:
-        """Values of shape (members, n) as (folds, members per fold, n)."""
-        each = len(values) // len(self.order)
-        order = (self.order[:, None] * each + np.arange(each)).ravel()
-        return values[order].reshape(self.n_folds, self.per_fold * each, -1)
-
-    def out_of_fold(self, values: FloatArray) -> FloatArray:
-        """Values of each row's own fold, of shape (members per fold, n)."""
-        return self.grouped(values)[self.own, :, np.arange(self.own.size)].T
-
-
-def out_of_fold(
-    components: SplitNormal | SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike
-) -> SplitNormalMixture:
-    """Mixture, for each row, of those networks that were trained without the row's fold.
-
-    Parameters
-    ----------
-    components : SplitNormal of shape (networks, n) or SplitNormalMixture of shape (n,)
-        What every network predicts for every row: one split normal, or several with weights.
-    network_folds : array-like of shape (networks,)
-        The fold that each network was trained without; as many networks for each.
-    row_folds : array-like of shape (n,)
-        The fold that each row is in.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, folds differ in their number of networks, or a row's has none.
-
-    Examples
-    --------
-    >>> components = SplitNormal([[0.0, 1.0], [2.0, 3.0]], 1.0, 1.0)
-    >>> out_of_fold(components, network_folds=[0, 1], row_folds=[1, 0]).mean
-    array([2., 1.])
-    """
-    mixture = _mixture(components)
-    return _held_out(mixture, _folds(mixture, network_folds, row_folds))
 
 
 class UnseenPools(NamedTuple):
@@ -153,15 +102,15 @@ def unseen_pools(
     share; with two folds, also that folds differ by their networks alone. The result holds on
     average over rows, it is no guarantee.
     """
-    mixture = _mixture(components)
-    folds = _folds(mixture, network_folds, row_folds)
+    mixture = as_mixture(components)
+    folds = folds_of(mixture, network_folds, row_folds)
     if folds.n_folds < 2 or folds.per_fold < 2:
         raise ValueError(
             "pools need at least 2 folds of at least 2 networks, got "
             f"{folds.n_folds} of {folds.per_fold}; use normal_scores of out_of_fold(...) instead"
         )
     target = checks.finite("y", y)
-    held_out = _held_out(mixture, folds)
+    held_out = held_out_networks(mixture, folds)
     each, means = held_out.by_network, mixture.by_network.mean
     own = each.var.mean(axis=0)
     unit = np.maximum(own, NEGLIGIBLE * (own + each.mean.var(axis=0)).mean())
@@ -169,13 +118,15 @@ def unseen_pools(
         return UnseenPools(held_out, np.arange(target.size))
     error = target - each.mean.mean(axis=0)
     tau2 = _disagreement(means, each.mean, folds, unit)
-    most = LARGEST_SHARE * _square(error / np.sqrt(unit)) / max((tau2 / unit).mean(), NEGLIGIBLE)
+    most = (
+        LARGEST_SHARE * mean_square(error / np.sqrt(unit)) / max((tau2 / unit).mean(), NEGLIGIBLE)
+    )
     ratio = _fold_ratio(means, folds, unit)
     ratio = max(min(ratio, most), 1.0 / folds.per_fold)
     logs = np.log(np.maximum(each.std, np.finfo(float).tiny))
     phi2 = min(float(logs.var(axis=0, ddof=1).mean()), LARGEST_SCALE_VARIANCE)
     relative = phi2 / folds.per_fold * (1.0 - 1.0 / folds.n_folds)
-    noise = _noise(error, min(ratio, most) * tau2, unit, tau2, relative)
+    noise = noise_of(error, min(ratio, most) * tau2, unit, tau2, relative)
     draws = int(np.clip(-(-ENOUGH // target.size), 1, MOST))
     row = np.tile(np.arange(target.size), draws)
     rng = np.random.default_rng(0)  # part of the method: the same rows give the same pools
@@ -232,28 +183,6 @@ def _disagreement(
     return result
 
 
-def _mixture(components: SplitNormal | SplitNormalMixture) -> SplitNormalMixture:
-    """Networks of one split normal each as a mixture; a mixture as it is."""
-    if isinstance(components, SplitNormalMixture):
-        return components
-    return SplitNormalMixture(components)
-
-
-def _held_out(mixture: SplitNormalMixture, folds: Folds) -> SplitNormalMixture:
-    """Mixture of the networks of each row's own fold."""
-    components, weights = mixture.components, mixture.weights
-    parts = (components.loc, components.left_scale, components.right_scale)
-    own = None
-    if weights.ndim > 1 or np.any(weights != weights[0]):
-        wide = weights if weights.ndim > 1 else weights[:, None]
-        own = folds.out_of_fold(np.broadcast_to(wide, components.shape))
-    return SplitNormalMixture(
-        SplitNormal(*(folds.out_of_fold(part) for part in parts)),
-        own,
-        per_network=mixture.per_network,
-    )
-
-
 def _prior_freedom(ratios: FloatArray, freedom: float) -> float:
     """Degrees of freedom that the mean over rows is worth beside a row's own variance.
 
@@ -269,69 +198,6 @@ def _prior_freedom(ratios: FloatArray, freedom: float) -> float:
         middle = 0.5 * (low + high)
         low, high = (middle, high) if polygamma(1, 0.5 * middle) > rest else (low, middle)
     return 0.5 * (low + high)
-
-
-def _square(values: FloatArray) -> float:
-    """Mean square about the median, to which far values add no more than some."""
-    squares = (values - np.median(values)) ** 2
-    return float(np.minimum(squares, FURTHEST * np.median(squares)).mean())
-
-
-def _noise(
-    error: FloatArray, variance: FloatArray, unit: FloatArray, tau2: FloatArray, relative: float
-) -> FloatArray:
-    """What errors of a fold's mean would be without the part of this variance.
-
-    Its variance is that predicted and so many times that of disagreement, since what networks are
-    wrong about together is large where they disagree; errors themselves say how many times.
-    """
-    fits = [_noise_size(error, variance, unit + times * tau2) for times in SHARED]
-    best = int(np.argmax([likelihood for _, likelihood in fits]))
-    size, own = fits[best][0], unit + SHARED[best] * tau2
-    scale = np.sqrt(own)
-    values = error / scale
-    middle = np.median(values)
-    values = values - middle
-    part = variance / own
-    shrunk = values * np.sqrt(size / (size + part))
-    return scale * (middle + deconvolved(values, shrunk, part, relative))
-
-
-def _noise_size(error: FloatArray, variance: FloatArray, own: FloatArray) -> tuple[float, float]:
-    """Variance of the noise in units of `own`, and how likely that makes the errors.
-
-    The likelihood is that of a t distribution, so that far errors have no say of their own.
-    """
-    values, part = error / np.sqrt(own), variance / own
-    squares = (values - np.median(values)) ** 2
-    low, high = 1e-12, 1e12
-    for _ in range(80):
-        size = float(np.sqrt(low * high))
-        if np.minimum(squares / (size + part), FURTHEST).mean() > 1.0:
-            low = size
-        else:
-            high = size
-    total = size + part
-    likelihood = -0.5 * np.log(total * own) - 3.0 * np.log1p(squares / total / 3.0)
-    return size, float(likelihood.sum())
-
-
-def _folds(mixture: SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:
-    of_networks, of_rows = np.asarray(network_folds), np.asarray(row_folds)
-    shape = (len(mixture.components) // mixture.per_network, *mixture.shape)
-    if (*of_networks.shape, *of_rows.shape) != shape or len(shape) != 2:
-        raise ValueError(
-            f"network_folds and row_folds must fit components of shape {shape}, "
-            f"got {of_networks.shape} and {of_rows.shape}"
-        )
-    names, counts = np.unique(of_networks, return_counts=True)
-    if counts.min() != counts.max():
-        raise ValueError(f"every fold must have as many networks, got {counts.tolist()}")
-    strange = np.setdiff1d(of_rows, names)
-    if strange.size:
-        raise ValueError(f"no network was trained without fold {strange[0]!r} of row_folds")
-    order = np.argsort(of_networks, kind="stable")
-    return Folds(order, np.searchsorted(names, of_rows), len(names), int(counts[0]))
 
 
 def _fold_ratio(network_means: FloatArray, folds: Folds, variance: FloatArray) -> float:

@@ -36,7 +36,7 @@ NORMAL = ndtri(LEVELS)
 
 LOCATIONS = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)
 SCALES = (0.0, 10.0, 30.0, 100.0, 300.0)
-GAIN = 0.1
+GAIN = 0.12
 
 _DENSITY = np.exp(-0.5 * NORMAL**2) / np.sqrt(2.0 * np.pi)
 _PAIRS = np.array([(a, b) for a in LOCATIONS for b in SCALES])

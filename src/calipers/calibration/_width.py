@@ -126,18 +126,19 @@ class WidthCalibration:
 
     def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Score of a level on the normal scale, on the step that ``weight`` numbers."""
-        return np.asarray(checks.not_nan("v", v) * self._factor(weight))
+        return np.asarray(checks.not_nan("v", v) * self.stretch(weight))
 
     def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Level of a score: the inverse of ``to_score``."""
-        return np.asarray(checks.not_nan("z", z) / self._factor(weight))
+        return np.asarray(checks.not_nan("z", z) / self.stretch(weight))
 
     def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
         """The straight line on which all scores of a step lie."""
         nothing = np.zeros(np.broadcast_shapes(np.shape(z), np.shape(weight)))
-        return Pieces(nothing, nothing, nothing + self._factor(weight))
+        return Pieces(nothing, nothing, nothing + self.stretch(weight))
 
-    def _factor(self, weight: ArrayLike | None) -> FloatArray:
+    def stretch(self, weight: ArrayLike | None = None) -> FloatArray:
+        """Numbers by which levels are multiplied, on the steps that ``weight`` numbers."""
         step = np.asarray(self.mean_weight if weight is None else weight).astype(np.intp)
         return self.factor[step]
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli._cluster import OnCluster, spread
+from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
 from calipers.cli._notes import say_far_targets, without_far_targets
@@ -91,6 +92,7 @@ def fit_command(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a model that is in the folder.")
     ] = False,
+    in_blocks: InBlocks = None,
     delimiter: Delimiter = None,
     encoding: Encoding = "utf-8",
     n_jobs: Jobs = -1,
@@ -112,6 +114,33 @@ def fit_command(
     from calipers.tables import find_files, read_table
 
     files = find_files(data)
+    if are_large(files) if in_blocks is None else in_blocks:
+        unable: dict[str, Any] = {
+            "--groups": groups,
+            "--time-column": time_column,
+            "--more-rows": more_rows,
+        }
+        unable |= {"--cluster": cluster, "--refit": refit, "a second --target": target[1:]}
+        result = fit_in_blocks(
+            model,
+            files,
+            target[0],
+            out,
+            form,
+            kinds,
+            ignore or [],
+            missing_target,
+            test_fraction,
+            unable,
+            as_json,
+        )
+        result["seconds"] = round(time.monotonic() - began, 1)
+        if as_json:
+            print_json(result)
+        else:
+            _print_columns(result, files)
+            _print_end(result, target[0])
+        return
     with reading(files) as report:
         table = read_table(files, form=form, report=report)
     if len(target) > 1:

@@ -35,7 +35,7 @@ class Place(NamedTuple):
     rate: FloatArray
     bend: FloatArray
 
-    def towards(self, score: float) -> FloatArray:
+    def towards(self, score: FloatArray) -> FloatArray:
         """Quantiles at a score near by."""
         way = score - self.score
         return self.x + self.rate * way * (1.0 + np.clip(0.5 * self.bend * way, -BEND, BEND))
@@ -53,8 +53,9 @@ def mixture_values_on_grid(
 
     Parameters
     ----------
-    z : array of shape (k,)
-        Normal scores, in ascending order; the closer to each other, the better the start for each.
+    z : array of shape (k,) or (k, n)
+        Normal scores, in ascending order, the same for all rows or each row's own; the closer to
+        each other, the better the start for each. A score is below zero for all rows or for none.
     loc, left, right : array of shape (members, n)
         Parameters of the components.
     weights : array of shape (members, 1) or (members, n)
@@ -66,9 +67,11 @@ def mixture_values_on_grid(
         Right to 1e-8 of the local scale where members are alike and scores 0.2 apart, to 1e-5 on
         the normal scale where members are far apart; not to rounding as `mixture_values` is.
     """
+    z = np.broadcast_to(z.reshape(len(z), -1), (len(z), loc.shape[1]))
     middle = mixture_values(np.zeros(loc.shape[1]), loc, left, right, weights)
-    below = _walk(z[z < 0][::-1], middle, loc, left, right, weights)
-    above = _walk(-z[z >= 0], -middle, -loc, right, left, weights)
+    lower = (z < 0).all(axis=1)
+    below = _walk(z[lower][::-1], middle, loc, left, right, weights)
+    above = _walk(-z[~lower], -middle, -loc, right, left, weights)
     return np.concatenate([below[::-1], -above])
 
 
@@ -85,19 +88,19 @@ def _walk(
     here = _look(median, terms)
     found = np.empty((len(depths), median.size))
     for result, depth in zip(found, depths, strict=True):
-        if depth < FAR:
-            result[:] = mixture_values(np.full(median.size, depth), loc, left, right, weights)
+        if depth.min(initial=0.0) < FAR:
+            result[:] = mixture_values(depth, loc, left, right, weights)
             continue
         here = _look(here.towards(depth), terms)
         pending = _apart(here, depth)
         for _ in range(ATTEMPTS - 1):
             if pending.size:
                 some = Place(*(array[pending] for array in here))
-                here.put(pending, _look(some.towards(depth), terms.take(pending)))
+                here.put(pending, _look(some.towards(depth[pending]), terms.take(pending)))
                 pending = _apart(here, depth)
         if pending.size:
             x = mixture_values(
-                np.full(pending.size, depth),
+                depth[pending],
                 loc[:, pending],
                 left[:, pending],
                 right[:, pending],
@@ -110,22 +113,31 @@ def _walk(
     return found
 
 
-def _apart(here: Place, depth: float) -> IntArray:
+def _apart(here: Place, depth: FloatArray) -> IntArray:
     """Rows that are not close to a score, or whose score is not a number."""
     return np.flatnonzero(~(np.abs(here.score - depth) < CLOSE))
 
 
 def _look(x: FloatArray, terms: Terms) -> Place:
     """Evaluate mixtures at one point each."""
-    offset = x - terms.loc
-    left = offset < 0
-    rate = np.where(left, terms.left_rate, terms.right_rate)
-    t = offset * rate
-    density = terms.height * np.exp(-t * t)
+    t = x - terms.loc
+    left = t < 0
+    below_all = bool(left.all())  # as in most of a tail, where half of the work is for nothing
+    rate = terms.left_rate if below_all else np.where(left, terms.left_rate, terms.right_rate)
+    t *= rate
+    density = np.square(t)
+    np.negative(density, out=density)
+    np.exp(density, out=density)
+    density *= terms.height
     total = density.sum(axis=0)
-    tail = erfc(np.abs(t))
-    mass = np.where(left, terms.below * tail, terms.below + terms.above * (1.0 - tail))
+    mass = erfc(np.abs(t))
+    if below_all:
+        mass *= terms.below
+    else:
+        mass = np.where(left, terms.below * mass, terms.below + terms.above * (1.0 - mass))
     score = ndtri(mass.sum(axis=0))
-    slope = -2.0 * (t * rate * density).sum(axis=0) / total
+    t *= rate
+    t *= density
+    slope = -2.0 * t.sum(axis=0) / total
     first = 0.5 * SQRT_2_OVER_PI * np.exp(-0.5 * score * score) / total
     return Place(x, score, first, -score - slope * first)

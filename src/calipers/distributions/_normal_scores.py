@@ -19,7 +19,7 @@ from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._density import widen
 from calipers.distributions._mixture_formulas import take_weights
-from calipers.distributions._quantile import mixture_ppf
+from calipers.distributions._quantile import lower_quantile
 
 LARGEST_SCORE = 1e100
 # Probabilities below this are handled as logarithms; scores beyond the limit belong to them.
@@ -55,17 +55,19 @@ def mixture_values(
     """Quantile of each row's mixture at the normal score `z`: the inverse of `mixture_scores`."""
     flip = z > 0
     depth = -np.abs(z)
-    near, first, second = _mirrored(flip, loc, left, right)
-    x = np.empty_like(z)
+    members = (loc, left, right)
+    if flip.any():
+        members = (-loc, right, left) if flip.all() else _mirrored(flip, *members)
     beyond = (depth < -TINY_SCORE) & (depth > -np.inf)
+    if not beyond.any():
+        x = lower_quantile(ndtr(depth), *members, weights)
+        return np.where(flip, -x, x)
+    x = np.empty_like(z)
     here, far = np.flatnonzero(~beyond), np.flatnonzero(beyond)
-    if here.size:
-        p = ndtr(depth[here])
-        part = (near[:, here], first[:, here], second[:, here])
-        x[here] = mixture_ppf(p, *part, take_weights(weights, here))
-    if far.size:
-        part = (near[:, far], first[:, far], second[:, far])
-        x[far] = _far_quantile(depth[far], *part, take_weights(weights, far))
+    part = (array[:, here] for array in members)
+    x[here] = lower_quantile(ndtr(depth[here]), *part, take_weights(weights, here))
+    part = (array[:, far] for array in members)
+    x[far] = _far_quantile(depth[far], *part, take_weights(weights, far))
     return np.where(flip, -x, x)
 
 

@@ -75,7 +75,7 @@ def mixture_ppf(
     flip = p > 0.5
     sign = np.where(flip, -1.0, 1.0)
     near, far = np.where(flip, right, left), np.where(flip, left, right)
-    return sign * _lower(np.where(flip, 1.0 - p, p), sign * loc, near, far, weights)
+    return sign * lower_quantile(np.where(flip, 1.0 - p, p), sign * loc, near, far, weights)
 
 
 def mixture_isf(
@@ -93,7 +93,7 @@ def mixture_interval(
     return mixture_ppf(tail, *components), mixture_isf(tail, *components)
 
 
-def _lower(
+def lower_quantile(
     q: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
 ) -> FloatArray:
     """Quantile at q <= 1/2: fast steps on all rows, then safe ones on those that need them."""

@@ -94,7 +94,7 @@ class SplitNormalByMode(Head):
             loc, left, right = columns(raw)
             return loc, length(left), length(right)
         (mean, *places), (unit, *scales), share = _grouped(columns(raw))
-        unit, share = length(unit), shares(jnp.stack(share))
+        unit, share = length(unit), shares(share)
         places = [unit * place for place in places]
         first = mean - sum(w * place for w, place in zip(share[1:], places, strict=True))
         wide = (unit * length(one) / _UNIT + SMALLEST_SCALE for one in scales)

@@ -1,0 +1,207 @@
+"""Fits of millions of rows: in blocks, in memory, and boosted quantiles made conformal.
+
+    python benchmarks/large.py blocks --rows 10000000
+    python benchmarks/large.py memory --rows 1000000
+    python benchmarks/large.py boosting --rows 10000000 --seconds 300
+
+The rows are drawn from a known truth (20 inputs, of which five matter; noise that depends on one)
+into memory maps in the folder for temporary files. ``boosting`` is XGBoost's quantile objective
+where it is installed, otherwise scikit-learn's histogram gradient boosting; trees are added until
+the seconds are spent, and intervals are corrected on 51,000 rows held out (conformalised quantile
+regression). Printed is one line of JSON: seconds, the largest memory beyond that of JAX at rest
+(anonymous pages alone: those of files are the system's to take back), and interval score,
+coverage and error of the point on 100,000 new rows, beside the score of the truth.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+
+from calipers.bank import _shards
+from calipers.metrics import interval_score
+
+INPUTS, BLOCK, COVERAGE, CALIBRATION = 20, 100_000, 0.95, 51_000
+QUANTILES = ((1 - COVERAGE) / 2, 0.5, (1 + COVERAGE) / 2)
+
+
+def center(X):
+    """Mean of the target."""
+    return X[:, 0] + np.sin(2 * X[:, 1]) + 0.5 * X[:, 2] * X[:, 0] + np.abs(X[:, 4])
+
+
+def spread(X):
+    """Standard deviation of the target."""
+    return 0.2 + 0.5 / (1 + np.exp(-2 * X[:, 3]))
+
+
+def block(number, rows):
+    """Some rows."""
+    rng = np.random.default_rng([7, number])
+    X = rng.normal(size=(rows, INPUTS)).astype(np.float32)
+    return X, (center(X) + spread(X) * rng.normal(size=rows)).astype(np.float32)
+
+
+def write(rows):
+    """All rows, as memory maps of files that have no name any more."""
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [Path(folder, name) for name in ("X.npy", "y.npy")]
+        shapes = [(rows, INPUTS), (rows,)]
+        maps = [
+            np.lib.format.open_memmap(path, "w+", np.float32, shape)
+            for path, shape in zip(paths, shapes, strict=True)
+        ]
+        for start in range(0, rows, BLOCK):
+            for array, part in zip(maps, block(start, min(BLOCK, rows - start)), strict=True):
+                array[start : start + BLOCK] = part
+        for array in maps:
+            array.flush()
+        del maps
+        return [np.load(path, mmap_mode="r") for path in paths]
+
+
+def anonymous():
+    """Megabytes of memory that are this process's own."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+
+
+class Peak:
+    """The largest memory from now on, beyond what there is."""
+
+    def __init__(self):
+        self.base = self.largest = anonymous()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self):
+        while True:
+            self.largest = max(self.largest, anonymous())
+            time.sleep(0.05)
+
+
+def calipers_model(X, y, in_blocks, options):
+    """A fitted model's intervals and points, seconds, megabytes and what it says of itself."""
+    import jax
+
+    from calipers import IntervalRegressor, RowBlocks
+
+    jax.block_until_ready(jax.numpy.ones(8) @ jax.numpy.ones(8))  # the framework's own memory
+    peak, began = Peak(), time.monotonic()
+    model = IntervalRegressor(coverage=COVERAGE, random_state=0, verbose=0, **options)
+    model.fit(RowBlocks(X, y)) if in_blocks else model.fit(np.array(X), np.array(y))
+    seconds = time.monotonic() - began
+    about = {k: v for k, v in model.about_.items() if k in ("held_out", "shapes", "time_budget")}
+    about["epochs"] = [len(history) for history in model.ensemble_.bank.histories]
+    found = {"seconds": seconds, "base_mb": peak.base, "more_mb": peak.largest - peak.base}
+    return found | about, model.predict_interval, model.predict
+
+
+def boosted(X, y, limit):
+    """The same of boosted quantiles."""
+    peak, began = Peak(), time.monotonic()
+    X, y = np.array(X), np.array(y)
+    train = slice(CALIBRATION, None)
+    try:
+        grow = _xgboost(X[train], y[train])
+        name = "xgboost"
+    except ImportError:
+        grow = _histogram(X[train], y[train])
+        name = "scikit-learn"
+    trees = 0
+    while time.monotonic() - began < limit:
+        predict, trees = grow()
+    low, _, high = predict(X[:CALIBRATION])
+    scores = np.maximum(low - y[:CALIBRATION], y[:CALIBRATION] - high)
+    level = min(1.0, COVERAGE * (1 + 1 / CALIBRATION))
+    margin = np.quantile(scores, level, method="higher")
+    seconds = time.monotonic() - began
+
+    def interval(rows):
+        low, _, high = predict(rows)
+        return np.stack([low - margin, high + margin], axis=1)
+
+    found = {"seconds": seconds, "more_mb": peak.largest - peak.base, "by": name, "trees": trees}
+    return found, interval, lambda rows: predict(rows)[1]
+
+
+def _xgboost(X, y, step=20):
+    import xgboost
+
+    settings = {"objective": "reg:quantileerror", "quantile_alpha": list(QUANTILES)}
+    settings |= {"tree_method": "hist", "learning_rate": 0.1, "max_depth": 8}
+    data, model = xgboost.QuantileDMatrix(X, y), None
+
+    def grow():
+        nonlocal model
+        model = xgboost.train(settings, data, step, xgb_model=model)
+        return (
+            lambda rows: model.predict(xgboost.DMatrix(rows)).T,
+            model.num_boosted_rounds(),
+        )
+
+    return grow
+
+
+def _histogram(X, y, step=5):
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    models = [
+        HistGradientBoostingRegressor(
+            loss="quantile", quantile=q, max_iter=0 + step, warm_start=True, early_stopping=False
+        )
+        for q in QUANTILES
+    ]
+
+    def grow():
+        for model in models:
+            if hasattr(model, "n_iter_"):
+                model.max_iter += step
+            model.fit(X, y)
+        return (lambda rows: [model.predict(rows) for model in models]), models[0].n_iter_
+
+    return grow
+
+
+def main():
+    """Fit, and print what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("how", choices=("blocks", "memory", "boosting"))
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--seconds", type=float, help="of training; for boosting of all")
+    parser.add_argument("--epochs", type=int)
+    parser.add_argument("--shard", type=int, help="rows of a shard, to have several of few rows")
+    parser.add_argument("--sorted", action="store_true", help="rows in the order of their targets")
+    chosen = parser.parse_args()
+    X, y = write(chosen.rows)
+    if chosen.sorted:
+        order = np.argsort(y)
+        X, y = X[order], y[order]
+    if chosen.shard:
+        _shards._SHARD = (chosen.shard, chosen.shard)
+    if chosen.how == "boosting":
+        found, interval, point = boosted(X, y, chosen.seconds or 60)
+    else:
+        options = {"time_budget": chosen.seconds, "epochs": chosen.epochs}
+        found, interval, point = calipers_model(X, y, chosen.how == "blocks", options)
+    X, y = block(2**40, 100_000)
+    lower, upper = interval(X).T
+    truth = center(X) - 1.96 * spread(X), center(X) + 1.96 * spread(X)
+    found |= {
+        "how": chosen.how + " of sorted rows" * chosen.sorted,
+        "rows": chosen.rows,
+        "cores": len(os.sched_getaffinity(0)),
+        "interval_score": float(interval_score(y, lower, upper, coverage=COVERAGE)),
+        "score_of_truth": float(interval_score(y, *truth, coverage=COVERAGE)),
+        "coverage": float(np.mean((lower <= y) & (y <= upper))),
+        "rmse_of_point": float(np.sqrt(np.mean((point(X) - center(X)) ** 2))),
+    }
+    print(json.dumps(found), flush=True)
+
+
+if __name__ == "__main__":
+    main()

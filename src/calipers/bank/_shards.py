@@ -1,0 +1,168 @@
+"""Rows of a bank that are more than memory: a scratch file in shards, trained on one at a time.
+
+Every shard is a random part of all rows: of so many rows that follow each other in the source as
+there are shards, each shard gets one. A pass over a shard is what an epoch is for the compiled
+program, which shuffles within it, so that it trains on shards as it does on tables.
+
+The file has no name, so that nothing is left of it when the process ends, however it ends.
+"""
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import jax
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.bank._cache import default_device
+from calipers.bank._lanes import Scaling
+from calipers.bank._shared_rows import FloatArray, IntArray, Rows, Table, padded
+
+Float32Array = NDArray[np.float32]
+
+_CELLS = 2**24  # numbers of a shard, at most
+_SHARD = (2**13, 2**18)  # rows of a shard, at least and at most
+
+
+@dataclass(frozen=True, eq=False)
+class Shards(Table):
+    """A table of which one shard at a time is in memory; ``inputs`` and ``target`` are the first.
+
+    The rows of a shard are followed by those that networks are validated on, the same for all.
+
+    Attributes
+    ----------
+    scratch : ShardWriter
+        What has written the shards.
+    """
+
+    scratch: Any = None
+    streams = True
+
+    @property
+    def train(self) -> IntArray:
+        """Rows of a shard to train on."""
+        return np.arange(self.scratch.slots)
+
+    @property
+    def validation(self) -> IntArray:
+        """Rows, after those of the shard, to validate on."""
+        return np.arange(self.scratch.slots, self.rows)
+
+    def feed(self) -> Callable[[int], Rows]:
+        """A function that places the shard of an epoch; the next is read in the meantime."""
+        device, pool, count = default_device(), self.scratch.pool, self.scratch.shards
+        ahead: dict[int, Future[Rows]] = {}
+
+        def load(shard: int) -> Rows:
+            inputs, target, part = self.inputs.copy(), self.target.copy(), self.scratch.read(shard)
+            inputs[: len(part)], target[: len(part)] = part[:, :-1], part[:, -1]
+            return jax.device_put((inputs, target), device)
+
+        def place(epoch: int) -> Rows:
+            shard, following = epoch % count, (epoch + 1) % count
+            found = ahead.pop(shard, None) or pool.submit(load, shard)
+            ahead.clear()
+            ahead[following] = found if following == shard else pool.submit(load, following)
+            return found.result()
+
+        return place
+
+
+class ShardWriter:
+    """A scratch file to which rows are written in the order of their source, once.
+
+    Parameters
+    ----------
+    inputs : int
+        Numbers of a row beside the target.
+    rows : int
+        Rows to come, at most.
+    seed : int
+        Decides which row goes to which shard.
+
+    Raises
+    ------
+    OSError
+        If the disk has no room for them.
+    """
+
+    def __init__(self, inputs: int, rows: int, seed: int) -> None:
+        self.width = inputs + 1
+        largest = int(np.clip(_CELLS // self.width, *_SHARD))
+        self.shards = max(1, -(-rows // largest))
+        self.capacity = -(-rows // self.shards)
+        self.slots = 0
+        self.random = np.random.default_rng(seed)
+        self.waiting = np.empty((0, self.width), np.float32)
+        size, place = 4 * self.shards * self.capacity * self.width, tempfile.gettempdir()
+        if size > (free := shutil.disk_usage(place).free):
+            raise OSError(
+                f"{rows:,} rows of {self.width} numbers need {size / 2**30:.1f} GiB of scratch in "
+                f"{place}, which has {free / 2**30:.1f} GiB free: set TMPDIR to a larger disk"
+            )
+        self.file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 - closed at the end
+        self.lock = threading.Lock()
+        self.pool = ThreadPoolExecutor(2, thread_name_prefix="shards")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.pool.shutdown(cancel_futures=True)
+        self.file.close()
+
+    def write(self, inputs: Float32Array, target: Float32Array) -> None:
+        """Add rows. Fewer than there are shards wait for those that follow."""
+        rows = np.concatenate([self.waiting, np.column_stack([inputs, target])])
+        slots = len(rows) // self.shards
+        whole = rows[: slots * self.shards].reshape(slots, self.shards, self.width)
+        order = self.random.permuted(np.tile(np.arange(self.shards), (slots, 1)), axis=1)
+        mixed = np.take_along_axis(whole, order[:, :, None], axis=1)
+        for shard in range(self.shards):
+            self.file.seek(4 * self.width * (shard * self.capacity + self.slots))
+            self.file.write(np.ascontiguousarray(mixed[:, shard]).tobytes())
+        self.slots += slots
+        self.waiting = rows[slots * self.shards :]
+
+    def read(self, shard: int) -> Float32Array:
+        """Rows of a shard, the target last."""
+        with self.lock:
+            self.file.seek(4 * self.width * shard * self.capacity)
+            content = self.file.read(4 * self.width * self.slots)
+        return np.frombuffer(content, np.float32).reshape(-1, self.width)
+
+    def finish(
+        self,
+        inputs: Float32Array,
+        target: Float32Array,
+        units: Scaling,
+        limits: tuple[FloatArray, FloatArray] | None,
+    ) -> Shards:
+        """The table of all that was written, with rows to validate on.
+
+        As many of the last rows are left out as are too few for one in each shard.
+        """
+        self.file.flush()
+        first = self.read(0)
+        rows = self.slots + len(target)
+        extra = padded(self.slots) + padded(len(target)) - rows
+        return Shards(
+            np.pad(np.concatenate([first[:, :-1], inputs]), ((0, extra), (0, 0))),
+            np.pad(np.concatenate([first[:, -1], target]), (0, extra)),
+            units,
+            rows,
+            limits,
+            self,
+        )

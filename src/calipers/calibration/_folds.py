@@ -1,0 +1,98 @@
+"""Which networks have not seen a row, and what they predict for it."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from calipers._checks import FloatArray
+from calipers.distributions import SplitNormal, SplitNormalMixture
+
+
+class Folds(NamedTuple):
+    """Networks sorted by fold, and each row's own fold."""
+
+    order: NDArray[np.intp]
+    own: NDArray[np.intp]
+    n_folds: int
+    per_fold: int
+
+    def grouped(self, values: FloatArray) -> FloatArray:
+        """Values of shape (members, n) as (folds, members per fold, n)."""
+        each = len(values) // len(self.order)
+        order = (self.order[:, None] * each + np.arange(each)).ravel()
+        return values[order].reshape(self.n_folds, self.per_fold * each, -1)
+
+    def out_of_fold(self, values: FloatArray) -> FloatArray:
+        """Values of each row's own fold, of shape (members per fold, n)."""
+        return self.grouped(values)[self.own, :, np.arange(self.own.size)].T
+
+
+def out_of_fold(
+    components: SplitNormal | SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike
+) -> SplitNormalMixture:
+    """Mixture, for each row, of those networks that were trained without the row's fold.
+
+    Parameters
+    ----------
+    components : SplitNormal of shape (networks, n) or SplitNormalMixture of shape (n,)
+        What every network predicts for every row: one split normal, or several with weights.
+    network_folds : array-like of shape (networks,)
+        The fold that each network was trained without; as many networks for each.
+    row_folds : array-like of shape (n,)
+        The fold that each row is in.
+
+    Raises
+    ------
+    ValueError
+        If shapes do not fit, folds differ in their number of networks, or a row's has none.
+
+    Examples
+    --------
+    >>> components = SplitNormal([[0.0, 1.0], [2.0, 3.0]], 1.0, 1.0)
+    >>> out_of_fold(components, network_folds=[0, 1], row_folds=[1, 0]).mean
+    array([2., 1.])
+    """
+    mixture = as_mixture(components)
+    return held_out_networks(mixture, folds_of(mixture, network_folds, row_folds))
+
+
+def as_mixture(components: SplitNormal | SplitNormalMixture) -> SplitNormalMixture:
+    """Networks of one split normal each as a mixture; a mixture as it is."""
+    if isinstance(components, SplitNormalMixture):
+        return components
+    return SplitNormalMixture(components)
+
+
+def held_out_networks(mixture: SplitNormalMixture, folds: Folds) -> SplitNormalMixture:
+    """Mixture of the networks of each row's own fold."""
+    components, weights = mixture.components, mixture.weights
+    parts = (components.loc, components.left_scale, components.right_scale)
+    own = None
+    if weights.ndim > 1 or np.any(weights != weights[0]):
+        wide = weights if weights.ndim > 1 else weights[:, None]
+        own = folds.out_of_fold(np.broadcast_to(wide, components.shape))
+    return SplitNormalMixture(
+        SplitNormal(*(folds.out_of_fold(part) for part in parts)),
+        own,
+        per_network=mixture.per_network,
+    )
+
+
+def folds_of(mixture: SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:
+    """Check folds of networks and rows, and sort networks by them."""
+    of_networks, of_rows = np.asarray(network_folds), np.asarray(row_folds)
+    shape = (len(mixture.components) // mixture.per_network, *mixture.shape)
+    if (*of_networks.shape, *of_rows.shape) != shape or len(shape) != 2:
+        raise ValueError(
+            f"network_folds and row_folds must fit components of shape {shape}, "
+            f"got {of_networks.shape} and {of_rows.shape}"
+        )
+    names, counts = np.unique(of_networks, return_counts=True)
+    if counts.min() != counts.max():
+        raise ValueError(f"every fold must have as many networks, got {counts.tolist()}")
+    strange = np.setdiff1d(of_rows, names)
+    if strange.size:
+        raise ValueError(f"no network was trained without fold {strange[0]!r} of row_folds")
+    order = np.argsort(of_networks, kind="stable")
+    return Folds(order, np.searchsorted(names, of_rows), len(names), int(counts[0]))

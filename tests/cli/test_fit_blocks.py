@@ -1,0 +1,85 @@
+"""``calipers fit`` of files that are read in blocks."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import calipers
+from calipers.cli import _fit_blocks
+
+SETTINGS = """
+loss = "normal"
+n_networks = 2
+cv = 2
+network__hidden_layers = [8]
+epochs = 20
+network__frequencies = 0
+optimizer__averaging = 0.0
+"""
+FIT = "fit a.csv b.csv --target price --out model --config settings.toml"
+
+
+@pytest.fixture
+def files(here):
+    """Two files of rows, in which some targets are missing."""
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame(
+        {
+            "number": np.arange(2000),
+            "size": rng.uniform(20, 120, 2000).round(1),
+            "kind": rng.choice(["flat", "house"], 2000),
+        }
+    )
+    price = 1000 * rows["size"] + rng.normal(0, 5000, 2000)
+    rows["price"] = [f"{value:,.1f}" for value in price]
+    rows.loc[::100, "price"] = ""
+    rows[:1200].to_csv(here / "a.csv", index=False)
+    rows[1200:].to_csv(here / "b.csv", index=False)
+    (here / "settings.toml").write_text(SETTINGS)
+    return rows
+
+
+def test_large_files_are_read_in_blocks_by_themselves(files, run, here, monkeypatch):
+    monkeypatch.setattr(_fit_blocks, "LARGE", 10_000)
+    done = run(*FIT.split(), "--ignore", "number", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert found["rows"] == 1980
+    assert found["evaluation"]["rows"] == 396
+    assert [column["name"] for column in found["columns"]] == ["size", "kind"]
+    model = calipers.load(here / "model")
+    assert model.about_["held_out"]["calibration"] == 158
+    assert model.target_.name == "price"
+    prices = model.predict(pd.DataFrame({"size": [50.0, 100.0], "kind": "flat"}))
+    assert 30_000 < prices[1] - prices[0] < 70_000
+
+
+def test_it_says_so(files, run):
+    done = run(*FIT.split(), "--in-blocks")
+    assert done.exit_code == 0, done.output
+    assert "read in blocks: rows held out take the place of folds" in done.stdout
+    assert "On 396 rows held out" in done.stdout
+
+
+def test_small_files_are_not(files, run):
+    done = run(*FIT.split(), "--json", "--test-fraction", "0")
+    assert "held_out" not in json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--groups", "kind"], "--groups needs all rows in memory"),
+        (["--refit"], "--refit needs all rows in memory"),
+        (["--target", "size"], "a second --target needs all rows in memory"),
+        (["--ignore", "sise"], "did you mean 'size'"),
+        (["--missing-target", "refuse"], "the target is missing here"),
+    ],
+)
+def test_what_cannot_be_done(options, problem, files, run, here):
+    done = run(*FIT.split(), "--in-blocks", *options)
+    assert done.exit_code in (2, 3)
+    assert problem in " ".join(done.output.replace("│", " ").split())
+    assert not (here / "model").exists()
