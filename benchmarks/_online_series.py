@@ -52,7 +52,7 @@ CHANGES = ("none", "change")
 """The series as it is; or with another level and spread from the middle of the stream on."""
 
 
-def load(name, change="none", first=0.5, last=1.0):
+def load(name, change="none", first=0.5, last=1.0, most=MOST_STEPS):
     """Make the table of a series.
 
     Parameters
@@ -64,13 +64,15 @@ def load(name, change="none", first=0.5, last=1.0):
         of the training rows, and higher by one standard deviation of theirs.
     first, last : float
         The stream begins and ends after these parts of the series.
+    most : int
+        Steps after which it ends at the latest.
     """
     target, lags = SPECS[name]
     frame = _read(name)
     values = frame.pop(target).to_numpy(dtype=np.float64)
     calendar = frame.to_numpy(dtype=np.float64)
     start = int(first * len(values))
-    n = min(int(last * len(values)), start + MOST_STEPS)
+    n = min(int(last * len(values)), start + most)
     values, calendar = values[:n], calendar[:n]
     if change == "change":
         middle = (start + n) // 2

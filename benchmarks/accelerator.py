@@ -1,15 +1,19 @@
 """Training on an accelerator: time, and the share of it that the device is busy.
 
-    python benchmarks/accelerator.py
+    python benchmarks/accelerator.py [--profile]
 
 Two banks: 100 networks at the paper's Boston setting, and 5 networks on a synthetic table of the
 size of YearPredictionMSD (515,345 rows of 90 inputs, two hidden layers of 100, batches of 1,000,
-40 epochs). Times include compilation, and stand beside those without it.
+40 epochs). Times include compilation, and stand beside those without it. With ``--profile`` a few
+epochs more tell how many kernels there are and how long they take.
 """
 
+import argparse
 import shutil
 import subprocess
+import tempfile
 import time
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -64,8 +68,33 @@ def year(epochs=40):
     return program, table, plans
 
 
+def kernels(make, epochs):
+    """Print how many kernels and copies a step has, and the device's time for them."""
+    program, table, plans = make(epochs)
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            train(program, table, plans, n_jobs=-1)
+        (path,) = Path(folder).rglob("*.xplane.pb")
+        found = [
+            (event.name, event.duration_ns / 1e3)
+            for plane in jax.profiler.ProfileData.from_file(str(path)).planes
+            for line in plane.lines
+            for event in line.events
+            if "GPU" in plane.name and "Stream" in line.name
+        ]
+    steps = epochs * -(-len(plans[0].rows) // program.batch_size)
+    looks = sum(name == "MemcpyD2H" for name, _ in found)
+    print(
+        f"\n{len(found) / steps:.0f} kernels a step, {sum(us for _, us in found) / steps:.0f} us; "
+        f"{looks / steps:.1f} copies to the host a step"
+    )
+
+
 def main():
     """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--profile", action="store_true")
+    profile = parser.parse_args().profile
     print(f"{jax.devices()[0].device_kind}, JAX {jax.__version__}\n")
     print("| bank | first run, s | second run, s | us per network-step | device busy |")
     print("|---|---:|---:|---:|---:|")
@@ -80,6 +109,8 @@ def main():
                 seconds.append(time.perf_counter() - began)
         cost = seconds[1] / steps * 1e6
         print(f"| {name} | {seconds[0]:.1f} | {seconds[1]:.1f} | {cost:.2f} | {busy.share:.0%} |")
+        if profile:
+            kernels(make, 40 if make is boston else 2)
 
 
 if __name__ == "__main__":

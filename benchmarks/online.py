@@ -7,8 +7,9 @@
 The series are those of ``_online_series.py``. Every method trains on the same rows, the last 6,000
 before the stream, and then predicts one step at a time and learns from what came. Nothing was
 chosen on the streams of the table: constants of ``calipers.calibration`` were set on
-``--part dev``, where the first quarter of each series trains and the second streams. Results of
-every method are kept, one file each, in ``results/online``.
+``--part dev``, where the first quarter of each series trains and the second streams. With
+``--part full`` calipers trains on all rows before the stream, with its defaults, and the stream is
+not cut off. Results of every method are kept, one file each, in ``results/online``.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from _online_series import CHANGES, SPECS, load
 FOLDER = Path(__file__).parents[1] / "results" / "online"
 COVERAGE, WINDOW, MOST_ROWS = 0.9, 200, 6_000
 SETTINGS = {"n_networks": 5, "epochs": 40}  # of the networks, so that a machine of two cores does
-PARTS = {"test": (0.5, 1.0), "dev": (0.25, 0.5)}
+PARTS = {"test": (0.5, 1.0), "dev": (0.25, 0.5), "full": (0.5, 1.0, 10**9)}
 
 
 def measures(y, bounds):
@@ -48,8 +49,9 @@ def fitted(name, part):
     from calipers import IntervalRegressor
 
     series = load(name, "none", *PARTS[part])
-    rows = slice(max(series.start - MOST_ROWS, 0), series.start)
-    model = IntervalRegressor(coverage=COVERAGE, random_state=0, verbose=0, **SETTINGS)
+    rows = slice(0 if part == "full" else max(series.start - MOST_ROWS, 0), series.start)
+    settings = {} if part == "full" else SETTINGS
+    model = IntervalRegressor(coverage=COVERAGE, random_state=0, verbose=0, **settings)
     return model.fit(series.X[rows], series.y[rows])
 
 

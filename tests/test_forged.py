@@ -15,7 +15,9 @@ from calipers.cli import app
 from calipers.networks import DenseFactory
 from calipers.storage import ModelFileError, read_model
 
-from .campaigns.forged_folders import FOLDERS, mutants, reseal
+from .campaigns._models import new_models
+from .campaigns._tally import FOLDERS
+from .campaigns.forged_folders import mutants, old_mutants, outcome, reseal
 
 
 def put(*path_and_value):
@@ -74,6 +76,9 @@ def layers(count):
 
 NETWORK = ("ensemble", "program", "network")
 CATEGORY = ("inputs", "preprocessor", "columns", 3, "encoder")
+ABOUT = ("inputs", "about")
+WATCHED = {"files": [], "rows": 1, "alarm_at": None, "coverage": 0.9, "counted": 1, "covered": 1}
+WATCHED |= {"recent": "1", "out": None, "bytes": 0}
 NAN = np.float32(np.nan)
 
 # A model, what is changed in it, and what the error says.
@@ -115,6 +120,9 @@ FORGED = {
     "masses": ("default", array("calibration.0.mass", np.zeros_like), "'mass' must be ascending"),
     "shares": ("conformal", array("calibration.1.share", np.ones_like), "'share' must be"),
     "rows": ("default", array("calibration.0.n_rows", lambda a: -a), "'n_rows' must be"),
+    "watched": ("default", put(*ABOUT, "watched", {"rows": 1}), "watched must be an object with"),
+    "watched bytes": ("default", put(*ABOUT, "watched", WATCHED | {"bytes": -1}), "bytes must be"),
+    "target kind": ("default", put(*ABOUT, "source", {"target_kind": "x"}), "target_kind must be"),
 }
 
 
@@ -134,10 +142,57 @@ def test_a_forged_folder_is_refused_at_load_and_soon(name, change, message, tmp_
 
 
 def test_forged_folders_of_the_campaign_are_refused_or_sound():
-    found = mutants(200, 0)
+    found = old_mutants(200, 0)
     assert found.findings == []
     assert found.counts["refused"] > 100
     assert found.counts["sound"] > 10
+
+
+@pytest.fixture(scope="module")
+def examples(tmp_path_factory):
+    """Models with every part that a folder can have."""
+    return new_models(tmp_path_factory.mktemp("examples"))
+
+
+def test_forged_folders_with_newer_parts_are_refused_or_sound(examples):
+    found = mutants(100, 0, examples)
+    assert found.findings == []
+    assert found.counts["refused"] > 50
+
+
+# A model, an array that is multiplied or an entry of the document, and by how much.
+EXTREME = {
+    "scores of a width": ("width", "calibration.1.scores", 1e99),
+    "scores under a map": ("components", "calibration.0.scores", 1e30),
+    "a tail under a map": ("components", "calibration.0.tail_slope", 1e12),
+    "a place under a map": ("asinh", "scaling.target_center", 1e99),
+    "a unit under a map": ("components", "units.target_center", 1e12),
+    "a small scale": ("shifted", "scaling.target_scale", 1e-100),
+}
+
+
+@pytest.mark.parametrize(("name", "key", "by"), EXTREME.values(), ids=EXTREME.keys())
+def test_extreme_numbers_lead_to_numbers_and_soon(examples, name, key, by, tmp_path):
+    document, arrays = read_model(examples[name].folder)
+    arrays[key] = np.asarray(arrays[key] * by)
+    record = json.loads((examples[name].folder / "model.json").read_bytes())
+    reseal(tmp_path, record | {"document": document}, arrays)
+    began = time.process_time()
+    assert outcome(tmp_path, examples[name]) in ("refused", "sound")
+    assert time.process_time() - began < 20
+
+
+def test_a_model_whose_regressor_is_not_at_hand_is_checked_all_the_same(examples, tmp_path):
+    document, arrays = read_model(examples["wrapped"].folder)
+    record = json.loads((examples["wrapped"].folder / "model.json").read_bytes())
+    for change in (
+        put("inputs", "columns", 1, "high", -9.0),
+        array("weights.0", lambda a: a * NAN),
+    ):
+        changed, others = deepcopy(document), dict(arrays)
+        change(changed, others)
+        reseal(tmp_path, record | {"document": changed}, others)
+        assert outcome(tmp_path, examples["wrapped"]) == "refused"
 
 
 def test_what_could_not_be_loaded_is_not_saved(tmp_path):

@@ -20,7 +20,7 @@ from calipers.onnx import export
 from calipers.prediction import Query
 from calipers.preprocessing import TableEncoder
 
-runtime = pytest.importorskip("onnxruntime")
+onnx, runtime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
 
 SCALE = 50.0  # of the target, whose centre is far away
 INPUTS = ["temperature", "größe", "x"]
@@ -47,7 +47,15 @@ def make_rows(rows, dtype=np.float64):
     return X.astype(dtype)
 
 
+def check_names(path):
+    """Every node has a name of its own: onnxruntime 1.20 takes nodes without one for the same."""
+    names = [node.name for node in onnx.load(path).graph.node]
+    assert all(names)
+    assert len(set(names)) == len(names)
+
+
 def run(path, feed):
+    check_names(path)
     session = runtime.InferenceSession(path, providers=["CPUExecutionProvider"])
     names = [output.name for output in session.get_outputs()]
     return dict(zip(names, session.run(None, feed), strict=True)), session

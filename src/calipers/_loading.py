@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -22,6 +23,9 @@ from calipers.preprocessing import Column, check_column
 from calipers.storage import ModelFileError
 
 Arrays = dict[str, NDArray[Any]]
+
+ABSENT = object()
+"""Stands for a regressor where a model is checked without its code."""
 
 
 def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **code: Any) -> None:
@@ -61,7 +65,7 @@ def check_model(model: Any, document: Mapping[str, Any], arrays: Arrays) -> None
         If they are not those of a model.
     """
     with suppress(MissingCodeError):
-        model_from_dict(model, document, arrays)
+        model_from_dict(model, document, arrays, points=ABSENT)
 
 
 def _read_inputs(
@@ -75,8 +79,7 @@ def _read_inputs(
     optional(_threads)(model.n_jobs, "parameters.n_jobs")
     inputs = document["inputs"]
     _INPUTS(inputs, "inputs")
-    regressor = _regressor(inputs, document["ensemble"], code)
-    reader = Inputs.from_document(inputs, regressor)
+    reader = Inputs.from_document(inputs)
     check_column(inputs["target"], "inputs.target")
     target = Column.from_document(inputs["target"])
     names = [column.name for column in reader.columns]
@@ -84,7 +87,8 @@ def _read_inputs(
         refuse("inputs.names", f"null or {names}", inputs["names"])
     if target.kind != "number":
         refuse("inputs.target.kind", "'number'", target.kind)
-    return reader, target
+    regressor = _regressor(inputs, document["ensemble"], code)
+    return replace(reader, regressor=regressor), target
 
 
 _INPUTS = record(
@@ -111,8 +115,8 @@ def _regressor(inputs: Mapping[str, Any], ensemble: Any, code: Mapping[str, Any]
     column = isinstance(ensemble, Mapping) and ensemble.get("points") == COLUMN
     if (name is not None) != column:
         refuse("inputs.regressor", "there exactly if points come with the rows", name)
-    if name is None:
-        return None
+    if name is None or given is ABSENT:
+        return None if name is None else ABSENT
     if given is None:
         raise MissingCodeError(
             f"the points of the model come from a {name}, which is code and not stored: keep it by "

@@ -34,6 +34,7 @@ from calipers.distributions import KINDS
 from calipers.heads import HEADS
 from calipers.networks import ACTIVATIONS
 from calipers.objectives import LOSSES, MOST_COMPONENTS
+from calipers.preprocessing import KINDS as COLUMN_KINDS
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -119,7 +120,7 @@ def check_ensemble(document: Any) -> None:
 
 
 _TARGET_MAP = record(
-    {"kind": one_of(*KINDS), "unit": number(1e-300, 1e300)},
+    {"kind": one_of(*KINDS), "unit": number(1e-100, 1e100)},
     {"low": number(-800, 800), "high": number(-800, 800)},
 )
 _KNOTS = list_of(number(), most=1000)
@@ -205,6 +206,14 @@ def _check_components(program: Any, place: str) -> None:
         refuse(f"{place}.components", f"1 for the head {program['objective']['head']!r}", count)
 
 
+def _target_kind(value: Any, place: str) -> None:
+    """How a target is written: a kind of column, and the form of its text."""
+    text(value, place)
+    one_of(*COLUMN_KINDS)(value.partition(" ")[0], place)
+
+
+_ROWS = whole(0, 2**53)
+
 ABOUT = record(
     {},
     {
@@ -216,7 +225,19 @@ ABOUT = record(
             {"seconds": number(0), "planned_epochs": whole(1, 2**53), "epochs": whole(1, 2**53)}
             | dict.fromkeys(("networks", "out_of_time"), whole(0, MOST_NETWORKS))
         ),
-        "source": optional(record({}, {"files": list_of(text)}, rest=anything)),
+        "source": optional(
+            record(
+                {},
+                {"files": list_of(text), "target": text, "target_kind": optional(_target_kind)},
+                rest=anything,
+            )
+        ),
+        "watched": record(
+            {"files": list_of(text), "rows": _ROWS, "alarm_at": optional(_ROWS)}
+            | {"coverage": number(1e-9, 1 - 1e-9), "counted": _ROWS, "covered": _ROWS}
+            | {"recent": text},
+            {"out": optional(text), "bytes": whole(0, 2**53)},
+        ),
     },
     rest=anything,
 )

@@ -248,7 +248,7 @@ def _points_from_dict(
         if len(bank) != networks:
             refuse("array 'points.seeds'", f"of {networks} networks, as the heads", len(bank))
         return BankPoints(bank)
-    if points is None:
+    if not hasattr(points, "with_arrays"):
         raise MissingCodeError(
             "the points of the model come from a network of PyTorch, which is code and not stored: "
             "load it by calipers.torch.load(folder, network)"

@@ -8,7 +8,7 @@ from calipers_study.draw import sensitivity as draw_sensitivity
 from calipers_study.draw import toy as draw_toy
 from calipers_study.figures import FIGURES, write_figures
 from calipers_study.panels import plot_counts, plot_heat_map
-from calipers_study.sensitivity import sensitivity
+from calipers_study.sensitivity import failures_markdown, sensitivity
 from calipers_study.settings import load_settings
 from calipers_study.store import Store, StoreError
 from calipers_study.toy import SETTINGS, toy
@@ -52,6 +52,13 @@ def test_sensitivity(mini, tmp_path):
     assert maps[10.0].record["settings"]["crossing_weight"] == 10.0
     assert sensitivity(store, 0.0, **options).record == maps[0.0].record
     assert len(draw_sensitivity(maps).axes) == 6 + 3
+    shares = failures_markdown(store).splitlines()[4:]
+    assert [line.split(" | ")[:2] for line in shares] == [
+        ["| xi = 0", "lambda_1"], ["| xi = 0", "lambda_2"],
+        ["| xi = 10", "lambda_1"], ["| xi = 10", "lambda_2"],
+    ]  # fmt: skip
+    failed = np.isnan(maps[0.0].arrays["PICP"]).mean()
+    assert shares[0].split(" | ")[2] == f"{100 * failed:.0f}%"
 
 
 def test_what_is_asked_for_must_be_there(tmp_path):

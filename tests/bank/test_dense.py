@@ -23,7 +23,7 @@ def bank_of(network, **options):
     own = Scaling(RNG.normal(size=(3, 4)), RNG.uniform(1, 2, (3, 4)), np.zeros(3), np.ones(3))
     units = Scaling(np.zeros(4), np.ones(4), 0.0, 1.0)
     none = np.zeros(3, int)
-    return Bank(program, weights, own, units, none, none, none, [], none == 1)
+    return Bank(program, weights, own, units, none, none, none, [None] * 3, none == 1)
 
 
 def by_program(bank, rows):
@@ -54,6 +54,14 @@ def test_same_as_the_program_and_in_any_batch(network, options):
     np.testing.assert_allclose(whole, by_program(bank, rows), rtol=2e-5, atol=1e-5)
     for start, stop in ((0, 1), (3, 12), (60, 131), (149, 150)):
         np.testing.assert_array_equal(bank.forward(rows[start:stop]), whole[:, :, start:stop])
+
+
+def test_any_number_of_networks():
+    bank = bank_of(DenseFactory((6,)))
+    many = bank[np.arange(50) % 3]
+    rows = X.astype(np.float32)
+    assert len(many._dense) == 3
+    np.testing.assert_array_equal(many.forward(rows), bank.forward(rows)[np.arange(50) % 3])
 
 
 def test_every_activation_has_a_form():

@@ -3,39 +3,52 @@
 import argparse
 import json
 import os
+import pickle
 import sys
+import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from . import bad_tables, disk_full, forged_folders, kills, races, request_abuse, soak
 from ._forks import ended, fork
-from ._tally import Part
+from ._tally import Part, Tally
 
 MODULES = (kills, races, disk_full, forged_folders, bad_tables, request_abuse, soak)
 PARTS = [part for module in MODULES for part in module.PARTS]
+FORKING = threading.Lock()
 START, END = "<!-- campaigns -->\n", "<!-- end of campaigns -->\n"
 
 
-def apart(part: Part, share: float, seed: int) -> dict[str, Any]:
-    """Run a part in a child, since what it computes would spoil the forks of others."""
-    out, into = os.pipe()
+def apart(part: Part, count: int, seed: int) -> Tally:
+    """Run a piece of a part in a child, since what it computes would spoil the forks of others."""
 
     def work() -> None:
-        with os.fdopen(into, "w") as pipe:
-            json.dump(part(share, seed), pipe)
+        with os.fdopen(into, "wb") as pipe:
+            pickle.dump(part.run(count, seed), pipe)
 
-    child = fork(work, quiet=False)
-    os.close(into)
-    with os.fdopen(out) as pipe:
-        text = pipe.read()
-    if ended(child)[1] or not text:
-        return {"campaign": part.campaign, "tried": part.tried, "tries": 0, "outcomes": "broke"} | {
-            "wrong": 1,
-            "findings": ["the campaign itself broke"],
-            "seconds": 0.0,
-        }
-    return json.loads(text)
+    with FORKING:  # so that no other child has this end of the pipe too
+        out, into = os.pipe()
+        child = fork(work, quiet=False)
+        os.close(into)
+    with os.fdopen(out, "rb") as pipe:
+        content = pipe.read()
+    if ended(child)[1] or not content:
+        tally = Tally()
+        tally.wrong(f"the campaign itself broke, seed {seed}")
+        return tally
+    found: Tally = pickle.loads(content)
+    return found
+
+
+def whole(part: Part, share: float, seed: int, jobs: int) -> dict[str, Any]:
+    """All pieces of a part, some at a time, each waited for by a thread."""
+    began = time.monotonic()
+    with ThreadPoolExecutor(jobs) as pool:
+        tallies = pool.map(lambda piece: apart(part, *piece), part.pieces(share, seed))
+        return part.result(sum(tallies, Tally()), time.monotonic() - began)
 
 
 HEAD = """\
@@ -66,6 +79,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", help="campaigns, all by default")
     parser.add_argument("--share", type=float, default=1.0, help="of the tries, all by default")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="pieces of a campaign at a time")
     parser.add_argument("--json", action="store_true", help="print the results as JSON lines")
     parser.add_argument("--write", type=Path, help="page to put the table into")
     given = parser.parse_args()
@@ -76,7 +90,7 @@ def main() -> int:
             continue
         if not max(part.least, round(part.count * given.share)):
             continue
-        result = apart(part, given.share, given.seed)
+        result = whole(part, given.share, given.seed, given.jobs)
         results.append(result)
         if given.write:
             write(given.write, [result])

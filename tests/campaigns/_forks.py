@@ -88,7 +88,7 @@ def with_file_limit(size: int, function: Callable[[], Any]) -> Callable[[], Any]
 def duration(function: Callable[[], Any]) -> float:
     """Seconds that a function takes in a child."""
     began = time.monotonic()
-    found = ended(fork(function, quiet=False))
+    found = ended(fork(function))
     if found[0] != FINISHED:
         raise RuntimeError(f"a run that nothing disturbed ended as {found}")
     return time.monotonic() - began

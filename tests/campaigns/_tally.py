@@ -1,6 +1,5 @@
 """What a campaign tried and what became of it, counted and printed in one way."""
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -18,6 +17,8 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
     findings: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    slowest: float = 0.0
+    """Seconds of a try, where they count."""
 
     def add(self, outcome: str, tries: int = 1) -> None:
         self.counts[outcome] += tries
@@ -40,24 +41,40 @@ class Tally:
     def outcomes(self) -> str:
         """Counts in words, those of what went wrong last."""
         good = [f"{n:,} {kind}" for kind, n in self.counts.most_common() if kind != "wrong"]
-        return ", ".join([*good, *self.notes])
+        slowest = [f"the slowest in {self.slowest:.1f} s"] if self.slowest else []
+        return ", ".join([*good, *self.notes, *slowest])
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(
+            self.counts + other.counts,
+            self.findings + other.findings,
+            self.notes + other.notes,
+            max(self.slowest, other.slowest),
+        )
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a campaign: what is tried, how often in full, and the function that does it."""
+    """A part of a campaign: what is tried, how often in full, and the function that does it.
+
+    Tries beyond ``at_once`` are those of the next seeds, which may be tried side by side.
+    """
 
     campaign: str
     tried: str
     count: int
     run: Callable[[int, int], Tally]  # of a count and a seed
     least: int = 1
+    at_once: int = 10**9
 
-    def __call__(self, share: float, seed: int) -> dict[str, Any]:
-        """Try a share of it; what came out, as plain JSON."""
-        began = time.monotonic()
+    def pieces(self, share: float, seed: int) -> list[tuple[int, int]]:
+        """Counts and seeds of a share of it."""
         count = max(self.least, round(self.count * share))
-        tally = self.run(count, seed)
+        starts = range(0, count, self.at_once)
+        return [(min(self.at_once, count - n), seed + i) for i, n in enumerate(starts)]
+
+    def result(self, tally: Tally, seconds: float) -> dict[str, Any]:
+        """What came out, as plain JSON."""
         return {
             "campaign": self.campaign,
             "tried": self.tried,
@@ -65,5 +82,5 @@ class Part:
             "outcomes": tally.outcomes(),
             "wrong": tally.counts["wrong"],
             "findings": tally.findings[:20],
-            "seconds": time.monotonic() - began,
+            "seconds": seconds,
         }

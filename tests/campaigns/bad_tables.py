@@ -142,6 +142,6 @@ def fits(count: int, seed: int) -> Tally:
 
 
 PARTS = (
-    Part("bad tables", "damaged CSV, Parquet and Arrow files, predicted", 4000, files, 60),
-    Part("bad tables", "frames of awkward columns, fitted", 40, fits, 0),
+    Part("bad tables", "damaged CSV, Parquet and Arrow files, predicted", 4000, files, 60, 1000),
+    Part("bad tables", "frames of awkward columns, fitted", 40, fits, 0, 10),
 )

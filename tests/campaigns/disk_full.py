@@ -14,7 +14,7 @@ from calipers.storage import write_model
 
 from ._forks import FINISHED, ended, fork, with_file_limit
 from ._tally import FOLDERS, Part, Tally
-from .kills import number_in, numbered, outcome
+from .kills import Following, number_in, numbered, outcome
 
 
 def limits(count: int, size: int, rng: np.random.Generator) -> list[int]:
@@ -105,6 +105,27 @@ def files(count: int, seed: int) -> Tally:
     return tally
 
 
+def streams(count: int, seed: int) -> Tally:
+    """``calipers watch``, which is gone on with when there is room again."""
+    tally, rng = Tally(), np.random.default_rng(seed)
+    with tempfile.TemporaryDirectory() as root:
+        following = Following(Path(root))
+        files = [following.out, *following.folder.iterdir()]
+        size = max(path.stat().st_size for path in files)
+        for limit in limits(count, size, rng):
+            following.begin()
+            how = ended(fork(with_file_limit(limit, following.follow)))
+            left = {path.name for path in following.root.iterdir()}
+            tally.check(
+                how[0] == "failed"
+                and left <= {"model", "out.csv", "stream.csv"}
+                and following.goes_on(),
+                "with an error, then gone on with to the same end",
+                f"stream with {limit} bytes: {how}, {left}",
+            )
+    return tally
+
+
 def caches(count: int, seed: int) -> Tally:
     """A cache of programs that cannot be written: predictions do without it."""
     tally, rng = Tally(), np.random.default_rng(seed)
@@ -138,5 +159,6 @@ PARTS = (
     Part("disk full", "saves that run out of room at a byte", 60, saves, 4),
     Part("disk full", "stores of a search, likewise", 40, stores, 4),
     Part("disk full", "`calipers predict` to CSV, Parquet, Arrow and gzip, likewise", 24, files),
+    Part("disk full", "`calipers watch`, likewise", 12, streams),
     Part("disk full", "the cache of programs", 5, caches),
 )

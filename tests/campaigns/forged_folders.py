@@ -13,17 +13,15 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import safetensors.numpy
 from typer.testing import CliRunner
 
-from calipers import load
 from calipers.cli import app
 from calipers.storage import ModelFileError, _seal, read_model
 
-from ._tally import FOLDERS, Part, Tally
+from ._models import Example, new_models, old_models
+from ._tally import Part, Tally
 
-NAMES = ("default", "conformal", "paper", "sem", "upgraded", "table")
 DEEP: Any = []
 for _ in range(400):
     DEEP = [DEEP]
@@ -115,15 +113,9 @@ def reseal(folder: Path, record: dict[str, Any], arrays: dict[str, np.ndarray]) 
     (folder / "model.json").write_bytes(_seal(body))
 
 
-def rows_of(name: str) -> Any:
-    """Rows that a model of the tests takes."""
-    rows = pd.read_csv(FOLDERS / "rows.csv").head(4)
-    return rows if name == "table" else rows[["a", "b", "c"]].fillna(0.0).to_numpy()
-
-
-def outcome(folder: Path, rows: Any, inspected: bool = True) -> str:
+def outcome(folder: Path, example: Example, inspected: bool = True) -> str:
     """What becomes of a folder: refused, sound, or what went wrong."""
-    found = _loaded(folder, rows)
+    found = _loaded(folder, example)
     if found in ("refused", "sound") and inspected:
         shown = CliRunner().invoke(app, ["inspect", str(folder)])
         if shown.exit_code != {"refused": 4, "sound": 0}[found]:
@@ -131,23 +123,21 @@ def outcome(folder: Path, rows: Any, inspected: bool = True) -> str:
     return found
 
 
-def _loaded(folder: Path, rows: Any) -> str:
+def _loaded(folder: Path, example: Example) -> str:
     try:
-        model = load(folder)
+        model = example.load(folder, **example.code)
     except ModelFileError:
         return "refused"
     except Exception as error:
         return f"load raised {type(error).__name__}: {error}"[:150]
     try:
         with np.errstate(all="ignore"):
-            model.set_params(unsupported="inf", n_jobs=1)
-            found = [model.predict(rows), model.outside(rows)]
-            if model.ensemble_.head.has_interval:
-                interval = model.predict_interval(rows)
-                open_ended = np.isinf(interval[:, 0]) & np.isinf(interval[:, 1])
-                found.append(interval[~open_ended])
-            if model.ensemble_.gives_distribution:
-                found += [model.predict_quantiles(rows, [0.1, 0.5]), model.predict_var(rows)]
+            models = getattr(model, "models_", [model])
+            rows = example.rows[:4]
+            found = [array for one in models for array in _predicted(one, rows)]
+            if models != [model]:
+                found += [model.predict(rows)]
+                model.predict_interval(rows, joint=True)
     except Exception as error:
         return f"predict raised {type(error).__name__}: {error}"[:150]
     if not all(np.isfinite(array).all() for array in found):
@@ -155,16 +145,29 @@ def _loaded(folder: Path, rows: Any) -> str:
     return "sound"
 
 
-def mutants(count: int, seed: int) -> Tally:
+def _predicted(model: Any, rows: Any) -> list[Any]:
+    model.set_params(unsupported="inf", n_jobs=1)
+    found = [model.predict(rows), model.outside(rows)]
+    if model.ensemble_.head.has_interval:
+        interval = model.predict_interval(rows)
+        open_ended = np.isinf(interval[:, 0]) & np.isinf(interval[:, 1])
+        found.append(interval[~open_ended])
+    if model.ensemble_.gives_distribution:
+        found += [model.predict_quantiles(rows, [0.1, 0.5]), model.predict_var(rows)]
+    return found
+
+
+def mutants(count: int, seed: int, examples: dict[str, Example]) -> Tally:
     """Load, predict with and inspect so many mutants."""
     rng, tally = np.random.default_rng(seed), Tally()
-    models = {name: read_model(FOLDERS / name) for name in NAMES}
-    records = {name: json.loads((FOLDERS / name / "model.json").read_bytes()) for name in NAMES}
-    rows = {name: rows_of(name) for name in NAMES}
-    longest = 0.0
+    names = list(examples)
+    models = {name: read_model(examples[name].folder) for name in names}
+    records = {
+        name: json.loads((examples[name].folder / "model.json").read_bytes()) for name in names
+    }
     with TemporaryDirectory() as folder:
         for number in range(count):
-            name = NAMES[rng.integers(len(NAMES))]
+            name = names[rng.integers(len(names))]
             document, arrays = deepcopy(models[name])
             changes = []
             for _ in range(rng.choice([1, 1, 1, 2, 3])):
@@ -178,12 +181,25 @@ def mutants(count: int, seed: int) -> Tally:
                 tally.add("no document at all")
                 continue
             began = time.perf_counter()
-            found = outcome(Path(folder), rows[name], number % 4 == 0)
-            longest = max(longest, time.perf_counter() - began)
+            found = outcome(Path(folder), examples[name], number % 4 == 0)
+            tally.slowest = max(tally.slowest, time.perf_counter() - began)
             place = f"mutant {number} of {name}, seed {seed}: {'; '.join(changes)}: {found}"
             tally.check(found in ("refused", "sound"), found, place)
-    tally.notes.append(f"the slowest in {longest:.1f} s")
     return tally
 
 
-PARTS = (Part("forged folders", "models changed and sealed again", 10_000, mutants, 0),)
+def old_mutants(count: int, seed: int) -> Tally:
+    """Of models of version 0.1."""
+    return mutants(count, seed, old_models())
+
+
+def new_mutants(count: int, seed: int) -> Tally:
+    """Of models of now, with every part that a folder can have."""
+    with TemporaryDirectory() as root:
+        return mutants(count, seed, new_models(Path(root)))
+
+
+PARTS = (
+    Part("forged folders", "models of 0.1 changed and sealed again", 4_000, old_mutants, 0, 1_000),
+    Part("forged folders", "models of now, eleven kinds, likewise", 6_000, new_mutants, 0, 1_000),
+)

@@ -1,12 +1,14 @@
 """Processes killed in the middle of writing: what was there before stays, or what is new, whole."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from calipers.cli import app
 from calipers.search._result import Outcome
@@ -117,6 +119,65 @@ def predictions(count: int, seed: int) -> Tally:
     return tally
 
 
+class Following:
+    """A command that follows a stream, in blocks: what it is to leave, however often it dies."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.folder, self.out = root, root / "model", root / "out.csv"
+        rows = pd.read_csv(FOLDERS / "rows.csv")
+        rows["price"] = np.linspace(0.0, 3.0, len(rows))
+        rows.to_csv(root / "stream.csv", index=False)
+        self.begin()
+        self.seconds = duration(self.follow)
+        self.whole, self.learnt = self.out.read_bytes(), self.state()
+
+    def begin(self) -> None:
+        """A model that has seen nothing of the stream."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.out.unlink(missing_ok=True)
+        shutil.copytree(FOLDERS / "table", self.folder)
+
+    def follow(self) -> None:
+        words = ["watch", self.folder, self.root / "stream.csv", "--block", 5, "--out", self.out]
+        app([str(word) for word in words])
+
+    def state(self) -> dict[str, np.ndarray]:
+        """What the model has learnt, which must be whole."""
+        return read_model(self.folder)[1]
+
+    def goes_on(self) -> bool:
+        """Whether the same command then ends where it would have without the kill."""
+        done = ended(fork(self.follow))[0] == FINISHED
+        found = self.state()
+        same = found.keys() == self.learnt.keys()
+        same = same and all(np.array_equal(found[name], self.learnt[name]) for name in found)
+        return done and same and self.out.read_bytes() == self.whole
+
+
+def streams(count: int, seed: int) -> Tally:
+    """``calipers watch``, which saves a model and a file of predictions after every block."""
+    tally, rng = Tally(), np.random.default_rng(seed)
+    with tempfile.TemporaryDirectory() as root:
+        following = Following(Path(root))
+        for number in range(count):
+            following.begin()
+            if rng.random() < 0.5:
+                child = fork(dies_at(int(rng.integers(1, 60)), root, following.follow))
+                how = ended(child)[0]
+            else:
+                wait = float(rng.uniform(0, 1.1 * following.seconds))
+                how = kill_after(fork(following.follow), wait)
+            try:
+                following.state()
+                right = following.goes_on()
+            except Exception as error:
+                tally.wrong(f"stream {number} of seed {seed}: {error!r}")
+                continue
+            words = f"stream {number} of seed {seed}: another end, {how}"
+            tally.check(right, "gone on with to the same end", words)
+    return tally
+
+
 def outcome(number: int) -> Outcome:
     return Outcome(0.9, 1.0, float(number), float("nan"), 5.0, 10, 0, 60)
 
@@ -194,6 +255,7 @@ PARTS = (
     Part("kills", "saves killed at any step or moment", 1000, saves, 20),
     Part("kills", "saves by four writers at a time, each killed", 250, save_races, 8),
     Part("kills", "`calipers predict` to a file, killed", 44, predictions),
+    Part("kills", "`calipers watch`, killed, then gone on with", 40, streams),
     Part("kills", "the store of a search, killed while it grows, then gone on with", 200, searches),
     Part("kills", "the store of a study, likewise", 67, studies),
 )

@@ -38,4 +38,4 @@ def soak(count: int, seed: int) -> Tally:
     return tally
 
 
-PARTS = (Part("soak", "good requests over four connections", 10_000, soak, 60),)
+PARTS = (Part("soak", "good requests over four connections", 30_000, soak, 60),)

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -71,3 +72,28 @@ def test_watch_takes_only_what_is_new(stream, run, here):
     assert len(pd.read_csv(here / "p.csv")) == 10
     assert "190 rows" in more.output
     assert "ALARM" in more.output
+
+
+def test_watch_of_a_model_without_names(run, here):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    settings = {"n_networks": 2, "cv": 2, "epochs": 2, "verbose": 0, "random_state": 0}
+    calipers.IntervalRegressor(**settings).fit(X, X[:, 0]).save(here / "unnamed")
+    table = pd.DataFrame(X, columns=["x0", "x1"]).assign(y=X[:, 0])
+    table.to_csv(here / "numbers.csv", index=False)
+    found = run("watch", "unnamed", "numbers.csv", "--block", "25", "--out", "p.csv")
+    assert found.exit_code == 0, found.output
+    assert len(pd.read_csv(here / "p.csv")) == 60
+    (here / "p.csv").unlink()
+    lost = run("watch", "unnamed", "numbers.csv", "--out", "p.csv")
+    assert lost.exit_code == 2
+    assert "bring it back" in lost.output.replace("\n", " ")
+
+
+def test_watch_names_the_row_of_the_file(stream, run, here):
+    broken = stream.astype(object)
+    broken.loc[70, "size"] = "what"
+    broken.to_csv(here / "stream.csv", index=False)
+    found = run("watch", "model", "stream.csv", "--block", "60")
+    assert found.exit_code == 3
+    assert "row 71" in found.output

@@ -150,10 +150,11 @@ run(create_app([sys.argv[1]], settings), settings, port=0, notify=lambda a: prin
 class Server:
     """A server process that may not have much more memory than it started with."""
 
-    def __init__(self, folder, **settings):
+    def __init__(self, folder, *, stderr=False, **settings):
         self.process = subprocess.Popen(
             [sys.executable, "-c", SERVER, str(folder), repr(settings)],
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE if stderr else None,
             text=True,
             env={**os.environ, "MALLOC_ARENA_MAX": "2"},
         )
@@ -193,7 +194,7 @@ class Server:
     def close(self):
         self.client.close()
         self.process.kill()
-        self.process.communicate()
+        return self.process.communicate()[1]
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ import json
 import re
 import struct
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 import pytest
+from fastapi.responses import Response
 
 from calipers.serve._arrow import _child, _field, _follow, _text, _vector, read_arrow
 from calipers.serve._limits import Limits
@@ -334,3 +336,40 @@ def test_answers_are_no_longer_than_estimated(client, tables, accept, more):
         served, SimpleNamespace(outside=outside)
     )
     assert len(answer.content) < most + (accept != JSON) * kept_bytes(body) + 5_000
+
+
+def test_small_tables_of_many_cells_do_not_hold_up_others(client, tables, monkeypatch):
+    """A few bytes become many cells: neither read nor written where others are answered."""
+    from calipers.serve import _service
+
+    threads = []
+
+    def noted(function):
+        def call(*arguments):
+            threads.append((function.__name__, threading.current_thread().name))
+            return function(*arguments)
+
+        return call
+
+    monkeypatch.setattr(_service, "read_table", noted(_service.read_table))
+    monkeypatch.setattr(_service, "write_frame", noted(_service.write_frame))
+    body = bytes(stream(pa.table({"speed": [1.0], "load": [2.0], "n": pa.nulls(1)})))
+    assert client.table(body, ARROW_STREAM, keep=True).status_code == 200
+    assert [name for name, _ in threads] == ["read_table", "write_frame"]
+    assert all("asyncio" in thread for _, thread in threads), threads
+
+
+def test_calendar_spans_are_refused():
+    """Each becomes an object of a kilobyte."""
+    spans = pa.array([(1, 2, 3)] * 4, pa.month_day_nano_interval())
+    assert (
+        refused(stream(pa.table({"speed": np.zeros(4), "t": spans})), "'t'", "leave it out") == 422
+    )
+
+
+def test_long_answers_to_anything_count(make_client):
+    client = make_client(max_memory=2**16)
+    client.app.add_api_route("/long", lambda: Response(b"a" * 2**17), methods=["GET"])
+    client.app.add_api_route("/short", lambda: Response(b"a" * 2**10), methods=["GET"])
+    assert client.get("/short").status_code == 200
+    assert client.get("/long").status_code == 413

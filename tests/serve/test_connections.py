@@ -178,3 +178,60 @@ def test_a_connection_is_used_again(server, connect):
             found += connection.recv(2**16)
         assert found.startswith(b"HTTP/1.1 200")
     assert is_cut(connection)
+
+
+@pytest.fixture(scope="module")
+def small(start_server):
+    """More requests are allowed than there are connections."""
+    return start_server(max_connections=8, max_requests=100, timeout=20.0, idle_timeout=20.0)
+
+
+def slow_bodies(server, count):
+    host, port = server.address.removeprefix("http://").split(":")
+    for _ in range(count):
+        connection = socket.create_connection((host, int(port)), 60)
+        connection.sendall(HEAD % JSON.encode() + b"Content-Length: 1000\r\n\r\n{")
+        yield connection
+
+
+def test_slow_bodies_on_all_connections_keep_no_one_out(small):
+    held = list(slow_bodies(small, 40))
+    assert answers(small)
+    for connection in held:
+        connection.close()
+
+
+def test_long_answers_that_are_not_read_keep_no_one_out(small):
+    host, port = small.address.removeprefix("http://").split(":")
+    rows = b"speed,load,word\n" + (b"0.5,1," + b"a" * 10_000 + b"\n") * 400
+    head = HEAD.replace(b"predict", b"predict?keep=true") % CSV.encode()
+    with ExitStack() as stack:
+        for _ in range(16):
+            made = stack.enter_context(socket.socket())
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+            made.settimeout(60)
+            made.connect((host, int(port)))
+            with suppress(ConnectionError):
+                made.sendall(head + b"Content-Length: %d\r\n\r\n" % len(rows) + rows)
+                made.recv(12)
+        assert answers(small)
+
+
+def test_many_short_headers_are_long_headers(server, connect):
+    connection = connect()
+    head = b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"a: b\r\n" * 2_000
+    connection.sendall(head + b"\r\n")
+    assert connection.recv(12) == b"HTTP/1.1 400"
+
+
+def test_an_answer_to_a_connection_that_was_refused_is_no_error(start_server):
+    server = start_server(stderr=True)
+    host, port = server.address.removeprefix("http://").split(":")
+    body = b'{"rows": [[1, 2]]}'
+    one = HEAD % JSON.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body
+    for _ in range(20):
+        with socket.create_connection((host, int(port)), 60) as connection:
+            connection.sendall(one * 100)
+            assert is_cut(connection)
+    assert server.client.get("/health").status_code == 200
+    assert "Traceback" not in server.close()

@@ -7,8 +7,10 @@ import pandas as pd
 import pytest
 
 from calipers import IntervalRegressor
+from calipers.objectives import Density
 from calipers.serve._monitor import Ring
 
+from .conftest import SMALL, plain_table
 from .test_monitor import metrics
 
 
@@ -72,3 +74,54 @@ def test_inputs_are_kept_as_far_as_there_is_room(monkeypatch):
     there, inputs = ring.inputs(places)
     assert there.tolist() == [False, False, True, True, True]
     np.testing.assert_array_equal(inputs, X[2:])
+
+
+def test_what_cannot_be_saved_is_said_and_saved_later(make_client, folder, tmp_path):
+    own = tmp_path / "plain"
+    shutil.copytree(folder / "plain", own)
+    client = make_client(str(own), adapt=True)
+    posted = {"id": client.predict(rows=[[1.0, 2.0]]).json()["id"], "y": 1.0}
+    aside = own.rename(tmp_path / "aside")
+    own.write_text("a file is in the way")
+    answer = client.label(posted)
+    assert answer.status_code == 503
+    assert "could not be saved" in answer.json()["detail"]
+    assert client.predict(rows=[[1.0, 2.0]]).status_code == 200
+    own.unlink()
+    aside.rename(own)
+    answer = client.label(posted)
+    assert (answer.status_code, answer.json()["repeated"]) == (200, 1)
+    assert int(IntervalRegressor.load(own).ensemble_.calibrations[-1].levels.rows) == 1
+
+
+@pytest.fixture(scope="module")
+def awkward(tmp_path_factory):
+    """Models whose labels cannot be learnt from, or cannot have any value."""
+    root = tmp_path_factory.mktemp("awkward")
+    X, y = plain_table()
+    settings = SMALL | {"epochs": 2}
+    log = Density(components=1, scale="log")
+    IntervalRegressor(loss=log, **settings).fit(X, np.exp(y)).save(root / "log")
+    IntervalRegressor(bounds=(0, None), **settings).fit(X, y.clip(0)).save(root / "bounded")
+    return root
+
+
+def test_labels_of_a_model_on_another_scale(make_client, awkward):
+    client = make_client(str(awkward / "log"), adapt=True)
+    made = client.predict("log", rows=[[1.0, 2.0]]).json()["id"]
+    refused = client.label({"id": made, "y": -2.0}, model="log")
+    assert refused.status_code == 422
+    assert "positive" in refused.json()["detail"]
+    answer = client.label({"id": made, "y": 2.0}, model="log")
+    assert (answer.status_code, answer.json()["counted"]) == (200, 1)
+    assert client.get("/v1/models/log").json()["alarm"] is False
+
+
+def test_a_label_beyond_the_bounds_is_refused(make_client, awkward):
+    client = make_client(str(awkward / "bounded"))
+    made = client.predict("bounded", rows=[[1.0, 2.0]] * 2).json()["id"]
+    answer = client.label({"id": made, "y": [None, -1.0]}, model="bounded")
+    assert answer.status_code == 422
+    assert "below 0" in answer.json()["detail"]
+    answer = client.label({"id": made, "y": [None, 1.0]}, model="bounded")
+    assert (answer.status_code, answer.json()["counted"]) == (200, 1)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers._process import before_computing
 from calipers.bank._cache import compiled
-from calipers.bank._dense import Dense
+from calipers.bank._dense import NETWORKS, Dense
 from calipers.bank._lanes import Scaling, Tree
 from calipers.bank._program import Program
 from calipers.bank._run import History
@@ -116,7 +116,7 @@ class Bank:
     def forward(self, block: FloatArray) -> NDArray[np.float32]:
         """Parameters of up to ``BLOCK`` standardised rows, as (networks, fields, rows)."""
         if self._dense is not None:
-            return self._dense(block)
+            return np.concatenate([dense(block) for dense in self._dense])
         before_computing()
         rows = np.zeros((BLOCK, block.shape[1]), np.float32)
         rows[: len(block)] = block
@@ -128,11 +128,20 @@ class Bank:
         return np.concatenate(parts)[: len(self)]
 
     @cached_property
-    def _dense(self) -> Dense | None:
-        """The networks in NumPy, where that is how they predict."""
+    def _dense(self) -> list[Dense] | None:
+        """The networks in NumPy, some in each entry, where that is how they predict."""
         if jax.default_backend() != "cpu":
             return None
-        return Dense.of(self.program.tree(self.weights), self.scaling, self.program.output)
+        found = []
+        for start in range(0, len(self), NETWORKS):
+            some = slice(start, start + NETWORKS)
+            weights = self.program.tree([leaf[some] for leaf in self.weights])
+            scaling = Scaling(*(part[some] for part in self.scaling))
+            dense = Dense.of(weights, scaling, self.program.output)
+            if dense is None:
+                return None
+            found.append(dense)
+        return found
 
     @cached_property
     def _chunks(self) -> list[tuple[Tree, Scaling]]:

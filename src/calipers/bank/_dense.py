@@ -28,6 +28,7 @@ from calipers.networks import (
 
 Single = NDArray[np.float32]
 
+NETWORKS = 20  # evaluated at a time, which bounds memory
 TILE = 8  # rows multiplied at a time: a single row then costs what 8 do
 _TOGETHER = 64  # rows whose hidden units stay within a core's cache
 _ONE_THREAD = 2**18  # largest product of three sizes that OpenBLAS leaves to one thread

@@ -66,15 +66,17 @@ def watch_command(
         table = read_table(files, form=form, report=report)
     table, values, _, _ = take_target(table, name, kind, OnMissing.drop)
     log = _Log(fitted, model, files, out, level)
+    start = 0
     try:
         inputs = fitted.pick(table.frame)
         for start in range(log.rows, len(values), block):
             rows = slice(start, start + block)
-            log.take(fitted.update(inputs.iloc[rows], values.iloc[rows]))
+            log.take(fitted.update(inputs[rows], values[rows]))
             if not as_json:
                 typer.echo(log.line())
     except DataError as error:
-        raise table.placed(error) from None
+        row = None if error.row is None else error.row + start
+        raise table.placed(DataError(error.problem, column=error.column, row=row)) from None
     if as_json:
         print_json({"model": model, "files": files} | log.summary())
     elif not log.added:
@@ -98,12 +100,17 @@ class _Log:
         if state.get("coverage") != coverage:  # rows stay learnt, and are counted again
             state |= {"coverage": coverage, "counted": 0, "covered": 0, "recent": ""}
         self.state = model.about_["watched"] = state
-        if state.get("out") != out:
+        if state.get("out") != out or (out is not None and "bytes" not in state):
             _refuse_foreign(out)
             state |= {"out": out, "bytes": 0}
             model.save(folder)  # from now on the file is known to be of this stream
         if out is not None:
             with Path(out).open("ab") as file:
+                if file.tell() < state["bytes"]:
+                    raise typer.BadParameter(
+                        f"--out {out} has {file.tell():,} of the {state['bytes']:,} bytes that "
+                        "were written: bring it back, or name another file"
+                    )
                 file.truncate(state["bytes"])
 
     @property
@@ -163,9 +170,12 @@ def _refuse_foreign(out: str | None) -> None:
 
 def _append(out: str, found: Any, bounds: Any, coverage: float) -> int:
     """Add rows to a file of predictions; its length then."""
+    import numpy as np
     import pandas as pd
 
-    names = (f"lower_{coverage:g}", f"upper_{coverage:g}")
+    from calipers.prediction import interval_names
+
+    names = interval_names(np.array([coverage]))
     columns = {"prediction": found.quantiles(0.5)[:, 0]} | dict(zip(names, bounds.T, strict=True))
     with Path(out).open("ab") as file:
         header = file.tell() == 0

@@ -10,6 +10,7 @@ from nothing takes three or more.
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import erfc, ndtri
 
 from calipers._checks import FloatArray
@@ -23,6 +24,10 @@ CLOSE = 5e-3
 # Evaluations after which a row is left to the general solver, which also has the far tails.
 ATTEMPTS = 3
 FAR = -30.0
+# Scores at which a row may be left to it, before all of the row's are: members far apart.
+MISSES = 8
+# Quantiles that it solves for at a time.
+BLOCK = 2**14
 # Largest part of a step that the second derivative may add or take.
 BEND = 0.75
 
@@ -87,18 +92,19 @@ def _walk(
     terms = mixture_terms(loc, left, right, weights)
     here = _look(median, terms)
     found = np.empty((len(depths), median.size))
-    for result, depth in zip(found, depths, strict=True):
-        if depth.min(initial=0.0) < FAR:
-            result[:] = mixture_values(depth, loc, left, right, weights)
-            continue
+    far, misses = depths < FAR, np.zeros(median.size, dtype=np.intp)
+    near = np.count_nonzero(~far.all(axis=1))
+    for result, depth, beyond in zip(found[:near], depths[:near], far[:near], strict=True):
         here = _look(here.towards(depth), terms)
-        pending = _apart(here, depth)
+        skipped = beyond | (misses > MISSES)
+        pending = _apart(here, depth, skipped)
         for _ in range(ATTEMPTS - 1):
             if pending.size:
                 some = Place(*(array[pending] for array in here))
                 here.put(pending, _look(some.towards(depth[pending]), terms.take(pending)))
-                pending = _apart(here, depth)
+                pending = _apart(here, depth, skipped)
         if pending.size:
+            misses[pending] += 1
             x = mixture_values(
                 depth[pending],
                 loc[:, pending],
@@ -110,12 +116,32 @@ def _walk(
         result[:] = here.towards(depth)
         if pending.size:
             result[pending] = x
+    hard = far | (misses > MISSES)
+    found[hard] = _solved(depths[hard], np.nonzero(hard)[1], loc, left, right, weights)
     return found
 
 
-def _apart(here: Place, depth: FloatArray) -> IntArray:
-    """Rows that are not close to a score, or whose score is not a number."""
-    return np.flatnonzero(~(np.abs(here.score - depth) < CLOSE))
+def _solved(
+    z: FloatArray,
+    rows: IntArray,
+    loc: FloatArray,
+    left: FloatArray,
+    right: FloatArray,
+    weights: FloatArray,
+) -> FloatArray:
+    """Quantiles of some rows at a score each, by the general solver, many at a time."""
+    x = np.empty(z.shape)
+    for start in range(0, z.size, BLOCK):
+        block = slice(start, start + BLOCK)
+        of = rows[block]
+        part = (loc[:, of], left[:, of], right[:, of], take_weights(weights, of))
+        x[block] = mixture_values(z[block], *part)
+    return x
+
+
+def _apart(here: Place, depth: FloatArray, skipped: NDArray[np.bool_]) -> IntArray:
+    """Rows that are not close to a score, or whose score is not a number, but for some."""
+    return np.flatnonzero(~(np.abs(here.score - depth) < CLOSE) & ~skipped)
 
 
 def _look(x: FloatArray, terms: Terms) -> Place:

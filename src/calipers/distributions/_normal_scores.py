@@ -64,10 +64,11 @@ def mixture_values(
         return np.where(flip, -x, x)
     x = np.empty_like(z)
     here, far = np.flatnonzero(~beyond), np.flatnonzero(beyond)
-    part = (array[:, here] for array in members)
-    x[here] = lower_quantile(ndtr(depth[here]), *part, take_weights(weights, here))
-    part = (array[:, far] for array in members)
-    x[far] = _far_quantile(depth[far], *part, take_weights(weights, far))
+    near, first, second = members
+    part = (near[:, here], first[:, here], second[:, here], take_weights(weights, here))
+    x[here] = lower_quantile(ndtr(depth[here]), *part)
+    part = (near[:, far], first[:, far], second[:, far], take_weights(weights, far))
+    x[far] = _far_quantile(depth[far], *part)
     return np.where(flip, -x, x)
 
 

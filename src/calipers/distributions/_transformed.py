@@ -29,6 +29,7 @@ KINDS = ("log", "asinh")
 """Scales beside the target's own."""
 
 _SMALLEST = np.finfo(float).tiny
+_LARGEST = 1e150  # its square is a number still
 _GRID = np.linspace(-6.0, 6.0, 193)  # normal scores at which quantiles are added up
 _STEPS = np.exp(-0.5 * _GRID**2) / np.exp(-0.5 * _GRID**2).sum()
 _END, _COUNT = 8.0, 24  # normal scores up to which moments of one side are added up, at so many
@@ -105,9 +106,11 @@ class TargetMap:
         return np.arcsinh(share)
 
     def back(self, z: ArrayLike) -> FloatArray:
-        """Targets in their own unit: the inverse of `forward`."""
-        with np.errstate(over="ignore"):
-            return self.unit * (np.exp(z) if self.kind == "log" else np.sinh(z))
+        """Targets in their own unit, the inverse of `forward`: infinite ones, and up to 1e150."""
+        z = np.asarray(z, dtype=np.float64)
+        end = np.log(_LARGEST) - np.log(self.unit)
+        near = np.where(np.isinf(z), z, np.clip(z, -end, end))
+        return self.unit * (np.exp(near) if self.kind == "log" else np.sinh(near))
 
     def log_slope(self, y: ArrayLike) -> FloatArray:
         """Logarithm of the derivative of `forward`; minus infinity where the scale ends."""
@@ -119,8 +122,8 @@ class TargetMap:
         return np.where(share > 0, slope, -np.inf)
 
     def limited(self, z: ArrayLike) -> FloatArray:
-        """The same as `back`, of values within the limits of means."""
-        return self.back(np.clip(z, self.low, self.high))
+        """The same as `back`, of values within the limits of means, whose squares are finite."""
+        return np.clip(self.back(np.clip(z, self.low, self.high)), -_LARGEST, _LARGEST)
 
     def moments(self, latent: Any) -> tuple[FloatArray, FloatArray]:
         """First two moments, in the target's unit, of split normals or their mixture."""

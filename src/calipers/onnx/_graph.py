@@ -19,7 +19,10 @@ TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 
 
 class Graph:
-    """Nodes in the making; values are known by their names.
+    """Nodes in the making; values are known by their names, and each node by that of its value.
+
+    Nodes without a name would do by the standard, but onnxruntime 1.20 takes them for the same one
+    when it fuses nodes, and computes something else.
 
     Examples
     --------
@@ -40,7 +43,7 @@ class Graph:
     def __call__(self, kind: str, *inputs: str, **attributes: Any) -> str:
         """Add a node with one output, and give that output's name."""
         name = self._name()
-        self.nodes.append(helper.make_node(kind, inputs, [name], **attributes))
+        self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
         return name
 
     def constant(self, value: Any, dtype: Any = np.float64) -> str:
@@ -78,7 +81,7 @@ class Graph:
 
     def named(self, value: str, name: str) -> None:
         """Give a value the name of an output."""
-        self.nodes.append(helper.make_node("Identity", [value], [name]))
+        self.nodes.append(helper.make_node("Identity", [value], [name], name))
 
     def repeat(self, times: int, states: dict[str, str], body: "Graph", results: list[str]) -> Any:
         """Run a body again and again, and give the names of its last states.
@@ -107,7 +110,7 @@ class Graph:
         inner = helper.make_graph(body.nodes, "body", given, made, body.constants)
         count, yes = self.constant(times, np.int64), self.constant(True, np.bool_)
         names = [f"{self._name()}/{state}" for state in states]
-        loop = helper.make_node("Loop", [count, yes, *states.values()], names, body=inner)
+        loop = helper.make_node("Loop", [count, yes, *states.values()], names, names[0], body=inner)
         self.nodes.append(loop)
         return names
 

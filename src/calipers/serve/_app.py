@@ -57,7 +57,7 @@ def create_app(
     coverages = {n: m.coverage if m.has_interval else None for n, m in served.items()}
     monitor = Monitor(coverages, window=settings.window, remember=settings.remember)
     service = Service(served, settings, monitor)
-    budget = Budget(settings.max_requests, settings.max_memory)
+    budget = Budget(settings.requests, settings.max_memory)
     monitor.running.set_function(lambda: budget.requests)
     monitor.memory.set_function(lambda: budget.used)
 

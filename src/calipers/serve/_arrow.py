@@ -23,7 +23,7 @@ from calipers.tables import TableError, check_distinct
 _V5 = 4
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 _TIMESTAMP = 10
-_PLAIN_TYPES = {*range(1, 12), 15, 18, 19, 20, 23, 24}  # those of the format without children
+_PLAIN_TYPES = {*range(1, 11), 15, 18, 19, 20, 23, 24}  # without children, but for calendar spans
 _MOST_BATCHES = 1_024
 _SCHEMA_BYTES = 2_048  # of each column that is allowed: its name, and what pandas adds
 _DICTIONARY_WORK = 64  # times the longest body: bytes of dictionaries gone through, per batch

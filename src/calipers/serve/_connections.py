@@ -5,20 +5,21 @@ trailers, not the requests that are sent before the first is answered. They are 
 Uvicorn's limit of concurrency counts idle connections and then answers 503 to everyone, probes
 included. Here a connection that waits too long for the headers of a request is cut, so is one whose
 reader has stopped, and one connection too many takes the place of the one that has been idle for
-longest. So a newcomer always gets in.
+longest, or that its client has kept waiting. So a newcomer always gets in.
 """
 
 import asyncio
 from typing import Any
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from calipers.serve._settings import ServerSettings
 
 _MOST_AHEAD = 8  # requests that a connection may send before the first of them is answered
 _FRAMING = 16  # bytes that may come with one of a body that is sent in chunks
+_BYTES_A_HEADER = 32  # that each counts for beside its own
 
 
 class _RefusedError(Exception):
@@ -53,6 +54,7 @@ class Connection(HttpToolsProtocol):
         self._idle_since = 0.0
         self._body = self._beside = 0  # bytes of a request: of its body, and all others
         self._in_body = False
+        self._cycles: list[RequestResponseCycle] = []  # those that are not answered yet
         self._idle_limit: asyncio.TimerHandle | None = None
         self._write_limit: asyncio.TimerHandle | None = None
 
@@ -60,6 +62,11 @@ class Connection(HttpToolsProtocol):
     def is_idle(self) -> bool:
         """Whether no request is being answered; its headers may be on their way."""
         return self.cycle is None or self.cycle.response_complete
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether the rest of a body has not come, or an answer is not read."""
+        return self.is_idle or self.cycle.more_body or self.flow.write_paused
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, in place of an idle one if they are too many."""
@@ -71,10 +78,10 @@ class Connection(HttpToolsProtocol):
                 for other in self.connections
                 if isinstance(other, Connection)
                 and other is not self
-                and other.is_idle
+                and other.waits_for_client
                 and not other.transport.is_closing()
             ]
-            oldest = min(others, key=lambda other: other._idle_since, default=self)
+            oldest = min(others, key=lambda it: (not it.is_idle, it._idle_since), default=self)
             oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
@@ -97,11 +104,15 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """Begin to answer, or wait until the requests before are answered."""
-        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        size = len(self.url) + _BYTES_A_HEADER * len(self.headers)
+        size += sum(len(name) + len(value) for name, value in self.headers)
         if size > self._settings.max_headers or len(self.pipeline) >= _MOST_AHEAD:
             raise _RefusedError
         self._in_body = True
         super().on_headers_complete()
+        self._cycles = [cycle for cycle in self._cycles if not cycle.response_complete]
+        if self.cycle is not None and self.cycle not in self._cycles:
+            self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         """Take a part of a body."""
@@ -114,8 +125,21 @@ class Connection(HttpToolsProtocol):
         self._body, self._beside, self._in_body = 0, 0, False
         super().on_message_complete()
 
+    def send_400_response(self, msg: str) -> None:
+        """Refuse and close; what is being answered has nobody to go to."""
+        self._give_up()
+        super().send_400_response(msg)
+
+    def _give_up(self) -> None:
+        """Let no answer be written any more; Uvicorn knows of the last request only."""
+        for cycle in self._cycles:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self.pipeline.clear()
+
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the timers."""
+        """Let go of the timers and of what is being answered."""
+        self._give_up()
         super().connection_lost(exc)
         for timer in (self._idle_limit, self._write_limit):
             if timer is not None:

@@ -25,6 +25,7 @@ PAGE_FILES = "/page/"
 ACCOUNT = "calipers.account"
 """Where the scope of a request has what it may hold until its answer is sent."""
 
+_SMALL = 2**16  # bytes of an answer that are not counted, so that probes are always answered
 _CHUNK = 2**18  # bytes of an answer that are handed to a connection at a time
 
 _HEADERS = {
@@ -73,8 +74,11 @@ class Guard:
         async def guarded_send(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
-                status = message["status"]
                 headers = MutableHeaders(scope=message)
+                size = int(headers.get("content-length", 0))
+                if size > _SMALL and not account.admitted:  # others have counted their answers
+                    account.reserve(size)
+                status = message["status"]
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-store")

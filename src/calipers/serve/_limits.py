@@ -111,6 +111,11 @@ class Account:
         self._budget = budget
         self._requests = self._bytes = 0
 
+    @property
+    def admitted(self) -> bool:
+        """Whether it holds a place."""
+        return self._requests > 0
+
     def admit(self) -> None:
         """Hold a place."""
         self._budget.change(1, 0)

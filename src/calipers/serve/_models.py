@@ -67,6 +67,20 @@ class Served:
         """Whether it gives intervals of any coverage, quantiles and densities."""
         return self.ensemble.gives_distribution
 
+    def check_labels(self, y: FloatArray) -> None:
+        """Refuse labels that the target cannot have; NaN stands for none.
+
+        Raises
+        ------
+        ValueError
+            If one is beyond bounds that were given, or not on the scale that networks predict on.
+        """
+        known = y[~np.isnan(y)]
+        if known.size and self.ensemble.target_map is not None:
+            self.ensemble.target_map.check(known)
+        if self.model.support_.given:
+            self.ensemble.taking(known)
+
     def pick(self, table: Mapping[str, Any]) -> Columns:
         """The columns of a table that the model looks at.
 
@@ -128,17 +142,27 @@ class Served:
             raise result
 
     def learn(self, inputs: FloatArray, y: FloatArray, adapt: bool) -> None:
-        """Learn from labels; with ``adapt``, predict by it from now on, and save it.
+        """Learn from labels; with ``adapt``, predict by it from now on.
 
-        Without, what is learnt serves the alarm alone. The folder is replaced in one step.
+        Without, what is learnt serves the alarm alone.
         """
         learnt = vars(self).get("_following", self.ensemble).learn(inputs, y)[0]
         vars(self)["_following"] = learnt
         if adapt:
-            vars(self)["ensemble"] = learnt
-            self.model.ensemble_ = learnt
-            if self.folder is not None:
-                self.model.save(self.folder)
+            vars(self)["ensemble"] = self.model.ensemble_ = learnt
+            vars(self)["_unsaved"] = self.folder is not None
+
+    def save(self) -> None:
+        """Save what has been learnt and is not saved yet; the folder is replaced in one step.
+
+        Raises
+        ------
+        OSError, ValueError
+            If it cannot be; it is tried again the next time.
+        """
+        if vars(self).get("_unsaved") and self.folder is not None:
+            self.model.save(self.folder)
+            vars(self)["_unsaved"] = False
 
     @property
     def alarm(self) -> Martingale | None:

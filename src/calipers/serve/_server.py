@@ -2,7 +2,6 @@
 
 import math
 import socket
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -12,8 +11,6 @@ import uvicorn
 
 from calipers.serve._connections import Connection
 from calipers.serve._settings import ServerSettings
-
-_OTHER_FILES = 128  # that a process may need beside its connections
 
 
 def run(
@@ -59,20 +56,10 @@ def run(
             log_level=log_level,
             proxy_headers=False,
             server_header=False,
-            http=cast(Any, partial(Connection, settings=settings, most=_most(settings))),
+            http=cast(Any, partial(Connection, settings=settings, most=settings.connections)),
             ws="none",
             timeout_keep_alive=math.ceil(settings.idle_timeout),
             timeout_graceful_shutdown=int(settings.timeout) + 5,
         )
         with suppress(KeyboardInterrupt):  # which Uvicorn raises again when it has finished
             uvicorn.Server(config).run(sockets=[listener])
-
-
-def _most(settings: ServerSettings) -> int:
-    """Connections at a time: fewer than the process may have files open."""
-    if sys.platform == "win32":
-        return settings.max_connections
-    import resource
-
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(1, min(settings.max_connections, files - _OTHER_FILES))

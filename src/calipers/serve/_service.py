@@ -1,6 +1,7 @@
 """How a request becomes an answer: read, cut, queued, predicted, recorded, written."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,7 +32,9 @@ from calipers.serve._responses import (
     write_frame,
 )
 from calipers.serve._settings import ServerSettings
-from calipers.serve._threads import aside
+from calipers.serve._threads import LARGE, aside
+
+logger = logging.getLogger(__name__)
 
 ID_HEADER = "Calipers-Prediction-Id"
 
@@ -150,13 +153,15 @@ class Service:
         wanted = negotiate(request.headers.get("accept"), sent)
         body = await self._body(request, account)
         async with self._in_time():
-            table = await aside(len(body), self._read, served, body, sent, options, account.reserve)
+            size = len(body) if sent == JSON else LARGE  # a few bytes of others make many cells
+            table = await aside(size, self._read, served, body, sent, options, account.reserve)
             answer = await self._answer(served, table)
             account.reserve(outside_bytes(served, answer))
             key = None
             if table.options.record:
                 key = self._monitor.predicted(name, answer)
-            content = await aside(table.numbers, _written, served, answer, table, key, wanted)
+            size = table.numbers if table.frame is None else LARGE
+            content = await aside(size, _written, served, answer, table, key, wanted)
         headers = {} if key is None else {ID_HEADER: key}
         return Response(content, media_type=wanted, headers=headers)
 
@@ -239,6 +244,7 @@ class Service:
             if i % _LABELS_AT_A_TIME == 0:
                 await asyncio.sleep(0)  # others get between
             try:
+                self.models[name].check_labels(y)
                 found = self._monitor.labelled(name, key, y)
             except ValueError as error:
                 raise HTTPProblem(422, str(error)) from None
@@ -252,13 +258,21 @@ class Service:
     async def _learn(self, name: str) -> None:
         """Let a model learn from its new labels, one post after the other."""
         async with self._learning[name]:
-            fresh = self._monitor.watches[name].fresh()
-            if fresh is None:
-                return
-            served = self.models[name]
-            await asyncio.to_thread(served.learn, *fresh, self._settings.adapt)
+            fresh, served = self._monitor.watches[name].fresh(), self.models[name]
+            if fresh is not None:
+                await asyncio.to_thread(served.learn, *fresh, self._settings.adapt)
             if served.alarm is not None:
                 self._monitor.learnt(name, served.alarm)
+            try:
+                await asyncio.to_thread(served.save)
+            except (OSError, ValueError) as error:
+                logger.error("what was learnt could not be saved", exc_info=error)
+                raise HTTPProblem(
+                    503,
+                    "the labels have counted, but what was learnt from them could not be saved; "
+                    "the server's log says why. Post them again to try again",
+                    {"Retry-After": "10"},
+                ) from None
 
 
 def _written(

@@ -2,10 +2,12 @@
 
 import ipaddress
 import re
+import sys
 from dataclasses import dataclass, fields
 
 SHORTEST_TOKEN = 16
 
+_OTHER_FILES = 128  # that a process may need beside its connections
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -31,14 +33,16 @@ class ServerSettings:
     max_numbers : int
         Numbers of an answer: rows times what is asked about each.
     max_requests : int
-        Requests that are worked on or wait at a time; a further one gets 429.
+        Requests that are worked on or wait at a time, or three quarters of the connections where
+        that is less; a further one gets 429.
     max_memory : int
         Bytes that all requests together may hold, their bodies, what is decoded from them and
         their answers; a request for which none are left gets 503.
     max_connections : int
-        Connections at a time; a further one takes the place of the one idle for longest.
+        Connections at a time, fewer where the process may not open as many files; a further one
+        takes the place of the one idle for longest.
     max_headers : int
-        Bytes of the headers of a request.
+        Bytes of the headers of a request, each counted with 32 more.
     timeout : float
         Seconds that a request may take, from its first byte to its answer, and that a part of the
         answer may wait for its reader.
@@ -89,6 +93,21 @@ class ServerSettings:
             raise ValueError(f"remember must not be negative, got {self.remember}")
         if self.token is not None:
             _check_token(self.token)
+
+    @property
+    def connections(self) -> int:
+        """Connections at a time: fewer than the process may have files open."""
+        if sys.platform == "win32":
+            return self.max_connections
+        import resource
+
+        files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return max(1, min(self.max_connections, files - _OTHER_FILES))
+
+    @property
+    def requests(self) -> int:
+        """Requests at a time: some connections are left over to ask how the server is."""
+        return min(self.max_requests, max(1, self.connections * 3 // 4))
 
 
 def _check_token(token: str) -> None:

@@ -7,6 +7,9 @@ from typing import Any, TypeVar, cast
 
 _SMALL = 2**16  # bytes that are read and rows times numbers that are written without a thread
 
+LARGE = _SMALL + 1
+"""Stands for work of a size that is not known."""
+
 T = TypeVar("T")
 
 

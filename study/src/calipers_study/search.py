@@ -20,9 +20,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from calipers.datasets import available, load
 from calipers.search import PAPER_SPACE, SearchResult, search
 from calipers_study.comparison import METHOD, Comparison, compare, write_comparisons
@@ -30,11 +27,9 @@ from calipers_study.files import replace_file, write_csv
 from calipers_study.methods import DATASETS, choose, folder_of
 from calipers_study.run import pool, run
 from calipers_study.settings import load_settings, read_tables, write_settings
-from calipers_study.splits import paper_splits, shuffled_splits
+from calipers_study.splits import paper_splits, whole_batch_splits
 from calipers_study.store import Store, circumstances
 from calipers_study.translation import estimator_of, with_parameters
-
-Rows = NDArray[np.int64]
 
 _SPLITS = 5
 
@@ -192,8 +187,8 @@ def _searched(
         data.y[rows],
         PAPER_SPACE,
         n_candidates=protocol.candidates,
-        splits=_splits(len(rows), settings.batch_size, _SPLITS, seed),
-        final_splits=_splits(len(rows), settings.batch_size, 2 * _SPLITS, seed + 1),
+        splits=whole_batch_splits(len(rows), settings.batch_size, _SPLITS, seed),
+        final_splits=whole_batch_splits(len(rows), settings.batch_size, 2 * _SPLITS, seed + 1),
         finalists=protocol.finalists,
         max_epochs=max_epochs,
         patience=patience,
@@ -212,25 +207,6 @@ def _searched(
     if not (times := out / "times" / f"{data.name}.csv").exists():  # else nothing was trained now
         write_csv(times, [columns, values])
     return result
-
-
-def _splits(rows: int, batch_size: int, count: int, seed: int) -> list[tuple[Rows, Rows]]:
-    """Shuffled splits of 90 to 10 that leave no last batch of a few rows.
-
-    QD+ is a loss of a whole batch. On boston 409 rows end in a batch of nine, which makes intervals
-    wider than 400 rows do; those nine become validation rows instead.
-
-    Examples
-    --------
-    >>> [(train.size, valid.size) for train, valid in _splits(455, 100, 2, 0)]
-    [(400, 55), (400, 55)]
-    """
-    splits = shuffled_splits(rows, trials=count, random_state=seed)
-    left = len(splits[0].train) % batch_size
-    cut = len(splits[0].train) - (left if left < batch_size / 4 else 0)
-    if not cut:
-        return [(split.train, split.test) for split in splits]
-    return [(split.train[:cut], np.append(split.train[cut:], split.test)) for split in splits]
 
 
 def keep_settings(result: SearchResult, name: str, folder: Path) -> None:

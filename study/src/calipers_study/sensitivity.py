@@ -31,6 +31,7 @@ from calipers_study.translation import program_of, training_of
 MEASURES = ("PICP", "MPIW", "MSE")
 """What the store keeps of each network."""
 
+_BANDS = ((0.0, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 0.95), (0.95, 0.99), (0.99, 1.0))
 _DATASET, _SHUFFLE, _PATIENCE = "yacht", 5, 500
 
 
@@ -139,3 +140,26 @@ def _measures(
         own = measure(prediction, target, coverage=coverage)
         found[:, i] = [own[name] for name in MEASURES]
     return found
+
+
+def failures_markdown(store: Store) -> str | None:
+    """Share of failed trainings by either weight, of the maps that the store holds."""
+    names = [name for name in store.names("figures") if "sensitivity-xi" in name]
+    if not names:
+        return None
+    lines = ["## Failed trainings of the maps, by weight", ""]
+    lines.append(
+        "| penalty | weight | all | " + " | ".join(f"{a:g} to {b:g}" for a, b in _BANDS) + " |"
+    )
+    lines.append("|---|---|" + "---:|" * (1 + len(_BANDS)))
+    for name in names:
+        entry = store.read(name)
+        failed, weights = np.isnan(entry.arrays["PICP"]), np.round(entry.arrays["weights"], 6)
+        penalty = entry.record["settings"]["crossing_weight"]
+        for axis, weight in enumerate(("lambda_1", "lambda_2")):
+            by = failed.mean(axis=1 - axis)
+            inside = [(weights >= a) & ((weights < b) | (b == 1)) for a, b in _BANDS]
+            shares = [by.mean(), *(by[band].mean() if band.any() else None for band in inside)]
+            texts = ["" if share is None else f"{100 * share:.0f}%" for share in shares]
+            lines.append(f"| xi = {penalty:g} | {weight} | " + " | ".join(texts) + " |")
+    return "\n".join([*lines, ""])

@@ -25,6 +25,7 @@ from calipers_study.layout import LAYOUTS, csv_rows, markdown, ours, values
 from calipers_study.lean import lean_lines, standardised_difference
 from calipers_study.measures import MEMBERS
 from calipers_study.methods import METHODS, paper_trials
+from calipers_study.sensitivity import failures_markdown
 from calipers_study.store import Store, StoreError
 from calipers_study.times import time_markdown
 from calipers_study.verdict import published_cells
@@ -91,6 +92,7 @@ def _beside(store: Store, results: dict[tuple[str, str], Results]) -> dict[str, 
         "experiments": experiments_markdown(store, results),
         "leans": leans_markdown(store, results),
         "retries": retries_markdown(results),
+        "sensitivity": failures_markdown(store),
         "shift": shift_markdown(store),
         "time": time_markdown(store, results),
     }

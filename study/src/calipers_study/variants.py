@@ -42,7 +42,7 @@ SCHEDULES["exponential by epoch"] = _by_epoch
 
 def variant_rows(variant: Variant, dataset: str, *, trials: int | None = None) -> list[Row]:
     """Train a variant on the trials of a dataset, and measure every trial."""
-    count = trials or variant.trials or paper_trials(dataset)
+    count = trials or paper_trials(dataset)
     if variant.plain:
         work = joblib.Parallel(n_jobs=-1)
         every = work(joblib.delayed(plain_rows)(variant, dataset, i) for i in range(count))
