@@ -305,7 +305,7 @@ class TestDescribed:
         before = _cache._sources()
         _cache._sources.cache_clear()
         read = _cache.Path.read_bytes
-        changed = {"name": "_scores.py"}
+        changed = {"name": "_proper_scores.py"}
         monkeypatch.setattr(
             _cache.Path,
             "read_bytes",
