@@ -10,8 +10,8 @@ LABELS = {
     "mapie_cvplus_hgb": "MAPIE, CV+ of boosting",
     "catboost_mq": "CatBoost, quantiles",
     "catboost_mq_cqr": "CatBoost, quantiles, CQR",
-    "catboost_unc": "CatBoost, mean and variance",
-    "catboost_unc_cal": "CatBoost, mean and variance, calibrated",
+    "catboost_unc": "CatBoost, mean-variance",
+    "catboost_unc_cal": "CatBoost, mean-variance, calibrated",
     "ngboost_normal": "NGBoost",
     "quantile_forest": "quantile forest",
     "lgbm_quantile": "LightGBM, quantiles",
@@ -21,18 +21,16 @@ LABELS = {
     "hessboost_oof": "hessboost, conformal",
     "realmlp_cqr": "RealMLP, CQR",
     "tabm_cqr": "TabM, CQR",
-    "autogluon_best": "AutoGluon, best quality",
+    "autogluon_best": "AutoGluon",
     "catboost_tuned_cqr": "CatBoost, tuned, CQR",
     "lgbm_tuned_cqr": "LightGBM, tuned, CQR",
 }
-# Where a label stands beside its dot, in points, and on which side it ends.
-PLACES = {
-    "ngboost_normal": (0, 7, "center"),
-    "mlp_conformal": (0, 7, "center"),
-    "mapie_cqr_lgbm": (-4, 8, "left"),
-    "mapie_cvplus_hgb": (7, -9, "left"),
-    "catboost_mq_cqr": (0, 7, "center"),
-}
+# Where a label may stand beside its dot, in points, and on which side it ends; the first free one.
+PLACES = (
+    *((8, -2.5, "left"), (-8, -2.5, "right"), (0, 7, "center"), (0, -12, "center")),
+    *((6, 6, "left"), (6, -11, "left"), (-6, 6, "right"), (-6, -11, "right")),
+    *((0, 15, "center"), (0, -20, "center")),
+)
 HONEST = 0.02  # mean distance from the nominal coverage that counts as kept
 FOCUS = "calipers"
 SHARED = 5  # datasets that a method must share with the focus to be drawn
@@ -61,39 +59,66 @@ def compare(rows):
     return found
 
 
+def put_label(axes, text, x, y, taken, **style):
+    """Write a label beside its dot where it covers nothing; add its box to those taken."""
+    for right, up, side in PLACES:
+        label = axes.annotate(
+            text, (x, y), (right, up), textcoords="offset points", ha=side, fontsize=7, **style
+        )
+        box = label.get_window_extent()
+        inside = axes.bbox.x0 <= box.x0 and box.x1 <= axes.figure.bbox.x1
+        if inside and not any(box.overlaps(other) for other in taken):
+            break
+        label.remove()
+    else:
+        label = axes.annotate(text, (x, y), (8, -2.5), textcoords="offset points", fontsize=7)
+        box = label.get_window_extent()
+    taken.append(box)
+
+
 def draw(results, path):
     """Write the picture; return what it shows as text."""
+    from matplotlib.transforms import Bbox
+
     from calipers.plots import COLORS, new_figure, style
 
     found = compare(pick(read_rows(results / "rows.csv")))
     with style():
         figure = new_figure(4.2)
         axes = figure.subplots()
-        for name, (score, seconds, off, shared) in found.items():
+        for name, (score, seconds, off, _) in found.items():
             color = COLORS["orange"] if name == FOCUS else COLORS["blue"]
-            inside = color if off <= HONEST else "none"
-            axes.plot(seconds, score, "o", color=color, mfc=inside, ms=7)
-            right, up, side = PLACES.get(name, (7, -2.5, "left"))
-            weight = "bold" if name == FOCUS else "normal"
-            label = LABELS[name] + ("" if shared == len(DATASETS) else f" ({shared})")
-            axes.annotate(
-                label, (seconds, score), (right, up), fontsize=7,
-                textcoords="offset points", ha=side, weight=weight,
-            )  # fmt: skip
+            axes.plot(
+                seconds, score, "o", color=color, mfc=color if off <= HONEST else "none", ms=7
+            )
         grey = COLORS["grey"]
         for inside, text in ((grey, "coverage kept"), ("none", f"off by more than {HONEST:g}")):
             axes.plot([], [], "o", color=grey, mfc=inside, ms=6, label=text)
         axes.legend(loc="upper right", title="mean over datasets", title_fontsize=7)
-        axes.axhline(1.0, color=grey, lw=0.6, zorder=0)
         axes.set(
             xscale="log", yscale="log",
             xlabel="CPU time to fit and predict, in multiples of calipers'",
             ylabel="interval score at 95%, in multiples\nof calipers' (lower is better)",
         )  # fmt: skip
-        axes.set_xlim(right=axes.get_xlim()[1] * 3)
-        ticks = [1, 1.5, 2, 3, 4]
+        axes.set_xlim(right=axes.get_xlim()[1] * 2.5)
+        top = 1.25 * max(score for score, *_ in found.values())
+        axes.set_ylim(0.93, top)
+        ticks = [tick for tick in (1, 1.5, 2, 2.5, 3, 4) if tick < top]
         axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.minorticks_off()
+        ticks = [tick for tick in (0.01, 0.03, 0.1, 0.3, 1, 3, 10) if tick > axes.get_xlim()[0]]
+        axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+        figure.canvas.draw()  # places of labels are known only now
+        to_pixels = axes.transData.transform
+        radius = 5 * figure.dpi / 72  # of a dot, in pixels
+        taken = [
+            Bbox(np.add.outer((-radius, radius), to_pixels((seconds, score))))
+            for score, seconds, *_ in found.values()
+        ]
+        for name, (score, seconds, _, shared) in found.items():
+            label = LABELS[name] + ("" if shared == len(DATASETS) else f" ({shared})")
+            weight = "bold" if name == FOCUS else "normal"
+            put_label(axes, label, seconds, score, taken, weight=weight)
         figure.savefig(path)
     lines = [
         f"{name:18} score {score:.2f}  CPU time {seconds:.2f}  off by {off:.3f}  {shared} datasets"
