@@ -144,6 +144,7 @@ benchmarks: $(READY) $(TORCH)/.ready ## speed, printed as tables
 	$(TORCH)/bin/python benchmarks/training.py
 	$(BIN)/python benchmarks/cold_start.py
 	$(BIN)/python benchmarks/prediction.py
+	$(BIN)/python benchmarks/memory.py
 	$(BIN)/python benchmarks/serve.py
 	$(BIN)/python benchmarks/gross_errors.py --seeds 3 --networks 5
 	$(BIN)/python benchmarks/scale.py measure

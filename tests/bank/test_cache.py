@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 
+from calipers import bank, heads, losses, networks, objectives
 from calipers.bank import SCHEDULES, Program, _cache
 from calipers.networks import ACTIVATIONS, Around, DenseFactory
 from calipers.objectives import LOSSES
@@ -301,19 +302,18 @@ class TestDescribed:
             np.testing.assert_array_equal(run(), 2 * X)
         assert len(TRACED) == len(compilations) == 2
 
-    def test_sources_are_those_of_the_library(self, monkeypatch):
-        before = _cache._sources()
+    @pytest.mark.parametrize("module", [objectives, networks, losses, heads, bank])
+    def test_sources_are_those_of_the_library(self, module, monkeypatch):
+        before, read = _cache._sources(), _cache.Path.read_bytes
+
+        def changed(path):
+            return read(path) + b"#" * (str(path) == module.__file__)
+
         _cache._sources.cache_clear()
-        read = _cache.Path.read_bytes
-        changed = {"name": "_scores.py"}
-        monkeypatch.setattr(
-            _cache.Path,
-            "read_bytes",
-            lambda path: read(path) + b"#" * (path.name == changed["name"]),
-        )
-        assert _cache._sources() != before
+        with monkeypatch.context() as patch:
+            patch.setattr(_cache.Path, "read_bytes", changed)
+            assert _cache._sources() != before
         _cache._sources.cache_clear()
-        changed["name"] = ""
         assert _cache._sources() == before
 
 

@@ -25,6 +25,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import array_api_compat
 import equinox
 import jax
 import jaxlib
@@ -188,7 +189,8 @@ def _sources() -> str:
         own = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     except OSError:
         return ""
-    return str([*own, *(library.__version__ for library in (jax, jaxlib, equinox, optax))])
+    libraries: tuple[Any, ...] = (jax, jaxlib, equinox, optax, array_api_compat)
+    return str([*own, *(library.__version__ for library in libraries)])
 
 
 class _Kept:
