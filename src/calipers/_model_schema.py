@@ -113,12 +113,16 @@ def check_ensemble(document: Any) -> None:
         },
         {
             "support": check_support,
-            "target_map": record({"kind": one_of(*KINDS), "unit": number(1e-100, 1e100)}),
+            "target_map": _TARGET_MAP,
         },
     )(document, "ensemble")
     _check_parts(document)
 
 
+_TARGET_MAP = record(
+    {"kind": one_of(*KINDS), "unit": number(1e-100, 1e100)},
+    {"low": number(-800, 800), "high": number(-800, 800)},
+)
 _KNOTS = list_of(number(), most=1000)
 _SUPPORT = record(
     {

@@ -64,7 +64,7 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
     if not ensemble.support.is_line:
         document["support"] = ensemble.support.to_dict()
     if ensemble.target_map is not None:
-        document["target_map"] = vars(ensemble.target_map)
+        document["target_map"] = ensemble.target_map.to_dict()
     if isinstance(bank, Upgraded):
         if isinstance(bank.points, BankPoints):
             document["points"] = _program_to_dict(bank.points.bank.program)

@@ -343,7 +343,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             program = replace(program, network=before.network, components=before.components)
         units = None if previous is None else previous.units
         clips = getattr(program.network, "clips_inputs", False)
-        goal = goal if target_map is None else target_map.forward(goal)
+        if target_map is not None:  # of an earlier fit, it may know no targets that low
+            goal = np.maximum(target_map.forward(goal), target_map.low)
         table = Table.from_arrays(data.X, goal, units, robust=clips)
         self.ensemble_ = train_ensemble(
             self, program, table, data, folds, previous=previous, target_map=target_map

@@ -21,6 +21,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,17 @@ _COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
     # Trying kernels for small products takes a minute and makes a step a tenth faster.
     "gpu": {"xla_gpu_autotune_level": 0, "xla_gpu_enable_triton_gemm": False},
 }
-_compiled: OrderedDict[Any, Callable[..., Any]] = OrderedDict()
+
+
+@dataclass
+class _Place:
+    """A program, once it is compiled."""
+
+    program: Callable[..., Any] | None = None
+    lock: Any = field(default_factory=threading.Lock)
+
+
+_compiled: OrderedDict[Any, _Place] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -85,13 +96,15 @@ def compiled(
     shapes = tuple((leaf.shape, leaf.dtype) for leaf in leaves)
     key = (*_identity(function), structure, shapes, device)
     with _lock:
-        if key not in _compiled:
-            with single_precision():
-                _compiled[key] = _compile(function, arguments, donate, device, results)
+        place = _compiled.setdefault(key, _Place())
         _compiled.move_to_end(key)
         if len(_compiled) > _MOST_IN_MEMORY:
             _compiled.popitem(last=False)
-        return _compiled[key]
+    with place.lock:  # of one program: others compile and run meanwhile
+        if place.program is None:
+            with single_precision():
+                place.program = _compile(function, arguments, donate, device, results)
+        return place.program
 
 
 def _identity(function: Any) -> tuple[Any, ...]:

@@ -71,6 +71,8 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
         "model": str(folder),
         "target": inputs["target"],
         "support": str(support_from_dict(ensemble)),
+        "components": ensemble["program"].get("components", 1),
+        "scale": ensemble.get("target_map", {"kind": "identity"})["kind"],
         "inputs": columns,
         "coverage": ensemble["coverage"],
         "networks": {
@@ -101,6 +103,8 @@ def _show(found: dict[str, Any]) -> None:
     typer.echo(f"\n{_networks(found)}")
     typer.echo(_calibration(found["calibrations"]))
     typer.echo(f"Values of {target['name']} are taken to be {found['support']}")
+    if found["components"] > 1 or found["scale"] != "identity":
+        typer.echo(f"Components of each network: {found['components']}; scale: {found['scale']}")
     if text := out_of_time(about.get("time_budget")):
         typer.echo(f"Note: {text}")
     changed = _changed(found["settings"])

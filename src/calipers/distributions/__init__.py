@@ -18,9 +18,10 @@ from calipers.distributions._normal_scores import mixture_scores, mixture_values
 from calipers.distributions._observed import ObservedDistribution
 from calipers.distributions._split_normal import SplitNormal
 from calipers.distributions._support import Support
-from calipers.distributions._transformed import KINDS, TargetMap, TransformedMixture
+from calipers.distributions._transformed import HALF_NORMAL, KINDS, TargetMap, TransformedMixture
 
 __all__ = [
+    "HALF_NORMAL",
     "KINDS",
     "MOST_ATOMS",
     "Bounds",

@@ -3,16 +3,21 @@
 A network that predicts the logarithm of a wage predicts a distribution of logarithms. Since the map
 is monotone, quantiles, intervals and the distribution function go back to the target's own scale
 exactly, and normal scores, hence calibration, do not change at all. The density has one factor
-more. Means and variances of mixtures are closed forms; those of calibrated ones, and the CRPS, are
-sums over quantiles.
+more. Means and variances of mixtures are sums over the nodes of a rule of integration; those of
+calibrated ones, and the CRPS, are sums over quantiles.
+
+A tail that is straight on the scale of a logarithm grows without end on the target's own: one row
+in thousands, predicted with a wide scale, would have a mean beyond everything that was ever seen.
+So means and variances take values beyond the targets of training, and a standard deviation more,
+to be at that limit. Quantiles and intervals have none.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erfcx, ndtr
+from scipy.special import ndtr
 
 from calipers import _checks as checks
 from calipers._blocks import sum_members
@@ -27,6 +32,14 @@ _SMALLEST = np.finfo(float).tiny
 _LARGEST = 1e150  # its square is a number still
 _GRID = np.linspace(-6.0, 6.0, 193)  # normal scores at which quantiles are added up
 _STEPS = np.exp(-0.5 * _GRID**2) / np.exp(-0.5 * _GRID**2).sum()
+_END, _COUNT = 8.0, 24  # normal scores up to which moments of one side are added up, at so many
+_NODES, _PARTS = np.polynomial.legendre.leggauss(_COUNT)
+
+_NODES = 0.5 * _END * (1 + _NODES)
+_PARTS = _PARTS * np.exp(-0.5 * _NODES**2)
+
+HALF_NORMAL = np.stack([_NODES, _PARTS / _PARTS.sum()])
+"""Scores of a half normal at which means are added up, and the share of each."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,8 @@ class TargetMap:
         either side.
     unit : float
         What targets are divided by.
+    low, high : float
+        Ends of the scale beyond which values count as these where means are taken.
 
     Examples
     --------
@@ -50,6 +65,8 @@ class TargetMap:
 
     kind: str
     unit: float
+    low: float = -np.inf
+    high: float = np.inf
 
     @classmethod
     def learn(cls, kind: str, y: ArrayLike) -> "TargetMap":
@@ -64,7 +81,9 @@ class TargetMap:
         sizes = np.abs(target[target != 0])
         made = cls(kind, float(np.median(sizes)) if sizes.size else 1.0)
         made.check(target)
-        return made
+        mapped = made.forward(target)
+        more = float(mapped.std())
+        return replace(made, low=float(mapped.min()) - more, high=float(mapped.max()) + more)
 
     def check(self, y: FloatArray) -> None:
         """Refuse targets that cannot be on that scale."""
@@ -74,6 +93,10 @@ class TargetMap:
                 f"scale='log' needs positive targets, got {y[row]:g} in row {row}: "
                 "scale='asinh' takes any"
             )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All there is to store, as plain JSON."""
+        return {key: value for key, value in vars(self).items() if value not in (-np.inf, np.inf)}
 
     def forward(self, y: ArrayLike) -> FloatArray:
         """Targets on the scale; what a logarithm cannot be of counts as the least it can."""
@@ -98,40 +121,32 @@ class TargetMap:
             slope = -np.log(share) - np.log(self.unit)
         return np.where(share > 0, slope, -np.inf)
 
+    def limited(self, z: ArrayLike) -> FloatArray:
+        """The same as `back`, of values within the limits of means, whose squares are finite."""
+        return np.clip(self.back(np.clip(z, self.low, self.high)), -_LARGEST, _LARGEST)
+
     def moments(self, latent: Any) -> tuple[FloatArray, FloatArray]:
         """First two moments, in the target's unit, of split normals or their mixture."""
-        if self.kind == "log":
-            first, second = (_growth(latent, t) for t in (1.0, 2.0))
-        else:
-            first = 0.5 * (_growth(latent, 1.0) - _growth(latent, -1.0))
-            second = 0.25 * (_growth(latent, 2.0) + _growth(latent, -2.0) - 2.0)
-        with np.errstate(over="ignore"):
-            first, second = self.unit * first, self.unit**2 * second
-        return _bounded(first, _LARGEST), _bounded(second, _LARGEST**2)
+        if isinstance(latent, SplitNormalMixture):
+            weights = latent.weights
+            if weights.ndim == 1:
+                weights = weights.reshape(-1, *(1,) * len(latent.shape))
+            first, second = self.moments(latent.components)
+            return sum_members(weights * first), sum_members(weights * second)
+        left, right = latent.left_scale, latent.right_scale
+        total = np.maximum(left + right, _SMALLEST)
+        first, second = np.zeros((2, *latent.shape))
+        for score, part in HALF_NORMAL.T:
+            for side, scale in ((-score, left), (score, right)):
+                value = self.limited(latent.loc + side * scale)
+                share = part * (scale / total)
+                first += share * value
+                second += share * value**2
+        return first, second
 
     def mean(self, latent: Any) -> FloatArray:
         """Expectation, in the target's unit, of split normals or their mixture."""
         return self.moments(latent)[0]
-
-
-def _growth(latent: Any, t: float) -> FloatArray:
-    """E exp(t Z) of split normals, or of mixtures of them."""
-    if not isinstance(latent, SplitNormalMixture):
-        left, right = latent.left_scale, latent.right_scale
-        total = left + right
-        with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-            sides = left * erfcx(t * left / np.sqrt(2)) + right * erfcx(-t * right / np.sqrt(2))
-            found = np.exp(t * latent.loc) * np.where(total > 0, sides / total, 1.0)
-        return np.asarray(found)
-    weights = latent.weights
-    if weights.ndim == 1:
-        weights = weights.reshape(-1, *(1,) * len(latent.shape))
-    return sum_members(weights * _growth(latent.components, t))
-
-
-def _bounded(values: FloatArray, most: float) -> FloatArray:
-    """Values that are numbers, up to a largest."""
-    return np.clip(np.nan_to_num(values, nan=most), -most, most)
 
 
 def _expected(values: FloatArray) -> FloatArray:
@@ -152,9 +167,10 @@ class TransformedMixture(Distribution):
 
     Notes
     -----
-    `mean`, `var` and `std` are closed forms of a mixture. Of a calibrated one, and for `crps`, they
-    add up quantiles, and are right to a thousandth of a standard deviation, or a hundredth where
-    humps are far apart. `aleatoric_var` and `epistemic_var` are of the networks before calibration.
+    `mean`, `var` and `std` of a calibrated mixture, and `crps`, add up quantiles, and are right to
+    a thousandth of a standard deviation, or a hundredth where humps are far apart. Means and
+    variances take the ends of `TargetMap` into account. `aleatoric_var` and `epistemic_var` are of
+    the networks before calibration.
 
     Examples
     --------
@@ -232,7 +248,8 @@ class TransformedMixture(Distribution):
         if isinstance(self.latent, SplitNormalMixture):
             first, second = self.target_map.moments(self.latent)
             return first, np.maximum(second - first**2, 0.0)
-        q = self._quantiles(n_jobs)
+        score = ndtr(_GRID).reshape(-1, *(1,) * len(self.shape))
+        q = self.target_map.limited(self.latent.ppf(score, n_jobs=n_jobs))
         mean = _expected(q)
         return mean, _expected((q - mean) ** 2)
 

@@ -18,6 +18,7 @@ outputs ``member_...``, of shape (members, rows)
     What each network says: ``lower``, ``point`` and ``upper`` where it was trained for bounds;
     ``loc``, ``left_scale`` and ``right_scale`` for a density; where it has several components,
     ``loc_0``, ``scale_0``, ``share_0`` and so on; ``mean`` and ``scale`` for ``loss="normal"``.
+    They are on the scale that the metadata entry ``scale`` names, the target's own for "identity".
 
 A model of points alone has ``point`` and ``member_point``. The graph checks nothing: what is not a
 finite number where one is needed gives what arithmetic gives.
@@ -47,7 +48,7 @@ from calipers.onnx._quantiles import (
     upper_quantile,
     width_steps,
 )
-from calipers.onnx._support_graph import clipped, observed
+from calipers.onnx._support_graph import clipped, in_own_unit, mapped_mean, observed
 from calipers.prediction import Query
 from calipers.preprocessing import TableEncoder
 from calipers.storage import versions
@@ -99,11 +100,6 @@ def export(
     """
     if dtype not in TYPES:
         raise ValueError(f"dtype must be one of {sorted(TYPES)}, got {dtype!r}")
-    if ensemble.target_map is not None:
-        raise ValueError(
-            f"a model on the scale {ensemble.target_map.kind!r} of its target has no ONNX form: "
-            "fit with loss__scale='identity'"
-        )
     graph = Graph()
     X, given = matrix(graph, len(inputs), dtype) if table is None else columns(graph, table, dtype)
     values = parameters(graph, ensemble.bank, X)
@@ -130,6 +126,7 @@ def export(
         "inputs": json.dumps(list(inputs), ensure_ascii=False),
         "target": target,
         "support": str(ensemble.support),
+        "scale": "identity" if ensemble.target_map is None else ensemble.target_map.kind,
         "aggregation": ensemble.aggregation,
         "versions": json.dumps(versions()),
     }
@@ -149,7 +146,11 @@ def _point(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
 def _points(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
     """Each network's point, (networks, rows)."""
     density = _density(graph, ensemble, values)
-    return values["point"] if density is None else density_mean(graph, *density)
+    if density is None:
+        return values["point"]
+    if ensemble.target_map is not None:
+        return mapped_mean(graph, ensemble.target_map, *density)
+    return density_mean(graph, *density)
 
 
 def _density(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> list[str] | None:
@@ -191,7 +192,10 @@ def _interval(
     options = {"coverage": ensemble.coverage, "members": len(ensemble.bank)}
     density = _density(graph, ensemble, values)
     if not ensemble.gives_distribution:
-        lower, upper = _bounds(graph, values, density, ensemble.coverage)
+        lower, upper = (
+            in_own_unit(graph, side, ensemble.target_map)
+            for side in _bounds(graph, values, density, ensemble.coverage)
+        )
         point = _points(graph, ensemble, values)
         sides = aggregate(graph, lower, point, upper, **options)
         return [graph.unsqueezed(side, 1) for side in sides], None
@@ -208,7 +212,8 @@ def _interval(
     low = lower_quantile(graph, scores[0], *parts, step=step)
     high = upper_quantile(graph, scores[1], *parts, step=step)
     tails = [score.squeeze(1) if step is None else score for score in scores]
-    return [graph("Transpose", low), graph("Transpose", high)], [tail.tolist() for tail in tails]
+    bounds = [in_own_unit(graph, side, ensemble.target_map) for side in (low, high)]
+    return [graph("Transpose", bound) for bound in bounds], [tail.tolist() for tail in tails]
 
 
 def _by_width(ensemble: Ensemble) -> WidthCalibration | None:

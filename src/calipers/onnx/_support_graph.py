@@ -1,8 +1,8 @@
-"""The map from latent values to those that a target can take, as a graph."""
+"""From the scale of networks to the values that a target can take, as a graph."""
 
 import numpy as np
 
-from calipers.distributions import Support
+from calipers.distributions import HALF_NORMAL, Support, TargetMap
 from calipers.onnx._graph import Graph
 
 
@@ -20,6 +20,38 @@ def observed(graph: Graph, latent: str, support: Support) -> str:
             unit = graph.constant(10.0**support.decimals)
             value = graph("Div", graph("Round", graph("Mul", value, unit)), unit)
     return clipped(graph, value, support)
+
+
+def in_own_unit(graph: Graph, value: str, scale: TargetMap | None) -> str:
+    """Values in the target's unit, see ``TargetMap.back``."""
+    if scale is None:
+        return value
+    up = graph("Exp", value)
+    if scale.kind == "asinh":
+        up = graph("Sub", up, graph("Exp", graph("Neg", value)))
+    unit = scale.unit if scale.kind == "log" else 0.5 * scale.unit
+    return graph("Mul", up, graph.constant(unit))
+
+
+def mapped_mean(
+    graph: Graph, scale: TargetMap, loc: str, left: str, right: str, share: str = ""
+) -> str:
+    """Means of split normals on a scale, or of mixtures over a first axis, in the target's unit."""
+    scores, parts = (row.reshape(-1, *(1,) * (3 if share else 2)) for row in HALF_NORMAL)
+    loc, left, right = (graph.unsqueezed(part, 0) for part in (loc, left, right))
+    sides = []
+    for sign, wide in ((-1.0, left), (1.0, right)):
+        value = graph("Add", loc, graph("Mul", wide, graph.constant(sign * scores)))
+        value = graph("Max", value, graph.constant(scale.low))
+        value = graph("Min", value, graph.constant(scale.high))
+        value = graph("Mul", in_own_unit(graph, value, scale), graph.constant(parts))
+        total = graph("ReduceSum", value, graph.integers(0), keepdims=1)
+        sides.append(graph("Mul", total, wide))
+    both = graph("Div", graph("Add", *sides), graph("Add", left, right))
+    mean = graph("Squeeze", both, graph.integers(0))
+    if not share:
+        return mean
+    return graph("ReduceSum", graph("Mul", share, mean), graph.integers(0), keepdims=0)
 
 
 def clipped(graph: Graph, value: str, support: Support) -> str:
