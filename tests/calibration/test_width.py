@@ -70,7 +70,7 @@ def of_kinds(rng, n, true):
 
 
 def test_the_order_of_rows_of_equal_width_says_nothing():
-    kind, dist, scores = of_kinds(np.random.default_rng(4), 2000, np.ones(6))
+    _, dist, scores = of_kinds(np.random.default_rng(4), 2000, np.ones(6))
     found = []
     for order in (np.arange(2000), np.argsort(np.abs(scores))):
         first = WidthCalibration.from_rows(dist[order], scores[order], 2000)
