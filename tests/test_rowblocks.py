@@ -188,6 +188,15 @@ class TestFit:
         error = model.predict(table) - table["y"]
         assert np.sqrt(np.mean(error**2)) < 1.5 < table["y"].std()
 
+    def test_few_rows_with_many_categories_leave_some_to_train_on(self):
+        rng = np.random.default_rng(2)
+        towns = np.arange(1000) % 100
+        table = pd.DataFrame({"a": rng.normal(size=1000), "town": [f"town {i}" for i in towns]})
+        table["y"] = rng.normal(0, 3, 100)[towns] + rng.normal(0, 0.1, 1000)
+        model = tiny().fit(RowBlocks(table, "y"))
+        assert model.preprocessor_.knows_targets
+        assert model.about_["encoding_learnt_from"] == 400
+
     def test_save_and_load(self, data, small, tmp_path):
         model = tiny().fit(RowBlocks(*data))
         model.save(tmp_path / "model")
@@ -196,12 +205,15 @@ class TestFit:
             loaded.predict_interval(data[0][:9]), model.predict_interval(data[0][:9])
         )
 
-    def test_a_budget_ends_it(self, data, small):
+    def test_a_budget_ends_it(self, data, small, tmp_path):
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             model = tiny(epochs=2000, patience=None, time_budget=0.2).fit(RowBlocks(*data))
         assert 0 < model.about_["time_budget"]["epochs"] < 2000
         assert any("time_budget=0.2" in str(one.message) for one in found)
+        model.save(tmp_path / "model")
+        loaded = IntervalRegressor.load(tmp_path / "model")
+        assert loaded.about_["time_budget"] == model.about_["time_budget"]
 
     def test_gross_errors_are_not_learnt_from(self, data, small):
         X, y = data[0], data[1].copy()

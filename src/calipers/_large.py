@@ -146,7 +146,7 @@ def _roles(model: Any, sample: Sample) -> tuple[slice, slice, slice]:
     fraction = 0.0 if model.patience is None else model.validation_fraction
     validation = min(int(_VALIDATION * drawn), int(fraction * every))
     held_out = calibration + validation
-    learnt = min(drawn - held_out, max(_FEWEST, every // 3))
+    learnt = min(drawn - held_out, max(_FEWEST, every // 3), (every - held_out) // 2)
     return (
         slice(0, calibration),
         slice(calibration, held_out),
@@ -245,7 +245,7 @@ def _train(model: Any, program: Program, shards: Shards, count: int, seed: int) 
         bank = train(program, shards, plans, n_jobs=model.n_jobs, report=report, seconds=seconds)
     if model.time_budget is not None:
         spent = time_report(bank, plans, model.time_budget)
-        spent |= {name: spent[name] / parts for name in ("epochs", "planned_epochs")}
+        spent |= {n: max(1, round(spent[n] / parts)) for n in ("epochs", "planned_epochs")}
         model.about_["time_budget"] = spent
         if text := out_of_time(spent):
             warnings.warn(text, UserWarning, stacklevel=4)

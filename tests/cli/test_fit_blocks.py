@@ -83,3 +83,31 @@ def test_what_cannot_be_done(options, problem, files, run, here):
     assert done.exit_code in (2, 3)
     assert problem in " ".join(done.output.replace("│", " ").split())
     assert not (here / "model").exists()
+
+
+def test_rows_without_a_target_are_counted_and_its_kind_is_kept(files, run, here):
+    files.assign(price="")[:50].to_csv(here / "none.csv", index=False)  # has no target at all
+    command = FIT.replace("a.csv b.csv", "none.csv a.csv b.csv")
+    done = run(*command.split(), "--in-blocks", "--ignore", "number", "--json")
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["rows"], found["rows_without_target"]) == (1980, 70)
+    assert calipers.load(here / "model").about_["source"]["target_kind"] == "number 1,234.5"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda rows: rows[1:11], "10 rows cannot teach a model: at least 20 are needed"),
+        (lambda rows: rows.assign(price="7"), "the target is always 7"),
+        (lambda rows: rows.assign(price=""), "the target is missing in all 2,000 rows"),
+        (lambda rows: rows[["price"]], "there is no column beside 'price' to learn from"),
+    ],
+)
+@pytest.mark.parametrize("way", ["--in-blocks", "--in-memory"])
+def test_rows_that_teach_nothing(change, problem, way, files, run, here):
+    change(files).to_csv(here / "a.csv", index=False)
+    done = run(*FIT.replace(" b.csv", "").split(), way)
+    assert done.exit_code == 3, done.output
+    assert problem in " ".join(done.output.split())
+    assert not (here / "model").exists()

@@ -24,6 +24,8 @@ from calipers.cli._table_options import (
     MissingTarget,
     OnMissing,
     Types,
+    check_learnable,
+    drop_columns,
     finite,
     make_form,
     parse_kinds,
@@ -35,7 +37,6 @@ from calipers.cli._table_options import (
     take_targets,
 )
 
-_FEWEST = 20  # rows without which nothing can be learnt and evaluated
 _MOST_SHOWN = 60  # columns in a line each
 _AFFORDABLE = 20_000  # rows up to which training a second time, on all of them, is worth it
 
@@ -218,31 +219,19 @@ def _parts(table: Any, values: Any, groups: str | None, ignore: list[str]) -> An
     """Inputs, and labels of groups."""
     import pandas as pd
 
-    from calipers._text import did_you_mean
     from calipers.preprocessing import DataError, as_text
 
     frame, targets = table.frame, pd.DataFrame(values)
-    for name in [*ignore, *([groups] if groups else [])]:
-        if name not in frame:
-            raise table.placed(DataError(f"there is no column {name!r}{did_you_mean(name, frame)}"))
-    if len(frame) < _FEWEST:
-        rows = f"{len(frame)} row" + ("" if len(frame) == 1 else "s")
-        raise table.placed(DataError(f"{rows} cannot teach a model: at least {_FEWEST} are needed"))
-    for name, own in zip(map(str, targets), targets.to_numpy().T, strict=True):
-        if own.min() == own.max():
-            raise table.placed(
-                DataError(f"the target is always {own[0]:g}: nothing to learn", column=name)
-            )
+    names = list(map(str, targets))
+    inputs = drop_columns(table, names, [*ignore, *([groups] if groups else [])])
+    ends = zip(targets.min(), targets.max(), strict=True)
+    check_learnable(table, len(frame), dict(zip(names, ends, strict=True)))
     labels = None
     if groups:
         labels = as_text(frame[groups]).to_numpy(zero_copy_only=False)
         lacking = [row for row, label in enumerate(labels) if label is None]
         if lacking:
             raise table.placed(DataError("the group is missing", column=groups, row=lacking[0]))
-    inputs = frame.drop(columns=list({*targets, *ignore, *([groups] if groups else [])}))
-    if inputs.empty:
-        shown = ", ".join(repr(name) for name in targets)
-        raise table.placed(DataError(f"there is no column beside {shown} to learn from"))
     return inputs, labels
 
 

@@ -1,5 +1,6 @@
 """``calipers fit`` of files that are read in blocks, since they may be more than memory."""
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +9,13 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli._measures import measure
-from calipers.cli._table_options import OnMissing, finite, take_target
+from calipers.cli._table_options import (
+    OnMissing,
+    check_learnable,
+    drop_columns,
+    finite,
+    take_target,
+)
 
 LARGE = 2**29
 """Bytes of files from which on they are read in blocks."""
@@ -57,29 +64,11 @@ def fit_in_blocks(
 
     if not as_json:
         typer.echo("The files are read in blocks: rows held out take the place of folds.")
-    kind = kinds.pop(target, None)
-
-    def blocks() -> Iterator[Any]:
-        from calipers._text import did_you_mean
-        from calipers.preprocessing import DataError
-        from calipers.tables import read_blocks
-
-        written = kind
-        for name in files:
-            for block in read_blocks(name, form=form):
-                for column in ignore:
-                    if column not in block.frame:
-                        problem = (
-                            f"there is no column {column!r}{did_you_mean(column, block.frame)}"
-                        )
-                        raise block.placed(DataError(problem))
-                table, values, _, written = take_target(block, target, written, missing)
-                own = table.frame.drop(columns=[target, *ignore]).reset_index(drop=True)
-                yield own.assign(**{target: values})
-
+    blocks = _TargetBlocks(files, form, target, kinds.pop(target, None), ignore, missing)
     seed = model.random_state
     rows = RowBlocks(blocks, target)
     sample = rows.sample(_TEST_ROWS, seed + 1)
+    check_learnable(blocks.whole, sample.total, {target: (blocks.low, blocks.high)})
     tested = min(len(sample.y), int(test_fraction * sample.total))
     model.set_params(preprocessor__kinds=(model.preprocessor.kinds or {}) | kinds)
     model.fit(rows.without(sample, tested, seed + 1))
@@ -87,14 +76,14 @@ def fit_in_blocks(
     if tested:
         found, _ = measure(model, sample.X[:tested], sample.y[:tested], model.coverage)
         found |= {"copies": None, "last_by": None, "refitted": False}
-    source = {"files": files, "rows": sample.total, "target": target, "target_kind": kind}
+    source = {"files": files, "rows": sample.total, "target": target, "target_kind": blocks.kind}
     source |= {"groups": None, "time_column": None}
     model.about_ |= {"evaluation": finite(found), "source": source}
     model.save(out)
     return {
         "files": files,
         "rows": sample.total,
-        "rows_without_target": 0,
+        "rows_without_target": blocks.left_out,
         "target": model.target_.to_document(),
         "columns": [column.to_document() for column in model.inputs_],
         "held_out": model.about_["held_out"],
@@ -102,3 +91,59 @@ def fit_in_blocks(
         "support": {target: str(model.support_)},
         "model": os.fspath(out),
     }
+
+
+class _TargetBlocks:
+    """Blocks of the rows of files that have a target.
+
+    Attributes
+    ----------
+    kind : str or None
+        How the target is written, as given, or as the last reading has found it.
+    left_out : int
+        Rows that lacked one in that reading.
+    low, high : float
+        Ends of all targets.
+    """
+
+    def __init__(
+        self,
+        files: list[str],
+        form: Any,
+        target: str,
+        kind: str | None,
+        ignore: list[str],
+        missing: OnMissing,
+    ) -> None:
+        self.files, self.form, self.target = files, form, target
+        self.given, self.ignore, self.missing = kind, ignore, missing
+        self.kind = kind
+
+    @property
+    def whole(self) -> Any:
+        """The files as errors name them."""
+        from calipers.tables import RowSource
+
+        return RowSource(None, tuple((name, 0) for name in self.files))
+
+    def __call__(self) -> Iterator[Any]:
+        """Read all files: frames of inputs and the target, as a number."""
+        from calipers.preprocessing import DataError
+        from calipers.tables import read_blocks
+
+        self.left_out, self.low, self.high = 0, math.inf, -math.inf
+        kind, name = self.given, self.target
+        for block in (block for file in self.files for block in read_blocks(file, form=self.form)):
+            table, values, lacking, found = take_target(
+                block, name, kind, self.missing, whole=False
+            )
+            own = drop_columns(table, [name], self.ignore).reset_index(drop=True)
+            self.left_out += lacking
+            if len(values):
+                kind = found
+                self.low, self.high = min(self.low, values.min()), max(self.high, values.max())
+                yield own.assign(**{name: values})
+        self.kind = kind
+        if self.low > self.high:
+            problem = f"the target is missing in all {self.left_out:,} rows"
+            raise self.whole.placed(DataError(problem, column=name))

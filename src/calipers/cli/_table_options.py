@@ -34,6 +34,9 @@ Types = Annotated[
 ]
 
 
+_FEWEST = 20  # rows without which nothing can be learnt and evaluated
+
+
 class OnMissing(StrEnum):
     """What is done with rows that lack the target."""
 
@@ -128,7 +131,12 @@ class Labelled(NamedTuple):
 
 
 def take_target(
-    table: Any, name: str, kind: str | None = None, missing: OnMissing = OnMissing.drop
+    table: Any,
+    name: str,
+    kind: str | None = None,
+    missing: OnMissing = OnMissing.drop,
+    *,
+    whole: bool = True,
 ) -> Labelled:
     """The target as finite numbers, and the rows that have one.
 
@@ -142,6 +150,8 @@ def take_target(
         How it is written, such as ``number 1,234.5``; found by default.
     missing : OnMissing
         What is done with rows that lack it.
+    whole : bool
+        Whether these are all rows, of which one at least must have it.
     """
     import numpy as np
     import pandas as pd
@@ -160,7 +170,7 @@ def take_target(
         values, kind = learn_number(frame[name], kind)
         there = ~np.isnan(values)
         lacking = int((~there).sum())
-        if lacking == len(there):
+        if whole and lacking == len(there):
             raise DataError(f"the target is missing in all {lacking:,} rows", column=name)
         if lacking and missing == OnMissing.refuse:
             raise DataError(
@@ -175,6 +185,37 @@ def take_target(
         raise typer.BadParameter(str(error)) from None
     kept = table.take(there) if lacking else table
     return Labelled(kept, pd.Series(values[there], name=name), lacking, kind)
+
+
+def check_learnable(table: Any, rows: int, spans: dict[str, tuple[float, float]]) -> None:
+    """Refuse rows that teach nothing: too few, or with a target whose span is a point."""
+    from calipers.preprocessing import DataError
+
+    if rows < _FEWEST:
+        shown = f"{rows} row" + ("" if rows == 1 else "s")
+        raise table.placed(
+            DataError(f"{shown} cannot teach a model: at least {_FEWEST} are needed")
+        )
+    for name, (low, high) in spans.items():
+        if low == high:
+            problem = f"the target is always {low:g}: nothing to learn"
+            raise table.placed(DataError(problem, column=name))
+
+
+def drop_columns(table: Any, targets: Sequence[str], others: Sequence[str]) -> Any:
+    """The inputs of a table, as a frame: all columns but some, which must be there."""
+    from calipers._text import did_you_mean
+    from calipers.preprocessing import DataError
+
+    for name in others:
+        if name not in table.frame:
+            problem = f"there is no column {name!r}{did_you_mean(name, table.frame)}"
+            raise table.placed(DataError(problem))
+    inputs = table.frame.drop(columns=list({*targets, *others}))
+    if not len(inputs.columns):
+        shown = ", ".join(map(repr, targets))
+        raise table.placed(DataError(f"there is no column beside {shown} to learn from"))
+    return inputs
 
 
 def take_targets(
