@@ -57,7 +57,7 @@ class Measures(NamedTuple):
     @property
     def score(self) -> float:
         """One number, in the target's unit: their geometric mean, squared errors by their root."""
-        return float((self.interval * self.pinball * self.squared**0.5) ** (1 / 3))
+        return float((self.interval * self.pinball) ** (1 / 3) * self.squared ** (1 / 6))
 
 
 def choose_shape(

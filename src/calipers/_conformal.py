@@ -64,9 +64,8 @@ def conformal_ensemble(
         make = kind if hasattr(kind, "from_scores") else Calibration
         options = {} if labels is None else {"units": labels}
         found = make.from_scores(scores, weights, strict=True, row_weight=row_weight, **options)
-        if half_life is not None and isinstance(
-            found, Calibration
-        ):  # a new row weighs 1, one step younger than the last
+        if half_life is not None and isinstance(found, Calibration):
+            # A new row is one step younger than the last, and weighs 1.
             found = replace(found, n_effective=found.total_weight)
     about = {"rows": len(y), "effective_rows": float(getattr(found, "n_effective", len(y)))}
     if labels is not None:

@@ -301,7 +301,8 @@ class Density(Objective):
             return (self.scale,)
         if len(y) < ROWS_FOR_SCALES or skewness(y) < SKEWED:
             return ("identity",)
-        return ("identity", "asinh")
+        size = np.median(np.abs(y[y != 0]))
+        return ("identity", "asinh") if 1e-100 <= size <= 1e100 else ("identity",)
 
     @staticmethod
     def loss(*given: Array, weight: Array, coverage: Array, crps_weight: Array) -> Array:

@@ -164,6 +164,16 @@ def test_alarm_after_a_change(change):
     assert martingale.alarm
 
 
+@pytest.mark.parametrize("unit", [1e-60, 1e60, 1e120])
+def test_a_stream_in_any_unit_is_the_same_and_stored(unit):
+    y = drifts(40)["mean"]
+    dist = SplitNormalMixture(SplitNormal(np.zeros((1, 40)), unit, unit))
+    plain = AdaptiveCoverage.start(50).learn(standard(40), y).state
+    state = AdaptiveCoverage.start(50).learn(dist, unit * y).state
+    again = AdaptiveCoverage.from_arrays(state.to_arrays())
+    np.testing.assert_allclose(again.shift.weights, plain.shift.weights, rtol=1e-6)
+
+
 def test_stored_and_made_again():
     first = AdaptiveCoverage.start(50, np.zeros(1), np.ones(1))
     y = drifts(40)["mean"]

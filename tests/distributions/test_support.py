@@ -68,6 +68,22 @@ def test_the_largest_count_is_no_bound():
         assert learn_support(y).high is None, mean
 
 
+def test_a_guessed_bound_lies_on_the_lattice():
+    found = learn_support(np.repeat(np.arange(3, 43, 2.0), 20))
+    assert str(found) == "multiples of 2 from 1 on"
+    assert found.holds(found.observe([-3.0, 0.2, 1.0])).all()
+
+
+def test_decimal_numbers_in_single_precision_are_a_lattice():
+    y = np.round(np.random.default_rng(0).normal(20, 5, 5000), 1)
+    y = y.astype(np.float32).astype(float)
+    found = learn_support(y)
+    assert found.step == 0.1
+    assert found.holds(y).all()
+    np.testing.assert_array_equal(found.observe(y + 0.04), y)
+    np.testing.assert_allclose(found.upper_edge(y) - found.lower_edge(y), 0.1, rtol=1e-9)
+
+
 def test_none_assumes_nothing():
     assert learn_support(np.arange(100.0) % 3, None).is_line
 

@@ -94,6 +94,16 @@ def test_means_stay_near_what_was_seen(kind):
     np.testing.assert_allclose(TransformedMixture(ordinary, scale).mean, free.mean, rtol=1e-6)
 
 
+def test_extreme_units_and_tiny_scales():
+    y = np.exp(np.random.default_rng(0).normal(0, 1, 100))
+    assert (np.diff(TargetMap.learn("log", 1e90 * y).back([-300.0, -200.0, -100.0])) > 0).all()
+    for unit in (1e120, 1e-120):
+        with pytest.raises(ValueError, match="median size from 1e-100 to 1e\\+100"):
+            TargetMap.learn("asinh", unit * y)
+    latent = SplitNormalMixture(SplitNormal(np.array([[0.3], [0.3000000001]]), 1e-9, 1e-9))
+    assert TransformedMixture(latent, TargetMap.learn("log", [1e3, 2e3, 3e3])).aleatoric_var >= 0
+
+
 def test_logarithms_need_positive_targets():
     with pytest.raises(ValueError, match="scale='log' needs positive targets, got 0 in row 1"):
         TargetMap.learn("log", [1.0, 0.0])

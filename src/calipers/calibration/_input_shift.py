@@ -3,8 +3,8 @@
 What a row misses its median by, in units of its scale, is regressed on the standardised inputs by
 ridge regression with forgetting, for each half-life in `MEMORIES`. The correction of a row is a
 weighted mean of these and of none at all, with weights by how well each has predicted lately:
-losses are pinball losses, in the target's unit, about quantiles that each candidate tracks for
-itself, so that a correction counts which makes intervals shorter and not only points better.
+losses are pinball losses, in units of the mean scale of recent rows, about quantiles that each
+candidate tracks for itself, so that a correction counts which makes intervals shorter and not only points better.
 
 After a jump a regression would need several half-lives to forget what was. So when what is left
 over stays on one side (a cumulative sum, Page 1954), the last of them starts again from the rows
@@ -116,6 +116,8 @@ class InputShift:
 
     def learn(self, inputs: FloatArray, error: float, scale: float, issued: FloatArray) -> None:
         """Take in what a row missed its median by, in units of its scale, and that scale.
+
+        The scale is in units of its mean over recent rows.
 
         ``issued`` are the corrections that it was predicted with.
         """

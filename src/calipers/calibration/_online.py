@@ -156,13 +156,16 @@ class AdaptiveCoverage:
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
         by, shifts, issued = np.zeros(len(target)), {}, {}
         off = np.clip((target - median) / np.maximum(scale, np.finfo(float).tiny), -1e6, 1e6)
+        unit = float(state.levels.unit)
         for now, known in _lagged(len(target), delay):
             if now is not None:
                 shifts[now] = state.shift.issue(inputs[now])
                 by[now] = shifts[now][-1] * scale[now]
             if known is not None:
-                row = inputs[known], float(off[known]), float(scale[known])
-                state.shift.learn(*row, shifts.pop(known))
+                unit = unit or float(scale[known])
+                size = float(scale[known]) / max(unit, 1e-300)
+                state.shift.learn(inputs[known], float(off[known]), size, shifts.pop(known))
+                unit = 0.99 * unit + 0.01 * float(scale[known])  # as the levels will have it
         state.alarm.learn(normal_scores(dist, target))
         moved = shifted(dist, by)
         scores = normal_scores(moved, target)
@@ -260,6 +263,8 @@ def _check(key: str, array: NDArray[Any]) -> None:
             refuse(f"array {key!r}", "shares that add up to 1", array.sum(axis=0))
     elif key in _COUNTS:
         low = 0.0
+    elif key == "levels.unit":
+        low, high = 0.0, 1e150
     within(key, array, low, high)
     if key == "levels.shape" and (np.diff(array, axis=1) < 0).any():
         refuse(f"array {key!r}", "ascending along levels", array)

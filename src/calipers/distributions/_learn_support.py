@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
 from calipers.distributions._support import Support
@@ -24,7 +25,7 @@ MOST_DECIMALS = 6
 # Values of any other lattice, at most, and as a multiple of those that have been seen.
 MOST_VALUES, GAPS = 1000, 4
 # Parts of a step by which values may miss their places on it.
-CLOSE = 1e-6
+CLOSE, CLOSE_SINGLE = 1e-6, 1e-4  # in double and in single precision
 # Rows at an end, and their share, that make it a bound ...
 ATOM_ROWS, ATOM_SHARE = 10, 0.01
 # ... and how many times as many they are as those of the values next to it.
@@ -75,7 +76,8 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
         for end, side in ((float(y.min()), y), (float(y.max()), -y))
     )
     if low is None and y.min() >= 0:
-        low = 0.0
+        first = np.ceil(-found.origin / found.step - CLOSE) if found.step else 0.0
+        low = float(found.at(first)) if found.step else 0.0  # no gap of the lattice
     return replace(found, low=low, high=high)
 
 
@@ -111,7 +113,32 @@ def _lattice(y: FloatArray) -> Support:
                 decimals=decimals,
             )
             return found if found.holds(distinct).all() else Support()
-    return _any_lattice(distinct)
+    single = distinct.astype(np.float32)
+    return _single_lattice(single) if (single == distinct).all() else _any_lattice(distinct)
+
+
+def _single_lattice(distinct: NDArray[np.float32]) -> Support:
+    """Lattice of decimal numbers in single precision, which is not theirs in double."""
+    exact = distinct.astype(np.float64)
+    for decimals in range(1, MOST_DECIMALS + 1):
+        if (np.round(exact, decimals).astype(np.float32) == distinct).all():
+            units = np.rint(exact * 10.0**decimals).astype(np.int64)
+            step = np.gcd.reduce(np.diff(units))
+            if (units[-1] - units[0]) // step >= _most_values(len(distinct)):
+                return Support()
+            values = np.arange(units[0], units[-1] + 1, step) / 10.0**decimals
+            values = values.astype(np.float32).astype(np.float64)
+            size = float(step / 10.0**decimals)
+            places = values[0] + size * np.arange(len(values))
+            if np.abs(values - places).max() > CLOSE_SINGLE * size:
+                return Support()
+            return Support(step=size, origin=float(values[0]), values=tuple(values.tolist()))
+    return _any_lattice(exact)
+
+
+def _most_values(seen: int) -> int:
+    """Steps of a lattice that is no decimal one in double precision, at most."""
+    return min(MOST_VALUES, max(GAPS * seen, MOST_GRADES))
 
 
 def _any_lattice(distinct: FloatArray) -> Support:
@@ -124,7 +151,7 @@ def _any_lattice(distinct: FloatArray) -> Support:
             step, rest = rest, step % rest
             rest = min(rest, abs(step - rest))
     steps = round(span / step)
-    if steps >= min(MOST_VALUES, max(GAPS * len(distinct), MOST_GRADES)):
+    if steps >= _most_values(len(distinct)):
         return Support()
     step = span / steps
     places = np.rint((distinct - distinct[0]) / step).astype(int)

@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray
 
-# Parts of a step by which a number may miss its place on a lattice.
-_CLOSE = 1e-5
+# Parts of a step by which a number may miss its place on a lattice, and on one of listed values.
+_CLOSE, _CLOSE_LISTED = 1e-5, 1e-3
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Support:
             what = "whole numbers"
         elif self.step:
             what = f"multiples of {self.step:g}"
-            what += f" from {self.origin:g}" if self.origin else ""
+            what += f" from {self.origin:g}" if self.origin and self.low is None else ""
         if self.low is not None and self.high is not None:
             return f"{what} from {self.low:g} to {self.high:g}"
         if self.low is not None:
@@ -115,7 +115,7 @@ class Support:
         value = np.asarray(y, np.float64)
         edge = value
         if self.step:
-            place = np.floor((value - self.origin) / self.step + _CLOSE)
+            place = np.floor((value - self.origin) / self.step + self._close)
             edge = self.origin + (place + 0.5) * self.step
         return self._within(value, self._to_latent(edge), value < self.ends[0])
 
@@ -124,7 +124,7 @@ class Support:
         value = np.asarray(y, np.float64)
         edge = value
         if self.step:
-            place = np.ceil((value - self.origin) / self.step - _CLOSE)
+            place = np.ceil((value - self.origin) / self.step - self._close)
             edge = self.origin + (place - 0.5) * self.step
         return self._within(value, self._to_latent(edge), value <= self.ends[0], strict=True)
 
@@ -156,10 +156,14 @@ class Support:
             found |= {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
         return type(self)(**found)
 
+    @property
+    def _close(self) -> float:
+        return _CLOSE_LISTED if self.values else _CLOSE
+
     def _on_lattice(self, value: FloatArray) -> NDArray[np.bool_]:
         place = np.rint((value - self.origin) / self.step)
         if self.values:
-            return np.abs(self.at(place) - value) < _CLOSE * self.step
+            return np.abs(self.at(place) - value) < self._close * self.step
         return np.asarray(self.at(place) == value)
 
     def _to_latent(self, value: FloatArray) -> FloatArray:

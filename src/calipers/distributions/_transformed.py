@@ -28,6 +28,9 @@ from calipers.distributions._mixture import SplitNormalMixture
 KINDS = ("log", "asinh")
 """Scales beside the target's own."""
 
+FURTHEST_UNIT = 1e100
+"""No unit is larger, nor one over it smaller."""
+
 _SMALLEST = np.finfo(float).tiny
 _LARGEST = 1e150  # its square is a number still
 _GRID = np.linspace(-6.0, 6.0, 193)  # normal scores at which quantiles are added up
@@ -80,6 +83,11 @@ class TargetMap:
         target = checks.finite("y", y)
         sizes = np.abs(target[target != 0])
         made = cls(kind, float(np.median(sizes)) if sizes.size else 1.0)
+        if not 1 / FURTHEST_UNIT <= made.unit <= FURTHEST_UNIT:
+            raise ValueError(
+                f"scale={kind!r} takes targets of a median size from {1 / FURTHEST_UNIT:g} to "
+                f"{FURTHEST_UNIT:g}, got {made.unit:g}: give them in another unit"
+            )
         made.check(target)
         mapped = made.forward(target)
         more = float(mapped.std())
@@ -109,7 +117,7 @@ class TargetMap:
         """Targets in their own unit, the inverse of `forward`: infinite ones, and up to 1e150."""
         z = np.asarray(z, dtype=np.float64)
         end = np.log(_LARGEST) - np.log(self.unit)
-        near = np.where(np.isinf(z), z, np.clip(z, -end, end))
+        near = np.where(np.isinf(z), z, np.clip(z, -np.inf if self.kind == "log" else -end, end))
         return self.unit * (np.exp(near) if self.kind == "log" else np.sinh(near))
 
     def log_slope(self, y: ArrayLike) -> FloatArray:
@@ -276,7 +284,7 @@ class TransformedMixture(Distribution):
     def aleatoric_var(self) -> FloatArray:
         """Mean of the networks' variances, before calibration."""
         first, second = self.target_map.moments(self._mixture.by_network)
-        return sum_members(second - first**2) / len(first)
+        return sum_members(np.maximum(second - first**2, 0.0)) / len(first)
 
     @property
     def epistemic_var(self) -> FloatArray:
