@@ -192,11 +192,11 @@ def small(start_server):
     return start_server(max_connections=8, max_requests=100, timeout=20.0, idle_timeout=20.0)
 
 
-def slow_bodies(server, count, path=b"predict"):
+def slow_bodies(server, count, path=b"predict", header=b""):
     host, port = server.address.removeprefix("http://").split(":")
     for _ in range(count):
         connection = socket.create_connection((host, int(port)), 60)
-        head = HEAD.replace(b"predict", path) % JSON.encode()
+        head = HEAD.replace(b"predict", path) % JSON.encode() + header
         connection.sendall(head + b"Content-Length: 1000\r\n\r\n{")
         yield connection
 
@@ -211,7 +211,9 @@ def test_slow_bodies_on_all_connections_keep_no_one_out(small):
 def test_slow_bodies_hold_no_places(start_server):
     server = start_server(max_connections=40, max_requests=2, timeout=20.0)
     for path in (b"predict", b"labels"):
-        held = list(slow_bodies(server, 6, path))
+        held = list(slow_bodies(server, 6, path, b"Expect: 100-continue\r\n"))
+        for connection in held:  # all of them wait for the rest
+            assert connection.recv(12) == b"HTTP/1.1 100"
         assert server.post('{"rows": [[1, 2]]}', JSON)[0] == 200
         for connection in held:
             connection.close()
