@@ -74,6 +74,26 @@ def test_levels_that_do_not_differ_are_all_alike():
     assert np.ptp(found.means) == np.ptp(found.spreads) == 0
 
 
+@pytest.mark.parametrize("unequal", [0.5, 1.0, 2.0])
+def test_unequal_weights_do_not_make_levels_differ(unequal):
+    rng = np.random.default_rng(0)
+    differ = 0
+    for _ in range(20):
+        weights = np.exp(unequal * rng.normal(size=1000))
+        codes, targets = rng.integers(0, 100, 1000), rng.normal(size=1000)
+        found = level_targets(codes, targets, 7 * weights / weights.mean(), 100)
+        differ += found.differ.means
+    assert differ <= 1
+
+
+def test_levels_that_differ_do_so_with_unequal_weights_of_any_unit():
+    rng = np.random.default_rng(0)
+    codes, weights = rng.integers(0, 50, 1000), np.exp(rng.normal(size=1000))
+    targets = rng.normal(size=50)[codes] + rng.normal(size=1000)
+    for unit in (1e-3, 1.0, 1e3):
+        assert level_targets(codes, targets, unit * weights, 50).differ.means
+
+
 def test_levels_that_differ_in_spread_alone_keep_one_mean():
     rng = np.random.default_rng(0)
     codes = np.arange(600) // 20

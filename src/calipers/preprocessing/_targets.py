@@ -99,19 +99,25 @@ class Variances(NamedTuple):
     def of(cls, codes: IntArray, values: FloatArray, weights: FloatArray, levels: int) -> Self:
         """Analyse values around 0; codes below 0 are left out."""
         known = codes >= 0
-        own, w, z = codes[known], weights[known], values[known]
+        unit, tiny = float(weights.max(initial=0.0)) or 1.0, np.finfo(float).tiny
+        own, w, z = codes[known], weights[known] / unit, values[known]
         counts = np.bincount(own, w, levels).astype(np.float64)
-        means = np.bincount(own, w * z, levels) / np.maximum(counts, np.finfo(float).tiny)
+        means = np.bincount(own, w * z, levels) / np.maximum(counts, tiny)
         inside = np.bincount(own, w * (z - means[own]) ** 2, levels).astype(np.float64)
         there, total = int((counts > 0).sum()), float(counts.sum()) or 1.0
-        free = max(total - there, 1.0)
-        within = max(float(inside.sum()) / free, _SMALLEST**2)
+        # Weights are no numbers of rows: their squares say how much a mean varies.
+        squares = np.bincount(own, w**2, levels)
+        lost = float((squares / np.maximum(counts, tiny)).sum())  # what the levels' means take
+        alike = lost - float(squares.sum()) / total
+        within = float(inside.sum()) / rest if (rest := total - lost) > _SMALLEST * total else 0.0
+        within = max(within, _SMALLEST**2)
         across = float(counts @ (means - (counts @ means) / total) ** 2)
         spare = total - float((counts**2).sum()) / total
-        between = max(across - (there - 1) * within, 0.0) / spare if spare > 0 else 0.0
-        ratio = across / max(there - 1, 1) / within
-        differ = there > 1 and bool(stats.f.sf(ratio, there - 1, free) < _BY_CHANCE)
-        return cls(counts, means, inside, within, between, differ)
+        between = max(across - alike * within, 0.0) / spare if spare > 0 else 0.0
+        free = max(total**2 / max(float(squares.sum()), tiny) - there, 1.0)
+        differ = there > 1 and alike > 0
+        differ = differ and bool(stats.f.sf(across / alike / within, there - 1, free) < _BY_CHANCE)
+        return cls(unit * counts, means, unit * inside, within, between, differ)
 
 
 def level_targets(

@@ -144,9 +144,11 @@ class Served:
     def learn(self, inputs: FloatArray, y: FloatArray, adapt: bool) -> None:
         """Learn from labels; with ``adapt``, predict by it from now on.
 
-        Without, what is learnt serves the alarm alone.
+        Without, what is learnt serves the alarm alone. All rows count as predicted before the
+        first of these labels was known, as those of a request are.
         """
-        learnt = vars(self).get("_following", self.ensemble).learn(inputs, y)[0]
+        following = vars(self).get("_following", self.ensemble)
+        learnt = following.learn(inputs, y, delay=len(y))[0]
         vars(self)["_following"] = learnt
         if adapt:
             vars(self)["ensemble"] = self.model.ensemble_ = learnt
