@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from calipers import IntervalRegressor, objectives
+from calipers import IntervalRegressor, _candidates, objectives
 from calipers._candidates import Measures
 from calipers._schema import SchemaError
 from calipers._serialization import ensemble_from_dict, ensemble_to_dict
@@ -146,6 +146,22 @@ def test_components_are_not_tried_where_one_explains_nearly_all(monkeypatch):
     X = np.random.default_rng(0).uniform(-1, 1, (400, 1))
     model = IntervalRegressor(**SMALL | {"epochs": 150}).fit(X, X[:, 0])
     assert set(model.about_["shapes"]) == {"1, identity"}
+
+
+def test_trials_are_of_some_rows(monkeypatch):
+    """However many rows there are, so that a choice costs little beside the fit."""
+    seen, original = [], _candidates.train
+
+    def train(program, table, plans, **more):
+        seen.extend(len(plan.rows) + len(plan.validation) for plan in plans)
+        return original(program, table, plans, **more)
+
+    monkeypatch.setattr(_candidates, "train", train)
+    monkeypatch.setattr(_candidates, "MOST_ROWS", 200)
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    model = IntervalRegressor(**SMALL | {"epochs": 2}).fit(*two_humps(400))
+    assert set(model.about_["shapes"]) == {"1, identity", "3, identity"}
+    assert max(seen) <= 200
 
 
 def test_bad_numbers_of_components_are_refused():

@@ -1,16 +1,16 @@
 """The shape of what networks predict: choices that ``fit`` makes by out-of-fold scores.
 
 How many components, and on which scale of the target, where the loss leaves that open. Candidates
-train for a part of the epochs, one network for each fold, are calibrated as the model will be, and
-score the rows that were held out, in the target's own unit. What is less simple has to earn it: it
-is taken where it is better by a margin. ``benchmarks/shapes.py`` is where the numbers come from.
+train on some of the rows for a part of the epochs, one network for each fold, are calibrated as the
+model will be, and score the rows that were held out, in the target's own unit. What is less simple
+has to earn it: it is taken where it is better by a margin. ``benchmarks/shapes.py`` is where the
+numbers come from.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import joblib
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +19,7 @@ from calipers.bank import Program, Table, train
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
-from calipers.training import make_plans, objective_of
+from calipers.training import make_plans, make_program, objective_of
 
 FloatArray = NDArray[np.float64]
 
@@ -27,6 +27,7 @@ EPOCHS = {1: 0.03, 2000: 0.1}  # part of all that a network trains for, from so 
 MARGIN = 0.01  # by which a candidate must be better than the simplest
 EXPLAINED = 0.1  # of the variance: with less left, short trials say little of what components bring
 FOLDS = 5
+MOST_ROWS = 4000  # that candidates are tried on, drawn from all
 _MEASURED = 2000  # rows
 _TAIL_ROWS = 4  # beyond each bound of the interval that is measured, at least
 _LEVELS = np.arange(1, 20) / 20  # of the quantiles that stand for the whole distribution
@@ -88,11 +89,11 @@ def choose_shape(
     if has_choice(model, data.y[data.used]):
         if not any(fold.held_out.size for fold in folds):
             folds = data.folds(FOLDS, FOLDS)
-        found = {best: trial(model, program, best, data, folds)}
-        others = worth_trying(shapes[1:], found[best])
-        parallel = joblib.Parallel(n_jobs=model.n_jobs, require="sharedmem")
-        more = parallel(joblib.delayed(trial)(model, program, s, data, folds) for s in others)
-        found |= dict(zip(others, more, strict=True))
+        short = make_program(model, data.X, min(len(data.used), MOST_ROWS))
+        some = [_some(fold, MOST_ROWS / len(data.used), data.seed) for fold in folds]
+        found = {best: trial(model, short, best, data, some)}
+        for shape in worth_trying(shapes[1:], found[best]):
+            found[shape] = trial(model, short, shape, data, some)
         scores = {shape: measures.score for shape, measures in found.items()}
         best = decide(scores)
         model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
@@ -102,6 +103,14 @@ def choose_shape(
 def has_choice(model: Any, y: FloatArray) -> bool:
     """Whether shapes are tried on rows before one is taken."""
     return model.time_budget is None and len(shapes_of(model, y)) > 1
+
+
+def _some(fold: Fold, share: float, seed: int) -> Fold:
+    """A share of the rows of a fold, if that is less than all of them."""
+    if share >= 1:
+        return fold
+    rng = np.random.default_rng(seed)
+    return Fold(*(rng.permutation(rows)[: int(np.ceil(share * len(rows)))] for rows in fold))
 
 
 def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
@@ -156,7 +165,7 @@ def trial(
         for plan in make_plans(model, folds, *rest, batch_size=program.batch_size)
     ]
     robust = getattr(program.network, "clips_inputs", False)
-    bank = train(program, Table.from_arrays(data.X, y, robust=robust), plans, n_jobs=1)
+    bank = train(program, Table.from_arrays(data.X, y, robust=robust), plans, n_jobs=model.n_jobs)
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
     fold_of = np.arange(len(folds))
     rows = (data.X, data.y, data.weights)

@@ -5,6 +5,7 @@ from functools import cached_property
 from typing import Any
 
 import jax
+import joblib
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -18,6 +19,7 @@ from calipers.bank._shared_rows import FloatArray, IntArray, standardised
 
 BLOCK = 8192  # rows handed to a compiled program at a time
 _FEW_ROWS = 4096  # up to which a step's overhead is best shared by more networks
+_FEW_CORES = 4  # which have enough to do with two chunks or three
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,12 +167,13 @@ def lane_count(program: Program, networks: int, rows: int = 0) -> int:
     """How many networks share a compiled program.
 
     On a CPU a small number, which is fastest there and leaves chunks for other threads, and the
-    smaller one where many ``rows`` are trained on, so that ten networks keep eight cores busy
-    (``benchmarks/cores.py``). A network's bits depend on it, so that it must not depend on how many
-    cores there are. On an accelerator as many as fit in a part of its memory.
+    smaller one where many ``rows`` are trained on by many cores, so that ten networks keep eight of
+    them busy (``benchmarks/cores.py``). A network's bits depend on it, so that it may follow the
+    machine, and must not follow the threads that a fit is given. On an accelerator as many as fit
+    in a part of its memory.
     """
     if jax.default_backend() == "cpu":
-        return 2 if rows > _FEW_ROWS else 5
+        return 2 if rows > _FEW_ROWS and joblib.cpu_count() > _FEW_CORES else 5
     weights = sum(leaf.size for leaf in jax.tree.leaves(program.weights))
     per_network = 4 * (6 * weights + 64 * program.batch_size * max(program.in_size, 64))
     stats = jax.devices()[0].memory_stats() or {}

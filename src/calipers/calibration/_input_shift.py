@@ -17,6 +17,7 @@ from typing import Self
 import numpy as np
 from scipy.special import ndtri
 
+from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 
 MEMORIES = (100.0, 400.0, 100.0)
@@ -106,7 +107,7 @@ class InputShift:
 
     def of_rows(self, inputs: FloatArray) -> FloatArray:
         """Corrections of standardised rows, in units of each row's scale."""
-        return np.asarray((inputs @ self.slope.T) @ self.weights[1:])
+        return sum_members((inputs * (self.weights[1:] @ self.slope)).T)
 
     def issue(self, inputs: FloatArray) -> FloatArray:
         """Correction of a standardised row by each candidate, and in the end by their mean."""

@@ -7,6 +7,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers._schema import array_of, refuse, within
 
@@ -44,7 +45,7 @@ class DensityRatio:
 
     def __call__(self, X: FloatArray) -> FloatArray:
         """Ratios of rows, of shape (n,)."""
-        return _ratio(self._features(X) @ self.coef + self.intercept)
+        return _ratio(sum_members((self._features(X) * self.coef).T) + self.intercept)
 
     def _features(self, X: FloatArray) -> FloatArray:
         z = (np.asarray(X, np.float64) - self.center) / self.scale

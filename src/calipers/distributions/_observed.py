@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr
 
 from calipers import _checks as checks
+from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions._distribution import Distribution
 from calipers.distributions._split_normal import SplitNormal
@@ -220,7 +221,7 @@ class ObservedDistribution(Distribution):
         total = np.zeros(y.shape)
         for node, weight in zip(nodes, weights, strict=True):
             x = centre + node * half
-            total += (weight * half * function(x, self.cdf(x, n_jobs=n_jobs), y)).sum(axis=0)
+            total += sum_members(weight * half * function(x, self.cdf(x, n_jobs=n_jobs), y))
         return total
 
     def _breaks(self, n_jobs: int) -> tuple[FloatArray, bool]:

@@ -66,7 +66,7 @@ class QueryFields(BaseModel):
 class AddressFields(QueryFields):
     """What the address of a request may say where its body is a table."""
 
-    coverage: Annotated[list[Level], Field(max_length=MOST_QUANTILES)] | None = None
+    coverage: Annotated[list[Level] | None, Field(max_length=MOST_QUANTILES)] = None
     keep: bool = Field(False, description="Whether to put the table's own columns first.")
 
 
