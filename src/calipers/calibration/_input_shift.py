@@ -4,7 +4,8 @@ What a row misses its median by, in units of its scale, is regressed on the stan
 ridge regression with forgetting, for each half-life in `MEMORIES`. The correction of a row is a
 weighted mean of these and of none at all, with weights by how well each has predicted lately:
 losses are pinball losses, in units of the mean scale of recent rows, about quantiles that each
-candidate tracks for itself, so that a correction counts which makes intervals shorter and not only points better.
+candidate tracks for itself, so that a correction counts which makes intervals shorter
+and not only points better.
 
 After a jump a regression would need several half-lives to forget what was. So when what is left
 over stays on one side (a cumulative sum, Page 1954), the last of them starts again from the rows
