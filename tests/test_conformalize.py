@@ -167,9 +167,24 @@ def test_recent_rows_count_more_under_drift(model, tmp_path):
     # Rows of before the change are 200 rows or five half-lives old: 1/32 of the weight.
     assert not_below(rates[40], 0.9 - 1 / 32)
     assert np.mean(rates[40]) < 0.95
-    assert 80 < made.about_["conformalized"]["effective_rows"] < 140
+    rows = made.about_["conformalized"]["effective_rows"]
+    assert rows == pytest.approx(40 / np.log(2), rel=0.02)
     made.save(tmp_path / "model")
     assert np.array_equal(load(tmp_path / "model").predict_interval(X), made.predict_interval(X))
+
+
+def test_rows_by_age_are_worth_their_weight_and_have_an_onnx_form(model, tmp_path):
+    """The weight of a new row is 1, which is what decides how much coverage rows support."""
+    X, y = draw(np.random.default_rng(10), 300)
+    found = copy.copy(model).conformalize(X, y, half_life=14)
+    made = found.ensemble_.calibrations[-1]
+    assert found.about_["conformalized"]["effective_rows"] == pytest.approx(14 / np.log(2), rel=0.1)
+    assert made.mean_weight == 1.0
+    assert made.fixed_scores(np.array([0.0])).shape == (1,)
+    assert [bool(made.supports(p)) for p in (0.06, 0.04)] == [True, False]  # 1 / (20.2 + 1)
+    found = copy.copy(model).conformalize(X[:1], y[:1], half_life=1)
+    found.save(tmp_path / "model")
+    assert load(tmp_path / "model").ensemble_.calibrations[-1].n_effective == 0.5
 
 
 def test_no_shift_leaves_rows_worth_what_they_are(model):
@@ -199,7 +214,7 @@ def test_kinds_are_saved_and_damage_is_refused(model, tmp_path, by):
         ({"by": "knd"}, "name or number of an input.*did you mean 'kind'"),
         ({"by": 7}, "got 7"),
         ({"by": "x", "sample_weight": np.ones(60)}, "sample_weight and by cannot be combined"),
-        ({"half_life": 0}, "half_life must be a positive number of rows, got 0"),
+        ({"half_life": 0}, "half_life must be a number of rows from 1 on, got 0"),
         ({"half_life": 9.0, "by": "x"}, "half_life and by cannot be combined"),
         ({"groups": np.ones(5)}, "inconsistent numbers"),
         ({"row_weight": len, "sample_weight": [1.0]}, "both weigh rows"),

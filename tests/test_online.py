@@ -10,6 +10,8 @@ import pytest
 
 import calipers
 from calipers import IntervalRegressor
+from calipers.distributions import SplitNormal, SplitNormalMixture, Support
+from calipers.ensemble import Ensemble
 from calipers.objectives import Density
 from calipers.prediction import Query
 from calipers.storage import ModelFileError, read_model, write_model
@@ -85,8 +87,28 @@ def test_a_delay_of_targets_is_a_number_of_rows(folder):
     models = [calipers.load(folder) for _ in range(2)]
     late, soon = (m.update(X, y + 3.0, delay=d) for m, d in zip(models, (10, 0), strict=True))
     assert late.intervals(0.9)[5, 1] < soon.intervals(0.9)[5, 1]
-    with pytest.raises(ValueError, match="delay must be a number of rows from 0 on, got -1"):
-        models[0].update(X, y, delay=-1)
+    for delay in (-1, 1.5, "3", None):
+        words = f"delay must be a whole number of rows from 0 on, got {delay!r}"
+        with pytest.raises(ValueError, match=words):
+            models[0].update(X, y, delay=delay)
+    models[0].update(X, y, delay=np.int64(10**15))  # which takes no longer than one of 40
+
+
+def test_counts_one_by_one_raise_no_alarm():
+    """Each row is drawn within its cell by itself, as rows are that come together."""
+    counts = Support(low=0.0, step=1.0)
+    y = counts.observe(np.random.default_rng(1).normal(0.3, 1, 300))
+    ensemble = RightModel(bank=None, coverage=0.9, aggregation="snm", support=counts)
+    for one in y:
+        ensemble, found = ensemble.learn(np.zeros((1, 1)), np.array([one]))
+    assert not found.alarm
+
+
+class RightModel(Ensemble):
+    """One that predicts what rows are drawn from."""
+
+    def calibrated(self, X):
+        return SplitNormalMixture(SplitNormal(np.full((1, len(X)), 0.3), 1.0, 1.0))
 
 
 def test_bounds_that_were_given_hold_in_a_stream():

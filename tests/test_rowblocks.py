@@ -18,8 +18,11 @@ from sklearn.model_selection import TimeSeriesSplit
 
 import calipers._large as large
 import calipers.bank._shards as shards
+import calipers.bank._train as training
 import calipers.rowblocks as rowblocks
 from calipers import IntervalRegressor, RowBlocks
+from calipers._fitting import TrainingRows
+from calipers.bank import Scaling
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 
@@ -111,6 +114,44 @@ def test_every_source_gives_all_rows_each_time(source, data, frame, tmp_path):
         np.testing.assert_array_equal(y, data[1])
 
 
+def test_hidden_folders_are_not_read(tmp_path):
+    for name in ("", ".ipynb_checkpoints", "_delta_log", "2024/01"):
+        (tmp_path / name).mkdir(exist_ok=True, parents=True)
+        pd.DataFrame({"a": [1.0], "y": [2.0]}).to_csv(tmp_path / name / "a.csv", index=False)
+    assert [y.tolist() for _, y in RowBlocks(tmp_path, "y")] == [[2.0], [2.0]]
+
+
+def test_blocks_of_wide_arrays_have_fewer_rows(data, monkeypatch):
+    monkeypatch.setattr(rowblocks, "_VALUES", 3000)
+    assert [len(y) for _, y in RowBlocks(*data)] == [1000] * 3
+
+
+class TestShards:
+    @pytest.fixture
+    def scratch(self, monkeypatch):
+        monkeypatch.setattr(shards, "_SHARD", (4, 4))
+        numbers = np.arange(12, dtype=np.float32)
+        with shards.ShardWriter(1, 12, seed=0) as scratch:
+            scratch.write(numbers[:, None], numbers)
+            yield scratch
+
+    def test_no_shard_is_read_twice_while_it_is_held(self, scratch, monkeypatch):
+        none = np.zeros(0, np.float32)
+        table = scratch.finish(none[:, None], none, Scaling(0, 1, 0, 1), None)
+        read, reads = scratch.read, []
+        monkeypatch.setattr(scratch, "read", lambda i: reads.append(i) or read(i))
+        place = table.feed()
+        first = [np.sort(place(epoch)[1][:4]).tolist() for epoch in (0, 0, 1)]
+        scratch.pool.shutdown()
+        assert sorted(reads) == [0, 1, 2]
+        assert first == [sorted(read(i)[:, 1].tolist()) for i in (0, 0, 1)]
+
+    def test_no_more_rows_than_there_is_room_for(self, scratch):
+        more = np.zeros(3, np.float32)
+        with pytest.raises(ValueError, match="more rows than the 12"):
+            scratch.write(more[:, None], more)
+
+
 class TestHoldOut:
     def test_parts_are_disjoint_and_all(self, data):
         rest, X, y = RowBlocks(*data).hold_out(500, seed=3)
@@ -188,7 +229,8 @@ class TestFit:
         error = model.predict(table) - table["y"]
         assert np.sqrt(np.mean(error**2)) < 1.5 < table["y"].std()
 
-    def test_few_rows_with_many_categories_leave_some_to_train_on(self):
+    def test_few_rows_with_many_categories_leave_some_to_train_on(self, monkeypatch):
+        monkeypatch.delattr(TrainingRows, "encoded_by_fold")  # no choice of shapes, no folds
         rng = np.random.default_rng(2)
         towns = np.arange(1000) % 100
         table = pd.DataFrame({"a": rng.normal(size=1000), "town": [f"town {i}" for i in towns]})
@@ -222,6 +264,25 @@ class TestFit:
             model = tiny(epochs=30).fit(RowBlocks(X, y))
         assert np.mean((model.predict(X) - X[:, 0]) ** 2) < 0.05
         assert set(model.about_["far_targets"]["rows"]) <= {5, 1700}
+
+    def test_the_first_of_many_gross_errors_are_named(self, data, small):
+        y = data[1].copy()
+        y[100:120] = 1e12
+        with pytest.warns(UserWarning, match="far from all other targets"):
+            model = tiny().fit(RowBlocks(data[0], y))
+        found = model.about_["far_targets"]
+        assert 10 < found["count"] <= 20
+        assert len(found["rows"]) == 10
+        assert found["rows"] == sorted(found["rows"])
+
+    def test_no_more_chunks_than_jobs_hold_shards(self, data, small, monkeypatch):
+        parallel, asked = training.joblib.Parallel, []
+        monkeypatch.setattr(training, "lane_count", lambda *_: 1)
+        monkeypatch.setattr(
+            training.joblib, "Parallel", lambda **k: asked.append(k["n_jobs"]) or parallel(**k)
+        )
+        tiny(n_jobs=2).fit(RowBlocks(*data))
+        assert asked == [2]
 
     def test_what_few_rows_show_of_the_target_is_not_believed_against_others(self, data, small):
         y = np.exp(data[1])
@@ -300,6 +361,18 @@ class TestErrors:
             ([(np.zeros((2, 1)), [1, "many"])], None, "got 'many' in row 1"),
             ([(np.zeros((2, 1)), [1, None])], None, "missing in row 1 .*drop_missing=True"),
             ([], "y", "no rows"),
+            (pd.DataFrame({"y": [1.0, 2.0]}), "y", r"row 0 on has inputs of shape \(2, 0\)"),
+            (np.zeros(3), np.zeros(3), r"row 0 on has inputs of shape \(3,\)"),
+            (
+                [(np.zeros((2, 2)), [1, 2]), (np.zeros((3, 4)), [1, 2, 3])],
+                None,
+                r"row 2 on has inputs of shape \(3, 4\) and other columns .* have 2 columns",
+            ),
+            (
+                [pd.DataFrame({"a": [1.0], "y": 1.0}), pd.DataFrame({"b": [1.0], "y": 1.0})],
+                "y",
+                r"row 1 on has inputs of shape \(1, 1\) and other columns .* have a$",
+            ),
         ],
     )
     def test_sources(self, source, target, problem):
@@ -335,9 +408,20 @@ class TestErrors:
     def test_a_bad_row_is_placed(self, data, small):
         X = data[0].copy()
         X[1234, 1] = np.nan
-        with pytest.raises(ValueError, match="NaN") as found:
-            tiny().fit(RowBlocks(X, data[1]))
-        assert any("rows from" in note for note in getattr(found.value, "__notes__", ["rows from"]))
+        parts = [(X[i : i + 500], data[1][i : i + 500]) for i in range(0, ROWS, 500)]
+        with pytest.raises(ValueError, match=r"in the block of \d+ rows from 1,0\d\d on.*NaN"):
+            tiny().fit(RowBlocks(parts))
+
+    @pytest.mark.parametrize("later", [0, 2])
+    def test_a_source_that_gives_other_rows_when_read_again(self, later, data, small):
+        readings = iter([1, later])
+        with pytest.raises(ValueError, match=r"when first read and .* the same rows each time"):
+            tiny().fit(RowBlocks(lambda: iter([data] * next(readings))))
+
+    @pytest.mark.parametrize("rows", [0, -1])
+    def test_rows_to_hold_out(self, rows, data):
+        with pytest.raises(ValueError, match=f"at least 1, got {rows}"):
+            RowBlocks(*data).hold_out(rows)
 
     def test_an_iterator_that_fails_is_not_taken_for_its_first_blocks(self, data):
         def blocks():

@@ -86,7 +86,7 @@ def choose_shape(
     """
     shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]
-    if len(shapes) > 1 and model.time_budget is None:
+    if has_choice(model, data.y[data.used]):
         if not any(fold.held_out.size for fold in folds):
             folds = data.folds(FOLDS, FOLDS)
         short = make_program(model, data.X, min(len(data.used), MOST_ROWS))
@@ -98,6 +98,11 @@ def choose_shape(
         best = decide(scores)
         model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
     return replace(program, components=best.components), map_of(best, data)
+
+
+def has_choice(model: Any, y: FloatArray) -> bool:
+    """Whether shapes are tried on rows before one is taken."""
+    return model.time_budget is None and len(shapes_of(model, y)) > 1
 
 
 def _some(fold: Fold, share: float, seed: int) -> Fold:

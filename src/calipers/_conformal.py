@@ -51,9 +51,8 @@ def conformal_ensemble(
     scores = base.scores(dist, y, np.random.default_rng(_seed(model.random_state)))
     labels = None if groups is None else group_labels(groups, y)
     weights = _weights(numbers, row_weight, labels, sample_weight)
-    if half_life is not None:  # a new row counts as one that is one step younger than the last
+    if half_life is not None:
         weights = 0.5 ** (np.arange(len(y), 0, -1) / half_life)
-        row_weight = DensityRatio.none(numbers.shape[1])
     if shifted_to is not None:
         row_weight, weights = DensityRatio.learn(numbers, model.reader_.read(model, shifted_to))
     found: Calibrator
@@ -65,6 +64,10 @@ def conformal_ensemble(
         make = kind if hasattr(kind, "from_scores") else Calibration
         options = {} if labels is None else {"units": labels}
         found = make.from_scores(scores, weights, strict=True, row_weight=row_weight, **options)
+        if half_life is not None and isinstance(
+            found, Calibration
+        ):  # a new row weighs 1, one step younger than the last
+            found = replace(found, n_effective=found.total_weight)
     about = {"rows": len(y), "effective_rows": float(getattr(found, "n_effective", len(y)))}
     if labels is not None:
         about["groups"] = len(np.unique(labels))
@@ -86,8 +89,8 @@ def _check_options(
 ) -> None:
     given = {"row_weight": row_weight, "shifted_to": shifted_to, "sample_weight": weight}
     given["half_life"] = half_life
-    if half_life is not None and not 0 < half_life < np.inf:
-        raise ValueError(f"half_life must be a positive number of rows, got {half_life!r}")
+    if half_life is not None and not 1 <= half_life < np.inf:
+        raise ValueError(f"half_life must be a number of rows from 1 on, got {half_life!r}")
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
         raise ValueError(f"{names[0]} and {names[1]} both weigh rows: give one of them")

@@ -10,6 +10,7 @@ tell as much as folds would, and every network learns from all others.
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from calipers._candidates import FOLDS, choose_shape
+from calipers._candidates import FOLDS, choose_shape, has_choice
 from calipers._fitting import TrainingRows, read_rows
 from calipers._outliers import far_targets, farthest
 from calipers._progress import progress
@@ -37,7 +38,7 @@ from calipers.bank import (
 from calipers.crossfit import Fold, calibrate
 from calipers.distributions import Support, TargetMap, refuse_outside
 from calipers.ensemble import Ensemble
-from calipers.preprocessing import Column
+from calipers.preprocessing import Column, DataError
 from calipers.rowblocks import RowBlocks, Sample
 from calipers.training import (
     check_parameters,
@@ -111,7 +112,8 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
     with joblib.parallel_config(backend="threading"):  # other processes see no scratch file
         program, scale = _shape(model, data, count, sample.total)
         with ShardWriter(data.X.shape[1], count, data.seed) as scratch:
-            support = _write(model, rows.without(sample, last, seed), scratch, scale, data.support)
+            rest = rows.without(sample, last, seed)
+            support = _write(model, rest, count, scratch, scale, data.support)
             shards = scratch.finish(
                 *scale(*_read(model, sample, to_validate)), scale.table.units, scale.table.limits
             )
@@ -171,7 +173,9 @@ def _shape(model: Any, data: TrainingRows, count: int, every: int) -> tuple[Prog
         ordinary, inside = (-np.inf, np.inf), np.ones(len(data.y), dtype=bool)
     data = data._replace(y=np.clip(data.y, data.y[inside].min(), data.y[inside].max()))
     program = make_program(model, data.X, count)
-    copies, folds = data.encoded_by_fold(data.folds(FOLDS, FOLDS), data.seed)
+    copies, folds = data, data.folds(FOLDS, FOLDS)
+    if has_choice(model, data.y):
+        copies, folds = data.encoded_by_fold(folds, data.seed)
     program, target_map = choose_shape(model, program, copies, folds)
     goal = data.y if target_map is None else target_map.forward(data.y)
     clips = getattr(program.network, "clips_inputs", False)
@@ -180,7 +184,7 @@ def _shape(model: Any, data: TrainingRows, count: int, every: int) -> tuple[Prog
 
 
 def _write(
-    model: Any, rows: RowBlocks, scratch: ShardWriter, scale: _Scale, support: Support
+    model: Any, rows: RowBlocks, count: int, scratch: ShardWriter, scale: _Scale, support: Support
 ) -> Support:
     """Encode all rows into shards; gives the support that they leave of that of a sample.
 
@@ -192,35 +196,57 @@ def _write(
     low: Any = np.inf
     high: Any = -np.inf
     far: list[int] = []
+    far_count = 0
     few, many = np.inf, -np.inf
-    for numbers, X, y in rows.numbered():
+    for numbers, X, y in _counted(rows, count):
         try:
             X, y = model.reader_.read_with_targets(model, X, y)
             if support.given:
                 refuse_outside(y, support)
         except ValueError as error:
-            error.add_note(f"in the block of {len(numbers):,} rows from {numbers[0]:,} on (from 0)")
-            raise
+            raise _placed(error, numbers) from None
         support = support.widened(y)
         few, many = min(few, y.min()), max(many, y.max())
         low, high = np.minimum(low, X.min(axis=0)), np.maximum(high, X.max(axis=0))
         outside = (y < scale.ordinary[0]) | (y > scale.ordinary[1])
-        far += numbers[outside].tolist()
+        far_count += int(outside.sum())
+        far += numbers[outside][: _NAMED - len(far)].tolist()
         scratch.write(*scale(X, y))
     model.target_ = _spanning(model.target_, few, many)
     if model.reader_.encoder is None:
         columns = map(_spanning, model.reader_.columns, low, high)
         model.reader_ = replace(model.reader_, columns=tuple(columns))
     if far:
-        model.about_["far_targets"] = {"count": len(far), "rows": far[:_NAMED]}
+        model.about_["far_targets"] = {"count": far_count, "rows": far}
         warnings.warn(
-            f"y is far from all other targets in {len(far):,} rows, the first of them "
-            f"{', '.join(map(str, far[:_NAMED]))} (from 0): networks do not learn from them. "
+            f"y is far from all other targets in {far_count:,} rows, the first of them "
+            f"{', '.join(map(str, far))} (from 0): networks do not learn from them. "
             "Correct or leave out what is wrong; if such targets are real, fit their logarithm",
             UserWarning,
             stacklevel=4,
         )
     return support
+
+
+def _counted(rows: RowBlocks, count: int) -> Iterator[Any]:
+    """Blocks of rows that must be as many as a first reading has counted."""
+    found = 0
+    for block in rows.numbered():
+        found += len(block[-1])
+        if found <= count:  # beyond, there is no room for them
+            yield block
+    if found != count:
+        raise ValueError(
+            f"the source gave {count:,} rows to train on when first read and {found:,} now: it "
+            "must give the same rows each time"
+        )
+
+
+def _placed(error: ValueError, numbers: Any) -> DataError:
+    """An error in a block, with its place among all rows."""
+    if isinstance(error, DataError) and error.row is not None:
+        return DataError(error.problem, column=error.column, row=int(numbers[error.row]))
+    return DataError(f"in the block of {len(numbers):,} rows from {numbers[0]:,} on: {error}")
 
 
 def _spanning(column: Any, low: float, high: float) -> Column:

@@ -208,7 +208,8 @@ class Ensemble:
             places = (None, None) if units is None else (units.input_center, units.input_scale)
             online = AdaptiveCoverage.start(rows, *places)
         dist = replace(self, calibrations=fixed).calibrated(X)
-        latent = self._latent_targets(dist, y, np.random.default_rng(0))
+        rng = np.random.default_rng(int(online.levels.rows))  # no two updates draw the same
+        latent = self._latent_targets(dist, y, rng)
         found = online.learn(dist, latent, X, delay)
         following = replace(self, calibrations=(*fixed, found.state))
         return following, replace(found, y=y, support=self.support, target_map=self.target_map)

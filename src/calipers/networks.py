@@ -302,16 +302,16 @@ class Around:
         return AroundPoint(self.network(in_size, out_size, key=key), self.point_at, self.reach)
 
 
-def of_library(network: Network) -> bool:
-    """Whether a factory of networks and all that its networks do is code of the library's own.
+def network_code(network: Network) -> tuple[Any, ...]:
+    """The classes and functions that a factory's networks are made of, as far as they are known.
 
     Examples
     --------
-    >>> of_library(Around(DenseFactory(), point_at=0)), of_library(lambda *sizes, key: None)
-    (True, False)
+    >>> network_code(DenseFactory((5,), "relu")) == (DenseFactory, jax.nn.relu)
+    True
     """
-    if type(network) is Around:
-        return of_library(network.network)
-    if type(network) is not DenseFactory:
-        return False
-    return ACTIVATIONS[network.activation].__module__.startswith("jax.")
+    if isinstance(network, Around):
+        return (type(network), *network_code(network.network))
+    if isinstance(network, DenseFactory):
+        return (type(network), ACTIVATIONS[network.activation])
+    return (type(network),)

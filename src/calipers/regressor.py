@@ -787,8 +787,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         check_is_fitted(self, "ensemble_")
         X, y = self.reader_.read_with_targets(self, X, y)
-        if delay < 0:
-            raise ValueError(f"delay must be a number of rows from 0 on, got {delay!r}")
         self.ensemble_, found = self._ensemble.learn(X, y, delay)
         return found
 

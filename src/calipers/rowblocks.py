@@ -4,6 +4,7 @@ Which rows are set aside is decided by a hash of their numbers, so that it is th
 reading, whatever the size of the blocks, and needs no list of rows.
 """
 
+import math
 import os
 import pickle
 import tempfile
@@ -23,7 +24,7 @@ from calipers.tables import find_files, read_blocks
 FloatArray = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 
-_ROWS = 2**16  # of a block of an array
+_ROWS, _VALUES = 2**16, 2**22  # of a block of an array, at most
 _CELLS = 2**24  # values of a sample, at most
 
 
@@ -111,6 +112,8 @@ class RowBlocks:
         y : array of shape (rows,)
             Their targets.
         """
+        if rows < 1:
+            raise ValueError(f"rows to hold out must be at least 1, got {rows}")
         found = self.sample(rows, seed)
         kept = min(rows, found.total // 2)
         return self.without(found, kept, seed), found.X[:kept], found.y[:kept]
@@ -144,9 +147,10 @@ class RowBlocks:
 
     def numbered(self) -> Iterator[tuple[Hashes, Any, FloatArray]]:
         """Blocks, and the numbers of their rows in the source."""
-        start = 0
+        start, first = 0, None
         for block in self._open():
             X, y = _parted(block, self.target, start)
+            first = _check_columns(X, first, start)
             numbers = np.arange(start, start + len(y), dtype=np.uint64)
             start += len(y)
             kept = np.ones(len(y), dtype=bool)
@@ -225,6 +229,19 @@ def _parted(block: Any, target: Any, start: int) -> tuple[Any, FloatArray]:
     return X, values
 
 
+def _check_columns(X: Any, first: Any, start: int) -> Any:
+    """Refuse a block that has no columns, or others than the first; gives those of the first."""
+    place = f"the block from row {start:,} on has inputs of shape {X.shape}"
+    if X.ndim != 2 or not X.shape[1]:
+        right = "(rows, columns), with a column beside the target"
+        raise ValueError(f"{place}: it must be {right}")
+    own = set(X.columns) if hasattr(X, "iloc") else X.shape[1]
+    if not len(X) or first is None or own == first:
+        return own if first is None else first
+    other = f"{first} columns" if isinstance(first, int) else ", ".join(sorted(map(str, first)))
+    raise ValueError(f"{place} and other columns than blocks before it, which have {other}")
+
+
 def _as_target(y: Any, start: int) -> FloatArray:
     """Targets as numbers, NaN where they are missing."""
     try:
@@ -275,12 +292,17 @@ def _of_files(names: list[str]) -> Callable[[], Iterator[Any]]:
     for name in names:
         if Path(name).is_dir():
             inside = sorted(path for path in Path(name).rglob("*") if path.is_file())
-            files += [os.fspath(path) for path in inside if path.name[0] not in "._"]
+            files += [os.fspath(path) for path in inside if not _is_hidden(path, name)]
         else:
             files += find_files([name])
     if not files:
         raise ValueError(f"there are no files in {names[0]}")
     return lambda: (block.frame for name in files for block in read_blocks(name))
+
+
+def _is_hidden(path: Path, folder: str) -> bool:
+    """Whether a file, or a folder on the way to it, is for the notes of some program."""
+    return any(part[0] in "._" for part in path.relative_to(folder).parts)
 
 
 def _of_dask(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
@@ -299,13 +321,15 @@ def _of_dask(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
 
 def _of_array(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
     rows = source.iloc if hasattr(source, "iloc") else source
-    starts = range(0, len(source), _ROWS)
+    width = math.prod(source.shape[1:])
+    size = int(np.clip(_VALUES // max(1, width), 1, _ROWS))
+    starts = range(0, len(source), size)
     if target is None or isinstance(target, str):
-        return lambda: (rows[i : i + _ROWS] for i in starts)
+        return lambda: (rows[i : i + size] for i in starts)
     if len(target) != len(source):
         raise ValueError(f"source has {len(source):,} rows and target {len(target):,}")
     own = target.iloc if hasattr(target, "iloc") else target
-    return lambda: ((rows[i : i + _ROWS], own[i : i + _ROWS]) for i in starts)
+    return lambda: ((rows[i : i + size], own[i : i + size]) for i in starts)
 
 
 class _Spool:

@@ -1,5 +1,6 @@
 """Compiled programs on disk: found again, never trusted blindly, never in the way."""
 
+import functools
 import os
 import pickle
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from calipers import bank, heads, losses, networks, objectives
 from calipers.bank import SCHEDULES, Program, _cache
+from calipers.heads import HEADS
 from calipers.networks import ACTIVATIONS, Around, DenseFactory
 from calipers.objectives import LOSSES
 
@@ -284,8 +286,10 @@ class TestDescribed:
         run()
         run(3.0, "tripled")
         run(x=np.arange(4, dtype=np.float32))
-        monkeypatch.setattr(_cache, "_sources", lambda: "of another version")
-        run()
+        with monkeypatch.context() as patch:
+            patch.setattr(_cache, "_SOURCES", "of another version")
+            patch.setattr(_cache, "_sources", lambda: "of another version")
+            run()
         with jax.numpy_rank_promotion("raise"):
             run()
         assert len(compilations) == 5
@@ -304,17 +308,25 @@ class TestDescribed:
 
     @pytest.mark.parametrize("module", [objectives, networks, losses, heads, bank])
     def test_sources_are_those_of_the_library(self, module, monkeypatch):
-        before, read = _cache._sources(), _cache.Path.read_bytes
+        before, read = _cache._SOURCES, _cache.Path.read_bytes
 
         def changed(path):
             return read(path) + b"#" * (str(path) == module.__file__)
 
-        _cache._sources.cache_clear()
         with monkeypatch.context() as patch:
             patch.setattr(_cache.Path, "read_bytes", changed)
             assert _cache._sources() != before
-        _cache._sources.cache_clear()
         assert _cache._sources() == before
+
+    def test_a_process_whose_sources_were_replaced_goes_by_the_text(self, run, monkeypatch):
+        read, next_version = _cache._SOURCES, "of the next version"
+        monkeypatch.setattr(_cache, "_sources", lambda: next_version)
+        np.testing.assert_array_equal(run(2.0), 2 * X)
+        monkeypatch.setattr(_cache, "_SOURCES", next_version)
+        np.testing.assert_array_equal(run(3.0), 3 * X)  # as the next version has it
+        monkeypatch.setattr(_cache, "_SOURCES", read)
+        monkeypatch.setattr(_cache, "_sources", lambda: read)
+        np.testing.assert_array_equal(run(4.0), 4 * X)
 
 
 class TestWhoseCode:
@@ -342,8 +354,14 @@ class TestWhoseCode:
         def network(in_size, out_size, *, key):
             return DenseFactory()(in_size, out_size, key=key)
 
+        class OwnProgram(Program):
+            def _training_loss(self, *given):
+                loss, predicted = super()._training_loss(*given)
+                return 2 * loss, predicted
+
         for change in ({"objective": Own}, {"network": OwnFactory()}, {"network": network}):
             assert replace(self.PROGRAM, **change).description is None
+        assert OwnProgram(**self.PROGRAM.__getstate__()).description is None
         around = replace(self.PROGRAM, network=Around(network, 0))
         assert around.description is None
 
@@ -357,6 +375,74 @@ class TestWhoseCode:
                 assert replace(self.PROGRAM).description is None
         monkeypatch.setattr(LOSSES["density"], "loss", staticmethod(own))
         assert replace(self.PROGRAM).description is None
+        wrapped = functools.wraps(losses.qd_plus)(own)  # has the name of the library's own
+        monkeypatch.setattr(LOSSES["qd+"], "loss", staticmethod(wrapped))
+        assert replace(self.PROGRAM, objective=LOSSES["qd+"]).description is None
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda patch: patch.setitem(ACTIVATIONS, "relu", jax.nn.leaky_relu),
+            lambda patch: patch.setitem(HEADS, "free", HEADS["ordered"]),
+            lambda patch: patch.setitem(SCHEDULES, "cosine", SCHEDULES["constant"]),
+            lambda patch: patch.setattr(LOSSES["qd+"], "head", "ordered"),
+            lambda patch: patch.setattr(LOSSES["qd+"], "loss", staticmethod(losses.qd_paper)),
+        ],
+        ids=["activation", "head", "schedule", "head of the loss", "loss"],
+    )
+    def test_another_part_of_the_library_under_the_same_name(self, change, monkeypatch):
+        network = DenseFactory((5,), "relu")
+        program = Program(network, LOSSES["qd+"], in_size=3, schedule="cosine")
+        before, code = program.description, program.code
+        change(monkeypatch)
+        assert program.description != before
+        assert program.code != code
+
+
+class Times(type(HEADS["point"])):
+    """A point in units of one's own."""
+
+    name = "times"
+
+    def __init__(self, factor):
+        self.factor = factor
+
+    def parameters(self, raw):
+        return (self.factor * raw[..., 0],)
+
+
+def double(x):
+    return 2 * x
+
+
+def trained(program):
+    """Weights after a few epochs."""
+    x = np.linspace(-1, 1, 60)[:, None]
+    table = bank.Table.from_arrays(x, np.sin(4 * x[:, 0]))
+    plan = bank.Plan(1, np.arange(60), settings=bank.Settings(epochs=3))
+    return bank.train(program, table, [plan], n_jobs=1).weights[0]
+
+
+@pytest.mark.parametrize(
+    ("place", "first", "second"),
+    [(HEADS, Times(1.0), Times(10.0)), (ACTIVATIONS, jax.nn.elu, jax.nn.hard_tanh)],
+    ids=["head", "activation"],
+)
+@pytest.mark.parametrize("new_process", [False, True])
+def test_what_is_registered_again_is_trained_again(
+    place, first, second, new_process, folder, monkeypatch
+):
+    found = []
+    for part in (first, second, first):
+        monkeypatch.setitem(HEADS, "times", HEADS["point"])
+        monkeypatch.setitem(ACTIVATIONS, "times", double)
+        monkeypatch.setitem(place, "times", part)
+        if new_process or not found:
+            monkeypatch.setattr(_cache, "_compiled", OrderedDict())
+        network = DenseFactory((4,), "times")
+        found.append(trained(Program(network, LOSSES["mse"], in_size=1, head="times")))
+    assert not np.array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
 
 
 PROGRAM = """

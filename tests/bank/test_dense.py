@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from calipers.bank import Bank, Program, Scaling
+from calipers.bank import Bank, Program, Scaling, _dense
 from calipers.heads import HEADS
 from calipers.networks import ACTIVATIONS, Around, DenseFactory
 from calipers.objectives import LOSSES
@@ -91,3 +91,22 @@ def test_other_networks_and_heads_keep_their_program(monkeypatch):
     bank = bank_of(DenseFactory((5,)), head="traced")
     assert bank._dense is None
     assert np.isfinite(bank.predict(X)["loc"]).all()
+
+    monkeypatch.setitem(ACTIVATIONS, "elu", jax.nn.elu)
+    assert bank_of(DenseFactory((5,), "elu"))._dense is None
+
+
+def test_inputs_far_out_overflow_as_in_the_program(recwarn):
+    bank = bank_of(DenseFactory((12,), "gelu"))
+    rows = np.full((3, 4), 1e15, np.float32)
+    np.testing.assert_allclose(bank.forward(rows), by_program(bank, rows), rtol=1e-4)
+    assert not recwarn.list
+
+
+def test_a_mistake_is_not_taken_for_a_network_of_another_kind(monkeypatch):
+    def mistaken(*_):
+        raise IndexError("beyond the last input")
+
+    monkeypatch.setattr(_dense._Embedding, "__init__", mistaken)
+    with pytest.raises(IndexError, match="beyond"):
+        bank_of(DenseFactory((5,), **EMBEDDED))._dense  # noqa: B018

@@ -61,6 +61,37 @@ def test_nothing_is_done_where_widths_are_right(n):
     assert np.abs(coverage_by_third(n, 1.0, by_width=True, runs=5) - 0.9).max() < 0.04
 
 
+def of_kinds(rng, n, true):
+    """Rows of six kinds, each predicted with a width of its own, and their true scales."""
+    kind = rng.integers(0, 6, n)
+    scale = np.exp(np.linspace(-1, 1, 6))[kind]
+    dist = SplitNormalMixture(SplitNormal(np.zeros((1, n)), scale, scale))
+    return kind, dist, true[kind] * rng.standard_normal(n)
+
+
+def test_the_order_of_rows_of_equal_width_says_nothing():
+    _, dist, scores = of_kinds(np.random.default_rng(4), 2000, np.ones(6))
+    found = []
+    for order in (np.arange(2000), np.argsort(np.abs(scores))):
+        first = WidthCalibration.from_rows(dist[order], scores[order], 2000)
+        found.append(np.ones(6) if first is None else first.factor)
+    np.testing.assert_allclose(*found)
+    assert np.abs(np.log(found)).max() < 0.1
+
+
+def test_equal_widths_have_one_factor_whatever_their_last_bits():
+    true = np.array([0.5, 0.7, 1.0, 1.3, 1.6, 2.0])
+    kind, dist, scores = of_kinds(np.random.default_rng(5), 2000, true)
+    first = WidthCalibration.from_rows(dist, scores, 2000)
+    for bits in (1.0, 1 - 1e-12, 1 + 1e-12):
+        scale = dist.components.left_scale * bits
+        again = SplitNormalMixture(SplitNormal(np.zeros((1, 2000)), scale, scale))
+        factor = first.stretch(first.steps(again))
+        assert [np.ptp(factor[kind == k]) for k in range(6)] == [0.0] * 6
+        found = np.array([factor[kind == k][0] for k in range(6)])
+        np.testing.assert_allclose(found / found[2], true, rtol=0.2)
+
+
 def test_all_methods_of_the_distribution_agree():
     rng = np.random.default_rng(2)
     dist, y = rows(rng, 1000, 1.6)

@@ -97,3 +97,68 @@ def test_watch_names_the_row_of_the_file(stream, run, here):
     found = run("watch", "model", "stream.csv", "--block", "60")
     assert found.exit_code == 3
     assert "row 71" in found.output
+
+
+def words(result):
+    """What was printed, without the frame of errors."""
+    return " ".join(result.output.replace("│", " ").split())
+
+
+def test_watch_of_another_coverage_needs_another_file(stream, run, here):
+    assert run("watch", "model", "stream.csv", "--out", "p.csv").exit_code == 0
+    before = (here / "p.csv").read_bytes()
+    pd.concat([stream, stream.head(10)]).to_csv(here / "stream.csv", index=False)
+    refused = run("watch", "model", "stream.csv", "--out", "p.csv", "--coverage", "0.5")
+    assert refused.exit_code == 2
+    assert "--coverage 0.95" in words(refused)
+    assert "--coverage 0.5" in words(refused)
+    assert (here / "p.csv").read_bytes() == before
+    other = run("watch", "model", "stream.csv", "--out", "q.csv", "--coverage", "0.5")
+    assert other.exit_code == 0, other.output
+    assert list(pd.read_csv(here / "q.csv"))[1] == "lower_0.5"
+
+
+def test_watch_knows_a_file_by_any_name(stream, run, here):
+    assert run("watch", "model", "stream.csv").exit_code == 0
+    for name in ("./stream.csv", str(here / "stream.csv"), "s*.csv"):
+        assert "no new rows: all 180" in run("watch", "model", name).output
+
+
+def test_watch_goes_on_with_files_that_come_after(stream, run, here):
+    for name, rows in (("b", 60), ("c", 40), ("a", 20)):
+        stream.head(rows).to_csv(here / f"log-{name}.csv", index=False)
+    assert run("watch", "model", "log-b.csv").exit_code == 0
+    found = json.loads(run("watch", "model", "log-[bc].csv", "--json").output)
+    assert found["rows"] == 100
+    for files in (["log-a.csv", "log-b.csv", "log-c.csv"], ["log-c.csv"], ["log-b.csv"]):
+        refused = run("watch", "model", *files)
+        assert refused.exit_code == 2
+        assert "have been learnt" in words(refused)
+    assert json.loads(run("watch", "model", "log-a.csv", "--json").output)["rows"] == 20
+
+
+def test_watch_knows_its_place_by_the_row_of_the_file(stream, run, here):
+    lacking = stream.copy()
+    lacking.loc[[5, 178, 179], "price"] = np.nan
+    lacking.to_csv(here / "stream.csv", index=False)
+    assert json.loads(run("watch", "model", "stream.csv", "--json").output)["rows"] == 177
+    stream.to_csv(here / "stream.csv", index=False)  # one target comes too late, two in time
+    assert run("watch", "model", "stream.csv", "--out", "p.csv").exit_code == 0
+    found = pd.read_csv(here / "p.csv")["target"]
+    np.testing.assert_allclose(found, stream["price"].tail(2))
+
+
+def test_watch_predicts_by_what_was_known_then(stream, run, here, saved):
+    calipers.load(saved).save(here / "other")
+    command = ("stream.csv", "--block", "60")
+    assert run("watch", "model", *command, "--out", "p.csv").exit_code == 0
+    late = run("watch", "other", *command, "--out", "q.csv", "--delay", "20")
+    assert late.exit_code == 0, late.output
+    at_once, late = (pd.read_csv(here / name)["prediction"] for name in ("p.csv", "q.csv"))
+    rows = stream.head(60)
+    found = calipers.load(saved).update(rows.drop(columns="price"), rows["price"], delay=20)
+    np.testing.assert_allclose(late[:60], found.quantiles(0.5)[:, 0])
+    assert np.abs(at_once[1:20] - late[1:20]).min() > 0
+    refused = run("watch", "other", *command, "--delay", "61")
+    assert refused.exit_code == 2
+    assert "--block 60" in words(refused)

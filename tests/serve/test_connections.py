@@ -4,9 +4,15 @@ import socket
 import sys
 import time
 from contextlib import ExitStack, suppress
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+from uvicorn.config import Config
+from uvicorn.server import ServerState
 
+from calipers.serve import ServerSettings
+from calipers.serve._connections import Connection
 from calipers.serve._reading import CSV, JSON
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="counts files as Unix does")
@@ -186,11 +192,12 @@ def small(start_server):
     return start_server(max_connections=8, max_requests=100, timeout=20.0, idle_timeout=20.0)
 
 
-def slow_bodies(server, count):
+def slow_bodies(server, count, path=b"predict", header=b""):
     host, port = server.address.removeprefix("http://").split(":")
     for _ in range(count):
         connection = socket.create_connection((host, int(port)), 60)
-        connection.sendall(HEAD % JSON.encode() + b"Content-Length: 1000\r\n\r\n{")
+        head = HEAD.replace(b"predict", path) % JSON.encode() + header
+        connection.sendall(head + b"Content-Length: 1000\r\n\r\n{")
         yield connection
 
 
@@ -199,6 +206,38 @@ def test_slow_bodies_on_all_connections_keep_no_one_out(small):
     assert answers(small)
     for connection in held:
         connection.close()
+
+
+def test_slow_bodies_hold_no_places(start_server):
+    server = start_server(max_connections=40, max_requests=2, timeout=20.0)
+    for path in (b"predict", b"labels"):
+        held = list(slow_bodies(server, 6, path, b"Expect: 100-continue\r\n"))
+        for connection in held:  # all of them wait for the rest
+            assert connection.recv(12) == b"HTTP/1.1 100"
+        assert server.post('{"rows": [[1, 2]]}', JSON)[0] == 200
+        for connection in held:
+            connection.close()
+
+
+def test_a_reader_has_one_deadline_for_a_whole_answer():
+    async def app(scope, receive, send):
+        raise NotImplementedError
+
+    loop, timers = Mock(time=lambda: 0.0), []
+    loop.call_later = lambda wait, _: timers.append(Mock(wait=wait)) or timers[-1]
+    state, settings = ServerState(), ServerSettings(timeout=7.0)
+    connection = Connection(Config(app), state, {}, loop, settings=settings, most=8)
+    transport = Mock(is_closing=lambda: False, get_extra_info=lambda _: None)
+    connection.connection_made(transport)
+    connection.cycle = SimpleNamespace(response_complete=False)
+    for _ in range(3):  # it takes a little, now and then
+        connection.pause_writing()
+        connection.resume_writing()
+    [limit] = [timer for timer in timers if timer.wait == 7.0]
+    limit.cancel.assert_not_called()
+    connection.cycle.response_complete = True
+    connection.on_response_complete()
+    limit.cancel.assert_called_once()
 
 
 def test_long_answers_that_are_not_read_keep_no_one_out(small):

@@ -243,6 +243,13 @@ def _held(client, hold):
     account.close()
 
 
+def test_labels_of_too_many_rows(make_client):
+    client = make_client()
+    key = client.predict(rows=[[1.0, 2.0]] * 10_001).json()["id"]
+    problem(client.label({"id": key, "y": [1.0] * 10_001}), 413, "10,000 rows", "null")
+    assert client.label({"id": key, "y": [1.0] + [None] * 10_000}).json()["counted"] == 1
+
+
 def test_too_many_requests(make_client):
     client = make_client(max_requests=1)
     with _held(client, lambda account: account.admit()):

@@ -22,7 +22,6 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -108,12 +107,16 @@ def compiled(
 
 
 def _identity(function: Any) -> tuple[Any, ...]:
-    """What makes a bound method the same: Python compares the objects they belong to by ``is``."""
+    """What makes a bound method the same: Python compares the objects they belong to by ``is``.
+
+    Where an object has names of other code in it, its ``code`` says what they stand for.
+    """
+    identity = (function.__func__, function.__self__, getattr(function.__self__, "code", ()))
     try:
-        hash(function.__self__)
+        hash(identity)
     except TypeError:
         return (function,)
-    return (function.__func__, function.__self__)
+    return identity
 
 
 def training_devices(jobs: int) -> list[jax.Device | None]:
@@ -179,21 +182,20 @@ def _compile(
 
 
 def _description(function: Any, structure: Any, donated: list[int]) -> str | None:
-    """What a program is made of, or None where that includes code of users."""
+    """What a program is made of, or None where that is not just the library as it is on disk."""
     described = getattr(function.__self__, "description", None)
-    if described is None or not (sources := _sources()):
+    if described is None or not _SOURCES or _sources() != _SOURCES:
         return None
     settings = [
         (name, getattr(jax.config, name, value))  # as the context has it, where there is one
         for name, value in sorted(jax.config.values.items())
     ]
-    parts = (described, function.__name__, structure, donated, sources, settings)
+    parts = (described, function.__name__, structure, donated, _SOURCES, settings)
     return "\0".join(map(str, parts))
 
 
-@lru_cache
 def _sources() -> str:
-    """Digest of the sources and versions that programs are made of; empty without sources."""
+    """Digests of the sources as they are on disk, and versions; empty without sources."""
     root = Path(__file__).parents[1]
     files = [root / "networks.py", root / "objectives.py"]
     for package in ("bank", "heads", "losses"):
@@ -204,6 +206,9 @@ def _sources() -> str:
         return ""
     libraries: tuple[Any, ...] = (jax, jaxlib, equinox, optax, array_api_compat)
     return str([*own, *(library.__version__ for library in libraries)])
+
+
+_SOURCES = _sources()  # what this process runs, whatever is installed in its place later
 
 
 class _Kept:

@@ -70,6 +70,10 @@ _IN_PLACE: dict[Callable[..., Any], tuple[Callable[[Single], None], float]] = {
 """By activation: the same in place, and what its argument is to be multiplied by first."""
 
 
+class _NoFormError(Exception):
+    """There is no form in NumPy of these networks."""
+
+
 class _Product:
     """Rows times a matrix of each network, in tiles."""
 
@@ -96,7 +100,10 @@ class _Layer:
         self.activate: Callable[[Single], None] | None = None
         factor = 1.0
         if activation is not None:
-            self.activate, factor = _IN_PLACE[ACTIVATIONS[activation]]
+            known = [form for of, form in _IN_PLACE.items() if of is ACTIVATIONS[activation]]
+            if not known:
+                raise _NoFormError
+            self.activate, factor = known[0]
         self.product = _Product(weight * np.float32(factor))
         self.bias = (bias * np.float32(factor))[:, None]
 
@@ -158,7 +165,7 @@ class Dense:
             self.embedding = _Embedding(network.embedding, self.center.shape[2])
             network = network.perceptron
         if type(network) is not Perceptron:
-            raise LookupError(f"no form in NumPy for {type(network)}")
+            raise _NoFormError
         weights = [np.asarray(layer.weight) for layer in network.layers]
         if self.embedding is not None:
             inputs = self.center.shape[2]
@@ -179,7 +186,7 @@ class Dense:
         """
         try:
             dense = cls(network, scaling, head)
-        except LookupError:
+        except _NoFormError:
             return None
         place = np.cos(np.arange(dense.center.shape[2], dtype=np.float32))
         raw = dense._raw(np.tile(place, (TILE, 1)))
@@ -195,7 +202,8 @@ class Dense:
             part = rows[start : start + _TOGETHER]
             padded = np.zeros((-(-len(part) // TILE) * TILE, rows.shape[1]), np.float32)
             padded[: len(part)] = part
-            parameters = self.head.parameters(self._raw(padded))
+            with np.errstate(over="ignore"):  # as in a compiled program, of inputs far out
+                parameters = self.head.parameters(self._raw(padded))
             for i, values in enumerate(parameters):
                 found[:, i, start : start + _TOGETHER] = values[:, : len(part)]
         return found

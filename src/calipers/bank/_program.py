@@ -5,6 +5,7 @@ leading lane axis hold what differs from network to network. Loops stand outside
 their lengths are plain numbers and a lane that has finished is only masked.
 """
 
+import sys
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -28,7 +29,7 @@ from calipers.bank._lanes import (
 )
 from calipers.bank._shuffle import round_keys, shuffled
 from calipers.heads import HEADS, Head
-from calipers.networks import Network, of_library
+from calipers.networks import Network, network_code
 from calipers.objectives import Objective
 
 SEGMENT = 128  # epochs a program can run, and record, before Python steps in
@@ -36,6 +37,18 @@ TILE = 256  # rows evaluated at a time: one size, so that a row's bits do not de
 EARLY = 10  # so many times ``check_every`` epochs are all validated: some data is soon learnt
 FEW_STEPS, MANY_STEPS = 8, 16  # of an epoch that an accelerator takes without asking the host
 SMALL_TILE = 8  # rows predicted at a time on a CPU: a single row then costs what 8 do, not 256
+
+
+def _name(part: Any) -> str | None:
+    """Where the library, or JAX, has this very class or function; None where neither does."""
+    part = getattr(part, "__func__", part)
+    module, name = getattr(part, "__module__", None), getattr(part, "__qualname__", None)
+    if not module or not name or module.partition(".")[0] not in ("calipers", "jax"):
+        return None
+    found = sys.modules.get(module)
+    for step in name.split("."):
+        found = getattr(found, step, None)
+    return f"{module}.{name}" if found is part else None
 
 
 def _select(condition: Array, new: Tree, old: Tree) -> Tree:
@@ -92,13 +105,18 @@ class Program:
         """What the networks' outputs mean."""
         return HEADS[self.head or self.objective.head].with_components(self.components)
 
-    @cached_property
+    @property
+    def code(self) -> tuple[Any, ...]:
+        """The classes and functions that names stand for at present: part of what a program is."""
+        head = HEADS[self.head or self.objective.head]
+        own = (type(self), self.objective, self.objective.loss, SCHEDULES[self.schedule])
+        return (*own, type(head), head.parameters, head.interval, *network_code(self.network))
+
+    @property
     def description(self) -> str | None:
         """All that shapes the compiled code, where it is the library's own; None with any other."""
-        head, code = type(self.output), [self.objective, self.objective.loss]
-        code += [head, head.parameters, head.interval, SCHEDULES[self.schedule]]
-        ours = all(part.__module__.startswith("calipers.") for part in code)
-        return repr(self) if ours and of_library(self.network) else None
+        names = [_name(part) for part in self.code]
+        return None if None in names else repr((self, names))
 
     @cached_property
     def _static(self) -> Tree:

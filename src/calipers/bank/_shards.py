@@ -58,7 +58,7 @@ class Shards(Table):
     def feed(self) -> Callable[[int], Rows]:
         """A function that places the shard of an epoch; the next is read in the meantime."""
         device, pool, count = default_device(), self.scratch.pool, self.scratch.shards
-        ahead: dict[int, Future[Rows]] = {}
+        held: dict[int, Future[Rows]] = {}  # of this epoch, and of the next
 
         def load(shard: int) -> Rows:
             inputs, target, part = self.inputs.copy(), self.target.copy(), self.scratch.read(shard)
@@ -66,11 +66,13 @@ class Shards(Table):
             return jax.device_put((inputs, target), device)
 
         def place(epoch: int) -> Rows:
-            shard, following = epoch % count, (epoch + 1) % count
-            found = ahead.pop(shard, None) or pool.submit(load, shard)
-            ahead.clear()
-            ahead[following] = found if following == shard else pool.submit(load, following)
-            return found.result()
+            wanted = dict.fromkeys((epoch % count, (epoch + 1) % count))
+            for shard in held.keys() - wanted.keys():
+                del held[shard]
+            for shard in wanted:
+                if shard not in held:
+                    held[shard] = pool.submit(load, shard)
+            return held[epoch % count].result()
 
         return place
 
@@ -124,9 +126,19 @@ class ShardWriter:
         self.file.close()
 
     def write(self, inputs: Float32Array, target: Float32Array) -> None:
-        """Add rows. Fewer than there are shards wait for those that follow."""
+        """Add rows. Fewer than there are shards wait for those that follow.
+
+        Raises
+        ------
+        ValueError
+            If they are more than were to come.
+        """
         rows = np.concatenate([self.waiting, np.column_stack([inputs, target])])
         slots = len(rows) // self.shards
+        if self.slots + slots > self.capacity:
+            raise ValueError(
+                f"more rows than the {self.capacity * self.shards:,} there is room for"
+            )
         whole = rows[: slots * self.shards].reshape(slots, self.shards, self.width)
         order = self.random.permuted(np.tile(np.arange(self.shards), (slots, 1)), axis=1)
         mixed = np.take_along_axis(whole, order[:, :, None], axis=1)

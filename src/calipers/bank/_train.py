@@ -150,8 +150,9 @@ def _run_all(
     report = report or (lambda _: None)
     watch = Observer(report, jobs) if threads else None
     at_a_time = jobs
-    if threads and jobs > 1 and len(devices) == 1 and jax.default_backend() == "cpu":
-        at_a_time = min(max(jobs, len(groups)), 2 * jobs)  # in turns, so that no core is idle
+    in_turns = not table.streams  # else each chunk holds two parts of the table
+    if in_turns and threads and jobs > 1 and len(devices) == 1 and jax.default_backend() == "cpu":
+        at_a_time = min(max(jobs, len(groups)), 2 * jobs)  # so that no core is idle
     rounds = [-(-(len(groups) - number) // at_a_time) for number in range(len(groups))]
     dues: list[tuple[Clock, float]] = [(clock, 1 / left) for left in rounds]
     if not threads and groups:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
+from operator import index
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -147,6 +148,7 @@ class AdaptiveCoverage:
             The next state, and what was predicted for each row before its target was known.
         """
         target = checks.finite("y", y)
+        delay = min(_whole(delay), len(target))
         state = replace(
             self, levels=self.levels.copy(), shift=self.shift.copy(), alarm=self.alarm.copy()
         )
@@ -217,6 +219,17 @@ class AdaptiveCoverage:
                 _check(key, stored)
                 setattr(part, field.name, np.array(stored, dtype=np.float64))
         return template
+
+
+def _whole(delay: Any) -> int:
+    """A delay as a whole number of rows, or a sentence on why it is none."""
+    try:
+        rows = index(delay)
+    except TypeError:
+        rows = -1
+    if rows < 0:
+        raise ValueError(f"delay must be a whole number of rows from 0 on, got {delay!r}")
+    return rows
 
 
 def _lagged(rows: int, delay: int) -> Iterator[tuple[int | None, int | None]]:

@@ -105,11 +105,6 @@ class DensityRatio:
         mean = np.mean(coefs, axis=0), np.asarray(np.mean(intercepts))
         return cls(frame.center, frame.scale, *mean), own
 
-    @classmethod
-    def none(cls, inputs: int) -> Self:
-        """A ratio of one for every row of so many inputs."""
-        return cls(np.zeros(inputs), np.ones(inputs), np.zeros(2 * inputs), np.zeros(()))
-
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """All there is to store, as plain arrays."""
         return {f"ratio.{f.name}": np.asarray(getattr(self, f.name)) for f in fields(self)}

@@ -38,7 +38,9 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
     within("total_weight", total, 1e-300, 1e300)
     within("n_rows", np.asarray(rows), 1, 2.0**53)
     if "n_effective" in arrays:  # which folders of before lack
-        within("n_effective", array_of(arrays, "n_effective", "f", ()), 1.0 - 1e-9, rows)
+        within(
+            "n_effective", array_of(arrays, "n_effective", "f", ()), 0.5, rows
+        )  # half_life=1, one row
     if (np.diff(scores) < 0).any():
         refuse("array 'scores'", "in ascending order", scores)
     lower, upper = (share == 1.0).sum(), (share == 0.0).sum()

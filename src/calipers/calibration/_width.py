@@ -32,6 +32,8 @@ FURTHEST = 5.0
 PACES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # No factor is further from 1, on the logarithmic scale.
 LARGEST = 1.0
+# Digits of the logarithm of a width; those that differ in others only are the same.
+DECIMALS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,19 +78,23 @@ class WidthCalibration:
             None where chance explains that spreads differ.
         """
         bins = min(n_rows // BIN_ROWS, MOST_BINS)
-        width = log_width(dist)
-        if bins < FEWEST_BINS or not np.ptp(width) > 0:
+        if bins < FEWEST_BINS:
             return None
+        width = np.round(log_width(dist), DECIMALS)
+        edges = _edges(width, bins)
+        step = np.searchsorted(edges, width, side="right")
+        rows = np.maximum(np.bincount(step, minlength=len(edges) + 1), 1)
         place = np.argsort(np.argsort(width, kind="stable")) * bins // width.size
         size = np.abs(scores - np.median(scores))
         size = np.minimum(size, FURTHEST * size.mean())
-        mean = np.bincount(place, size) / np.bincount(place)
+        alike = np.bincount(step, size, len(edges) + 1) / rows  # the order of ties says nothing
+        mean = np.bincount(place, alike[step]) / np.bincount(place)
         if not mean.min() > 0:
             return None
         chance = size.var() / size.mean() ** 2 / (n_rows / bins)
         walk = _walk(np.log(mean), chance)
-        edges, first = np.unique(np.quantile(width, np.arange(1, bins) / bins), return_index=True)
-        factor = np.exp(np.clip(walk[[0, *(first + 1)]], -LARGEST, LARGEST))
+        factor = np.bincount(step, walk[place], len(edges) + 1) / rows
+        factor = np.exp(np.clip(factor, -LARGEST, LARGEST))
         return cls(edges, factor, n_rows) if walk.any() else None
 
     @property
@@ -176,6 +182,20 @@ class WidthCalibration:
         rows = array_of(given, "n_rows", "iu", ())
         within("n_rows", rows, 1, 2.0**53)
         return cls(edges, factor, int(rows))
+
+
+def _edges(width: FloatArray, bins: int) -> FloatArray:
+    """Edges of bins of equal numbers, half-way between widths, so that equal ones stay together.
+
+    Examples
+    --------
+    >>> _edges(np.array([1.0, 1.0, 1.0, 2.0, 4.0, 4.0]), bins=3)
+    array([1.5, 3. ])
+    """
+    known = np.unique(width)
+    above = np.unique(np.searchsorted(known, np.quantile(width, np.arange(1, bins) / bins)))
+    above = above[above > 0]
+    return np.asarray((known[above - 1] + known[above]) / 2)
 
 
 def _walk(seen: FloatArray, variance: float) -> FloatArray:

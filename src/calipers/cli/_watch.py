@@ -39,6 +39,9 @@ def watch_command(
         float | None, typer.Option(help="Coverage to watch; the model's own by default.")
     ] = None,
     block: Annotated[int, typer.Option(min=1, help="Rows after which the model is saved.")] = 500,
+    delay: Annotated[
+        int, typer.Option(min=0, help="Rows predicted between a row and its target.")
+    ] = 0,
     types: Types = None,
     delimiter: Delimiter = None,
     encoding: Encoding = "utf-8",
@@ -53,6 +56,10 @@ def watch_command(
     """
     if coverage is not None and not 0 < coverage < 1:
         raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
+    if delay > block:
+        raise typer.BadParameter(
+            f"--delay {delay} is more than --block {block}: take blocks many times as long"
+        )
     form = make_form(delimiter, encoding)
     from calipers import load
     from calipers.preprocessing import DataError
@@ -66,12 +73,13 @@ def watch_command(
         table = read_table(files, form=form, report=report)
     table, values, _, _ = take_target(table, name, kind, OnMissing.drop)
     log = _Log(fitted, model, files, out, level)
-    start = 0
+    numbers, start = table.row_numbers, 0
     try:
         inputs = fitted.pick(table.frame)
-        for start in range(log.rows, len(values), block):
+        for start in range(log.start(numbers), len(values), block):
             rows = slice(start, start + block)
-            log.take(fitted.update(inputs[rows], values[rows]))
+            found = fitted.update(inputs[rows], values[rows], delay=delay)
+            log.take(found, int(numbers[rows][-1]))
             if not as_json:
                 typer.echo(log.line())
     except DataError as error:
@@ -94,10 +102,13 @@ class _Log:
         self, model: Any, folder: str, files: list[str], out: str | None, coverage: float
     ) -> None:
         self.model, self.folder, self.out, self.added = model, folder, out, 0
-        before = model.about_.get("watched")
-        same = isinstance(before, dict) and before.get("files") == files
-        state: dict[str, Any] = before if same else {"files": files, "rows": 0, "alarm_at": None}
+        state = _state_of(model.about_.get("watched"), files)
         if state.get("coverage") != coverage:  # rows stay learnt, and are counted again
+            if out is not None and state.get("out") == out and state.get("bytes"):
+                raise typer.BadParameter(
+                    f"--out {out} has intervals of --coverage {state['coverage']:g}, and those of "
+                    f"--coverage {coverage:g} have other columns: name another file"
+                )
             state |= {"coverage": coverage, "counted": 0, "covered": 0, "recent": ""}
         self.state = model.about_["watched"] = state
         if state.get("out") != out or (out is not None and "bytes" not in state):
@@ -118,13 +129,22 @@ class _Log:
         """Rows learnt so far."""
         return int(self.state["rows"])
 
-    def take(self, found: Any) -> None:
-        """Write a block, and save the model."""
+    def start(self, numbers: Any) -> int:
+        """Which of the rows is the first new one, given their numbers in the files."""
+        import numpy as np
+
+        if "place" not in self.state:  # as saved before places were, or a new stream
+            return self.rows
+        return int(np.searchsorted(numbers, self.state["place"], side="right"))
+
+    def take(self, found: Any, place: int) -> None:
+        """Write a block that ends with this row of the files, and save the model."""
         state, coverage = self.state, self.state["coverage"]
         bounds = found.intervals(coverage)
         hits = (bounds[:, 0] <= found.y) & (found.y <= bounds[:, 1])
         if self.out is not None:
             state["bytes"] = _append(self.out, found, bounds, coverage)
+        state["place"] = place
         state["rows"] += len(hits)
         state["counted"] += len(hits)
         state["covered"] += int(hits.sum())
@@ -160,6 +180,26 @@ class _Log:
         if found["alarm"]:
             text += f"  ALARM: not as in training, noticed by row {found['alarm_at']:,}"
         return text
+
+
+def _state_of(before: Any, files: list[str]) -> dict[str, Any]:
+    """What is known of a stream, which goes on if all its files come first, in their order."""
+    paths = [_path(file) for file in files]
+    known = [_path(file) for file in before["files"]] if isinstance(before, dict) else []
+    if known and paths[: len(known)] == known:
+        return before | {"files": paths}
+    learnt = next((file for file, path in zip(files, paths, strict=True) if path in known), None)
+    if learnt is not None:
+        raise typer.BadParameter(
+            f"rows of {learnt} have been learnt, as part of {', '.join(known)}: name these files "
+            "first, in this order, and new ones after them; or new ones alone"
+        )
+    return {"files": paths, "rows": 0, "alarm_at": None}
+
+
+def _path(file: str) -> str:
+    """A file by the one name that does not depend on where the command runs."""
+    return file if file == "-" else os.path.realpath(file)
 
 
 def _refuse_foreign(out: str | None) -> None:

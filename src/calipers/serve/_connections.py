@@ -4,8 +4,8 @@ Of Uvicorn's two parsers httptools takes less time than h11, but bounds nothing:
 trailers, not the requests that are sent before the first is answered. They are bounded here.
 Uvicorn's limit of concurrency counts idle connections and then answers 503 to everyone, probes
 included. Here a connection that waits too long for the headers of a request is cut, so is one whose
-reader has stopped, and one connection too many takes the place of the one that has been idle for
-longest, or that its client has kept waiting. So a newcomer always gets in.
+reader takes too long for an answer, and one connection too many takes the place of the one that has
+been idle for longest, or that its client has kept waiting. So a newcomer always gets in.
 """
 
 import asyncio
@@ -148,6 +148,9 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """Wait for the next request; what is left of one that was refused is read and dropped."""
         super().on_response_complete()
+        if self._write_limit is not None:
+            self._write_limit.cancel()
+            self._write_limit = None
         self._begin_to_wait()
 
     def _begin_to_wait(self) -> None:
@@ -165,13 +168,8 @@ class Connection(HttpToolsProtocol):
             )
 
     def pause_writing(self) -> None:
-        """Give the reader so long to take what has been written."""
+        """Give the reader so long to take the whole answer, from the first pause on."""
         super().pause_writing()
-        wait = self._settings.timeout
-        self._write_limit = self.loop.call_later(wait, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        """Go on."""
-        super().resume_writing()
-        if self._write_limit is not None:
-            self._write_limit.cancel()
+        if self._write_limit is None and not self.is_idle:
+            wait = self._settings.timeout
+            self._write_limit = self.loop.call_later(wait, self.transport.abort)

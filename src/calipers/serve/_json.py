@@ -150,7 +150,14 @@ def read_labels(body: bytes, limits: Limits, reserve: Reserve) -> list[tuple[str
     labels = found["labels"]
     if not isinstance(labels, list) or not 1 <= len(labels) <= MOST_LABELS:
         raise HTTPProblem(422, f"labels: should be a list of 1 to {MOST_LABELS:,} items")
-    return [_label(label, f"labels[{i}]") for i, label in enumerate(labels)]
+    taken = [_label(label, f"labels[{i}]") for i, label in enumerate(labels)]
+    if sum(int(np.count_nonzero(~np.isnan(y))) for _, y in taken) > MOST_LABELS:
+        raise HTTPProblem(
+            413,
+            f"labels: are those of more than {MOST_LABELS:,} rows: post the others after these, "
+            "null stands for each that is not in a post",
+        )
+    return taken
 
 
 def _label(label: Any, place: str) -> tuple[str, NDArray[Any]]:

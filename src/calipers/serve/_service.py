@@ -138,17 +138,19 @@ class Service:
             raise HTTPProblem(422, str(error)) from None
 
     async def _body(self, request: Request, account: Account) -> bytes:
+        """The body of a request, which holds a place from then on."""
         try:
             async with asyncio.timeout(self._settings.timeout):
-                return await read_body(request, self._settings.max_body, account.reserve)
+                body = await read_body(request, self._settings.max_body, account.reserve)
         except TimeoutError:
             raise HTTPProblem(408, "the body did not arrive in time") from None
+        account.admit()  # not before: callers that stall would hold all places
+        return body
 
     async def predict(self, name: str, request: Request, options: Options | None) -> Response:
         """Respond to a request for predictions; ``options`` are those of the address, if any."""
         served = self.model(name)
         account: Account = request.scope[ACCOUNT]
-        account.admit()
         sent = media_type(request.headers.get("content-type", ""))
         wanted = negotiate(request.headers.get("accept"), sent)
         body = await self._body(request, account)
@@ -226,7 +228,6 @@ class Service:
         """Take in labels that were posted back."""
         self.model(name)
         account: Account = request.scope[ACCOUNT]
-        account.admit()
         if media_type(request.headers.get("content-type", "")) != JSON:
             raise HTTPProblem(415, "labels come as application/json")
         body = await self._body(request, account)
