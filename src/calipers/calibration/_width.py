@@ -189,7 +189,7 @@ def _edges(width: FloatArray, bins: int) -> FloatArray:
 
     Examples
     --------
-    >>> _edges(np.array([1.0, 1.0, 1.0, 2.0, 4.0, 4.0]), bins=3)
+    >>> _edges(np.array([1.0, 1.0, 2.0, 2.0, 4.0, 4.0]), bins=3)
     array([1.5, 3. ])
     """
     known = np.unique(width)
@@ -204,7 +204,7 @@ def _walk(seen: FloatArray, variance: float) -> FloatArray:
     Examples
     --------
     >>> seen = np.array([0.1, -0.1, 0.0, 0.0, -0.1, 0.1])
-    >>> _walk(seen, variance=0.1).any(), _walk(3 * np.sort(seen), variance=1e-4).round(1)
+    >>> _walk(seen, variance=0.1).any(), _walk(3 * np.sort(seen), variance=1e-4).round(1) + 0
     (np.False_, array([-0.3, -0.3,  0. ,  0. ,  0.3,  0.3]))
     """
     at = (np.arange(len(seen)) + 0.5) / len(seen)
