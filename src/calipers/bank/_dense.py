@@ -202,12 +202,13 @@ class Dense:
             part = rows[start : start + _TOGETHER]
             padded = np.zeros((-(-len(part) // TILE) * TILE, rows.shape[1]), np.float32)
             padded[: len(part)] = part
-            with np.errstate(over="ignore"):  # as in a compiled program, of inputs far out
+            with np.errstate(over="ignore", invalid="ignore"):  # as in a compiled program
                 parameters = self.head.parameters(self._raw(padded))
             for i, values in enumerate(parameters):
                 found[:, i, start : start + _TOGETHER] = values[:, : len(part)]
         return found
 
+    @np.errstate(over="ignore", invalid="ignore")  # of inputs far out, or weights of a failure
     def _raw(self, rows: Single) -> Single:
         x = (rows - self.center) / self.scale
         if self.embedding is not None:
