@@ -32,6 +32,8 @@ NETWORKS = 20  # evaluated at a time, which bounds memory
 TILE = 8  # rows multiplied at a time: a single row then costs what 8 do
 _TOGETHER = 64  # rows whose hidden units stay within a core's cache
 _ONE_THREAD = 2**18  # largest product of three sizes that OpenBLAS leaves to one thread
+# Inputs far out, and weights of a failure, overflow without a word, as in a compiled program.
+_QUIETLY = np.errstate(over="ignore", invalid="ignore")
 
 
 def _relu(x: Single) -> None:
@@ -178,6 +180,7 @@ class Dense:
         ]
 
     @classmethod
+    @_QUIETLY
     def of(cls, network: Tree, scaling: Scaling, head: Head) -> Self | None:
         """The same networks here, or None where they or their head are of another kind.
 
@@ -194,6 +197,7 @@ class Dense:
             return None
         return dense if np.array_equal(raw, np.broadcast_to(raw[:, :1], raw.shape)) else None
 
+    @_QUIETLY
     def __call__(self, rows: Single) -> Single:
         """Parameters of standardised rows, as (networks, fields, rows)."""
         fields = self.head.fields
@@ -202,13 +206,11 @@ class Dense:
             part = rows[start : start + _TOGETHER]
             padded = np.zeros((-(-len(part) // TILE) * TILE, rows.shape[1]), np.float32)
             padded[: len(part)] = part
-            with np.errstate(over="ignore", invalid="ignore"):  # as in a compiled program
-                parameters = self.head.parameters(self._raw(padded))
+            parameters = self.head.parameters(self._raw(padded))
             for i, values in enumerate(parameters):
                 found[:, i, start : start + _TOGETHER] = values[:, : len(part)]
         return found
 
-    @np.errstate(over="ignore", invalid="ignore")  # of inputs far out, or weights of a failure
     def _raw(self, rows: Single) -> Single:
         x = (rows - self.center) / self.scale
         if self.embedding is not None:
