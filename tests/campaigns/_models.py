@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor, load
 from calipers.calibration import WidthCalibration
@@ -69,7 +69,7 @@ def new_models(root: Path) -> dict[str, Example]:
         stream.update(X[:40], y[:40] + 2)
         asinh = fit(np.sinh(2 * y), loss=Density(scale="asinh"))
         asinh.update(X[:40], np.sinh(2 * y[:40]) + 2)
-        points = LinearRegression().fit(X, y)
+        points = DecisionTreeRegressor(max_depth=3, random_state=0).fit(X, y)  # of fixed bits
         both = MultiTargetRegressor(IntervalRegressor(**_settings()))
         models = {
             "width": width,

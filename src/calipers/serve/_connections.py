@@ -20,6 +20,7 @@ from calipers.serve._settings import ServerSettings
 _MOST_AHEAD = 8  # requests that a connection may send before the first of them is answered
 _FRAMING = 16  # bytes that may come with one of a body that is sent in chunks
 _BYTES_A_HEADER = 32  # that each counts for beside its own
+_GRACE = 1.0  # seconds in which a newcomer is to send a request
 
 
 class _RefusedError(Exception):
@@ -81,7 +82,12 @@ class Connection(HttpToolsProtocol):
                 and other.waits_for_client
                 and not other.transport.is_closing()
             ]
-            oldest = min(others, key=lambda it: (not it.is_idle, it._idle_since), default=self)
+            late = self.loop.time() - _GRACE  # a newcomer is idle too, until its request is here
+            oldest = min(
+                others,
+                key=lambda it: (not (it.is_idle and it._idle_since < late), it._idle_since),
+                default=self,
+            )
             oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
