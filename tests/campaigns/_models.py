@@ -1,5 +1,6 @@
 """Small models with every part that a folder can have, fitted by the code of now."""
 
+import os
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,14 @@ def _settings(**more: Any) -> dict[str, Any]:
     small = MLP(hidden_layers=(4,), frequencies=2)
     common = {"n_networks": 4, "cv": 2, "epochs": 3, "random_state": 0, "verbose": 0}
     return {"network": small, **common, **more}
+
+
+def fit_with_cache(cache: Path, out: Path) -> None:
+    """Fit, which compiles programs or finds them in a folder, and write intervals of the model."""
+    os.environ["CALIPERS_CACHE"] = str(cache)
+    X = np.random.default_rng(0).normal(size=(60, 2))
+    model = IntervalRegressor(**_settings(n_jobs=1)).fit(X, X[:, 0])
+    out.write_bytes(model.predict_interval(X, coverage=0.5).tobytes())
 
 
 def new_models(root: Path) -> dict[str, Example]:

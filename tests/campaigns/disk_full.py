@@ -1,8 +1,8 @@
 """Disks that fill up at any byte: an error, what was there before, and nothing half written."""
 
-import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from calipers.search._store import Store
 from calipers.storage import write_model
 
 from ._forks import FINISHED, ended, fork, with_file_limit
+from ._models import fit_with_cache
 from ._tally import FOLDERS, Part, Tally
 from .kills import Following, number_in, numbered, outcome
 
@@ -127,29 +128,17 @@ def streams(count: int, seed: int) -> Tally:
 
 
 def caches(count: int, seed: int) -> Tally:
-    """A cache of programs that cannot be written: predictions do without it."""
+    """A cache of programs that cannot be written: a fit does without it."""
     tally, rng = Tally(), np.random.default_rng(seed)
     with tempfile.TemporaryDirectory() as root:
         for turn in range(count):
-            out, cache = Path(root) / f"{turn}.csv", Path(root) / f"cache-{turn}"
-
-            def work(out: Path = out, cache: Path = cache) -> None:
-                os.environ["CALIPERS_CACHE"] = str(cache)
-                app(
-                    [
-                        "predict",
-                        str(FOLDERS / "table"),
-                        str(FOLDERS / "rows.csv"),
-                        "--out",
-                        str(out),
-                    ]
-                )
-
+            out, cache = Path(root) / f"{turn}", Path(root) / f"cache-{turn}"
+            work = partial(fit_with_cache, cache, out)
             how = ended(fork(with_file_limit(int(rng.integers(5_000, 20_000)), work)))
             left = [p.name for p in cache.rglob("*") if p.is_file() and p.suffix != ".program"]
             tally.check(
                 how[0] == FINISHED and out.exists() and not left,
-                "predicted without a cache",
+                "fitted without a cache",
                 f"cache {turn} of seed {seed}: {how}, {left}",
             )
     return tally

@@ -2,14 +2,15 @@
 
 import os
 import tempfile
+from functools import partial
 from pathlib import Path
 
-from calipers.cli import app
 from calipers.search._store import Store
 from calipers.storage import write_model
 
 from ._forks import FINISHED, ended, fork
-from ._tally import FOLDERS, Part, Tally
+from ._models import fit_with_cache
+from ._tally import Part, Tally
 from .kills import number_in, numbered, outcome
 
 
@@ -81,29 +82,18 @@ def programs(count: int, seed: int) -> Tally:
         answers = set()
         for turn in range(count):
             cache = Path(root) / f"cache-{turn}"
-
-            def work(out: Path, cache: Path = cache) -> None:
-                os.environ["CALIPERS_CACHE"] = str(cache)
-                app(
-                    [
-                        "predict",
-                        str(FOLDERS / "table"),
-                        str(FOLDERS / "rows.csv"),
-                        "--out",
-                        str(out),
-                    ]
-                )
-
-            outs = [Path(root) / f"{turn}-{i}.csv" for i in range(3)]
-            children = [fork(lambda out=out: work(out)) for out in outs[:2]]
+            outs = [Path(root) / f"{turn}-{i}" for i in range(3)]
+            works = [partial(fit_with_cache, cache, out) for out in outs]
+            children = [fork(work) for work in works[:2]]
             how = [ended(child)[0] for child in children]
-            how.append(ended(fork(lambda out=outs[2]: work(out)))[0])  # from what they left
+            how.append(ended(fork(works[2]))[0])  # from what they left
             answers |= {out.read_bytes() for out in outs if out.exists()}
-            left = [path for path in (cache / "programs").glob("*") if path.suffix != ".program"]
+            kept = list((cache / "programs").glob("*"))
+            left = [path for path in kept if path.suffix != ".program"]
             tally.check(
-                how == [FINISHED] * 3 and len(answers) == 1 and not left,
+                how == [FINISHED] * 3 and len(answers) == 1 and len(kept) > 0 and not left,
                 "with the same bits, also from what was kept",
-                f"turn {turn} of seed {seed}: {how}, {len(answers)} answers, {left}",
+                f"turn {turn} of seed {seed}: {how}, {len(answers)} answers, {kept}",
             )
     return tally
 
