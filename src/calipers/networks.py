@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval as Within
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval as Within, StrOptions
 
 Array = Any
 

@@ -11,8 +11,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval as Within
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval as Within, StrOptions
 
 from calipers import losses
 from calipers.distributions import KINDS

@@ -101,11 +101,6 @@ def format_of(name: str) -> tuple[FileFormat, Compression | None]:
     >>> found, compression = format_of("scored.csv.gz")
     >>> found.name, compression.name
     ('CSV', 'gzip')
-
-    Raises
-    ------
-    TableError
-        If the ending is none of those known.
     """
     if name == STANDARD:
         return TEXT, None
