@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO, NoReturn
 
-from calipers.tables._errors import TableError
+from calipers.tables._source import TableError
 
 DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 """What reading damaged data raises."""

@@ -5,7 +5,7 @@ import io
 from typing import Any, BinaryIO
 
 from calipers.tables._compression import DAMAGED, refuse_compressed
-from calipers.tables._errors import TableError
+from calipers.tables._source import TableError
 
 _CHUNK = 2**20
 _WIDE = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, Self
 
 from calipers.tables._decode import TextStream
-from calipers.tables._errors import TableError
+from calipers.tables._source import TableError
 
 DELIMITERS = ",;\t|"
 

@@ -14,8 +14,8 @@ from calipers.tables._compression import (
     find_compression,
     refuse_compressed,
 )
-from calipers.tables._errors import STANDARD, TableError
 from calipers.tables._formats import FileFormat, find_format
+from calipers.tables._source import STANDARD, TableError
 
 _CHUNK = 2**20
 _FOREIGN = {
