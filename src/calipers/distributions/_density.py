@@ -75,8 +75,7 @@ def log_slope(x: FloatArray, terms: LogTerms) -> FloatArray:
     t = offset * rate
     each = terms.log_height - t * t
     share = np.exp(each - each.max(axis=0))
-    slope: FloatArray = -2.0 * sum_members(share * t * rate) / sum_members(share)
-    return slope
+    return -2.0 * sum_members(share * t * rate) / sum_members(share)
 
 
 def lowest_level(
@@ -90,8 +89,7 @@ def lowest_level(
     tail = alpha / 4.0
     low = formulas.ppf(tail, loc, left, right).min(axis=0)
     high = formulas.isf(tail, loc, left, right).max(axis=0)
-    level: FloatArray = np.log(alpha / 2.0) - np.log(high - low)
-    return level
+    return np.log(alpha / 2.0) - np.log(high - low)
 
 
 def ends_of_level(level: FloatArray, terms: LogTerms) -> tuple[FloatArray, FloatArray]:

@@ -74,8 +74,7 @@ def _buffered(stream: Any, stack: ExitStack) -> BinaryIO:
 
 
 def _peek(raw: Any) -> bytes:
-    found: bytes = raw.peek(16)[:16]
-    return found
+    return raw.peek(16)[:16]
 
 
 def _spooled(raw: BinaryIO, stack: ExitStack) -> BinaryIO:
