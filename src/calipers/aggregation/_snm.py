@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from calipers.aggregation._aggregation import Aggregation, checked, quantile
+from calipers.aggregation._mean_bounds import Aggregation, checked, quantile
 from calipers.distributions import SplitNormal, SplitNormalMixture, scale_table
 
 _TINY = 1e-300

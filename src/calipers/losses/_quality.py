@@ -6,7 +6,7 @@ The batch is their unit: they are not means of per-row losses, so its size matte
 from array_api_compat import array_namespace
 
 from calipers.losses._capture import captured_width, coverage_shortfall, hard_capture, soft_capture
-from calipers.losses._proper_scores import squared_error
+from calipers.losses._density_scores import squared_error
 from calipers.losses._rows import Array, Scalar, positive_part, rows, weighted_mean
 
 

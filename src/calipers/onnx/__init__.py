@@ -40,8 +40,7 @@ from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import WidthCalibration
 from calipers.ensemble import Ensemble
 from calipers.onnx._graph import TYPES, Graph, array_info
-from calipers.onnx._graph_inputs import OUTPUTS, columns, matrix
-from calipers.onnx._networks import parameters
+from calipers.onnx._networks import OUTPUTS, columns, matrix, parameters
 from calipers.onnx._quantiles import (
     clipped,
     density_mean,
