@@ -24,7 +24,6 @@ from calipers.datasets._synthetic import (
     SKEWED,
     TOY,
     TWO_MODES,
-    Noise,
     Problem,
 )
 
@@ -41,7 +40,6 @@ __all__ = [
     "DatasetError",
     "DatasetUnavailableError",
     "Entry",
-    "Noise",
     "Problem",
     "UnknownDatasetError",
     "available",
