@@ -117,20 +117,20 @@ def _two_sides(n: int, generator: np.random.Generator) -> Array:
     return np.asarray(generator.uniform(1.0, 4.0, n) * generator.choice([-1.0, 1.0], n))
 
 
-class TwoBumps(rv_continuous):  # type: ignore[misc]
+class TwoBumps(rv_continuous):
     """Logistic noise around -4 or 4, equally likely."""
 
     place = 4.0
 
-    def _rvs(self, *_: Any, size: Any = None, random_state: Any = None) -> Array:
+    def _rvs(self, *_: Any, size: Any = None, random_state: Any = None) -> Any:
         return random_state.choice([-self.place, self.place], size) + random_state.logistic(
             size=size
         )
 
-    def _cdf(self, x: Array, *_: Any) -> Array:
+    def _cdf(self, x: Any, *_: Any) -> Any:
         return np.asarray((expit(x - self.place) + expit(x + self.place)) / 2)
 
-    def _ppf(self, q: Array, *_: Any) -> Array:
+    def _ppf(self, q: Any, *_: Any) -> Any:
         """Solve cdf(z) = q: below 1/2 a quadratic equation in exp(-z), above by symmetry."""
         tail, c = np.minimum(q, 1 - q), np.cosh(self.place)
         b = c * (1 - 2 * tail)
