@@ -67,10 +67,6 @@ def dependence(
     random_state : int, optional
         Seeds the draw.
 
-    Returns
-    -------
-    Dependence
-
     Raises
     ------
     ValueError

@@ -69,10 +69,6 @@ def permutation_importance(
     random_state : int, optional
         Seeds the shuffles.
 
-    Returns
-    -------
-    Importances
-
     Raises
     ------
     ValueError

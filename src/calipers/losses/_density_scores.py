@@ -26,11 +26,6 @@ def squared_error(point: Array, target: Array, *, weight: Array | None = None) -
     weight : array of shape (n_samples,), optional
         Row weights.
 
-    Returns
-    -------
-    scalar array
-        The loss.
-
     Examples
     --------
     >>> import numpy as np
@@ -56,11 +51,6 @@ def pinball(
         Level q of the predicted quantile, between 0 and 1.
     weight : array of shape (n_samples,), optional
         Row weights.
-
-    Returns
-    -------
-    scalar array
-        The loss.
 
     Examples
     --------
@@ -99,11 +89,6 @@ def interval_score(
         Nominal probability of the interval, between 0 and 1.
     weight : array of shape (n_samples,), optional
         Row weights.
-
-    Returns
-    -------
-    scalar array
-        The loss.
 
     Examples
     --------

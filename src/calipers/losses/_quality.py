@@ -26,11 +26,6 @@ def crossing_penalty(
     weight : array of shape (n_samples,), optional
         Row weights.
 
-    Returns
-    -------
-    scalar array
-        The penalty.
-
     Examples
     --------
     >>> import numpy as np
@@ -84,11 +79,6 @@ def qd_plus(
         The width is divided by it: the range of the target gives NMPIW in place of MPIW.
     weight : array of shape (n_samples,), optional
         Row weights.
-
-    Returns
-    -------
-    scalar array
-        The loss.
 
     Examples
     --------
@@ -145,11 +135,6 @@ def qd(
     weight : array of shape (n_samples,), optional
         Row weights; n is their sum.
 
-    Returns
-    -------
-    scalar array
-        The loss.
-
     Examples
     --------
     One of four targets missed, 2 * 3 / 3.001 + 15 * 2 * (0.95 - 0.75)**2:
@@ -191,11 +176,6 @@ def qd_paper(
         As for ``qd``.
     coverage_weight : scalar, default 0.07
         Coverage against width, :math:`\lambda`.
-
-    Returns
-    -------
-    scalar array
-        The loss.
 
     Examples
     --------
