@@ -115,7 +115,7 @@ def test_draws_are_counted_against_the_printed_number(store, tmp_path):
     rows = [row("4 draws", t, w, draw=d) for d, w in widths.items() for t in (0, 1)]
     place.write_text(json.dumps({"name": "qd+: 4 draws", "rows": rows}))
     text = experiments_markdown(Store(tmp_path), collect(Store(store)))
-    assert "| SNM-QD+ | power | MPIW | 0.80 | 4 | 0.8 | 0.807 | 0.82 | 0.00866 | 2 |" in text
+    assert "| SNM-QD+ | power | MPIW | 0.80 | 4 | 0.8 | 0.807 | 0.82 | 0.0087 | 2 |" in text
 
 
 def test_experiments_are_variants_of_known_methods():
