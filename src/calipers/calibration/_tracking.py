@@ -83,8 +83,6 @@ class LevelTracker:
         Discounted sums of squared regrets.
     margin : array of shape (tails,)
         In units of the experts' mean scale.
-    unit : array of shape ()
-        Mean scale of recent rows in the target's unit; 0 before the first.
     rows : array of shape ()
         Scores taken in.
     """
@@ -96,7 +94,6 @@ class LevelTracker:
     weights: FloatArray
     spread: FloatArray
     margin: FloatArray
-    unit: FloatArray
     rows: FloatArray
 
     @classmethod
@@ -111,7 +108,6 @@ class LevelTracker:
             weights=np.full(full, 1.0 / _EXPERTS),
             spread=np.zeros(len(LEVELS)),
             margin=np.zeros(_HALF),
-            unit=np.zeros(()),
             rows=np.zeros(()),
         )
 
@@ -125,18 +121,15 @@ class LevelTracker:
         middle = np.sort((self.weights * own).sum(axis=0))
         return Issued(own, middle, self._widened(middle))
 
-    def learn(self, z: float, scale: float, issued: Issued) -> None:
+    def learn(self, z: float, size: float, issued: Issued) -> None:
         """Take in the score of a row that was predicted with what was issued then.
 
-        ``scale`` is that of its distribution, in the target's unit.
+        ``size`` is the scale of its distribution, in units of the mean of recent rows.
         """
         own, middle, scores = issued
         missed = (z < scores[:_HALF]) | (z > scores[:_HALF:-1])
         self.margin = self.margin + GAIN * (missed - 2.0 * TAILS)
-        if not self.unit:
-            self.unit = np.asarray(scale)
-        unit, self.unit = self.unit, 0.99 * self.unit + 0.01 * scale
-        self._weigh(z - own, z - middle, scale / max(float(unit), 1e-300))
+        self._weigh(z - own, z - middle, size)
         self._follow(z, own)
         self.rows = self.rows + 1.0
 
