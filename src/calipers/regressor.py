@@ -10,8 +10,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils._param_validation import HasMethods, StrOptions
-from sklearn.utils._param_validation import Interval as Within
+from sklearn.utils._param_validation import HasMethods, Interval as Within, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage

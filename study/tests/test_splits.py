@@ -3,8 +3,7 @@ import hashlib
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from calipers.datasets import CATALOGUE, DatasetCorruptError, DatasetUnavailableError, load
 from calipers_study.splits import hernandez_lobato_splits, paper_splits, shuffled_splits

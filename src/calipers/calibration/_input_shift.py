@@ -50,40 +50,26 @@ _CERTAIN = 10.0  # times the recent scale over that of a row, up to which its we
 
 @dataclass(eq=False)
 class InputShift:
-    """State of the regressions and of the weights between them.
+    """State of the regressions and of the weights between them."""
 
-    Attributes
-    ----------
-    center, unit : array of shape (inputs,)
-        Standardise the inputs.
-    gram : array of shape (regressions, inputs + 1, inputs + 1)
-    moment, slope : array of shape (regressions, inputs + 1)
-        The intercept first; relative regressions before absolute ones, which are in units of
-        ``typical``.
-    regret, weights : array of shape (regressions + 1,)
-    spread, scale, rows : array of shape ()
-        Discounted squared regrets; the size of recent errors; rows taken in.
-    typical : array of shape ()
-        Mean scale of recent rows in the target's unit; 0 before the first.
-    quantiles : array of shape (regressions + 2, 5)
-        Of the errors of each candidate, and of their mean.
-    run : array of shape (2,)
-        How long errors have been on the upper side, and on the lower.
-    """
-
+    # (inputs,): standardise the inputs
     center: FloatArray
     unit: FloatArray
-    gram: FloatArray
+    gram: FloatArray  # (regressions, inputs + 1, inputs + 1)
+    # (regressions, inputs + 1): the intercept first; relative regressions before absolute ones,
+    # which are in units of the typical scale
     moment: FloatArray
     slope: FloatArray
+    # (regressions + 1,)
     regret: FloatArray
     weights: FloatArray
+    # (): discounted squared regrets; the size of recent errors; rows taken in
     spread: FloatArray
     scale: FloatArray
     rows: FloatArray
-    typical: FloatArray
-    quantiles: FloatArray
-    run: FloatArray
+    typical: FloatArray  # (): mean scale of recent rows in the target's unit; 0 before the first
+    quantiles: FloatArray  # (regressions + 2, 5): errors of each candidate, and their mean's
+    run: FloatArray  # (2,): how long errors have been on the upper side, and on the lower
 
     @classmethod
     def start(cls, center: FloatArray | None = None, unit: FloatArray | None = None) -> Self:

@@ -38,15 +38,6 @@ class AdaptiveCoverage:
 
     An instance does not change: ``learn`` gives the next one.
 
-    Attributes
-    ----------
-    levels : LevelTracker
-    shift : InputShift
-    alarm : Martingale
-        Whether rows are still exchangeable, judged by the scores before the correction.
-    base_rows : int
-        Calibration rows behind the model that is corrected.
-
     Examples
     --------
     A stream whose scale trebles:
@@ -66,8 +57,9 @@ class AdaptiveCoverage:
 
     levels: LevelTracker
     shift: InputShift
+    #: Whether rows are still exchangeable, judged by the scores before the correction.
     alarm: Martingale
-    base_rows: int
+    base_rows: int  #: Calibration rows behind the model that is corrected.
 
     kind: ClassVar[str] = "adaptive"
     """Key in ``CALIBRATIONS``."""
