@@ -33,9 +33,9 @@ def check_estimator(estimator: object) -> None:
 
 
 def check_counts(**counts: object) -> None:
-    """Refuse what is not a whole number from 1 on; finalists start at 0, halving at 2."""
+    """Refuse what is not a whole number from 1 on; finalists start at 0."""
     for name, value in counts.items():
-        least = {"finalists": 0, "halving": 2}.get(name, 1)
+        least = 0 if name == "finalists" else 1
         if not isinstance(value, int | np.integer) or value < least:
             raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
 
@@ -65,20 +65,6 @@ def split_rows(splits: Splits, rows: int, fraction: float, seed: int) -> list[tu
                     f"least one, got {index!r}"
                 )
     return pairs
-
-
-def rung_budgets(most: int, halving: int | None, least: int) -> list[int]:
-    """Epochs of each rung, the last with all of them.
-
-    Examples
-    --------
-    >>> rung_budgets(5000, 3, 60)
-    [62, 185, 556, 1667, 5000]
-    """
-    budgets = [most]
-    while halving and round(most / halving ** len(budgets)) >= least:
-        budgets.append(round(most / halving ** len(budgets)))
-    return budgets[::-1]
 
 
 def identity(
