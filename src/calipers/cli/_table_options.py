@@ -165,8 +165,6 @@ def take_target(
             DataError(f"there is no column {name!r}{did_you_mean(name, frame)}{_seen(frame)}")
         )
     try:
-        if pd.api.types.is_datetime64_any_dtype(frame[name].dtype):
-            raise DataError("the target holds dates, and a model predicts numbers", column=name)
         values, kind = learn_number(frame[name], kind)
         there = ~np.isnan(values)
         lacking = int((~there).sum())

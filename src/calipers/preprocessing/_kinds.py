@@ -18,6 +18,7 @@ from calipers.preprocessing._numbers import NumberText, best_number_text, number
 from calipers.preprocessing._text_columns import (
     MISSING_MARKS,
     as_text,
+    every,
     is_truth,
     is_whole,
     read_truth,
@@ -29,6 +30,7 @@ _FEWEST_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
 _NAMES_ROWS = re.compile(r"(^|[\W_])(id|uuid|guid|index|key|row|rownum|nr|no)$|[a-z](Id|ID)$", re.I)
 _SCALARS = ("string", "mixed-integer", "mixed", "bytes", "time", "empty")
 _MOSTLY = 0.9  # a column with this share of numbers, or dates, is one with mistakes in it
+_LIKE_NUMBERS = r"^[<>~≈±+-]*\s*[$€£¥]?\s*\d+([.,]\d+)*\s*[A-Za-z%$€£¥]{0,9}$"
 _SENTENCE = 25  # characters of half of the texts of a column of free text, or more
 
 
@@ -168,6 +170,8 @@ def _kind_of_text(series: Any, most: int) -> Found:
     note = note or hint
     if len(words) > most:
         _refuse_mixture(texts, name)
+    if len(words) > _FEWEST_IDENTIFIERS and not note and every(words, _LIKE_NUMBERS):
+        note = f"like numbers in several units, e.g. {words[0].as_py()!r}: make plain ones of them"
     rows = int(texts.counts.sum())
     if rows >= _FEWEST_IDENTIFIERS and len(texts.levels) > 0.9 * rows:
         note = note or "nearly every text differs: names rows, no value is kept"
