@@ -139,8 +139,13 @@ class TestNumbers:
 
     @pytest.mark.parametrize(
         "texts",
-        [["Q1", "Q2", "Q3"], ["Room 12", "Room 7", "Room 8"], ["12 kg", "7 lb", "5 kg"]]
-        + [["31 Jan 2024", "30 Jan 2024", "2 Jan 2024"], ["1/8", "3/8", "5/8"]],
+        [
+            ["Q1", "Q2", "Q3"],
+            ["Room 12", "Room 7", "Room 8"],
+            ["12 kg", "7 lb", "5 kg"],
+            ["31 Jan 2024", "30 Jan 2024", "2 Jan 2024"],
+            ["1/8", "3/8", "5/8"],
+        ],
     )
     def test_what_only_contains_numbers(self, texts):
         assert one(texts).columns_[0].kind != "number"
@@ -395,7 +400,12 @@ class TestOnce:
 
 def test_targets_and_inputs_are_read_alike():
     written = (["1,234.5", "7"], ["12 %", "5 %"], ["10:30", "9:00"], ["1 234", "7"])
-    written += (["(1,234)", "12,345,678"], ["1e3 kg", "7 kg"], ["1.234,56", "7,5"], ["USD 7", "USD 8"])
+    written += (
+        ["(1,234)", "12,345,678"],
+        ["1e3 kg", "7 kg"],
+        ["1.234,56", "7,5"],
+        ["USD 7", "USD 8"],
+    )
     for texts in written:
         column = pd.Series(texts, name="y")
         values, kind = learn_number(column)

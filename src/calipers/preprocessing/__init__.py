@@ -24,13 +24,15 @@ from calipers.preprocessing._frames import (
     is_frame,
     pick_numbers,
 )
+from calipers.preprocessing._kinds import is_in_thousands
 from calipers.preprocessing._learn import as_numbers, learn_number, read_number
 from calipers.preprocessing._targets import LargeCategories
-from calipers.preprocessing._text_columns import MISSING_MARKS, MISSING_WORDS, as_text
+from calipers.preprocessing._text_columns import HOW, MISSING_MARKS, MISSING_WORDS, as_text
 
 __all__ = [
     "CYCLES",
     "DAY",
+    "HOW",
     "KINDS",
     "MISSING_MARKS",
     "MISSING_WORDS",
@@ -48,6 +50,7 @@ __all__ = [
     "describe_numbers",
     "holds_more_than_numbers",
     "is_frame",
+    "is_in_thousands",
     "learn_number",
     "pick_numbers",
     "read_number",

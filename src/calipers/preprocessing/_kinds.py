@@ -1,6 +1,7 @@
 """Which kind a column is: by its type, or by what all of its text means."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, time
 from functools import cached_property
@@ -30,6 +31,7 @@ _FEWEST_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
 _NAMES_ROWS = re.compile(r"(^|[\W_])(id|uuid|guid|index|key|row|rownum|nr|no)$|[a-z](Id|ID)$", re.I)
 _SCALARS = ("string", "mixed-integer", "mixed", "bytes", "time", "empty")
 _MOSTLY = 0.9  # a column with this share of numbers, or dates, is one with mistakes in it
+_IN_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"
 _LIKE_NUMBERS = r"^[<>~≈±+-]*\s*[$€£¥]?\s*\d+([.,]\d+)*\s*[A-Za-z%$€£¥]{0,9}$"
 _SENTENCE = 25  # characters of half of the texts of a column of free text, or more
 
@@ -246,3 +248,26 @@ def number_style(words: Any, name: str) -> NumberText:
     if note:
         raise DataError(note, column=name)
     return style or best_number_text(words)
+
+
+def is_in_thousands(series: Any, others: Iterable[Any]) -> bool:
+    """Whether points of a column of text part thousands, since other columns have decimal commas.
+
+    ``17.195`` alone is a number with three decimals; in every row, beside ``71,2``, it is not.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> price, size = pd.Series(["17.195", "147.242"]), pd.Series(["71,2", "9,5"])
+    >>> is_in_thousands(price, [size]), is_in_thousands(price, [price])
+    (True, False)
+    """
+    if type_of(series) is not None or not series.size:
+        return False
+    for part in (series.iloc[:20], series):  # all of it only where the first ones look so
+        words = Texts.of(part).words
+        if not len(words) or not every(words, _IN_THOUSANDS):
+            return False
+    texts = (Texts.of(other).words for other in others if type_of(other) is None)
+    styles = (number_text(found)[0] for found in texts if len(found))
+    return any(style is not None and style.decimal == "," for style in styles)
