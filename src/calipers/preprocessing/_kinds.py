@@ -38,18 +38,10 @@ _SENTENCE = 25  # characters of half of the texts of a column of free text, or m
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A column of text: its distinct texts, and which of them each row has.
-
-    Attributes
-    ----------
-    levels : Arrow array of str
-        Distinct texts.
-    codes : array of int
-        Position of each row's text among them; -1 where it is missing.
-    """
+    """A column of text: its distinct texts, and which of them each row has."""
 
     levels: Any
-    codes: NDArray[np.int64]
+    codes: NDArray[np.int64]  # position of each row's text among them; -1 where it is missing
 
     @classmethod
     def of(cls, series: Any) -> Self:
@@ -237,13 +229,7 @@ def _counted() -> Found:
 
 
 def number_style(words: Any, name: str) -> NumberText:
-    """How the distinct texts of a column write numbers, when it is known to hold some.
-
-    Raises
-    ------
-    DataError
-        If there are two ways to read them.
-    """
+    """How the distinct texts of a column write numbers, when it is known to hold some."""
     style, note = number_text(words, codes=False)
     if note:
         raise DataError(note, column=name)
@@ -262,12 +248,11 @@ def is_in_thousands(series: Any, others: Iterable[Any]) -> bool:
     >>> is_in_thousands(price, [size]), is_in_thousands(price, [price])
     (True, False)
     """
-    if type_of(series) is not None or not series.size:
+    first = next((value for value in series.iloc[:20] if isinstance(value, str)), "")
+    if not re.match(_IN_THOUSANDS, first.strip()) or type_of(series) is not None:
         return False
-    for part in (series.iloc[:20], series):  # all of it only where the first ones look so
-        words = Texts.of(part).words
-        if not len(words) or not every(words, _IN_THOUSANDS):
-            return False
+    if not every(Texts.of(series).words, _IN_THOUSANDS):
+        return False
     texts = (Texts.of(other).words for other in others if type_of(other) is None)
     styles = (number_text(found)[0] for found in texts if len(found))
     return any(style is not None and style.decimal == "," for style in styles)

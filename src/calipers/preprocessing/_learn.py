@@ -34,17 +34,7 @@ class Learnt(NamedTuple):
 
 
 def learn(series: Any, kind: str | None, max_categories: int, min_frequency: int) -> Learnt:
-    """Describe a column, make its encoder and read it.
-
-    Parameters
-    ----------
-    series : pandas Series
-        The column, with its name.
-    kind : str, optional
-        Its kind, for text with how it is written; found from the values by default.
-    max_categories, min_frequency : int
-        See ``TableEncoder``.
-    """
+    """Describe a column, make its encoder and read it; its kind is found where none is given."""
     name = str(series.name)
     kind, _, written = (kind or "").partition(" ")
     if not kind:
@@ -77,17 +67,7 @@ def read_number(series: Any, kind: str | None = None) -> FloatArray:
 def learn_number(series: Any, kind: str | None = None) -> tuple[FloatArray, str]:
     """A column as numbers, NaN where they are missing; and its kind, with how they are written.
 
-    Parameters
-    ----------
-    series : pandas Series
-        The column.
-    kind : str, optional
-        ``"number"``, or how text writes it, as in ``"number 1,234.5"``; found by default.
-
-    Raises
-    ------
-    DataError
-        If the column holds what is no number, or could be read in two ways.
+    ``kind`` is ``"number"``, or how text writes it, as in ``"number 1,234.5"``; found by default.
     """
     check_kind(str(series.name), kind or "number")
     kind, _, written = (kind or "number").partition(" ")
