@@ -127,11 +127,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         X : pandas, polars or Arrow table, or array-like of shape (n_samples, n_columns)
             The table.
         y : ignored
-
-        Returns
-        -------
-        array of shape (n_samples, n_features_out)
-            The numbers.
         """
         values = self._learn(as_frame(X))
         return self._encoded(zip(self._encoders, values, strict=True))

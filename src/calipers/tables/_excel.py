@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any, BinaryIO
 
 from calipers.tables._delimited import TextFormat
-from calipers.tables._errors import TableError
+from calipers.tables._source import TableError
 
 
 def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
