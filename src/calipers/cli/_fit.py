@@ -268,7 +268,9 @@ def _worth(model: Any, X: Any, y: Any, labels: Any, rows: Any) -> str:
     return str(worth_of_more_rows(model, X, y, None if labels is None else labels[rows]))
 
 
-def _describe(encoder: Any, values: Any, files: list[str], labelled: common.Labelled) -> dict[str, Any]:
+def _describe(
+    encoder: Any, values: Any, files: list[str], labelled: common.Labelled
+) -> dict[str, Any]:
     import pandas as pd
 
     from calipers.preprocessing import describe_numbers
