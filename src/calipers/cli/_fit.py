@@ -14,7 +14,7 @@ from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
-from calipers.cli._notes import say_far_targets, without_far_targets
+from calipers.cli._notes import note_leaks, say_far_targets, without_far_targets
 from calipers.cli._settings_file import Bounds, make_model
 
 _MOST_SHOWN = 60  # columns in a line each
@@ -128,7 +128,8 @@ def fit_command(
     times = None if time_column is None else time_order(table, time_column, kinds)
     kinds = {name: kind for name, kind in kinds.items() if name in inputs or name != time_column}
     encoder, inputs = _learn(model.preprocessor, inputs, kinds, table)
-    result = _describe(encoder, values, files, labelled.left_out)
+    result = _describe(encoder, values, files, labelled)
+    note_leaks(result["columns"], inputs, values)
     if not as_json:
         _print_columns(result, files)
     _check_bounds(model.bounds, values, table)
@@ -267,17 +268,24 @@ def _worth(model: Any, X: Any, y: Any, labels: Any, rows: Any) -> str:
     return str(worth_of_more_rows(model, X, y, None if labels is None else labels[rows]))
 
 
-def _describe(encoder: Any, values: Any, files: list[str], left_out: int) -> dict[str, Any]:
+def _describe(
+    encoder: Any, values: Any, files: list[str], labelled: common.Labelled
+) -> dict[str, Any]:
     import pandas as pd
 
     from calipers.preprocessing import describe_numbers
 
     table = pd.DataFrame(values)
     targets = [c.to_document() for c in describe_numbers(table.to_numpy(), list(map(str, table)))]
+    kinds = [labelled.kind] if len(targets) == 1 else json.loads(labelled.kind).values()
+    for target, kind in zip(targets, kinds, strict=True):
+        written = kind.partition(" ")[2]
+        how = "clock times as hours" if written == "10:30" else f"numbers written like {written}"
+        target["note"] = how if written else ""
     return {
         "files": files,
         "rows": len(values),
-        "rows_without_target": left_out,
+        "rows_without_target": labelled.left_out,
         **({"target": targets[0]} if len(targets) == 1 else {"targets": targets}),
         "columns": [column.to_document() for column in encoder.columns_],
     }
@@ -293,7 +301,7 @@ def _print_columns(result: dict[str, Any], files: list[str]) -> None:
     shown = columns
     if len(columns) > _MOST_SHOWN:  # those that are not as others first
         shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MOST_SHOWN]
-    rows = [(target["name"], "target", _range(target), "") for target in targets]
+    rows = [(target["name"], "target", _range(target), target["note"]) for target in targets]
     rows += [(c["name"], c["kind"], _range(c), _remark(c)) for c in shown]
     common.print_rows(("column", "kind", "values", "noticed"), rows)
     if len(shown) < len(columns):

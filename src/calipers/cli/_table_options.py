@@ -161,7 +161,7 @@ def take_target(
     import pandas as pd
 
     from calipers._text import did_you_mean
-    from calipers.preprocessing import DataError, learn_number
+    from calipers.preprocessing import DataError, is_in_thousands, learn_number
 
     frame = table.frame
     if name not in frame:
@@ -169,8 +169,9 @@ def take_target(
             DataError(f"there is no column {name!r}{did_you_mean(name, frame)}{_seen(frame)}")
         )
     try:
-        if pd.api.types.is_datetime64_any_dtype(frame[name].dtype):
-            raise DataError("the target holds dates, and a model predicts numbers", column=name)
+        others = (frame[other] for other in frame if other != name)
+        if kind is None and is_in_thousands(frame[name], others):
+            kind = "number 1.234,5"
         values, kind = learn_number(frame[name], kind)
         there = ~np.isnan(values)
         lacking = int((~there).sum())
