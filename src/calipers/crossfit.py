@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold
 
+from calipers._checks import FloatArray, IntArray
 from calipers.calibration import (
     CALIBRATIONS,
     CalibratedMixture,
@@ -31,9 +32,6 @@ from calipers.distributions import (
     match_atoms,
 )
 from calipers.ensemble import Ensemble
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
 _FEWEST_TO_STOP = 20  # with fewer rows than this none is set aside to stop a training
 

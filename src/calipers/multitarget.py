@@ -27,6 +27,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
+from calipers._checks import FloatArray
 from calipers._schema import SchemaError, anything, array_of, list_of, record, refuse, within
 from calipers.crossfit import OutOfFold
 from calipers.prediction import Prediction, Query
@@ -35,7 +36,6 @@ from calipers.regressor import IntervalRegressor
 
 __all__ = ["MultiTargetRegressor"]
 
-FloatArray = NDArray[np.float64]
 
 _MOST = 1 - 1e-12  # coverage that stands for that of an infinite interval
 

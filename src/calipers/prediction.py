@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
+from calipers._checks import FloatArray
 
 _FROM_DISTRIBUTION = ("quantiles", "members", "density", "variance", "variance_parts")
 _MOST_ATOMS = 64  # that come with a density

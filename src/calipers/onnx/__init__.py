@@ -32,9 +32,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from calipers._checks import FloatArray
 from calipers._files import replace_file
 from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import WidthCalibration
@@ -57,7 +57,6 @@ from calipers.storage import versions
 
 __all__ = ["export"]
 
-FloatArray = NDArray[np.float64]
 
 _DESCRIPTION = (
     "Points and prediction intervals of an ensemble of neural networks. Inputs and outputs are in "

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d
 
+from calipers._checks import FloatArray
 from calipers._progress import progress
 from calipers.prediction import Prediction, Query
 from calipers.regressor import IntervalRegressor
-
-FloatArray = NDArray[np.float64]
 
 _BLOCK = 2**14  # rows predicted at a time
 _LEVELS = (0.5, 0.8, 0.9, 0.95)
