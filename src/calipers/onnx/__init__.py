@@ -104,7 +104,9 @@ def export(
     graph = Graph()
     X, given = matrix(graph, len(inputs), dtype) if table is None else columns(graph, table, dtype)
     values = parameters(graph, ensemble.bank, X)
-    outputs = {"point": clipped(graph, _point(graph, ensemble, values), ensemble.support)}
+    outputs = {
+        "point": clipped(graph, graph.mean(_points(graph, ensemble, values)), ensemble.support)
+    }
     shape: list[Any] = ["rows"]
     levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
     has_interval = ensemble.head.has_interval
@@ -138,10 +140,6 @@ def export(
     onnx.checker.check_model(model)
     replace_file(Path(path), model.SerializeToString())
     return Path(path)
-
-
-def _point(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
-    return graph.mean(_points(graph, ensemble, values))
 
 
 def _points(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:

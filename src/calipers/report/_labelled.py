@@ -100,7 +100,8 @@ def predict_labelled(
             report(len(rows))
     found = Prediction.concatenate(parts)
     pit, ties = _pit(found)
-    aleatoric, epistemic = (None if part is None else np.sqrt(part) for part in _variances(found))
+    parts_of_variance = (found.aleatoric_variance, found.epistemic_variance)
+    aleatoric, epistemic = (None if v is None else np.sqrt(v) for v in parts_of_variance)
     return LabelledPrediction(
         coverage,
         levels,
@@ -122,10 +123,6 @@ def _pit(found: Prediction) -> tuple[FloatArray | None, bool]:
     mass = found.cdf - found.cdf_below
     place = np.random.default_rng(0).random(len(mass))
     return found.cdf_below + place * mass, bool((mass > 1e-9).any())
-
-
-def _variances(found: Prediction) -> tuple[FloatArray | None, FloatArray | None]:
-    return found.aleatoric_variance, found.epistemic_variance
 
 
 def _checked_target(X: Any, y: Any) -> FloatArray:

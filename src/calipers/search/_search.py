@@ -10,14 +10,15 @@ from sklearn.utils import check_random_state, check_X_y
 
 from calipers.regressor import IntervalRegressor
 from calipers.search._result import SearchResult, known_score
-from calipers.search._setup import (
+from calipers.search._space import (
+    Space,
     Splits,
+    candidates,
     check_counts,
     check_estimator,
     identity,
     split_rows,
 )
-from calipers.search._space import Space, candidates
 from calipers.search._store import Store
 from calipers.search._validation import Trial
 from calipers.search._work import Work
