@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import BoolArray
-
 FloatArray = NDArray[np.floating[Any]]
+BoolArray = NDArray[np.bool_]
 
 _FEWEST = 20  # distances from which on a tail can be told
 _LEVELS = (0.75, 0.9)  # of the distances that tell the tail; below what errors can reach
