@@ -74,8 +74,9 @@ def search(
     max_epochs : int, default 5000
         Epochs that a network may train, unless ``epochs`` is in the space.
     patience : int, optional, default 500
-        Epochs without a better validation loss after which a network stops. With None there is no
-        early stopping, and networks train as many epochs as the estimator says.
+        Epochs without a better validation loss after which a network stops. One whose exponential
+        learning rate has fallen below 1e-9 stops too. With None there is no early stopping, and
+        networks train as many epochs as the estimator says.
     halving : int, optional
         Successive halving: train all candidates for few epochs, and one in ``halving`` of them
         again, for ``halving`` times as many, until ``max_epochs``. By default every candidate has
