@@ -32,9 +32,9 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from calipers._checks import FloatArray
 from calipers._files import replace_file
 from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import WidthCalibration
@@ -57,7 +57,6 @@ from calipers.storage import versions
 
 __all__ = ["export"]
 
-FloatArray = NDArray[np.float64]
 
 _DESCRIPTION = (
     "Points and prediction intervals of an ensemble of neural networks. Inputs and outputs are in "
@@ -105,7 +104,9 @@ def export(
     graph = Graph()
     X, given = matrix(graph, len(inputs), dtype) if table is None else columns(graph, table, dtype)
     values = parameters(graph, ensemble.bank, X)
-    outputs = {"point": clipped(graph, _point(graph, ensemble, values), ensemble.support)}
+    outputs = {
+        "point": clipped(graph, graph.mean(_points(graph, ensemble, values)), ensemble.support)
+    }
     shape: list[Any] = ["rows"]
     levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
     has_interval = ensemble.head.has_interval
@@ -139,10 +140,6 @@ def export(
     onnx.checker.check_model(model)
     replace_file(Path(path), model.SerializeToString())
     return Path(path)
-
-
-def _point(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
-    return graph.mean(_points(graph, ensemble, values))
 
 
 def _points(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:

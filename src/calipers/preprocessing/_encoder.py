@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
+from calipers._checks import FloatArray
 from calipers._text import did_you_mean
 from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._column import Column, DataError, check_kind
@@ -20,8 +21,6 @@ from calipers.preprocessing._frames import as_frame, check_names
 from calipers.preprocessing._kinds import is_in_thousands
 from calipers.preprocessing._learn import kind_of, learn
 from calipers.preprocessing._targets import LargeCategories
-
-FloatArray = NDArray[np.float64]
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):

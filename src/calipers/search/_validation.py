@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import mean_squared_error
 
 from calipers import metrics
+from calipers._checks import FloatArray
 from calipers.aggregation import Interval
 from calipers.bank import Bank, History, Plan, Program, Settings, Table, spawn_seeds, train
 from calipers.distributions import learn_support
@@ -17,7 +18,6 @@ from calipers.regressor import IntervalRegressor
 from calipers.search._result import Outcome
 from calipers.training import batch_size_of, make_program, make_settings, optimizer_of
 
-FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 _LOST = (np.nan,) * 4
