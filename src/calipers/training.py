@@ -97,6 +97,12 @@ def objective_of(parameters: Parameters) -> Objective:
     return expanded("loss", parameters.loss)
 
 
+def optimizer_of(parameters: Parameters) -> Adam:
+    """How networks are trained."""
+    found: Adam = expanded("optimizer", parameters.optimizer)
+    return found
+
+
 def batch_size_of(parameters: Parameters, rows: int) -> int:
     """Rows of a step, where ``rows`` are trained on; no more than there are, but for padding."""
     if parameters.batch_size:
@@ -108,7 +114,7 @@ def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int
     """What all networks have in common, for inputs of which ``rows`` rows are trained on."""
     network = expanded("network", parameters.network)
     factory: Network = network.factory(X, rows) if isinstance(network, MLP) else network
-    optimizer: Adam = expanded("optimizer", parameters.optimizer)
+    optimizer = optimizer_of(parameters)
     return Program(
         factory,
         type(objective_of(parameters)),
@@ -137,7 +143,7 @@ def make_settings(
     given = parameters.patience
     patience = max(10, epochs // 5) if isinstance(given, str) else (given or 0) * shards
     early = {"early_patience": max(10, epochs // 15)} if parameters.patience == "auto" else {}
-    optimizer: Adam = expanded("optimizer", parameters.optimizer)
+    optimizer = optimizer_of(parameters)
     return Settings(
         learning_rate=optimizer.learning_rate,
         decay_rate=optimizer.decay_rate,
