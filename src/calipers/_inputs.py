@@ -31,20 +31,12 @@ _FLOATS = [np.float64, np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What ``fit`` learnt of the inputs, and how to read new ones.
+    """What ``fit`` learnt of the inputs, and how to read new ones."""
 
-    Attributes
-    ----------
-    columns : tuple of Column
-        What training saw in each column.
-    encoder : TableEncoder, optional
-        What makes numbers of tables; without one, inputs are numbers.
-    regressor : regressor, optional
-        Of another library: its points of the same rows are one input more, the last.
-    """
-
-    columns: tuple[Column, ...]
+    columns: tuple[Column, ...]  # what training saw in each column
+    # what makes numbers of tables; without one, inputs are numbers
     encoder: TableEncoder | None = None
+    # of another library: its points of the same rows are one input more, the last
     regressor: Any = None
 
     def read(self, estimator: Any, X: Any) -> FloatArray:
@@ -83,12 +75,7 @@ class Inputs:
     def pick(self, frame: Any, *, named: bool) -> Any:
         """Columns that the model takes, from a frame with any others and in any order.
 
-        Parameters
-        ----------
-        frame : pandas.DataFrame
-            The frame.
-        named : bool
-            Whether the model was fitted on named columns.
+        ``named`` says whether the model was fitted on named columns.
         """
         if self.encoder is not None:
             return frame
@@ -111,20 +98,7 @@ class Inputs:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any], regressor: Any = None) -> Self:
-        """Make one again of what ``to_document`` gave.
-
-        Parameters
-        ----------
-        document : mapping
-            The document.
-        regressor : regressor, optional
-            The one that it names, which is code and not stored.
-
-        Raises
-        ------
-        SchemaError
-            If it is another document.
-        """
+        """Make one again of what ``to_document`` gave; its regressor is code and not stored."""
         if document["preprocessor"] is None:
             list_of(anything, least=1)(document["columns"], "inputs.columns")
             for i, column in enumerate(document["columns"]):
@@ -194,13 +168,7 @@ def _encoder_for(preprocessor: Any, X: Any) -> TableEncoder | None:
 
 
 def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = False) -> Any:
-    """What scikit-learn reads as finite numbers, with our remedy where it cannot.
-
-    Raises
-    ------
-    ValueError
-        If ``X`` or ``y`` do not hold finite numbers, or have another shape than in training.
-    """
+    """What scikit-learn reads as finite numbers, with our remedy where it cannot."""
     if not reset and isinstance(y, str) and (ready := _ready(estimator, X)) is not None:
         return ready
     framed, options = is_frame(X), {"reset": reset, "dtype": _FLOATS}

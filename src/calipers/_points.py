@@ -31,26 +31,13 @@ _UNKNOWN_ROWS = (
 
 
 class Errors(NamedTuple):
-    """What networks that give intervals learn from.
+    """What networks that give intervals learn from."""
 
-    Attributes
-    ----------
-    source : BankPoints, ColumnPoints or Points
-        Where points come from.
-    data : TrainingRows
-        The rows.
-    folds : list of Fold
-        The folds of the networks.
-    seen : array of shape (rows, inputs)
-        What they see.
-    errors : array of shape (rows,)
-        What points miss by, those of networks or regressors that have not seen a row.
-    """
-
-    source: BankPoints | ColumnPoints | Points
+    source: BankPoints | ColumnPoints | Points  # where points come from
     data: TrainingRows
-    folds: list[Fold]
-    seen: NDArray[np.floating[Any]]
+    folds: list[Fold]  # the folds of the networks
+    seen: NDArray[np.floating[Any]]  # (rows, inputs): what they see
+    # (rows,): what points miss by, those of networks or regressors that have not seen a row
     errors: FloatArray
 
 

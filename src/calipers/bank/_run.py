@@ -60,15 +60,7 @@ class StoppedError(Exception):
 
 
 class Observer:
-    """How runs on threads are seen, stopped and waited for from outside, and take turns.
-
-    Parameters
-    ----------
-    report : callable
-        Called with the number of network-epochs done.
-    jobs : int
-        Runs that may compute at a time.
-    """
+    """How runs on threads are seen, stopped and waited for from outside, and take turns."""
 
     def __init__(self, report: Callable[[int], None], jobs: int) -> None:
         self.report = report

@@ -41,36 +41,24 @@ _FURTHEST = 20.0  # standardised inputs
 
 @dataclass(eq=False)
 class InputShift:
-    """State of the regressions and of the weights between them.
+    """State of the regressions and of the weights between them."""
 
-    Attributes
-    ----------
-    center, unit : array of shape (inputs,)
-        Standardise the inputs.
-    gram : array of shape (memories, inputs + 1, inputs + 1)
-    moment, slope : array of shape (memories, inputs + 1)
-        Of the regressions, the intercept first.
-    regret, weights : array of shape (memories + 1,)
-    spread, scale, rows : array of shape ()
-        Discounted squared regrets; the size of recent errors; rows taken in.
-    quantiles : array of shape (memories + 2, 5)
-        Of the errors of each candidate, and of their mean.
-    run : array of shape (2,)
-        How long errors have been on the upper side, and on the lower.
-    """
-
+    # (inputs,): standardise the inputs
     center: FloatArray
     unit: FloatArray
-    gram: FloatArray
+    gram: FloatArray  # (memories, inputs + 1, inputs + 1)
+    # (memories, inputs + 1): of the regressions, the intercept first
     moment: FloatArray
     slope: FloatArray
+    # (memories + 1,)
     regret: FloatArray
     weights: FloatArray
+    # (): discounted squared regrets; the size of recent errors; rows taken in
     spread: FloatArray
     scale: FloatArray
     rows: FloatArray
-    quantiles: FloatArray
-    run: FloatArray
+    quantiles: FloatArray  # (memories + 2, 5): of the errors of each candidate, and of their mean
+    run: FloatArray  # (2,): how long errors have been on the upper side, and on the lower
 
     @classmethod
     def start(cls, center: FloatArray | None = None, unit: FloatArray | None = None) -> Self:

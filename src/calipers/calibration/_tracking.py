@@ -53,51 +53,29 @@ _HALF = len(TAILS)
 
 
 class Issued(NamedTuple):
-    """What a row is predicted with: scores of `LEVELS`, each in ascending order.
+    """What a row is predicted with: scores of `LEVELS`, each in ascending order."""
 
-    Attributes
-    ----------
-    own : array of shape (experts, levels)
-    middle : array of shape (levels,)
-        The experts' weighted mean.
-    scores : array of shape (levels,)
-        With margins, as intervals are made.
-    """
-
-    own: FloatArray
-    middle: FloatArray
-    scores: FloatArray
+    own: FloatArray  # (experts, levels)
+    middle: FloatArray  # (levels,): the experts' weighted mean
+    scores: FloatArray  # (levels,): with margins, as intervals are made
 
 
 @dataclass(eq=False)
 class LevelTracker:
-    """State of the experts, their weights, and the margins.
+    """State of the experts, their weights, and the margins."""
 
-    Attributes
-    ----------
-    location, scale : array of shape (experts,)
-    shape : array of shape (experts, levels)
-        Quantiles of the scores, less the location, in units of the scale.
-    regret, weights : array of shape (experts, levels)
-    spread : array of shape (levels,)
-        Discounted sums of squared regrets.
-    margin : array of shape (tails,)
-        In units of the experts' mean scale.
-    unit : array of shape ()
-        Mean scale of recent rows in the target's unit; 0 before the first.
-    rows : array of shape ()
-        Scores taken in.
-    """
-
+    # (experts,)
     location: FloatArray
     scale: FloatArray
+    # (experts, levels): quantiles of the scores, less the location, in units of the scale
     shape: FloatArray
+    # (experts, levels)
     regret: FloatArray
     weights: FloatArray
-    spread: FloatArray
-    margin: FloatArray
-    unit: FloatArray
-    rows: FloatArray
+    spread: FloatArray  # (levels,): discounted sums of squared regrets
+    margin: FloatArray  # (tails,): in units of the experts' mean scale
+    unit: FloatArray  # (): mean scale of recent rows in the target's unit; 0 before the first
+    rows: FloatArray  # (): scores taken in
 
     @classmethod
     def start(cls) -> Self:

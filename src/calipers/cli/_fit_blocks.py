@@ -96,14 +96,8 @@ def fit_in_blocks(
 class _TargetBlocks:
     """Blocks of the rows of files that have a target.
 
-    Attributes
-    ----------
-    kind : str or None
-        How the target is written, as given, or as the last reading has found it.
-    left_out : int
-        Rows that lacked one in that reading.
-    low, high : float
-        Ends of all targets.
+    After a reading, ``kind`` says how the target is written, ``left_out`` how many rows lacked one,
+    and ``low`` and ``high`` are the ends of all targets.
     """
 
     def __init__(

@@ -29,19 +29,7 @@ def without_far_targets() -> Iterator[None]:
 
 
 def say_far_targets(model: Any, table: Any, values: Any, rows: Any) -> None:
-    """Name targets that the model took for errors, by their places in the files.
-
-    Parameters
-    ----------
-    model : IntervalRegressor or MultiTargetRegressor
-        A fitted model.
-    table : RowSource
-        The table.
-    values : Series or DataFrame
-        Its targets.
-    rows : array of int
-        Rows that the model was fitted on.
-    """
+    """Name targets that the model took for errors, by their places in the files."""
     import pandas as pd
 
     from calipers.preprocessing import DataError

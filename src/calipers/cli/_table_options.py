@@ -110,24 +110,12 @@ def reading(files: Sequence[str], what: str = "reading") -> Iterator[Any]:
 
 
 class Labelled(NamedTuple):
-    """Rows whose target is known.
-
-    Attributes
-    ----------
-    table : RowSource
-        The rows.
-    values : pandas Series
-        Their targets.
-    left_out : int
-        Rows that lacked one.
-    kind : str
-        How the target is written, such as ``number 1,234.5``.
-    """
+    """Rows whose target is known."""
 
     table: Any
     values: Any
-    left_out: int
-    kind: str
+    left_out: int  # rows that lacked one
+    kind: str  # how the target is written, such as ``number 1,234.5``
 
 
 def take_target(
@@ -140,18 +128,8 @@ def take_target(
 ) -> Labelled:
     """The target as finite numbers, and the rows that have one.
 
-    Parameters
-    ----------
-    table : RowSource
-        The rows.
-    name : str
-        Name of the target.
-    kind : str, optional
-        How it is written, such as ``number 1,234.5``; found by default.
-    missing : OnMissing
-        What is done with rows that lack it.
-    whole : bool
-        Whether these are all rows, of which one at least must have it.
+    ``kind`` is how it is written, such as ``number 1,234.5``; found by default. ``whole`` says that
+    these are all rows, of which one at least must have a target.
     """
     import numpy as np
     import pandas as pd
@@ -223,16 +201,7 @@ def take_targets(
 ) -> Labelled:
     """The targets as finite numbers, a column each, and the rows that have all of them.
 
-    Parameters
-    ----------
-    table : RowSource
-        The rows.
-    names : sequence of str
-        Names of the targets.
-    kinds : dict
-        How they are written; others are found. Taken out of it.
-    missing : OnMissing
-        What is done with rows that lack one.
+    How they are written is taken out of ``kinds``, or found.
     """
     import pandas as pd
 

@@ -33,18 +33,8 @@ def fit_scales(
 ) -> tuple[FloatArray, FloatArray]:
     """Scales for which [mode - left, mode + right] is the central interval of this coverage.
 
-    Parameters
-    ----------
-    left, right : array of shape (n,)
-        Distances from the mode to the bounds, not negative.
-    coverage : float
-        Mass between the bounds, with equal tails outside.
-
-    Returns
-    -------
-    left_scale, right_scale : array of shape (n,)
-        If one distance is zero, the quantile at that bound is the mode itself and both scales are
-        positive. If both are zero, so are the scales.
+    If one distance is zero, the quantile at that bound is the mode itself and both scales are
+    positive. If both are zero, so are the scales.
 
     Examples
     --------

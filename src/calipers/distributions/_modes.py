@@ -32,15 +32,10 @@ def mixture_modes(
 
 
 def stationary_points(terms: LogTerms) -> tuple[FloatArray, FloatArray]:
-    """Modes and valleys of every row.
+    """Modes, (k, n), and valleys, (k + 1, n), of every row, ascending and padded with NaN.
 
-    Returns
-    -------
-    modes : array of shape (k, n)
-        In ascending order, padded with NaN.
-    valleys : array of shape (k + 1, n)
-        The valley to the left of each mode and, one further, to the right of the last: minus
-        infinity first, then the minima between modes, then plus infinity.
+    Valleys are to the left of each mode and, one further, to the right of the last: minus infinity
+    first, then the minima between modes, then plus infinity.
     """
     points = _grid(terms)
     rising = np.array([log_slope(x, terms) > 0 for x in points])

@@ -25,13 +25,7 @@ _GELU = (2 / np.pi) ** 0.5
 
 
 def parameters(graph: Graph, members: Bank | Upgraded, inputs: str) -> dict[str, str]:
-    """Each member's parameters for each row, (members, rows), double precision, by field.
-
-    Raises
-    ------
-    ValueError
-        If a network is none of ``calipers.networks``.
-    """
+    """Each member's parameters for each row, (members, rows), double precision, by field."""
     if isinstance(members, Bank):
         return _of_bank(graph, members, inputs)
     if isinstance(members.points, ColumnPoints):

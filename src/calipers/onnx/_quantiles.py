@@ -58,16 +58,9 @@ def _mean(graph: Graph, values: str, weight: str) -> str:
 
 
 def width_steps(graph: Graph, edges: Any, loc: str, left: str, right: str, weight: str = "") -> str:
-    """Steps of the width of mixtures, whole numbers of shape (rows,).
+    """Steps, (rows,), that the logarithms of mixtures' standard deviations are on, between edges.
 
-    Parameters
-    ----------
-    edges : array of shape (steps - 1,)
-        Between steps of the logarithm of the standard deviation.
-    loc, left, right : names
-        Components, of shape (members, 1, rows).
-    weight : name, optional
-        Their weights, of sum 1 and the same shape; equal if not given.
+    Components, and weights of sum 1 if they are not equal, are of shape (members, 1, rows).
     """
     apart = graph("Sub", right, left)
     own = graph("Mul", graph("Mul", apart, apart), graph.constant(1.0 - 2.0 / np.pi))
@@ -94,23 +87,11 @@ def lower_quantile(
     *,
     step: str | None = None,
 ) -> str:
-    """Quantiles of mixtures, at levels given as normal scores.
+    """Quantiles of mixtures, (levels, rows), at levels given as normal scores.
 
-    Parameters
-    ----------
-    score : array that broadcasts against (levels, rows)
-        Scores of the levels; with ``step``, of shape (levels, steps).
-    loc, left, right : names
-        Components, of shape (members, levels or 1, rows).
-    weight : name, optional
-        Their weights, of sum 1 and the same shape; equal if not given.
-    step : name, optional
-        Which of the steps each row is on.
-
-    Returns
-    -------
-    name
-        Quantiles of shape (levels, rows).
+    Scores broadcast against (levels, rows); with ``step``, which says on which step each row is,
+    they are of shape (levels, steps). Components, and weights of sum 1 if they are not equal, are
+    of shape (members, levels or 1, rows).
     """
     level = ndtr(np.asarray(score, dtype=np.float64))
 

@@ -34,18 +34,10 @@ _SENTENCE = 25  # characters of half of the texts of a column of free text, or m
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A column of text: its distinct texts, and which of them each row has.
-
-    Attributes
-    ----------
-    levels : Arrow array of str
-        Distinct texts.
-    codes : array of int
-        Position of each row's text among them; -1 where it is missing.
-    """
+    """A column of text: its distinct texts, and which of them each row has."""
 
     levels: Any
-    codes: NDArray[np.int64]
+    codes: NDArray[np.int64]  # position of each row's text among them; -1 where it is missing
 
     @classmethod
     def of(cls, series: Any) -> Self:
@@ -231,13 +223,7 @@ def _counted() -> Found:
 
 
 def number_style(words: Any, name: str) -> NumberText:
-    """How the distinct texts of a column write numbers, when it is known to hold some.
-
-    Raises
-    ------
-    DataError
-        If there are two ways to read them.
-    """
+    """How the distinct texts of a column write numbers, when it is known to hold some."""
     style, note = number_text(words, codes=False)
     if note:
         raise DataError(note, column=name)

@@ -34,17 +34,7 @@ class Learnt(NamedTuple):
 
 
 def learn(series: Any, kind: str | None, max_categories: int, min_frequency: int) -> Learnt:
-    """Describe a column, make its encoder and read it.
-
-    Parameters
-    ----------
-    series : pandas Series
-        The column, with its name.
-    kind : str, optional
-        Its kind, for text with how it is written; found from the values by default.
-    max_categories, min_frequency : int
-        See ``TableEncoder``.
-    """
+    """Describe a column, make its encoder and read it; its kind is found where none is given."""
     name = str(series.name)
     kind, _, written = (kind or "").partition(" ")
     if not kind:

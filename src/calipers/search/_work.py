@@ -43,20 +43,8 @@ class Stage(NamedTuple):
 class Work:
     """Candidates, and what is known of them so far.
 
-    Parameters
-    ----------
-    trial, final : Trial
-        What they have in common, and what the finalists have.
-    base : IntervalRegressor
-        Gives the parameters that are not searched.
-    drawn : list of dict
-        Parameters of each candidate.
-    store : Store
-        Keeps the outcomes.
-    visible : bool
-        Whether to show progress.
-    seconds : float, optional
-        Time after which the first rung begins no further candidates.
+    ``final`` is the trial of finalists. After ``seconds`` the first rung begins no further
+    candidates.
     """
 
     def __init__(

@@ -32,13 +32,8 @@ class _Waiting(Generic[PieceT, ResultT]):
 class Batcher(Generic[PieceT, ResultT]):
     """A thread of its own for one model, and the pieces that wait for it.
 
-    Parameters
-    ----------
-    work : callable
-        Takes a list of pieces and gives a list of results, an exception in place of one that
-        failed; called in the thread.
-    max_rows : int
-        Rows of a batch; a piece has no more.
+    ``work`` is called in the thread with a list of pieces, of ``max_rows`` in all, and gives a list
+    of results, an exception in place of one that failed.
 
     Examples
     --------

@@ -28,17 +28,7 @@ class _RefusedError(Exception):
 
 
 class Connection(HttpToolsProtocol):
-    """One connection.
-
-    Parameters
-    ----------
-    config, server_state, app_state, _loop
-        As Uvicorn gives them.
-    settings : ServerSettings
-        How long a connection may wait.
-    most : int
-        Connections at a time.
-    """
+    """One connection."""
 
     def __init__(
         self,

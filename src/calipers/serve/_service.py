@@ -62,17 +62,7 @@ class _Table:
 
 
 class Service:
-    """The models with their queues, and the limits that hold for all of them.
-
-    Parameters
-    ----------
-    models : dict of str to Served
-        By name.
-    settings : ServerSettings
-        Limits.
-    monitor : Monitor
-        Where predictions are recorded.
-    """
+    """The models with their queues, and the limits that hold for all of them."""
 
     def __init__(
         self, models: dict[str, Served], settings: ServerSettings, monitor: Monitor

@@ -12,17 +12,7 @@ _WIDE = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
 
 class TextStream(io.RawIOBase):
-    """Text as UTF-8 without a mark in front, checked on the way; counts quotation marks.
-
-    Parameters
-    ----------
-    raw : binary file
-        The text.
-    encoding : str
-        Its encoding.
-    name : str
-        The file, for errors.
-    """
+    """Text as UTF-8 without a mark in front, checked on the way; counts quotation marks."""
 
     def __init__(self, raw: BinaryIO, encoding: str, name: str) -> None:
         self._raw, self._name, self._encoding = raw, name, encoding

@@ -31,17 +31,7 @@ _FOREIGN = {
 def open_bytes(
     name: str, stack: ExitStack, stream: BinaryIO | None = None
 ) -> tuple[BinaryIO, FileFormat]:
-    """Open a file, decompressed, and recognise its format.
-
-    Parameters
-    ----------
-    name : str
-        Path, or ``-`` for standard input.
-    stack : ExitStack
-        Closes what is opened.
-    stream : binary file, optional
-        What to read in place of the file; it is closed afterwards.
-    """
+    """Open a file, ``-`` or a stream, decompressed, and recognise its format."""
     raw = _open_raw(name, stack) if stream is None else _buffered(stream, stack)
     head = _peek(raw)
     compression = find_compression(head)
