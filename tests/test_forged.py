@@ -212,3 +212,24 @@ def test_a_model_whose_bounds_are_of_another_coverage_is_not_saved(tmp_path):
     assert not (tmp_path / "model").exists()
     model.set_params(coverage=0.95).save(tmp_path / "model")
     assert load(tmp_path / "model").coverage == 0.95
+
+
+EVIL = "\x1b]0;owned\x07\u202e\x9b2J"
+
+
+def test_names_in_a_folder_or_a_table_do_not_steer_a_terminal(tmp_path):
+    """Control characters are shown as escapes, in what is printed and in errors."""
+    document, arrays = read_model(FOLDERS / "table")
+    record = json.loads((FOLDERS / "table" / "model.json").read_bytes())
+    column = document["inputs"]["preprocessor"]["columns"][0]
+    column["column"]["note"] = EVIL
+    document["inputs"]["about"] |= {"versions": {"numpy": EVIL}, "more_rows": EVIL}
+    folder = tmp_path / "model"
+    folder.mkdir()
+    reseal(folder, record | {"document": document}, arrays)
+    (tmp_path / "rows.csv").write_text(f"{EVIL},b\n1,2\n", "utf-8")
+    for command in (["inspect"], ["predict", tmp_path / "rows.csv"]):
+        words = [command[0], folder, *command[1:]]
+        shown = CliRunner().invoke(app, [str(word) for word in words]).output
+        assert "\\x1b]0;owned" in shown or command[0] == "predict"
+        assert all(char.isprintable() or char == "\n" for char in shown), shown

@@ -236,7 +236,7 @@ ABOUT = record(
             {"files": list_of(text), "rows": _ROWS, "alarm_at": optional(_ROWS)}
             | {"coverage": number(1e-9, 1 - 1e-9), "counted": _ROWS, "covered": _ROWS}
             | {"recent": text},
-            {"out": optional(text), "bytes": whole(0, 2**53), "place": _ROWS},
+            {"out": optional(text), "bytes": whole(0, 2**53), "place": _ROWS, "mark": text},
         ),
     },
     rest=anything,

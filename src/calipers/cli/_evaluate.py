@@ -21,6 +21,7 @@ from calipers.cli._table_options import (
     MissingTarget,
     OnMissing,
     Types,
+    for_terminal,
     make_form,
     parse_kinds,
     print_json,
@@ -126,7 +127,7 @@ def _show_several(found: dict[str, Any]) -> None:
 def _show(found: dict[str, Any], target: str) -> None:
     typer.echo(f"On {found['rows']:,} rows:")
     say_left_out(found["rows_without_target"])
-    print_measures(found, target)
+    print_measures(found, for_terminal(target))
     if found["rows_outside"]:
         typer.echo(f"\n  {found['rows_outside']:,} rows are outside what training saw")
     if "by" in found:

@@ -27,6 +27,7 @@ from calipers.cli._table_options import (
     check_learnable,
     drop_columns,
     finite,
+    for_terminal,
     make_form,
     parse_kinds,
     print_json,
@@ -352,6 +353,7 @@ def _remark(column: dict[str, Any]) -> str:
 
 
 def _print_end(result: dict[str, Any], target: str) -> None:
+    result, target = for_terminal(result), for_terminal(target)
     found = result["evaluation"]
     if found is None:
         typer.echo("No rows were held out, so nothing is known of how good the model is.")

@@ -12,6 +12,7 @@ from calipers.tables._compression import COMPRESSIONS, Compression
 from calipers.tables._delimited import TextFormat
 from calipers.tables._errors import TableError, TooLargeError
 from calipers.tables._formats import FORMATS, FileFormat, format_of, known_endings
+from calipers.tables._open import whole_lines
 from calipers.tables._parts import Part, find_parts, read_part
 from calipers.tables._read import find_files, read_blocks, read_bytes, read_table
 from calipers.tables._source import RowSource, check_distinct
@@ -36,5 +37,6 @@ __all__ = [
     "read_bytes",
     "read_part",
     "read_table",
+    "whole_lines",
     "write_blocks",
 ]
