@@ -412,6 +412,12 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"in the block of \d+ rows from 1,0\d\d on.*NaN"):
             tiny().fit(RowBlocks(parts))
 
+    def test_a_bad_value_in_the_sample_is_not_placed_by_a_row_of_the_sample(self, frame):
+        odd = frame.astype(object)
+        odd.loc[::40, "a"] = "what"
+        with pytest.raises(ValueError, match="^column 'a': 'what' is not among the numbers"):
+            tiny().fit(RowBlocks([odd], "y"))
+
     @pytest.mark.parametrize("later", [0, 2])
     def test_a_source_that_gives_other_rows_when_read_again(self, later, data, small):
         readings = iter([1, later])

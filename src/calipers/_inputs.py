@@ -15,6 +15,7 @@ from calipers._schema import anything, list_of, one_of
 from calipers._wrapped import points_of
 from calipers.preprocessing import (
     Column,
+    DataError,
     TableEncoder,
     check_column,
     describe_numbers,
@@ -27,6 +28,7 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 _FLOATS = [np.float64, np.float32]
+_LARGEST = 1e150  # of targets: the square is a number still
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,11 +129,26 @@ def check_target(y: Any) -> None:
     for row, value in enumerate(values.ravel() if values.dtype.kind in "OSU" else ()):
         try:
             float(value)
+        except OverflowError:
+            raise DataError(f"y must lie within +-{_LARGEST:g}, got more", row=row) from None
         except (TypeError, ValueError):
             if value is None and y is None:
                 return
             shown = value if value is None else str(value)
             raise ValueError(f"y must hold numbers, got {shown!r} in row {row} (from 0)") from None
+
+
+def check_size(y: FloatArray) -> None:
+    """Refuse targets so large, or so close to each other, that their squares are no numbers."""
+    large = np.flatnonzero((np.abs(y) > _LARGEST) & np.isfinite(y))
+    if large.size:
+        row = int(large[0])
+        raise DataError(f"y must lie within +-{_LARGEST:g}, got {y[row]:g}", row=row)
+    if 0 < np.ptp(y) < 1 / _LARGEST:
+        raise ValueError(
+            f"y goes from {y.min():g} to {y.max():g}, too little to compute with: give it in "
+            "another unit"
+        )
 
 
 def learn_inputs(
@@ -143,13 +160,16 @@ def learn_inputs(
     ``feature_names_in_`` of the estimator.
     """
     check_target(y)
+    if (values := np.asarray(y)).dtype.kind in "fiu":  # before sums of them overflow
+        check_size(values.astype(np.float64))
     refuse_masked("X", X)
     encoder = _encoder_for(estimator.preprocessor, X)
     if encoder is None:
         X, y = _as_numbers(estimator, X, y, reset=True)
+        check_size(y := np.asarray(y, np.float64))
         names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(X.shape[1])])
         seen = X if weights is None else X[weights > 0]
-        return Inputs(describe_numbers(seen, names)), X, np.asarray(y, np.float64)
+        return Inputs(describe_numbers(seen, names)), X, y
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:
@@ -157,7 +177,8 @@ def learn_inputs(
     estimator.n_features_in_ = encoder.n_features_in_
     estimator.feature_names_in_ = encoder.feature_names_in_
     encoded, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
-    return Inputs(encoder.columns_, encoder), encoded, np.asarray(y, np.float64)
+    check_size(y := np.asarray(y, np.float64))
+    return Inputs(encoder.columns_, encoder), encoded, y
 
 
 def _encoder_for(preprocessor: Any, X: Any) -> TableEncoder | None:

@@ -84,7 +84,10 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
     seed = int(check_random_state(model.random_state).randint(2**31))
     sample = rows.sample(_SAMPLE, seed)
     to_calibrate, to_validate, to_learn = _roles(model, sample)
-    data = read_rows(model, sample.X[to_learn], sample.y[to_learn], None, None, reset=True)
+    try:
+        data = read_rows(model, sample.X[to_learn], sample.y[to_learn], None, None, reset=True)
+    except DataError as error:  # whose row is one of the sample, not of the source
+        raise DataError(error.problem, column=error.column) from None
     model.target_ = _spanning(model.target_, sample.y.min(), sample.y.max())
     if isinstance(rows.target, str):
         model.target_ = replace(model.target_, name=rows.target)

@@ -32,7 +32,7 @@ from calipers.bank import MEASURES, SCHEDULES
 from calipers.calibration import CALIBRATIONS
 from calipers.distributions import KINDS
 from calipers.heads import HEADS
-from calipers.networks import ACTIVATIONS
+from calipers.networks import ACTIVATIONS, MOST_LAYERS, MOST_UNITS
 from calipers.objectives import LOSSES, MOST_COMPONENTS
 from calipers.preprocessing import KINDS as COLUMN_KINDS
 
@@ -44,8 +44,8 @@ CUSTOM = {"custom": True}
 COLUMN = {"kind": "column"}
 """Stands for points that come with the rows, as their last input."""
 
-MOST_LAYERS, MOST_UNITS, MOST_INPUTS, MOST_NETWORKS = 256, 10**6, 10**6, 10**4
-"""Largest sizes of a network, its inputs and an ensemble that are read."""
+MOST_INPUTS, MOST_NETWORKS = 10**6, 10**4
+"""Largest sizes of the inputs and an ensemble that are read."""
 
 _DEEP = 16  # layers from which on a bound of the outputs says too little
 _FAR = 1e4  # standardised inputs of a network that does not clip them, as its outputs are bounded
