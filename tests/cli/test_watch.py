@@ -203,7 +203,7 @@ def test_watch_leaves_a_row_that_comes_while_it_reads(stream, run, here, monkeyp
         return found
 
     monkeypatch.setattr(tables, "read_table", growing)
-    found = json.loads(run("watch", "model", "stream.csv", "--json").output.splitlines()[-1])
+    found = json.loads(run("watch", "model", "stream.csv", "--json").stdout)
     assert found["rows"] == 179
 
 
