@@ -100,7 +100,7 @@ FORGED = {
     "unknown parameter": ("default", put("parameters", "spam", 1), "without 'spam'"),
     "parameter": ("default", put("parameters", "coverage", "all"), "coverage"),
     "lost parameter": ("default", drop("parameters", "retries"), "with 'retries'"),
-    "no threads": ("default", put("parameters", "n_jobs", 0), "n_jobs must be"),
+    "no threads": ("default", put("parameters", "n_jobs", 0), "'n_jobs' parameter"),
     "unknown loss": ("default", put("ensemble", "program", "objective", "loss", "x"), "loss must"),
     "unknown head": ("default", put("ensemble", "program", "objective", "head", "x"), "head must"),
     "other coverage": ("sem", put("parameters", "coverage", 0.5), "coverage must be 0.95, the"),
