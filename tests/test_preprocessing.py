@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given, reject, settings
-from hypothesis import strategies as st
+from hypothesis import given, reject, settings, strategies as st
 from hypothesis.extra.pandas import column, data_frames, range_indexes
 from sklearn.base import clone
 from sklearn.linear_model import Ridge

@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from calipers._fitting import TrainingRows, read_rows
 from calipers._wrapped import fitted, is_fitted, is_regressor, out_of_fold_points, points_of
 from calipers.bank import Bank, BankPoints, ColumnPoints, Points
-from calipers.crossfit import Fold, leave_rows_out, make_folds
-from calipers.crossfit import out_of_fold_points as points_by_fold
+from calipers.crossfit import Fold, leave_rows_out, make_folds, out_of_fold_points as points_by_fold
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
 from calipers.training import objective_of

@@ -11,8 +11,7 @@ import numpy as np
 from array_api_compat import array_namespace
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval as Within
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval as Within, StrOptions
 
 from calipers import losses
 from calipers.distributions import KINDS
@@ -42,19 +41,6 @@ class Objective(BaseEstimator):
     and have scikit-learn's grammar: ``IntervalRegressor(loss=QDPlus(softness=100))``, or
     ``set_params(loss__softness=100)``.
 
-    Attributes
-    ----------
-    head : str
-        A key of ``calipers.heads.HEADS``.
-    loss : static method
-        ``loss(*parameters, target, weight=..., coverage=..., **numbers)`` gives one number for a
-        batch and is traced by JAX: the head's parameters and the targets, standardised and of
-        shape (rows,); the weights of the rows, of which those of weight 0 may hold anything; the
-        nominal coverage; and the objective's own parameters, but for those in ``structure``.
-    structure : tuple of str
-        Parameters that shape the program and are no numbers of the loss: a bank has them in
-        common.
-
     Examples
     --------
     A power of the interval score, with bounds that cannot cross.
@@ -74,7 +60,8 @@ class Objective(BaseEstimator):
     {'power': 3.0}
     """
 
-    head: ClassVar[str] = "free"
+    head: ClassVar[str] = "free"  #: A key of ``calipers.heads.HEADS``.
+    #: Parameters that shape the program and are no numbers of the loss: a bank has them in common.
     structure: ClassVar[tuple[str, ...]] = ()
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
@@ -83,6 +70,10 @@ class Objective(BaseEstimator):
         if cls.head not in HEADS:
             raise ValueError(f"head must be one of {sorted(HEADS)}, got {cls.head!r}")
 
+    #: ``loss(*parameters, target, weight=..., coverage=..., **numbers)`` gives one number for a
+    #: batch and is traced by JAX: the head's parameters and the targets, standardised and of shape
+    #: (rows,); the weights of the rows, of which those of weight 0 may hold anything; the nominal
+    #: coverage; and the objective's own parameters, but for those in ``structure``.
     loss: ClassVar[Callable[..., Array]]
 
     @staticmethod

@@ -4,8 +4,7 @@ from numbers import Real
 from typing import Any, ClassVar
 
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval as Within
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval as Within, StrOptions
 
 from calipers.bank import SCHEDULES
 

@@ -59,24 +59,13 @@ _HEADS: dict[str, Any] = {"network__hidden_layers": (64, 64), "network__frequenc
 
 @dataclass(frozen=True, eq=False)
 class TorchPoints:
-    """Points of networks of PyTorch, and what heads see beside them.
+    """Points of networks of PyTorch, and what heads see beside them."""
 
-    Attributes
-    ----------
-    networks : tuple of torch.nn.Module
-        Each takes (rows, inputs) and gives (rows,) or (rows, 1).
-    members : array of int
-        The network behind each member.
-    features : bool
-        Whether heads see, of a single network, its point and what enters its last linear layer.
-    held_out : array of int, optional
-        See ``calipers.bank.Points``.
-    """
-
-    networks: tuple[Any, ...]
-    members: NDArray[np.intp]
+    networks: tuple[Any, ...]  #: Each takes (rows, inputs) and gives (rows,) or (rows, 1).
+    members: NDArray[np.intp]  #: The network behind each member.
+    #: Whether heads see, of a single network, its point and what enters its last linear layer.
     features: bool = True
-    held_out: NDArray[np.intp] | None = None
+    held_out: NDArray[np.intp] | None = None  #: See ``calipers.bank.Points``.
 
     def __call__(self, inputs: FloatArray) -> tuple[Doubles, FloatArray]:
         """Points of shape (members, rows), and what heads see of each row."""

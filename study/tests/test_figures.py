@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from calipers import plots
-from calipers_study.draw import sensitivity as draw_sensitivity
-from calipers_study.draw import toy as draw_toy
+from calipers_study.draw import sensitivity as draw_sensitivity, toy as draw_toy
 from calipers_study.figures import FIGURES, write_figures
 from calipers_study.panels import plot_counts, plot_heat_map
 from calipers_study.sensitivity import failures_markdown, sensitivity

@@ -22,28 +22,19 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Aggregation:
-    """How the members of an ensemble become one prediction.
+    """How the members of an ensemble become one prediction."""
 
-    Attributes
-    ----------
-    function : callable
-        ``function(lower, point, upper, *, coverage)`` of the members' bounds and points, each of
-        shape (members, rows), and the coverage they were trained for.
-    gives_distribution : bool
-        Whether it gives a ``SplitNormalMixture``, from which intervals of any coverage follow, or
-        an ``Interval`` of the members' own coverage.
-    single : bool
-        Whether it is for an ensemble of one network.
-    onnx : callable, optional
-        The same in a ``calipers.onnx`` graph: ``onnx(graph, lower, point, upper, coverage=...,
-        members=...)``, from names of values to the names of ``loc``, ``left_scale`` and
-        ``right_scale`` of shape (members, rows), or of ``lower`` and ``upper`` of shape (rows,).
-        Without it a model cannot be exported.
-    """
-
+    #: ``function(lower, point, upper, *, coverage)`` of the members' bounds and points, each of
+    #: shape (members, rows), and the coverage they were trained for.
     function: Callable[..., SplitNormalMixture | Interval]
+    #: Whether it gives a ``SplitNormalMixture``, from which intervals of any coverage follow, or an
+    #: ``Interval`` of the members' own coverage.
     gives_distribution: bool
-    single: bool = False
+    single: bool = False  #: Whether it is for an ensemble of one network.
+    #: The same in a ``calipers.onnx`` graph: ``onnx(graph, lower, point, upper, coverage=...,
+    #: members=...)``, from names of values to the names of ``loc``, ``left_scale`` and
+    #: ``right_scale`` of shape (members, rows), or of ``lower`` and ``upper`` of shape (rows,).
+    #: Without it a model cannot be exported.
     onnx: Callable[..., tuple[Any, ...]] | None = None
 
     def __call__(

@@ -16,21 +16,14 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Noise:
-    """A distribution on the line in closed form.
+    """A distribution on the line in closed form."""
 
-    Attributes
-    ----------
-    draw : callable
-        ``(n, generator) -> values``, without use of `quantile`.
-    cdf, quantile : callable
-        Distribution function and its inverse, elementwise.
-    mean, std : float
-        Mean and standard deviation.
-    """
-
+    #: ``(n, generator) -> values``, without use of `quantile`.
     draw: Callable[[int, np.random.Generator], Array]
+    #: Distribution function and its inverse, elementwise.
     cdf: Callable[[Array], Array]
     quantile: Callable[[Array], Array]
+    #: Mean and standard deviation.
     mean: float
     std: float
 
@@ -38,20 +31,6 @@ class Noise:
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A regression problem with known truth.
-
-    Attributes
-    ----------
-    name, description : str
-        For people.
-    draw_x : callable
-        ``(n, generator) -> x``, the distribution of the inputs: `n` numbers, or `n` rows if there
-        are several inputs.
-    location, scale : callable
-        Functions of such `x`, one number per row; the scale is never negative.
-    noise : Noise
-        Distribution of ``(y - location(x)) / scale(x)``.
-    inputs : int
-        Number of inputs.
 
     Examples
     --------
@@ -63,13 +42,17 @@ class Problem:
            [-0.973,  1.255]])
     """
 
+    #: For people.
     name: str
     description: str
+    #: ``(n, generator) -> x``, the distribution of the inputs: `n` numbers, or `n` rows if there
+    #: are several inputs.
     draw_x: Callable[[int, np.random.Generator], Array] = field(repr=False)
+    #: Functions of such `x`, one number per row; the scale is never negative.
     location: Callable[[Array], Array] = field(repr=False)
     scale: Callable[[Array], Array] = field(repr=False)
-    noise: Noise = field(repr=False)
-    inputs: int = 1
+    noise: Noise = field(repr=False)  #: Distribution of ``(y - location(x)) / scale(x)``.
+    inputs: int = 1  #: Number of inputs.
 
     def sample(self, n: int, random_state: int | np.random.Generator) -> tuple[Array, Array]:
         """Draw `n` rows: X of shape (n, inputs) and y of shape (n,)."""

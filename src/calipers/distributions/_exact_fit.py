@@ -78,13 +78,9 @@ def scale_table(coverage: float) -> tuple[FloatArray, FloatArray]:
     """Polynomials that `SplitNormal.from_interval` evaluates, for a graph that does the same.
 
     Both are functions of log1p(r / tail), scaled to [0, cells], where r is the ratio of the shorter
-    to the longer distance from the mode and tail is (1 - coverage) / 2.
-
-    Returns
-    -------
-    per_length, per_scale : array of shape (powers, cells)
-        Coefficients within each cell, highest power first: of the longer side's scale per its
-        length, and of the shorter side's scale per that scale.
+    to the longer distance from the mode and tail is (1 - coverage) / 2. Coefficients within each
+    cell, (powers, cells), have the highest power first: of the longer side's scale per its length,
+    and of the shorter side's scale per that scale.
     """
     tail = (1.0 - coverage) / 2.0
     s = tail * np.expm1(np.linspace(0.0, np.log1p(0.5 / tail), 2 * CELLS + 1))

@@ -36,13 +36,6 @@ class ObservedDistribution(Distribution):
     with the masses `pmf`: bounds, and the values of a lattice. Quantiles and bounds of intervals
     are values of the support.
 
-    Parameters
-    ----------
-    latent : SplitNormalMixture or CalibratedMixture
-        Distributions of z.
-    support : Support
-        Values that y can take.
-
     Notes
     -----
     `aleatoric_var`, `epistemic_var` and `components` are those of the members, on the latent scale;
@@ -59,8 +52,8 @@ class ObservedDistribution(Distribution):
     (array([0.54 , 0.006]), array([0.864, 0.067]))
     """
 
-    latent: Distribution
-    support: Support
+    latent: Distribution  #: Distributions of z.
+    support: Support  #: Values that y can take.
 
     @property
     def shape(self) -> tuple[int, ...]:

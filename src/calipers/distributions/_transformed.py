@@ -49,16 +49,6 @@ HALF_NORMAL = np.stack([_NODES, _PARTS / _PARTS.sum()])
 class TargetMap:
     """A monotone map of the target: its logarithm, or the inverse of the hyperbolic sine.
 
-    Parameters
-    ----------
-    kind : {"log", "asinh"}
-        "log" for positive targets; "asinh" is linear near 0 and logarithmic far from it, on
-        either side.
-    unit : float
-        What targets are divided by.
-    low, high : float
-        Ends of the scale beyond which values count as these where means are taken.
-
     Examples
     --------
     >>> by_size = TargetMap.learn("log", [1.0, 10.0, 100.0])
@@ -66,8 +56,11 @@ class TargetMap:
     (array([0.]), array([100.]))
     """
 
+    #: "log", "asinh": "log" for positive targets; "asinh" is linear near 0 and logarithmic far from
+    #: it, on either side.
     kind: str
-    unit: float
+    unit: float  #: What targets are divided by.
+    #: Ends of the scale beyond which values count as these where means are taken.
     low: float = -np.inf
     high: float = np.inf
 
@@ -166,13 +159,6 @@ def _expected(values: FloatArray) -> FloatArray:
 class TransformedMixture(Distribution):
     """Distributions of targets whose mapped values have the distributions `latent`.
 
-    Parameters
-    ----------
-    latent : SplitNormalMixture or CalibratedMixture
-        Distributions on the scale of the map.
-    target_map : TargetMap
-        The map.
-
     Notes
     -----
     `mean`, `var` and `std` of a calibrated mixture, and `crps`, add up quantiles, and are right to
@@ -189,8 +175,8 @@ class TransformedMixture(Distribution):
     (array([2.]), [[0.28], [14.2]])
     """
 
-    latent: Any
-    target_map: TargetMap
+    latent: Any  #: Distributions on the scale of the map.
+    target_map: TargetMap  #: The map.
 
     @property
     def shape(self) -> tuple[int, ...]:

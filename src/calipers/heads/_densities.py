@@ -58,12 +58,6 @@ class SplitNormalByMode(Head):
     mode, scale and share. The first component's raw mode is the mean of all, its raw scale the unit
     of the others, whose places and scales are relative to it: what a network learns of the mean it
     learns once.
-
-    Notes
-    -----
-    Raw outputs and fields of several come component by component: mode, scale and share. The first
-    component's raw mode is the mean of all, its raw scale the unit of the others, whose places and
-    scales are relative to it: what a network learns of the mean it learns once.
     """
 
     name = "split normal"

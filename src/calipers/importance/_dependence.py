@@ -15,31 +15,20 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """How predictions move with one column, everything else as it is in the rows.
+    """How predictions move with one column, everything else as it is in the rows."""
 
-    Attributes
-    ----------
-    name, kind : str
-        The column, and what it holds, one of ``calipers.preprocessing.KINDS``.
-    values : array of shape (n_values,)
-        Values of the column, as they stand in the table.
-    positions : array of shape (n_values,)
-        Where to draw them: the numbers themselves, dates in seconds since 1970, truth as 1 and 0,
-        and for categories 0, 1, 2, the most frequent first.
-    lower, point, upper : array of shape (n_values,)
-        Means over the rows.
-    coverage : float
-        Coverage of the intervals.
-    """
-
+    #: The column, and what it holds, one of ``calipers.preprocessing.KINDS``.
     name: str
     kind: str
-    values: NDArray[Any]
+    values: NDArray[Any]  #: (n_values,): Values of the column, as they stand in the table.
+    #: (n_values,): Where to draw them: the numbers themselves, dates in seconds since 1970, truth
+    #: as 1 and 0, and for categories 0, 1, 2, the most frequent first.
     positions: FloatArray
+    #: (n_values,): Means over the rows.
     lower: FloatArray
     point: FloatArray
     upper: FloatArray
-    coverage: float
+    coverage: float  #: Coverage of the intervals.
 
     def to_frame(self) -> Any:
         """The curve as a pandas frame, a row for each value."""

@@ -27,23 +27,13 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Importances:
-    """How much predictions change when a column is shuffled, of shape (n_columns, n_repeats).
+    """How much predictions change when a column is shuffled, of shape (n_columns, n_repeats)."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        The columns, as in ``model.inputs_``.
-    interval_score : array
-        By how much the mean interval score grows, in units of the target.
-    squared_error : array
-        By how much the mean squared error of the points grows.
-    width : array
-        How far a row's width moves on average, up or down, in units of the target.
-    """
-
-    names: tuple[str, ...]
+    names: tuple[str, ...]  #: The columns, as in ``model.inputs_``.
+    #: By how much the mean interval score grows, in units of the target.
     interval_score: FloatArray
-    squared_error: FloatArray
+    squared_error: FloatArray  #: By how much the mean squared error of the points grows.
+    #: How far a row's width moves on average, up or down, in units of the target.
     width: FloatArray
 
     def to_frame(self) -> Any:

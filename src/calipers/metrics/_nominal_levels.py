@@ -21,14 +21,9 @@ class HasInterval(Protocol):
 
 
 class CalibrationCurve(NamedTuple):
-    """Observed against nominal coverage.
+    """Observed against nominal coverage."""
 
-    Attributes
-    ----------
-    nominal, observed : ndarray of shape (n_coverages,)
-        Coverage promised, and fraction of targets found inside.
-    """
-
+    #: (n_coverages,): Coverage promised, and fraction of targets found inside.
     nominal: FloatArray
     observed: FloatArray
 

@@ -67,17 +67,7 @@ def read_number(series: Any, kind: str | None = None) -> FloatArray:
 def learn_number(series: Any, kind: str | None = None) -> tuple[FloatArray, str]:
     """A column as numbers, NaN where they are missing; and its kind, with how they are written.
 
-    Parameters
-    ----------
-    series : pandas Series
-        The column.
-    kind : str, optional
-        ``"number"``, or how text writes it, as in ``"number 1,234.5"``; found by default.
-
-    Raises
-    ------
-    DataError
-        If the column holds what is no number, or could be read in two ways.
+    ``kind`` is ``"number"``, or how text writes it, as in ``"number 1,234.5"``; found by default.
     """
     check_kind(str(series.name), kind or "number")
     kind, _, written = (kind or "number").partition(" ")

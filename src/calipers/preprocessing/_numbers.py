@@ -107,12 +107,7 @@ def unit_of(texts: Any) -> str:
 def number_text(texts: Any, *, codes: bool = True) -> tuple[NumberText | None, str]:
     """How the distinct texts of a column write numbers, or None; and what was noticed.
 
-    Parameters
-    ----------
-    texts : Arrow array of str
-        The texts.
-    codes : bool
-        Whether whole numbers with leading zeros are taken for codes, not numbers.
+    With ``codes``, whole numbers with leading zeros are taken for codes, not numbers.
 
     Examples
     --------

@@ -150,31 +150,18 @@ def standardised(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class LargeCategories:
-    """The large categories of some rows: what their inputs are depends on who asks.
+    """The large categories of some rows: what their inputs are depends on who asks."""
 
-    Attributes
-    ----------
-    codes : dict of int to array of int
-        For the first input of each large category, the level of each row, -1 for an unknown one.
-    levels : dict of int to int
-        How many levels each has.
-    kept : dict of int to int
-        How many of them have an input of their own; these inputs and one for others come before.
-    targets : array
-        Targets of the rows.
-    weights, groups : array, optional
-        Weights, and labels of rows that belong together.
-    differ : dict of int to Differ
-        What the levels of each differ in.
-    """
-
+    # for the first input of each large category, the level of each row, -1 for an unknown one
     codes: Mapping[int, IntArray]
-    levels: Mapping[int, int]
+    levels: Mapping[int, int]  # how many levels each has
+    # how many of them have an input of their own; these inputs and one for others come before
     kept: Mapping[int, int]
-    targets: FloatArray
+    targets: FloatArray  # targets of the rows
+    # weights, and labels of rows that belong together
     weights: FloatArray | None = None
     groups: IntArray | None = None
-    differ: Mapping[int, Differ] = field(default_factory=dict)
+    differ: Mapping[int, Differ] = field(default_factory=dict)  # what the levels of each differ in
 
     def learnt(self, place: int, rows: IntArray | None = None) -> LevelTargets:
         """What some rows, or all that have a weight, tell of the levels of one category."""
@@ -191,17 +178,7 @@ class LargeCategories:
         )
 
     def encoded(self, X: FloatArray, train: IntArray, seed: int) -> FloatArray:
-        """Inputs for networks that train on some rows, of those and of all others.
-
-        Parameters
-        ----------
-        X : array of shape (rows, inputs)
-            All inputs, of which those of large categories are replaced.
-        train : array of int
-            Rows to learn from.
-        seed : int
-            Seeds the parts of them.
-        """
+        """All inputs, those of large categories as networks see them that learn from ``train``."""
         found = np.array(X, dtype=np.float64)
         part = self._parts(train, seed)
         every = len(self.targets) if self.weights is None else np.count_nonzero(self.weights)

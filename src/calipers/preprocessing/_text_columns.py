@@ -28,14 +28,8 @@ _TEXT = pa.large_string()
 def as_text(series: Any, *, marks: bool = False, keep: Any = ()) -> Any:
     """Values of a column as an Arrow array of stripped text, null where they are missing.
 
-    Parameters
-    ----------
-    series : pandas Series
-        The column. Of other values than text, 1.0 and 1 are the same text.
-    marks : bool
-        Whether ``MISSING_MARKS`` are missing as well.
-    keep : collection of str
-        Text that is a value even if it is in one of the lists.
+    Of other values than text, 1.0 and 1 are the same text. With ``marks``, ``MISSING_MARKS`` are
+    missing as well; text to ``keep`` is a value even if it is in one of the lists.
     """
     import pandas as pd
 

@@ -16,23 +16,12 @@ DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 
 @dataclass(frozen=True)
 class Compression:
-    """One kind of compression.
+    """One kind of compression."""
 
-    Attributes
-    ----------
-    name : str
-        What it is called.
-    ending : str
-        Ending of the names of files, after that of their format.
-    magic : bytes
-        First bytes of compressed data.
-    open_to_read, open_to_write : callable
-        Make a stream of plain bytes of one of compressed bytes, which stays open.
-    """
-
-    name: str
-    ending: str
-    magic: bytes
+    name: str  #: What it is called.
+    ending: str  #: Ending of the names of files, after that of their format.
+    magic: bytes  #: First bytes of compressed data.
+    #: Make a stream of plain bytes of one of compressed bytes, which stays open.
     open_to_read: Callable[[BinaryIO], Any]
     open_to_write: Callable[[BinaryIO], Any]
 

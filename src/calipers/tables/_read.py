@@ -91,23 +91,8 @@ def read_bytes(
 ) -> RowSource:
     """Delimited text in memory, read as a file of it is.
 
-    Parameters
-    ----------
-    body : bytes
-        The text, not compressed; nothing but text is tried, so that its size bounds the work.
-    name : str
-        What errors call it.
-    form : TextFormat, optional
-        How text is written.
-    max_rows, max_columns : int, optional
-        Limits; what follows the row that is too much is not read.
-
-    Raises
-    ------
-    TooLargeError
-        If the table has more rows or columns.
-    TableError
-        If it cannot be read.
+    Nothing but text is tried, so that its size bounds the work. What follows a row beyond the
+    limits is not read: ``TooLargeError``.
     """
     import pyarrow as pa
 

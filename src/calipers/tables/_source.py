@@ -16,20 +16,12 @@ if TYPE_CHECKING:  # so that the command line, which lists the formats, starts w
 
 @dataclass(frozen=True, eq=False)
 class RowSource:
-    """Rows, and where they are from.
+    """Rows, and where they are from."""
 
-    Attributes
-    ----------
-    table : pyarrow.Table
-        The rows; all columns of text files are text, as it stands there.
-    files : tuple of (str, int)
-        Each file, and the row of the table at which it begins; below 0 in a later block of it.
-    rows : array of int, optional
-        Which rows of the files these are, counted through all files; all by default.
-    """
-
-    table: Any
+    table: Any  #: The rows; all columns of text files are text, as it stands there.
+    #: Each file, and the row of the table at which it begins; below 0 in a later block of it.
     files: tuple[tuple[str, int], ...]
+    #: Which rows of the files these are, counted through all files; all by default.
     rows: "NDArray[np.int64] | None" = None
 
     @cached_property

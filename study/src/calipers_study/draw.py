@@ -23,8 +23,7 @@ from calipers.plots import (
     plot_width_error,
 )
 from calipers_study.cells import Results
-from calipers_study.measures import combine, stored_trials
-from calipers_study.measures import pit as pit_of
+from calipers_study.measures import combine, pit as pit_of, stored_trials
 from calipers_study.methods import DATASETS, METHODS
 from calipers_study.panels import FAILED, plot_counts, plot_heat_map
 from calipers_study.sensitivity import normalised
