@@ -171,7 +171,7 @@ def _nothing(value: Any, place: str) -> None:
 def _check_parts(document: Mapping[str, Any]) -> None:
     """Refuse parts that do not go together."""
     for name in ("program", "points"):
-        _check_components(document[name], f"ensemble.{name}")
+        _check_program(document[name], f"ensemble.{name}")
     head, points = HEADS[document["program"]["objective"]["head"]], document["points"]
     network = document["program"]["network"]
     has_distribution = (
@@ -195,10 +195,14 @@ def _check_parts(document: Mapping[str, Any]) -> None:
         refuse("ensemble.points.in_size", "that of the program", points["in_size"])
 
 
-def _check_components(program: Any, place: str) -> None:
-    """Refuse more components than a head has a form for."""
+def _check_program(program: Any, place: str) -> None:
+    """Refuse more components than a head has a form for, and columns that are no inputs."""
     if program in (None, COLUMN, CUSTOM):
         return
+    network, inputs = program["network"], program["in_size"]
+    columns = network.get("network", network).get("columns") or []
+    if max(columns, default=0) >= inputs:
+        refuse(f"{place}.network.columns", f"below {inputs}, the number of inputs", max(columns))
     count = program.get("components", 1)
     try:
         HEADS[program["objective"]["head"]].with_components(count)

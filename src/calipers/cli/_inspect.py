@@ -128,11 +128,11 @@ def _networks(found: dict[str, Any]) -> str:
     networks, settings = found["networks"], found["settings"]
     first, last = networks["epochs"]
     epochs = f"{first:,}" if first == last else f"{first:,} to {last:,}"
-    loss = _loss(settings["loss"])
+    loss = _loss(settings.get("loss", "the default"))
     again = networks["trained_again"]
     return (
         f"{networks['count']} networks with {networks['weights']:,} weights, trained for {epochs} "
-        f"epochs; loss {loss}, aggregation {settings['aggregation']}"
+        f"epochs; loss {loss}, aggregation {settings.get('aggregation', 'the default')}"
         + (f"; {again} failed and were trained again" if again else "")
     )
 
