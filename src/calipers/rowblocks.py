@@ -254,11 +254,10 @@ def _as_target(y: Any, start: int) -> FloatArray:
     try:
         if hasattr(y, "isna"):  # of pandas, whose missing values are of several kinds
             return np.asarray(y.to_numpy(np.float64, na_value=np.nan)).ravel()
-        if np.iscomplexobj(y):
-            raise TypeError("complex numbers")
-        return np.asarray(y, np.float64).ravel()
+        values = np.asarray(y)
+        return (values.astype(object) if np.iscomplexobj(y) else values).astype(np.float64).ravel()
     except (TypeError, ValueError):
-        for row, value in enumerate(np.asarray(y).ravel()):
+        for row, value in enumerate(np.asarray(y, object).ravel()):
             try:
                 float(value)
             except (TypeError, ValueError):
