@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from typing import IO, Any, BinaryIO, NoReturn
 
 from calipers.tables._delimited import TextFormat
-from calipers.tables._errors import TableError
+from calipers.tables._source import TableError
 
 _MOST_BYTES = 2**29  # of all that a workbook unpacks to
 _MOST_TEXT = 2**29  # characters in its cells
@@ -64,7 +64,9 @@ def _check(raw: BinaryIO, name: str) -> None:
                     with archive.open(entry) as sheet:
                         _check_cells(sheet, name)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
-        raise TableError("this is a zip archive: extract it", file=name) from None
+        way = f"unzip -p {name} | calipers ... -"
+        problem = f"this is a zip archive: extract it, or pipe it, {way}"
+        raise TableError(problem, file=name) from None
     raw.seek(0)
 
 
