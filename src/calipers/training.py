@@ -4,7 +4,6 @@ The estimator, the search and the study all come here. Functions take the parame
 that has them as attributes, such as an ``IntervalRegressor``.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Protocol
@@ -82,9 +81,12 @@ def check_bounds(bounds: Any) -> None:
     if bounds is None or isinstance(bounds, str):
         return
     ends = list(bounds) if isinstance(bounds, Sequence) or hasattr(bounds, "__array__") else []
-    good = len(ends) == 2 and all(
-        end is None or (isinstance(end, Real) and abs(end) <= sys.float_info.max) for end in ends
-    )
+    try:
+        good = len(ends) == 2 and all(
+            end is None or (isinstance(end, Real) and math.isfinite(float(end))) for end in ends
+        )
+    except OverflowError:  # of a whole number beyond all floats
+        good = False
     if not good or (None not in ends and not ends[0] < ends[1]):
         raise ValueError(
             "bounds must be 'auto', None or a pair (low, high) with low below high, in which None "
