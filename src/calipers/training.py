@@ -4,6 +4,7 @@ The estimator, the search and the study all come here. Functions take the parame
 that has them as attributes, such as an ``IntervalRegressor``.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Protocol
