@@ -503,19 +503,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return replace(self.ensemble_, n_jobs=self.n_jobs, unsupported=self.unsupported)
 
     def read(self, X: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Inputs as the networks take them, and which values training did not see.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        numbers : array of shape (n_samples, n_encoded)
-        outside : array of bool of shape (n_samples, n_features)
-            See ``outside``.
-        """
+        """Inputs as the networks take them, and which values training did not see."""
         check_is_fitted(self, "ensemble_")
         return self.reader_.read_and_check(self, X)
 
@@ -662,18 +650,10 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self._ensemble.members(self.reader_.read(self, X))
 
     def outside(self, X: Any) -> NDArray[np.bool_]:
-        """Which values training did not see, where predictions deserve less trust.
+        """Which values training did not see, of shape (n_samples, n_features), see ``inputs_``.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-
-        Returns
-        -------
-        array of bool, of shape (n_samples, n_features)
-            Numbers and dates beyond the range of training; with a preprocessor also unseen
-            categories, and missing values where there were none. Columns as in ``inputs_``.
+        Predictions deserve less trust there: numbers and dates beyond the range of training; with a
+        preprocessor also unseen categories, and missing values where there were none.
         """
         return self.read(X)[1]
 
