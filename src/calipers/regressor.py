@@ -76,7 +76,8 @@ _PAPER = {
     "optimizer__averaging": 0.0,
     "optimizer__clip_norm": None,
 }
-_COUNT = Within(Integral, 1, None, closed="left")
+_COUNT = Within(Integral, 1, 10**15, closed="both")
+_JOBS = ((-1024, -1), (1, 1024))
 
 
 class IntervalRegressor(RegressorMixin, BaseEstimator):
@@ -435,14 +436,14 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def _parameter_constraints(self) -> dict[str, list[Any]]:
         # Made when it is asked for: registries may have grown.
         return {
-            "coverage": [Within(Real, 0, 1, closed="neither")],
+            "coverage": [Within(Real, 1e-9, 1 - 1e-9, closed="both")],
             "loss": [StrOptions(set(LOSSES)), Objective],
             "network": [StrOptions(set(NETWORKS)), MLP, callable],
             "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
             "aggregation": [StrOptions(set(AGGREGATIONS))],
             "calibration": [StrOptions(set(CALIBRATIONS) - {"by", "adaptive"})],
             "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
-            "n_networks": [_COUNT],
+            "n_networks": [Within(Integral, 1, 10**4, closed="both")],
             "epochs": [_COUNT, None],
             "batch_size": [_COUNT, None],
             "time_budget": [Within(Real, 0, None, closed="neither"), None],
@@ -452,9 +453,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             "bounds": [StrOptions({"auto"}), "array-like", None],
             "unsupported": [StrOptions({"inf", "raise"})],
             "warm_start": ["boolean"],
-            "n_jobs": [Integral, None],
+            "n_jobs": [*(Within(Integral, *ends, closed="both") for ends in _JOBS), None],
             "random_state": ["random_state"],
-            "verbose": ["verbose"],
+            "verbose": ["boolean", Within(Integral, 0, 10**6, closed="both")],
         }
 
     @property
