@@ -44,6 +44,8 @@ class Rule(NamedTuple):
 
     Attributes
     ----------
+    halvings : int
+        How often panels were cut into halves.
     edges : array of shape (panels + 1,)
         Ends of the panels.
     over_p, over_p2 : array of shape (panels, POINTS)
@@ -61,6 +63,7 @@ class Rule(NamedTuple):
         Weights of the points in integrals over the part of the panel above the cell.
     """
 
+    halvings: int
     edges: FloatArray
     over_p: FloatArray
     over_p2: FloatArray
@@ -99,6 +102,7 @@ def make_rule(calibrations: Chain, weights: tuple[float, ...], halvings: int = 0
     upto = np.cumsum(by_cell, axis=0)
     above = upto[np.searchsorted(panel, panel, side="right") - 1] - upto
     return Rule(
+        halvings=halvings,
         edges=edges,
         over_p=over_p[:, :POINTS] @ TRANSFORM,
         over_p2=over_p2[:, :POINTS] @ TRANSFORM,
