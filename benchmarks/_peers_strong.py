@@ -13,8 +13,15 @@ import os
 import tempfile
 
 import numpy as np
-from _peers_forecast import Forecast, conformal, of_quantiles, of_samples, quantile_bounds, tails
-from _peers_forecast import sample_bounds as bounds_of
+from _peers_forecast import (
+    Forecast,
+    conformal,
+    of_quantiles,
+    of_samples,
+    quantile_bounds,
+    sample_bounds as bounds_of,
+    tails,
+)
 
 THREADS = 2
 FOLDS = 5

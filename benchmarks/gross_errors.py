@@ -12,8 +12,7 @@ import warnings
 
 import numpy as np
 
-from calipers import IntervalRegressor, metrics
-from calipers import _fitting as fitting
+from calipers import IntervalRegressor, _fitting as fitting, metrics
 
 
 def toy(rows, rng):

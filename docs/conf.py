@@ -39,7 +39,7 @@ myst_heading_anchors = 3
 
 # The docstrings have types in their own words.
 autodoc_typehints = "none"
-autodoc_member_order = "groupwise"
+autodoc_member_order = "bysource"
 autodoc_mock_imports = [name for name in ("onnx", "skpro", "torch") if find_spec(name) is None]
 napoleon_google_docstring = False
 napoleon_use_ivar = True

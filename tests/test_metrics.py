@@ -6,8 +6,7 @@ from math import exp, inf, nan, sqrt
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from scipy.stats import binom, norm
 from sklearn.metrics import mean_pinball_loss
 

@@ -84,13 +84,7 @@ def run_blocks(
 
 
 def threads_for(n_jobs: int) -> int:
-    """Return the number of threads that `n_jobs` asks for: itself, or all cores for -1.
-
-    Raises
-    ------
-    ValueError
-        If `n_jobs` is neither positive nor -1.
-    """
+    """Return the number of threads that `n_jobs` asks for: itself, or all cores for -1."""
     if n_jobs == -1:
         return os.cpu_count() or 1
     if n_jobs < 1:
@@ -106,27 +100,12 @@ def blockwise(
     outputs: int | None = None,
     n_jobs: int = 1,
 ) -> FloatArray:
-    """Apply `function` to arrays that broadcast against each other.
+    """Apply `function` to arrays that broadcast against each other, by blocks on threads.
 
-    Parameters
-    ----------
-    function : callable
-        Takes the blocks of `rows`, each of shape (n,), then those of `members`, each of shape
-        (m, n), and returns an array of shape (n,), or `outputs` of them.
-    rows : sequence of arrays
-        Arrays of any shapes that broadcast.
-    members : sequence of arrays
-        Arrays with a leading axis of members; what follows it broadcasts against `rows`.
-    outputs : int, optional
-        Number of arrays that `function` returns, if not simply one.
-    n_jobs : int
-        Number of threads, -1 for all cores.
-
-    Returns
-    -------
-    array
-        Of the common shape, after a leading axis of `outputs` if that is given. A common shape of
-        () gives scalars.
+    The function takes the blocks of `rows`, each of shape (n,), then those of `members`, which have
+    a leading axis, each of shape (m, n). It returns an array of shape (n,), or `outputs` of them.
+    The result has the common shape, after a leading axis of `outputs` if that is given; a common
+    shape of () gives scalars.
     """
     shape, cut = _cutter(rows, members)
     size = _block_rows(members)
@@ -155,17 +134,8 @@ def blockwise_ragged(
 ) -> list[FloatArray]:
     """Like `blockwise`, for a function that gives several numbers per row, here more, there fewer.
 
-    Parameters
-    ----------
-    function : callable
-        Returns `outputs` arrays of shape (k, n), padded with NaN; k may differ between blocks.
-    rows, members, outputs, n_jobs
-        As for `blockwise`.
-
-    Returns
-    -------
-    list of arrays
-        Each of shape (largest k, *common shape), padded with NaN.
+    The function returns `outputs` arrays of shape (k, n), padded with NaN, whose k may differ
+    between blocks. So does this, each of shape (largest k, *common shape).
     """
     shape, cut = _cutter(rows, members)
     parts = run_blocks(

@@ -63,26 +63,10 @@ class Measures(NamedTuple):
 def choose_shape(
     model: Any, program: Program, data: TrainingRows, folds: list[Fold]
 ) -> tuple[Program, TargetMap | None]:
-    """How many components the rows ask for, and on which scale.
+    """The program with as many components as the rows ask for, and the scale of the target, if any.
 
-    Parameters
-    ----------
-    model : IntervalRegressor
-        Its loss says what there is to choose from. With a ``time_budget`` the first is taken.
-    program : Program
-        What the networks will train by, with the first of the candidates.
-    data : TrainingRows
-        The rows.
-    folds : list of Fold
-        The folds that the networks will train in, which are the candidates' too.
-
-    Returns
-    -------
-    program : Program
-        With the number of components; ``model.about_["shapes"]`` has the scores, where there was a
-        choice.
-    target_map : TargetMap or None
-        The scale; None for the target's own.
+    The model's loss says what there is to choose from; with a ``time_budget`` the first is taken.
+    ``model.about_["shapes"]`` has the scores, where there was a choice.
     """
     shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]

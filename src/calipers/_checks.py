@@ -63,22 +63,6 @@ def checked(
 ) -> FloatArray:
     """Return `value` as float64 if all of it lies in [low, high], or in (low, high) if `strict`.
 
-    Parameters
-    ----------
-    name, rule : str
-        The argument and what is asked of it, for the error message.
-    value : array-like
-        Numbers to check; NaN is never accepted.
-    low, high : float
-        The limits.
-    strict : bool
-        Whether the limits themselves are refused.
-
-    Raises
-    ------
-    ValueError
-        Naming the argument, the rule, the first offending value and its index.
-
     Examples
     --------
     >>> checked("coverage", [0.5, 1.5], "must be between 0 and 1", low=0, high=1)

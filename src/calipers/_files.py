@@ -45,20 +45,7 @@ def replacing(
 
     If the block fails, nothing of it stays. The temporary name, which is the file's ``name``,
     follows from the final one, so what a kill leaves behind is overwritten by the next attempt.
-
-    Parameters
-    ----------
-    path : path
-        Final name; its folder must exist.
-    wait : bool
-        Whether to wait for another process that is writing the same file.
-    mode : int
-        Permissions of the file, less those of the process's umask.
-
-    Raises
-    ------
-    BlockingIOError
-        If another process is writing the same file, unless told to wait.
+    Raises ``BlockingIOError`` if another process is writing the same file, unless told to wait.
     """
     path = Path(path).resolve()
     with _open_part(path, wait, mode) as file:

@@ -150,22 +150,9 @@ def without_errors(
     """Rows with those marked whose targets are likely to be errors, and targets within the others.
 
     Networks do not learn from such rows, and their targets do not set the scale of the others.
-    Calibration counts them as they are, so that coverage stays honest. Where there are none,
-    nothing changes.
-
-    Parameters
-    ----------
-    model : IntervalRegressor
-        Gets a note in ``about_``.
-    data : TrainingRows
-        The rows.
-    goal : array, optional
-        What networks learn in place of the targets.
-
-    Warns
-    -----
-    UserWarning
-        If there are such targets; it names their rows.
+    Calibration counts them as they are, so that coverage stays honest. Where there are any, a
+    warning names them and ``model.about_`` gets a note. ``goal`` is what networks learn in place of
+    targets.
     """
     goal = data.y if goal is None else goal
     far = data.used[far_targets(data.X[data.used], goal[data.used])]

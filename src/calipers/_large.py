@@ -58,21 +58,11 @@ _NAMED = 10  # rows that a warning names
 
 
 class _Scale(NamedTuple):
-    """How rows become what networks train on.
+    """How rows become what networks train on."""
 
-    Attributes
-    ----------
-    table : Table
-        Of a sample of the rows, whose units and limits hold for all.
-    target_map : TargetMap or None
-        The scale of the target.
-    ordinary : pair of float
-        Ends of the targets that are no gross errors.
-    """
-
-    table: Table
-    target_map: TargetMap | None
-    ordinary: tuple[float, float]
+    table: Table  # of a sample of the rows, whose units and limits hold for all
+    target_map: TargetMap | None  # the scale of the target
+    ordinary: tuple[float, float]  # ends of the targets that are no gross errors
 
     def __call__(self, X: FloatArray, y: FloatArray) -> tuple[Float32Array, Float32Array]:
         """Rows whose targets are no gross errors, in the units of the table."""
@@ -188,10 +178,7 @@ def _write(
 ) -> Support:
     """Encode all rows into shards; gives the support that they leave of that of a sample.
 
-    Warns
-    -----
-    UserWarning
-        If targets are left out since they are likely to be errors.
+    Warns if targets are left out since they are likely to be errors.
     """
     low: Any = np.inf
     high: Any = -np.inf
@@ -252,8 +239,7 @@ def _placed(error: ValueError, numbers: Any) -> DataError:
 def _spanning(column: Any, low: float, high: float) -> Column:
     """What is known of a column of numbers, with the range of all rows."""
     ends = {"low": min(column.low, float(low)), "high": max(column.high, float(high))}
-    found: Column = replace(column, **ends)
-    return found
+    return replace(column, **ends)
 
 
 def _train(model: Any, program: Program, shards: Shards, count: int, seed: int) -> Bank:

@@ -29,13 +29,7 @@ ABSENT = object()
 
 
 def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **code: Any) -> None:
-    """Make a model, as its constructor gives it, the one of a document and arrays.
-
-    Raises
-    ------
-    SchemaError
-        If they are not those of a model.
-    """
+    """Make a model, as its constructor gives it, the one of a document and arrays."""
     record(dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), anything))(
         document, "the document"
     )
@@ -50,20 +44,7 @@ def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **c
 
 
 def check_model(model: Any, document: Mapping[str, Any], arrays: Arrays) -> None:
-    """Check what ``model_from_dict`` checks, as far as that goes without the user's own code.
-
-    Parameters
-    ----------
-    model : IntervalRegressor
-        As its constructor gives it; the model is made of it.
-    document, arrays
-        What is stored.
-
-    Raises
-    ------
-    SchemaError
-        If they are not those of a model.
-    """
+    """Check what ``model_from_dict`` checks, as far as that goes without the user's own code."""
     with suppress(MissingCodeError):
         model_from_dict(model, document, arrays, points=ABSENT)
 
@@ -104,13 +85,7 @@ _INPUTS = record(
 
 
 def _regressor(inputs: Mapping[str, Any], ensemble: Any, code: Mapping[str, Any]) -> Any:
-    """The regressor whose points a model keeps; None where it keeps none.
-
-    Raises
-    ------
-    ModelFileError
-        If it is not given, or another.
-    """
+    """The regressor whose points a model keeps; None where it keeps none."""
     name, given = inputs.get("regressor"), code.get("points")
     column = isinstance(ensemble, Mapping) and ensemble.get("points") == COLUMN
     if (name is not None) != column:

@@ -26,15 +26,6 @@ _REAL = 0.4  # share of far rows with a far neighbour from which on inputs expla
 def far_values(values: FloatArray) -> BoolArray:
     """Which values lie so far from all others that they are likely to be errors.
 
-    Parameters
-    ----------
-    values : array of shape (n,)
-        Finite numbers.
-
-    Returns
-    -------
-    array of bool of shape (n,)
-
     Examples
     --------
     >>> values = np.random.default_rng(0).normal(size=300)
@@ -96,17 +87,8 @@ def ordinary_limits(columns: FloatArray) -> tuple[FloatArray, FloatArray] | None
 def far_targets(X: FloatArray, y: FloatArray) -> BoolArray:
     """Which targets are likely to be errors: far from all others, and not so for their neighbours.
 
-    Parameters
-    ----------
-    X : array of shape (rows, inputs)
-        Inputs. Where many of the rows with far targets lie beside each other, inputs tell of them
-        and they are no errors.
-    y : array of shape (rows,)
-        Targets.
-
-    Returns
-    -------
-    array of bool of shape (rows,)
+    Where many of the rows with far targets lie beside each other, inputs tell of them and they are
+    no errors.
     """
     far = far_values(y)
     if far.sum() > 1 and _neighbours_are_far(X, far) > _REAL:

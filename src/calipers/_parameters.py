@@ -31,20 +31,7 @@ def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parameters_from_dict(document: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Parameters as the constructor takes them; what was not stored is left out.
-
-    Parameters
-    ----------
-    document : dict
-        What ``parameters_to_dict`` gave.
-    names : sequence of str
-        Parameters of the estimator.
-
-    Raises
-    ------
-    SchemaError
-        If there are others, or nested objects are not of a known kind.
-    """
+    """Parameters as the constructor takes them; what was not stored is left out."""
     found, current = {}, _current(document)
     record({}, dict.fromkeys(names, anything))(current, "parameters")
     for name, value in current.items():

@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from calipers._fitting import TrainingRows, read_rows
 from calipers._wrapped import fitted, is_fitted, is_regressor, out_of_fold_points, points_of
 from calipers.bank import Bank, BankPoints, ColumnPoints, Points
-from calipers.crossfit import Fold, leave_rows_out, make_folds
-from calipers.crossfit import out_of_fold_points as points_by_fold
+from calipers.crossfit import Fold, leave_rows_out, make_folds, out_of_fold_points as points_by_fold
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
 from calipers.training import objective_of
@@ -31,26 +30,13 @@ _UNKNOWN_ROWS = (
 
 
 class Errors(NamedTuple):
-    """What networks that give intervals learn from.
+    """What networks that give intervals learn from."""
 
-    Attributes
-    ----------
-    source : BankPoints, ColumnPoints or Points
-        Where points come from.
-    data : TrainingRows
-        The rows.
-    folds : list of Fold
-        The folds of the networks.
-    seen : array of shape (rows, inputs)
-        What they see.
-    errors : array of shape (rows,)
-        What points miss by, those of networks or regressors that have not seen a row.
-    """
-
-    source: BankPoints | ColumnPoints | Points
+    source: BankPoints | ColumnPoints | Points  # where points come from
     data: TrainingRows
-    folds: list[Fold]
-    seen: NDArray[np.floating[Any]]
+    folds: list[Fold]  # the folds of the networks
+    seen: NDArray[np.floating[Any]]  # (rows, inputs): what they see
+    # (rows,): what points miss by, those of networks or regressors that have not seen a row
     errors: FloatArray
 
 

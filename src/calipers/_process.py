@@ -20,11 +20,8 @@ def processor() -> str:
 def before_computing() -> None:
     """Note that JAX computes in this process, and refuse where it would wait for ever.
 
-    Raises
-    ------
-    RuntimeError
-        In a process that was forked from one in which JAX had computed: its threads are left
-        behind by a fork.
+    That is in a process forked from one in which JAX had computed: a fork leaves its threads
+    behind.
     """
     global _computing
     if _cut_off:

@@ -140,13 +140,7 @@ def mapping_of(inner: Check) -> Check:
 def array_of(
     arrays: Mapping[str, NDArray[Any]], name: str, kinds: str, shape: tuple[int, ...] | None = None
 ) -> NDArray[Any]:
-    """An array of some kinds of types, of a shape, without NaN or infinity.
-
-    Raises
-    ------
-    SchemaError
-        If there is none of that name, or it is another.
-    """
+    """An array of some kinds of types, of a shape, without NaN or infinity."""
     found = arrays.get(name)
     if found is None:
         raise SchemaError(f"the weights lack the array {name!r}")

@@ -90,12 +90,8 @@ def ensemble_from_dict(
 ) -> Ensemble:
     """The ensemble that ``ensemble_to_dict`` took apart; ``largest`` is the size of the target.
 
-    Raises
-    ------
-    SchemaError
-        If pieces are missing or do not fit together.
-    MissingCodeError
-        If the model has a network of the user's own and none is given.
+    Raises ``SchemaError`` if pieces are missing or do not fit together, ``MissingCodeError`` if the
+    model has a network of the user's own and none is given.
     """
     document = _current_ensemble(document)
     check_ensemble(document)
@@ -128,13 +124,7 @@ def ensemble_from_dict(
 
 
 def check_arrays(document: Any, arrays: Arrays) -> None:
-    """Refuse an ensemble's document, and arrays beside it, as far as no code is needed.
-
-    Raises
-    ------
-    SchemaError
-        If they are not those of an ensemble.
-    """
+    """Refuse an ensemble's document, and arrays beside it, as far as no code is needed."""
     found = _current_ensemble(document)
     check_ensemble(found)
     check_bank(found["program"], arrays)

@@ -28,19 +28,7 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
 def plain(value: object, place: str = "value", other: Callable[[Any], JSON] | None = None) -> JSON:
     """Copy of a value in JSON's own types; scalars and arrays of NumPy are numbers and lists.
 
-    Parameters
-    ----------
-    value : object
-        Mappings, lists, tuples, arrays, strings, numbers, booleans and None, nested.
-    place : str
-        What errors call it.
-    other : callable, optional
-        Gives the stand-in for a value that JSON lacks, which is an error otherwise.
-
-    Raises
-    ------
-    TypeError, ValueError
-        Saying where in the value the type or the number stands that JSON lacks.
+    What JSON lacks is replaced by ``other(value)``, or refused by an error that says where it is.
 
     Examples
     --------

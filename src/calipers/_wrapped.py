@@ -37,13 +37,7 @@ def is_fitted(regressor: Any) -> bool:
 
 
 def points_of(regressor: Any, X: Any, rows: int) -> FloatArray:
-    """Points of a regressor, of shape (rows,).
-
-    Raises
-    ------
-    ValueError
-        If it gives anything else than a finite number for each row.
-    """
+    """Points of a regressor, of shape (rows,)."""
     found = np.asarray(regressor.predict(X), dtype=np.float64)
     name = type(regressor).__name__
     if found.shape not in {(rows,), (rows, 1)}:
@@ -72,22 +66,7 @@ def fitted(regressor: Any, X: Any, y: FloatArray, weights: FloatArray | None, ro
 def out_of_fold_points(
     regressor: Any, X: Any, y: FloatArray, weights: FloatArray | None, folds: Sequence[Fold]
 ) -> FloatArray:
-    """Points of all rows by copies that have not seen them; their mean where there are several.
-
-    Parameters
-    ----------
-    regressor : regressor
-        Copied, and left as it is.
-    X, y, weights : array-like
-        All rows.
-    folds : sequence of Fold
-        Which rows a copy is fitted on, and for which it gives points.
-
-    Returns
-    -------
-    array of shape (n_samples,)
-        NaN for rows that no fold holds out.
-    """
+    """Points of all rows by copies that have not seen them, or their mean; NaN without one."""
     total, count = np.zeros((2, len(y)))
     for fold in folds:
         if fold.held_out.size:
@@ -100,13 +79,7 @@ def out_of_fold_points(
 
 
 def _copy(regressor: Any) -> Any:
-    """An unfitted copy.
-
-    Raises
-    ------
-    ValueError
-        If there is none, so that every row it was fitted on is one that it knows.
-    """
+    """An unfitted copy; what has none knows every row it was fitted on, and is refused."""
     try:
         copy = clone(regressor)
     except (TypeError, RuntimeError):

@@ -166,33 +166,20 @@ class OutOfFold:
     Arrays have the rows that ``fit`` was given, in their order, with NaN for rows that were not
     held out: those of weight 0, and those that a splitter never holds out. A row that is held out
     of several folds has the prediction of the first of them.
-
-    Attributes
-    ----------
-    point : array of shape (n_samples,)
-        Mean of the points of the networks that have not seen a row.
-    coverage : float
-        Coverage of ``interval`` where none is asked.
-    rows : array of int
-        The rows that were held out, in ascending order.
-    dist : SplitNormalMixture, optional
-        Their distributions before calibration; None for networks that predict points alone.
-    target, weights : array, optional
-        Their targets and weights, the targets on the scale of ``dist``, latent ones where the
-        target cannot take every value.
-    support : Support
-        Values that the target can take.
-    target_map : TargetMap, optional
-        The scale on which ``dist`` and ``target`` are, where it is not the target's own.
     """
 
-    point: FloatArray
-    coverage: float
-    rows: IntArray
+    point: FloatArray  #: (n_samples,): Mean of the points of the networks that have not seen a row.
+    coverage: float  #: Coverage of ``interval`` where none is asked.
+    rows: IntArray  #: The rows that were held out, in ascending order.
+    #: Their distributions before calibration; None for networks that predict points alone.
     dist: SplitNormalMixture | None = None
+    #: Their targets and weights, the targets on the scale of ``dist``, latent ones where the target
+    #: cannot take every value.
     target: FloatArray | None = None
     weights: FloatArray | None = None
+    #: Values that the target can take.
     support: Support = Support()  # noqa: RUF009 - a frozen value
+    #: The scale on which ``dist`` and ``target`` are, where it is not the target's own.
     target_map: TargetMap | None = None
 
     @cached_property

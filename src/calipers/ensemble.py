@@ -20,9 +20,9 @@ from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import (
     AdaptiveCoverage,
-    CalibratedMixture,
     Calibrator,
     Learned,
+    NetworkDistribution,
     Unsupported,
     normal_scores,
 )
@@ -42,7 +42,6 @@ from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
 
 FloatArray = NDArray[np.float64]
-NetworkDistribution = SplitNormalMixture | CalibratedMixture
 LatentDistribution = NetworkDistribution | TransformedMixture
 
 
@@ -52,35 +51,20 @@ _ANY = 2**31  # calibration rows of a model without calibration, which refuses n
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Trained networks, the way to aggregate them, and what calibration has found.
+    """Trained networks, the way to aggregate them, and what calibration has found."""
 
-    Attributes
-    ----------
-    bank : Bank or Upgraded
-        The networks.
-    coverage : float
-        What their bounds were trained for, and the coverage of an interval where none is asked.
-    aggregation : str
-        A key of ``AGGREGATIONS``.
-    calibrations : tuple of Calibrator
-        Corrections of the distribution, each on top of those before it.
-    unsupported : {"inf", "raise"}
-        What an interval is whose coverage the calibration rows do not support.
-    n_jobs : int, optional
-        Blocks of rows predicted at a time.
-    support : Support
-        Values that the target can take, of which predictions are made.
-    target_map : TargetMap, optional
-        The scale on which the networks predict, where it is not the target's own.
-    """
-
-    bank: Bank | Upgraded
+    bank: Bank | Upgraded  #: The networks.
+    #: What their bounds were trained for, and the coverage of an interval where none is asked.
     coverage: float
-    aggregation: str
+    aggregation: str  #: A key of ``AGGREGATIONS``.
+    #: Corrections of the distribution, each on top of those before it.
     calibrations: tuple[Calibrator, ...] = ()
+    #: "inf", "raise": What an interval is whose coverage the calibration rows do not support.
     unsupported: Unsupported = "inf"
-    n_jobs: int | None = 1
+    n_jobs: int | None = 1  #: Blocks of rows predicted at a time.
+    #: Values that the target can take, of which predictions are made.
     support: Support = Support()  # noqa: RUF009 - a frozen value
+    #: The scale on which the networks predict, where it is not the target's own.
     target_map: TargetMap | None = None
 
     @property

@@ -26,27 +26,14 @@ _DRAWS = 500  # of the rows, for the range of a ratio
 
 @dataclass(frozen=True)
 class MoreRows:
-    """Ratios of all rows to half of them, below 1 where more rows helped.
+    """Ratios of all rows to half of them, below 1 where more rows helped."""
 
-    Attributes
-    ----------
-    rows : int
-        Rows that the model was fitted on.
-    coverage : float
-        Coverage of the intervals.
-    width : float
-        Ratio of mean widths of out-of-fold intervals.
-    width_range : tuple of float
-        Where it lies with 95% probability, as far as the choice of rows tells.
-    rmse : float
-        Ratio of root mean squared errors of out-of-fold points.
-    """
-
-    rows: int
-    coverage: float
-    width: float
+    rows: int  #: Rows that the model was fitted on.
+    coverage: float  #: Coverage of the intervals.
+    width: float  #: Ratio of mean widths of out-of-fold intervals.
+    #: Where it lies with 95% probability, as far as the choice of rows tells.
     width_range: tuple[float, float]
-    rmse: float
+    rmse: float  #: Ratio of root mean squared errors of out-of-fold points.
 
     def __str__(self) -> str:
         """What to expect of twice the rows, in a sentence.

@@ -48,13 +48,6 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
     estimator : IntervalRegressor, optional
         What is fitted to each target; one with its defaults by default.
 
-    Attributes
-    ----------
-    models_ : list of IntervalRegressor
-        One for each target, usable alone: reports, servers and ONNX files are made of these.
-    depths_ : array, optional
-        How deep in their distributions held-out rows lie, ascending; None where there are none.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -69,7 +62,9 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
+    #: One for each target, usable alone: reports, servers and ONNX files are made of these.
     models_: list[IntervalRegressor]
+    #: How deep in their distributions held-out rows lie, ascending; None where there are none.
     depths_: FloatArray | None
 
     def __init__(self, estimator: IntervalRegressor | None = None) -> None:

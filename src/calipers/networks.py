@@ -16,8 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval as Within
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import Interval as Within, StrOptions
 
 Array = Any
 
@@ -133,23 +132,6 @@ class EmbeddedPerceptron(eqx.Module):
 class DenseFactory:
     """Factory of fully connected networks, over periodic embeddings of the inputs if wanted.
 
-    Parameters
-    ----------
-    hidden_layers : tuple of int
-        Units of each hidden layer.
-    activation : str
-        A key of ``ACTIVATIONS``.
-    frequencies : int, optional
-        Cosines per input; None for a plain network. With 0, inputs are only clipped.
-    columns : tuple of int, optional
-        Inputs that get them; all by default. They tell nothing of an input with two values.
-    spread : float
-        Standard deviation of the first frequencies, in periods per standardised unit.
-    amplitude : float
-        First amplitude of the cosines.
-    clip : float
-        Inputs level off at this many standardised units.
-
     Examples
     --------
     >>> import jax
@@ -158,13 +140,16 @@ class DenseFactory:
     (3,)
     """
 
-    hidden_layers: tuple[int, ...] = (50, 50)
-    activation: str = "relu"
+    hidden_layers: tuple[int, ...] = (50, 50)  #: Units of each hidden layer.
+    activation: str = "relu"  #: A key of ``ACTIVATIONS``.
+    #: Cosines per input; None for a plain network. With 0, inputs are only clipped.
     frequencies: int | None = None
+    #: Inputs that get them; all by default. They tell nothing of an input with two values.
     columns: tuple[int, ...] | None = None
+    #: Standard deviation of the first frequencies, in periods per standardised unit.
     spread: float = 0.35
-    amplitude: float = 1.0
-    clip: float = 3.0
+    amplitude: float = 1.0  #: First amplitude of the cosines.
+    clip: float = 3.0  #: Inputs level off at this many standardised units.
 
     @property
     def clips_inputs(self) -> bool:
@@ -198,6 +183,7 @@ class DenseFactory:
         return Perceptron(layers, self.activation)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MLP(BaseEstimator):
     """Fully connected networks over periodic embeddings: what a model trains by default.
 
@@ -219,22 +205,15 @@ class MLP(BaseEstimator):
     (0,)
     """
 
+    hidden_layers: Sequence[int] = (128, 128, 128)
+    activation: str = "silu"
+    frequencies: int = 8
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "hidden_layers": ["array-like"],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "frequencies": [Within(Integral, 0, None, closed="left")],
     }
-
-    def __init__(
-        self,
-        *,
-        hidden_layers: Sequence[int] = (128, 128, 128),
-        activation: str = "silu",
-        frequencies: int = 8,
-    ) -> None:
-        self.hidden_layers = hidden_layers
-        self.activation = activation
-        self.frequencies = frequencies
 
     def factory(self, X: NDArray[np.floating[Any]], rows: int) -> DenseFactory:
         """The networks that suit a table of inputs of which ``rows`` rows are trained on."""
@@ -276,15 +255,6 @@ class AroundPoint(eqx.Module):
 class Around:
     """Factory of networks that give an interval around a known point, not a point of their own.
 
-    Parameters
-    ----------
-    network : Network
-        Factory of what they are otherwise.
-    point_at : int
-        Which raw output is the point, see ``calipers.heads.Head``.
-    reach : float
-        How far the point may move from the known one, in units of the target; 0 keeps it.
-
     Examples
     --------
     >>> import jax
@@ -293,8 +263,9 @@ class Around:
     True
     """
 
-    network: Network
-    point_at: int
+    network: Network  #: Factory of what they are otherwise.
+    point_at: int  #: Which raw output is the point, see ``calipers.heads.Head``.
+    #: How far the point may move from the known one, in units of the target; 0 keeps it.
     reach: float = 0.0
 
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> AroundPoint:

@@ -21,36 +21,23 @@ MEMBER = ("loc", "left_scale", "right_scale", "weight")
 class Query:
     """What to say about each row beside its point.
 
-    Attributes
-    ----------
-    coverages : tuple of float, optional
-        Coverages of the intervals; None for the ensemble's own, if its networks have any.
-    quantiles : tuple of float
-        Levels of quantiles.
-    members : bool
-        Whether to give the networks' own split normals; networks that predict on another scale
-        than the target's have none in its unit.
-    density : int
-        Number of places at which to give the density; 0 for none.
-    variance : bool
-        Whether to give the variance.
-    variance_parts : bool
-        Whether to give the aleatoric and the epistemic variance, within and between networks.
-    at : array-like of shape (rows,), optional
-        Values at which to give the distribution function, such as observed targets.
-
     Examples
     --------
     >>> Query(coverages=(0.5, 0.9), quantiles=(0.1,)).size(members=10)
     6
     """
 
+    #: Coverages of the intervals; None for the ensemble's own, if its networks have any.
     coverages: tuple[float, ...] | None = None
-    quantiles: tuple[float, ...] = ()
+    quantiles: tuple[float, ...] = ()  #: Levels of quantiles.
+    #: Whether to give the networks' own split normals; networks that predict on another scale than
+    #: the target's have none in its unit.
     members: bool = False
-    density: int = 0
-    variance: bool = False
+    density: int = 0  #: Number of places at which to give the density; 0 for none.
+    variance: bool = False  #: Whether to give the variance.
+    #: Whether to give the aleatoric and the epistemic variance, within and between networks.
     variance_parts: bool = False
+    #: (rows,): Values at which to give the distribution function, such as observed targets.
     at: ArrayLike | None = field(default=None, compare=False)
 
     @property
@@ -72,45 +59,29 @@ class Prediction:
     """What an ensemble says about some rows; every array has the rows along its first axis.
 
     What was not asked for is None.
-
-    Attributes
-    ----------
-    point : array of shape (rows,)
-        Mean of the networks' points.
-    coverages, quantile_levels : array of shape (k,)
-        Coverages of ``intervals`` and levels of ``quantiles``.
-    intervals : array of shape (rows, 2, k)
-        Lower and upper bounds for each coverage.
-    quantiles : array of shape (rows, k)
-        Quantiles.
-    variance, aleatoric_variance, epistemic_variance : array of shape (rows,)
-        Variance of the distribution, and the two parts of the networks' own.
-    members : array of shape (rows, 3, networks) or (rows, 4, networks * components)
-        ``loc``, ``left_scale`` and ``right_scale`` of every network's split normal; where networks
-        predict several, network by network, their ``weight`` in the mixture as well.
-    density : array of shape (rows, 2, places)
-        Places and the density around them, of what has one.
-    atoms : array of shape (rows, 2, k)
-        With the density, where a target cannot take every value: values with a mass of their own,
-        and these masses, padded with NaN.
-    cdf : array of shape (rows,)
-        Distribution function at the values asked about.
-    cdf_below : array of shape (rows,)
-        The same without the mass on the value itself, where there may be such mass.
     """
 
-    point: FloatArray
+    point: FloatArray  #: (rows,): Mean of the networks' points.
+    #: (k,): Coverages of ``intervals`` and levels of ``quantiles``.
     coverages: FloatArray
     quantile_levels: FloatArray
-    intervals: FloatArray | None = None
-    quantiles: FloatArray | None = None
+    intervals: FloatArray | None = None  #: (rows, 2, k): Lower and upper bounds for each coverage.
+    quantiles: FloatArray | None = None  #: (rows, k): Quantiles.
+    #: (rows,): Variance of the distribution, and the two parts of the networks' own.
     variance: FloatArray | None = None
     aleatoric_variance: FloatArray | None = None
     epistemic_variance: FloatArray | None = None
+    #: (rows, 3, networks): ``loc``, ``left_scale`` and ``right_scale`` of every network's split
+    #: normal; where networks predict several, network by network, their ``weight`` in the mixture
+    #: as well.
     members: FloatArray | None = None
+    #: (rows, 2, places): Places and the density around them, of what has one.
     density: FloatArray | None = None
+    #: (rows, 2, k): With the density, where a target cannot take every value: values with a mass of
+    #: their own, and these masses, padded with NaN.
     atoms: FloatArray | None = None
-    cdf: FloatArray | None = None
+    cdf: FloatArray | None = None  #: (rows,): Distribution function at the values asked about.
+    #: (rows,): The same without the mass on the value itself, where there may be such mass.
     cdf_below: FloatArray | None = None
 
     def __len__(self) -> int:
@@ -189,8 +160,7 @@ def quantile_names(levels: ArrayLike) -> list[str]:
 
 
 def _levels(levels: ArrayLike) -> list[float]:
-    found: list[float] = np.atleast_1d(np.asarray(levels, np.float64)).tolist()
-    return found
+    return np.atleast_1d(np.asarray(levels, np.float64)).tolist()
 
 
 def level_name(level: float) -> str:

@@ -29,24 +29,14 @@ _CELLS = 2**24  # values of a sample, at most
 
 
 class Sample(NamedTuple):
-    """Rows drawn at random, in random order.
+    """Rows drawn at random, in random order."""
 
-    Attributes
-    ----------
-    X : frame or array
-        Their inputs.
-    y : array of shape (rows,)
-        Their targets.
-    hashes : array of shape (rows,)
-        By which they were drawn, in ascending order: the first rows of a sample are a sample, too.
-    total : int
-        How many rows there are to draw from.
-    """
-
-    X: Any
-    y: FloatArray
+    X: Any  #: Their inputs.
+    y: FloatArray  #: (rows,): Their targets.
+    #: (rows,): By which they were drawn, in ascending order: the first rows of a sample are a
+    #: sample, too.
     hashes: Hashes
-    total: int
+    total: int  #: How many rows there are to draw from.
 
 
 class RowBlocks:

@@ -59,24 +59,13 @@ _HEADS: dict[str, Any] = {"network__hidden_layers": (64, 64), "network__frequenc
 
 @dataclass(frozen=True, eq=False)
 class TorchPoints:
-    """Points of networks of PyTorch, and what heads see beside them.
+    """Points of networks of PyTorch, and what heads see beside them."""
 
-    Attributes
-    ----------
-    networks : tuple of torch.nn.Module
-        Each takes (rows, inputs) and gives (rows,) or (rows, 1).
-    members : array of int
-        The network behind each member.
-    features : bool
-        Whether heads see, of a single network, its point and what enters its last linear layer.
-    held_out : array of int, optional
-        See ``calipers.bank.Points``.
-    """
-
-    networks: tuple[Any, ...]
-    members: NDArray[np.intp]
+    networks: tuple[Any, ...]  #: Each takes (rows, inputs) and gives (rows,) or (rows, 1).
+    members: NDArray[np.intp]  #: The network behind each member.
+    #: Whether heads see, of a single network, its point and what enters its last linear layer.
     features: bool = True
-    held_out: NDArray[np.intp] | None = None
+    held_out: NDArray[np.intp] | None = None  #: See ``calipers.bank.Points``.
 
     def __call__(self, inputs: FloatArray) -> tuple[Doubles, FloatArray]:
         """Points of shape (members, rows), and what heads see of each row."""
@@ -325,16 +314,14 @@ def _as_rows(values: Any) -> Any:
 
 
 def _numbers(tensor: Any) -> Doubles:
-    values: Doubles = tensor.detach().to("cpu", torch.float64).numpy()
-    return values
+    return tensor.detach().to("cpu", torch.float64).numpy()
 
 
 def _stored(tensor: Any) -> NDArray[Any]:
     """A weight as NumPy has it; the short floats, which NumPy lacks, as longer ones."""
     if tensor.is_floating_point() and tensor.dtype != torch.float64:
         tensor = tensor.to(torch.float32)
-    values: NDArray[Any] = tensor.detach().cpu().numpy()
-    return values
+    return tensor.detach().cpu().numpy()
 
 
 def _warn_if_useless(points: TorchPoints, model: IntervalRegressor, X: Any, y: Any) -> None:

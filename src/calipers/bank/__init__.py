@@ -27,41 +27,30 @@ True
 from calipers.bank._bank import Bank
 from calipers.bank._lanes import MEASURES, SCHEDULES, Scaling, Settings
 from calipers.bank._program import Program
-from calipers.bank._run import HISTORY_TYPE, History
-from calipers.bank._shards import Shards, ShardWriter
-from calipers.bank._shared_rows import Plan, Table, padded, standardised
+from calipers.bank._run import HISTORY_TYPE as HISTORY_TYPE, History
+from calipers.bank._shards import Shards as Shards, ShardWriter as ShardWriter
+from calipers.bank._shared_rows import Plan, Table, padded as padded, standardised as standardised
 from calipers.bank._train import TrainingFailedError, spawn_seeds, train
 from calipers.bank._upgraded import (
-    BankPoints,
-    ColumnPoints,
-    Points,
-    Upgraded,
-    around_zero,
-    error_table,
+    BankPoints as BankPoints,
+    ColumnPoints as ColumnPoints,
+    Points as Points,
+    Upgraded as Upgraded,
+    around_zero as around_zero,
+    error_table as error_table,
 )
 
 __all__ = [
-    "HISTORY_TYPE",
     "MEASURES",
     "SCHEDULES",
     "Bank",
-    "BankPoints",
-    "ColumnPoints",
     "History",
     "Plan",
-    "Points",
     "Program",
     "Scaling",
     "Settings",
-    "ShardWriter",
-    "Shards",
     "Table",
     "TrainingFailedError",
-    "Upgraded",
-    "around_zero",
-    "error_table",
-    "padded",
     "spawn_seeds",
-    "standardised",
     "train",
 ]

@@ -24,41 +24,19 @@ _LANES = {2: 5, 4: 2}  # networks to a chunk on up to so many cores; one each on
 
 @dataclass(frozen=True, eq=False)
 class Bank:
-    """Trained networks, all of one program.
+    """Trained networks, all of one program."""
 
-    Attributes
-    ----------
-    program : Program
-        What they have in common.
-    weights : list of arrays
-        Their weights, the networks along the first axis of each.
-    scaling : Scaling
-        Each network's own scaling, the networks along the first axis.
-    units : Scaling
-        Units of the table they were trained on.
-    numbers : array of int
-        Which plan each network came from.
-    seeds : array of int
-        The seed each network was trained with, after retries.
-    failures : array of int
-        How many networks were thrown away before each of these.
-    histories : list of structured arrays
-        What happened in each epoch, in the target's unit.
-    out_of_time : array of bool
-        Which networks were still getting better when their time was up.
-    examined : list
-        What ``examine`` of ``train`` found of each network; empty without it.
-    """
-
-    program: Program
-    weights: list[FloatArray]
-    scaling: Scaling
-    units: Scaling
-    numbers: IntArray
-    seeds: IntArray
-    failures: IntArray
-    histories: list[History]
+    program: Program  #: What they have in common.
+    weights: list[FloatArray]  #: Their weights, the networks along the first axis of each.
+    scaling: Scaling  #: Each network's own scaling, the networks along the first axis.
+    units: Scaling  #: Units of the table they were trained on.
+    numbers: IntArray  #: Which plan each network came from.
+    seeds: IntArray  #: The seed each network was trained with, after retries.
+    failures: IntArray  #: How many networks were thrown away before each of these.
+    histories: list[History]  #: What happened in each epoch, in the target's unit.
+    #: Which networks were still getting better when their time was up.
     out_of_time: NDArray[np.bool_]
+    #: What ``examine`` of ``train`` found of each network; empty without it.
     examined: list[Any] = field(default_factory=list)
 
     def __len__(self) -> int:

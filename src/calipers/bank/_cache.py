@@ -78,17 +78,10 @@ def compiled(
 ) -> Callable[..., Any]:
     """Compile ``function`` for arguments of these shapes, or find it compiled.
 
-    Parameters
-    ----------
-    function : callable
-        A bound method; those of equal objects, if they can be hashed, are one program.
-    arguments : tuple
-        Trees of arrays as the function will get them.
-    donate : tuple of int
-        Arguments whose memory the results may take over.
-    results : tree, optional
-        One such as the function returns, with anything for arrays. Where the object that the
-        function belongs to has a ``description``, it is then not traced if it lies on disk.
+    Bound methods of equal objects, if they can be hashed, are one program. The results may take
+    over the memory of the arguments ``donate``. ``results`` is a tree such as the function returns,
+    with anything for arrays: where the object that the function belongs to has a ``description``,
+    it is then not traced if it lies on disk.
     """
     leaves, structure = jax.tree.flatten(arguments)
     device = default_device()

@@ -16,11 +16,6 @@ class Clock:
     Chunks on threads share one clock, so that what one leaves another has. A chunk in another
     process has its own.
 
-    Parameters
-    ----------
-    seconds : float
-        For all chunks together; infinite for no limit.
-
     Examples
     --------
     >>> Clock().until(0.5)

@@ -157,15 +157,7 @@ class _Embedding:
 
 
 class Dense:
-    """Networks of the library's own kinds, ready to predict.
-
-    Attributes
-    ----------
-    head : Head
-        What their outputs mean.
-    scaling : Scaling
-        Each network's own, in single precision.
-    """
+    """Networks of the library's own kinds, ready to predict."""
 
     def __init__(self, network: Tree, scaling: Scaling, head: Head) -> None:
         self.head = head

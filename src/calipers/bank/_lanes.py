@@ -13,51 +13,30 @@ MEASURES = ("loss", "coverage", "width", "mse")
 
 
 class Settings(NamedTuple):
-    """Numbers of a training that may differ from network to network.
+    """Numbers of a training that may differ from network to network."""
 
-    Attributes
-    ----------
-    learning_rate : float
-        Adam's rate at the first step.
-    decay_rate, decay_steps : float
-        The exponential schedule multiplies the rate by ``decay_rate`` every ``decay_steps`` steps.
-    weight_decay : float
-        Decoupled decay of the weights, not of the biases.
-    clip_norm : float
-        Largest norm of a gradient.
-    averaging : float
-        Share of the running average of the weights that one step leaves (0.99 averages over about
-        100 steps); where a program averages, the average is what is validated and kept.
-    adversarial_step : float
-        Length of the adversarial step in standardised inputs (epsilon); 0 for none.
-    epochs : int
-        Passes over the training rows, at most.
-    patience : int
-        Epochs without a better validation loss after which training stops and the best weights are
-        restored; 0 trains to the end and keeps the last weights.
-    early_patience : int
-        Patience that is enough while twice the best epoch is less: a network whose validation loss
-        was lowest soon, and has not come near it since, needs no long wait.
-    check_every : int
-        Epochs between looks at the validation rows; ten times as many are all looked at first.
-    coverage : float
-        Nominal probability of the interval.
-    loss : mapping of str to float
-        Numbers of the loss; those that are not given have their default.
-    """
-
-    learning_rate: Any = 0.01
+    learning_rate: Any = 0.01  #: Adam's rate at the first step.
+    #: The exponential schedule multiplies the rate by ``decay_rate`` every ``decay_steps`` steps.
     decay_rate: Any = 1.0
     decay_steps: Any = 50.0
-    weight_decay: Any = 0.0
-    clip_norm: Any = float("inf")
+    weight_decay: Any = 0.0  #: Decoupled decay of the weights, not of the biases.
+    clip_norm: Any = float("inf")  #: Largest norm of a gradient.
+    #: Share of the running average of the weights that one step leaves (0.99 averages over about
+    #: 100 steps); where a program averages, the average is what is validated and kept.
     averaging: Any = 0.0
+    #: Length of the adversarial step in standardised inputs (epsilon); 0 for none.
     adversarial_step: Any = 0.0
-    epochs: Any = 100
+    epochs: Any = 100  #: Passes over the training rows, at most.
+    #: Epochs without a better validation loss after which training stops and the best weights are
+    #: restored; 0 trains to the end and keeps the last weights.
     patience: Any = 0
+    #: Patience that is enough while twice the best epoch is less: a network whose validation loss
+    #: was lowest soon, and has not come near it since, needs no long wait.
     early_patience: Any = 2**30
+    #: Epochs between looks at the validation rows; ten times as many are all looked at first.
     check_every: Any = 1
-    coverage: Any = 0.95
+    coverage: Any = 0.95  #: Nominal probability of the interval.
+    #: Numbers of the loss; those that are not given have their default.
     loss: Mapping[str, Any] = MappingProxyType({})
 
 

@@ -61,43 +61,24 @@ def _is_matrix(tree: Tree) -> Tree:
 
 @dataclass(frozen=True)
 class Program:
-    """What shapes the compiled code, and is therefore common to a bank.
+    """What shapes the compiled code, and is therefore common to a bank."""
 
-    Parameters
-    ----------
-    network : callable
-        Factory of Equinox modules, see ``calipers.networks.Network``.
-    objective : type of Objective
-        What the networks are trained for.
-    in_size : int
-        Number of inputs.
-    batch_size : int
-        Rows of a step; an epoch's last, smaller batch is kept.
-    schedule : str
-        A key of ``SCHEDULES``.
-    clipping, averaging, adversarial : bool
-        Whether gradients are clipped, whether a running average of the weights is kept, and
-        whether adversarial examples join each batch.
-    head : str, optional
-        A key of ``HEADS``, where it is not the objective's own.
-    refuse_crossing : bool
-        Whether the validation loss is infinite where bounds cross on a validation row, so that
-        early stopping never keeps such weights. The paper's authors do so; calipers does not,
-        since one row in thousands would then veto weights that are better everywhere else.
-    components : int
-        Split normals that a network predicts, where its head has a form for several.
-    """
-
-    network: Network
-    objective: type[Objective]
-    in_size: int
-    batch_size: int = 100
-    schedule: str = "exponential"
+    network: Network  #: Factory of Equinox modules, see ``calipers.networks.Network``.
+    objective: type[Objective]  #: What the networks are trained for.
+    in_size: int  #: Number of inputs.
+    batch_size: int = 100  #: Rows of a step; an epoch's last, smaller batch is kept.
+    schedule: str = "exponential"  #: A key of ``SCHEDULES``.
+    #: Whether gradients are clipped, whether a running average of the weights is kept, and whether
+    #: adversarial examples join each batch.
     clipping: bool = False
     averaging: bool = False
     adversarial: bool = False
-    head: str = ""
+    head: str = ""  #: A key of ``HEADS``, where it is not the objective's own.
+    #: Whether the validation loss is infinite where bounds cross on a validation row, so that early
+    #: stopping never keeps such weights. The paper's authors do so; calipers does not, since one
+    #: row in thousands would then veto weights that are better everywhere else.
     refuse_crossing: bool = False
+    #: Split normals that a network predicts, where its head has a form for several.
     components: int = 1
 
     @property

@@ -35,14 +35,9 @@ class Shards(Table):
     """A table of which one shard at a time is in memory; ``inputs`` and ``target`` are the first.
 
     The rows of a shard are followed by those that networks are validated on, the same for all.
-
-    Attributes
-    ----------
-    scratch : ShardWriter
-        What has written the shards.
     """
 
-    scratch: Any = None
+    scratch: Any = None  # what has written the shards
     streams = True
 
     @property
@@ -80,19 +75,7 @@ class Shards(Table):
 class ShardWriter:
     """A scratch file to which rows are written in the order of their source, once.
 
-    Parameters
-    ----------
-    inputs : int
-        Numbers of a row beside the target.
-    rows : int
-        Rows to come, at most.
-    seed : int
-        Decides which row goes to which shard.
-
-    Raises
-    ------
-    OSError
-        If the disk has no room for them.
+    The seed decides which row goes to which shard. Raises ``OSError`` if the disk has no room.
     """
 
     def __init__(self, inputs: int, rows: int, seed: int) -> None:

@@ -49,24 +49,14 @@ class Table:
 
     Standardising in double precision lets the compiled programs work in single precision whatever
     the unit; every network then scales by its own training rows.
-
-    Attributes
-    ----------
-    inputs : float32 array of shape (padded rows, inputs)
-    target : float32 array of shape (padded rows,)
-    units : Scaling
-        Centres and scales that lead back to the data's own units.
-    rows : int
-        Rows that are real.
-    limits : tuple of arrays, optional
-        Ends of the ordinary values of each input, where there are others: beyond them, values do
-        not count for a network's own scaling either.
     """
 
-    inputs: FloatArray
-    target: FloatArray
-    units: Scaling
-    rows: int
+    inputs: FloatArray  #: (padded rows, inputs)
+    target: FloatArray  #: (padded rows,)
+    units: Scaling  #: Centres and scales that lead back to the data's own units.
+    rows: int  #: Rows that are real.
+    #: Ends of the ordinary values of each input, where there are others: beyond them, values do not
+    #: count for a network's own scaling either.
     limits: tuple[FloatArray, FloatArray] | None = None
     streams = False  # whether the rows of one epoch are not those of the next
 
@@ -155,33 +145,16 @@ def standardised(inputs: FloatArray, units: Scaling) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """One network of a bank: what it trains on and how.
+    """One network of a bank: what it trains on and how."""
 
-    Attributes
-    ----------
-    seed : int
-        Seeds the weights and the order of the rows, below 2**32.
-    rows : array of int
-        Training rows of the table.
-    weights : array of float, optional
-        Their weights.
-    validation : array of int, optional
-        Rows on which the network is validated after each epoch.
-    validation_weights : array of float, optional
-        Their weights.
-    settings : Settings
-        Numbers of the training.
-    scaling : Scaling, optional
-        Scaling of inputs and target; that of the training rows by default.
-    initial : list of arrays, optional
-        Weights to start from in place of random ones, see ``Bank.weights_of``.
-    """
-
-    seed: int
-    rows: IntArray
-    weights: FloatArray | None = None
+    seed: int  #: Seeds the weights and the order of the rows, below 2**32.
+    rows: IntArray  #: Training rows of the table.
+    weights: FloatArray | None = None  #: Their weights.
+    #: Rows on which the network is validated after each epoch.
     validation: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    validation_weights: FloatArray | None = None
-    settings: Settings = field(default_factory=Settings)
+    validation_weights: FloatArray | None = None  #: Their weights.
+    settings: Settings = field(default_factory=Settings)  #: Numbers of the training.
+    #: Scaling of inputs and target; that of the training rows by default.
     scaling: Scaling | None = None
+    #: Weights to start from in place of random ones, see ``Bank.weights_of``.
     initial: list[FloatArray] | None = None

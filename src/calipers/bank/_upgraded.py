@@ -73,18 +73,10 @@ class ColumnPoints:
 
 @dataclass(frozen=True, eq=False)
 class Upgraded:
-    """Points and the heads that were added to them: predicts as a ``Bank`` does.
+    """Points and the heads that were added to them: predicts as a ``Bank`` does."""
 
-    Attributes
-    ----------
-    points : BankPoints, ColumnPoints or Points
-        Where the points come from.
-    heads : Bank
-        Networks whose parameters are relative to the point.
-    """
-
-    points: BankPoints | ColumnPoints | Points
-    heads: Bank
+    points: BankPoints | ColumnPoints | Points  # where the points come from
+    heads: Bank  # networks whose parameters are relative to the point
 
     @property
     def program(self) -> Program:

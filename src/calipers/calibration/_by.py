@@ -22,20 +22,11 @@ class CalibrationBy:
     Where rows of a kind and a new row of that kind are exchangeable, an interval has its coverage
     within the kind. Rows of a kind with too few calibration rows, or of none that was seen, get the
     map of all rows, whose guarantee is about all rows together.
-
-    Parameters
-    ----------
-    kinds : RowKinds
-        How rows are told apart.
-    maps : tuple of Calibration
-        That of all rows, then those of kinds.
-    place : array of int of shape (kinds,)
-        Which of the maps each kind has; 0 is that of all rows.
     """
 
-    kinds: RowKinds
-    maps: tuple[Calibration, ...]
-    place: IntArray
+    kinds: RowKinds  #: How rows are told apart.
+    maps: tuple[Calibration, ...]  #: That of all rows, then those of kinds.
+    place: IntArray  #: (kinds,): Which of the maps each kind has; 0 is that of all rows.
 
     kind: ClassVar[str] = "by"
     """Key in ``CALIBRATIONS``."""

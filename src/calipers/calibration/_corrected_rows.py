@@ -22,26 +22,15 @@ IntArray = NDArray[np.intp]
 
 
 class MixtureRows(NamedTuple):
-    """Rows of one block.
+    """Rows of one block."""
 
-    Attributes
-    ----------
-    loc, left, right : array of shape (members, n)
-        Parameters of the components.
-    weights : array of shape (members, 1) or (members, n)
-        Weights of the components.
-    calibrations : tuple of Calibration
-        The innermost first.
-    row_weights : tuple of arrays of shape (n,)
-        The rows' own weights, for each calibration.
-    """
-
+    # (members, n): parameters of the components
     loc: FloatArray
     left: FloatArray
     right: FloatArray
-    weights: FloatArray
-    calibrations: tuple[LevelMap, ...]
-    row_weights: tuple[FloatArray, ...]
+    weights: FloatArray  # (members, 1): weights of the components
+    calibrations: tuple[LevelMap, ...]  # the innermost first
+    row_weights: tuple[FloatArray, ...]  # (n,): the rows' own weights, for each calibration
 
     def take(self, rows: IntArray) -> "MixtureRows":
         """Some of the rows."""

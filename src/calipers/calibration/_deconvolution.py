@@ -29,16 +29,8 @@ def deconvolved(
 ) -> FloatArray:
     """Values without their errors: the right distribution over rows, ranked as first shrunk.
 
-    Parameters
-    ----------
-    values : array of shape (n,)
-        What is observed.
-    shrunk : array of shape (n,)
-        The first guess.
-    variance : array of shape (n,)
-        Variance of each value's error.
-    relative : float
-        Further variance of the errors as a multiple of the square of what is sought.
+    ``variance`` is that of each value's error; ``relative`` is a further one, as a multiple of the
+    square of what is sought.
     """
     order = np.argsort(shrunk, kind="stable")
     grid, start, sample, weight = _grid(shrunk[order], values[order])

@@ -30,30 +30,16 @@ NetworkDistribution = SplitNormalMixture | CalibratedMixture
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What a stream taught, and what was predicted on the way.
+    """What a stream taught, and what was predicted on the way."""
 
-    Attributes
-    ----------
-    state : AdaptiveCoverage
-        For the rows that come next.
-    dist : SplitNormalMixture or CalibratedMixture
-        Distributions of the rows, moved as they were before each target was known.
-    y : array of shape (n,)
-        The targets.
-    knots : array of shape (n, levels)
-        Scores of the levels ``_tracking.LEVELS`` at each row.
-    support : Support
-        Values that the target can take, on which quantiles and intervals lie.
-    target_map : TargetMap, optional
-        The scale of ``dist``, where it is not the target's own.
-    """
-
-    state: "AdaptiveCoverage"
+    state: "AdaptiveCoverage"  #: For the rows that come next.
+    #: Distributions of the rows, moved as they were before each target was known.
     dist: NetworkDistribution
-    y: FloatArray
-    knots: FloatArray
+    y: FloatArray  #: (n,): The targets.
+    knots: FloatArray  #: (n, levels): Scores of the levels ``_tracking.LEVELS`` at each row.
+    #: Values that the target can take, on which quantiles and intervals lie.
     support: Support = Support()  # noqa: RUF009 - a frozen value
-    target_map: TargetMap | None = None
+    target_map: TargetMap | None = None  #: The scale of ``dist``, where it is not the target's own.
 
     @property
     def alarm(self) -> bool:

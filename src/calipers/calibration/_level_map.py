@@ -14,24 +14,12 @@ _LEAST_RISE = 1e-6  # of the scores for one unit of levels, so that the map has 
 
 @dataclass(frozen=True, eq=False)
 class KnotMap:
-    """Straight between knots, and beyond the outermost with the slope of the middle.
+    """Straight between knots, and beyond the outermost with the slope of the middle."""
 
-    Attributes
-    ----------
-    levels : array of shape (knots,)
-        On the normal scale, ascending.
-    scores : array of shape (knots,)
-        Their scores, ascending.
-    tail_slope : float
-        Slope beyond the outermost knots.
-    n_rows : int
-        Rows behind the map, which decide what coverage it supports.
-    """
-
-    levels: FloatArray
-    scores: FloatArray
-    tail_slope: float
-    n_rows: int
+    levels: FloatArray  # (knots,): on the normal scale, ascending
+    scores: FloatArray  # (knots,): their scores, ascending
+    tail_slope: float  # slope beyond the outermost knots
+    n_rows: int  # rows behind the map, which decide what coverage it supports
 
     @classmethod
     def through(cls, levels: FloatArray, scores: FloatArray, n_rows: int) -> "KnotMap":

@@ -39,17 +39,6 @@ _SEED = 20_240_229
 class Martingale:
     """Capital of a gambler who bets that rows are not exchangeable, starting from 1.
 
-    Attributes
-    ----------
-    counts : array of shape (BINS,)
-        Scores so far.
-    shares : array of shape (bets,)
-        How the capital is divided.
-    log_capital, log_highest : array of shape ()
-        Natural logarithm of the capital now, and of the most it has been.
-    rows : array of shape ()
-        Scores taken in.
-
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -62,11 +51,12 @@ class Martingale:
     True
     """
 
-    counts: FloatArray
-    shares: FloatArray
+    counts: FloatArray  #: (BINS,): Scores so far.
+    shares: FloatArray  #: (bets,): How the capital is divided.
+    #: (): Natural logarithm of the capital now, and of the most it has been.
     log_capital: FloatArray
     log_highest: FloatArray
-    rows: FloatArray
+    rows: FloatArray  #: (): Scores taken in.
 
     @classmethod
     def start(cls) -> Self:

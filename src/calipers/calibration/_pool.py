@@ -52,18 +52,10 @@ ENOUGH, MOST = 4000, 8
 
 
 class UnseenPools(NamedTuple):
-    """Pools drawn for rows.
+    """Pools drawn for rows."""
 
-    Attributes
-    ----------
-    dist : SplitNormalMixture of shape (draws * n,)
-        The pools.
-    row : array of int of shape (draws * n,)
-        The row that each is drawn for.
-    """
-
-    dist: SplitNormalMixture
-    row: NDArray[np.intp]
+    dist: SplitNormalMixture  #: (draws * n,): The pools.
+    row: NDArray[np.intp]  #: (draws * n,): The row that each is drawn for.
 
 
 def unseen_pools(
@@ -179,8 +171,7 @@ def _disagreement(
     found = (own_freedom * own + (freedom - own_freedom) * memory * others) / freedom
     common = (found / unit).mean() * unit
     prior = _prior_freedom(found / unit, freedom)
-    result: FloatArray = (freedom * found + prior * common) / (freedom + prior)
-    return result
+    return (freedom * found + prior * common) / (freedom + prior)
 
 
 def _prior_freedom(ratios: FloatArray, freedom: float) -> float:

@@ -50,15 +50,9 @@ class LevelMap(Protocol):
 
 
 class Calibrator(Protocol):
-    """A correction of predictive distributions, learnt from rows that were held out.
+    """A correction of predictive distributions, learnt from rows that were held out."""
 
-    Attributes
-    ----------
-    kind : str
-        Key in ``CALIBRATIONS``.
-    """
-
-    kind: ClassVar[str]
+    kind: ClassVar[str]  #: Key in ``CALIBRATIONS``.
 
     @property
     def n_rows(self) -> int:

@@ -27,21 +27,13 @@ class DensityRatio:
 
     A logistic regression on standardised inputs and their squares tells the two kinds of rows
     apart; its odds are the ratio. Rows are clipped to where the ratio is believed.
-
-    Attributes
-    ----------
-    center, scale : array of shape (inputs,)
-        What inputs are standardised by.
-    coef : array of shape (2 * inputs,)
-        Weights of the inputs and of their squares.
-    intercept : array of shape ()
-        Logarithm of the ratio at the centre.
     """
 
+    #: (inputs,): What inputs are standardised by.
     center: FloatArray
     scale: FloatArray
-    coef: FloatArray
-    intercept: FloatArray
+    coef: FloatArray  #: (2 * inputs,): Weights of the inputs and of their squares.
+    intercept: FloatArray  #: (): Logarithm of the ratio at the centre.
 
     def __call__(self, X: FloatArray) -> FloatArray:
         """Ratios of rows, of shape (n,)."""

@@ -27,23 +27,16 @@ def log_width(dist: Any) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class RowKinds:
-    """How rows are told apart.
+    """How rows are told apart."""
 
-    Attributes
-    ----------
-    columns : array of int of shape (k,)
-        Columns of the numbers that networks take; none for the width of predictions.
-    values : array of shape (kinds, k)
-        What the columns hold in each kind, where kinds are categories; none where they are bins.
-    edges : array of shape (bins - 1,)
-        Between bins of the first of the columns, or of the logarithm of the width.
-    label : callable, optional
-        Code in place of columns, from rows to whole numbers from 0.
-    """
-
+    #: (k,): Columns of the numbers that networks take; none for the width of predictions.
     columns: IntArray
+    #: (kinds, k): What the columns hold in each kind, where kinds are categories; none where they
+    #: are bins.
     values: FloatArray
+    #: (bins - 1,): Between bins of the first of the columns, or of the logarithm of the width.
     edges: FloatArray
+    #: Code in place of columns, from rows to whole numbers from 0.
     label: Callable[[FloatArray], ArrayLike] | None = None
 
     def __len__(self) -> int:
@@ -51,17 +44,7 @@ class RowKinds:
 
     @classmethod
     def of_columns(cls, X: FloatArray, columns: IntArray, bins: int) -> Self:
-        """Kinds by an input: its categories, or bins with as many rows each where it is a number.
-
-        Parameters
-        ----------
-        X : array of shape (n, inputs)
-            Rows to learn from.
-        columns : array of int
-            The columns that the input has become.
-        bins : int
-            Most bins of a number.
-        """
+        """Kinds by an input: its categories, or bins of equal size where it is a number."""
         distinct = np.unique(X[:, columns], axis=0)
         most = FEW_VALUES if len(columns) == 1 else MOST_KINDS
         if len(distinct) <= most:

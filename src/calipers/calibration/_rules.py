@@ -40,38 +40,24 @@ FINE_SHARES = 0.5 * (1.0 + FINE_NODES)
 
 
 class Rule(NamedTuple):
-    """Panels of scores, the cells that knots cut them into, and integrals over both.
+    """Panels of scores, the cells that knots cut them into, and integrals over both."""
 
-    Attributes
-    ----------
-    halvings : int
-        How often panels were cut into halves.
-    edges : array of shape (panels + 1,)
-        Ends of the panels.
-    over_p, over_p2 : array of shape (panels, POINTS)
-        Weights of the points in integrals over dP and over P dP.
-    mass : array of shape (panels,)
-        Probability of each panel.
-    aliases : array of shape (panels, groups)
-        Largest integral over dP of a group of Legendre polynomials, the highest degrees first.
-        At a panel's points, polynomials of degree POINTS + k look like those of POINTS - k.
-    z, v : array of shape (cells + 1,)
-        Ends of the cells, as scores and as levels on the normal scale.
-    panel : array of shape (cells,)
-        The panel that each cell is in.
-    rest : array of shape (cells, POINTS)
-        Weights of the points in integrals over the part of the panel above the cell.
-    """
-
-    halvings: int
-    edges: FloatArray
+    halvings: int  # how often panels were cut into halves
+    edges: FloatArray  # (panels + 1,): ends of the panels
+    # (panels, POINTS): weights of the points in integrals over dP and over P dP
     over_p: FloatArray
     over_p2: FloatArray
-    mass: FloatArray
+    mass: FloatArray  # (panels,): probability of each panel
+    # (panels, groups): largest integral over dP of a group of Legendre polynomials, the highest
+    # degrees first. At a panel's points, polynomials of degree POINTS + k look like those of
+    # POINTS - k
     aliases: FloatArray
+    # (cells + 1,): ends of the cells, as scores and as levels on the normal scale
     z: FloatArray
     v: FloatArray
-    panel: IntArray
+    panel: IntArray  # (cells,): the panel that each cell is in
+    # (cells, POINTS): weights of the points in integrals over the part of the panel above the
+    # cell
     rest: FloatArray
 
     @property

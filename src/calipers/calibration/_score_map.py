@@ -45,26 +45,6 @@ class Calibration:
     `tail_slope`, the scale of the scores: the model's own tails, moved and stretched. It is
     continuous and strictly increasing from minus to plus infinity, hence so is its inverse.
 
-    Parameters
-    ----------
-    scores : array of shape (knots,)
-        Scores at the knots, in ascending order.
-    mass, share : array of shape (knots,)
-        Level of knot k for a row of weight w is ``(mass[k] + share[k] w) / (total_weight + w)``.
-    total_weight : float
-        Sum of the calibration weights.
-    n_rows : int
-        Number of calibration rows.
-    tail_slope : float
-        Slope of the map beyond the outermost knots.
-    n_effective : float
-        Number of independent rows of equal weight that they are worth, see `effective_number`.
-    strict : bool
-        Whether every quantile is on the safe side, as split conformal prediction asks.
-    row_weight : callable, optional
-        Weights of new rows from their inputs, under covariate shift; stored if it is a
-        `DensityRatio`, and otherwise code, which is not.
-
     See Also
     --------
     Calibration.from_scores : the way to make one.
@@ -80,14 +60,20 @@ class Calibration:
     array([0.025, 0.5  ])
     """
 
-    scores: FloatArray
+    scores: FloatArray  #: (knots,): Scores at the knots, in ascending order.
+    #: (knots,): Level of knot k for a row of weight w is ``(mass[k] + share[k] w) / (total_weight +
+    #: w)``.
     mass: FloatArray
     share: FloatArray
-    total_weight: float
-    n_rows: int
-    tail_slope: float
+    total_weight: float  #: Sum of the calibration weights.
+    n_rows: int  #: Number of calibration rows.
+    tail_slope: float  #: Slope of the map beyond the outermost knots.
+    #: Number of independent rows of equal weight that they are worth, see `effective_number`.
     n_effective: float
+    #: Whether every quantile is on the safe side, as split conformal prediction asks.
     strict: bool = False
+    #: Weights of new rows from their inputs, under covariate shift; stored if it is a
+    #: `DensityRatio`, and otherwise code, which is not.
     row_weight: Callable[[FloatArray], FloatArray] | None = None
 
     kind: ClassVar[str] = "map"

@@ -13,13 +13,7 @@ _LEAST_STEP = 1e-13  # between the levels of knots: lighter rows than 1e-12 of a
 
 
 def check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse arrays that are not those of a ``Calibration``.
-
-    Raises
-    ------
-    SchemaError
-        If one is missing, of another type or shape, or breaks a rule of the map.
-    """
+    """Refuse arrays that are not those of a ``Calibration``."""
     count = array_of(arrays, "scores", "f").shape
     if len(count) != 1 or not count[0]:
         refuse("array 'scores'", "a list of at least one score", count)

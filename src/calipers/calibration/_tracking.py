@@ -53,51 +53,28 @@ _HALF = len(TAILS)
 
 
 class Issued(NamedTuple):
-    """What a row is predicted with: scores of `LEVELS`, each in ascending order.
+    """What a row is predicted with: scores of `LEVELS`, each in ascending order."""
 
-    Attributes
-    ----------
-    own : array of shape (experts, levels)
-    middle : array of shape (levels,)
-        The experts' weighted mean.
-    scores : array of shape (levels,)
-        With margins, as intervals are made.
-    """
-
-    own: FloatArray
-    middle: FloatArray
-    scores: FloatArray
+    own: FloatArray  # (experts, levels)
+    middle: FloatArray  # (levels,): the experts' weighted mean
+    scores: FloatArray  # (levels,): with margins, as intervals are made
 
 
 @dataclass(eq=False)
 class LevelTracker:
-    """State of the experts, their weights, and the margins.
+    """State of the experts, their weights, and the margins."""
 
-    Attributes
-    ----------
-    location, scale : array of shape (experts,)
-    shape : array of shape (experts, levels)
-        Quantiles of the scores, less the location, in units of the scale.
-    regret, weights : array of shape (experts, levels)
-    spread : array of shape (levels,)
-        Discounted sums of squared regrets.
-    margin : array of shape (tails,)
-        In units of the experts' mean scale.
-    unit : array of shape ()
-        Mean scale of recent rows in the target's unit; 0 before the first.
-    rows : array of shape ()
-        Scores taken in.
-    """
-
+    # (experts,)
     location: FloatArray
     scale: FloatArray
+    # (experts, levels): quantiles of the scores, less the location, in units of the scale
     shape: FloatArray
+    # (experts, levels)
     regret: FloatArray
     weights: FloatArray
-    spread: FloatArray
-    margin: FloatArray
-    unit: FloatArray
-    rows: FloatArray
+    spread: FloatArray  # (levels,): discounted sums of squared regrets
+    margin: FloatArray  # (tails,): in units of the experts' mean scale
+    rows: FloatArray  # (): scores taken in
 
     @classmethod
     def start(cls) -> Self:
@@ -111,7 +88,6 @@ class LevelTracker:
             weights=np.full(full, 1.0 / _EXPERTS),
             spread=np.zeros(len(LEVELS)),
             margin=np.zeros(_HALF),
-            unit=np.zeros(()),
             rows=np.zeros(()),
         )
 
@@ -125,18 +101,15 @@ class LevelTracker:
         middle = np.sort((self.weights * own).sum(axis=0))
         return Issued(own, middle, self._widened(middle))
 
-    def learn(self, z: float, scale: float, issued: Issued) -> None:
+    def learn(self, z: float, size: float, issued: Issued) -> None:
         """Take in the score of a row that was predicted with what was issued then.
 
-        ``scale`` is that of its distribution, in the target's unit.
+        ``size`` is the scale of its distribution, in units of the mean of recent rows.
         """
         own, middle, scores = issued
         missed = (z < scores[:_HALF]) | (z > scores[:_HALF:-1])
         self.margin = self.margin + GAIN * (missed - 2.0 * TAILS)
-        if not self.unit:
-            self.unit = np.asarray(scale)
-        unit, self.unit = self.unit, 0.99 * self.unit + 0.01 * scale
-        self._weigh(z - own, z - middle, scale / max(float(unit), 1e-300))
+        self._weigh(z - own, z - middle, size)
         self._follow(z, own)
         self.rows = self.rows + 1.0
 

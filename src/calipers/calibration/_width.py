@@ -38,21 +38,12 @@ DECIMALS = 6
 
 @dataclass(frozen=True, eq=False)
 class WidthCalibration:
-    """Scores of levels as multiples that depend on the width of the prediction.
+    """Scores of levels as multiples that depend on the width of the prediction."""
 
-    Parameters
-    ----------
-    edges : array of shape (steps - 1,)
-        Between steps of the logarithm of the members' standard deviation.
-    factor : array of shape (steps,)
-        What scores are multiplied by.
-    n_rows : int
-        Number of calibration rows.
-    """
-
+    #: (steps - 1,): Between steps of the logarithm of the members' standard deviation.
     edges: FloatArray
-    factor: FloatArray
-    n_rows: int
+    factor: FloatArray  #: (steps,): What scores are multiplied by.
+    n_rows: int  #: Number of calibration rows.
 
     kind: ClassVar[str] = "width"
     """Key in ``CALIBRATIONS``."""
@@ -217,5 +208,4 @@ def _walk(seen: FloatArray, variance: float) -> FloatArray:
     total = np.multiply.outer(PACES, values) + variance
     likelihood = -0.5 * (part**2 / total + np.log(total)).sum(axis=1)
     best = int(np.argmax(likelihood))
-    found: FloatArray = vectors @ (PACES[best] * values / total[best] * part)
-    return found
+    return vectors @ (PACES[best] * values / total[best] * part)

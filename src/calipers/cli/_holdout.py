@@ -6,24 +6,13 @@ _FEW = 0.01  # share of rows held out that may equal a row of training without a
 
 
 class HoldOut(NamedTuple):
-    """Which rows are held out.
+    """Which rows are held out."""
 
-    Attributes
-    ----------
-    fraction : float
-        Share of the rows; 0 for none.
-    labels : array, optional
-        Groups that are not parted.
-    times : array of float, optional
-        Where rows stand in time: the last ones are held out, in place of rows drawn at random.
-    time_column : str, optional
-        Name of the column that says so.
-    """
-
-    fraction: float
-    labels: Any = None
+    fraction: float  # share of the rows; 0 for none
+    labels: Any = None  # groups that are not parted
+    # where rows stand in time: the last ones are held out, in place of rows drawn at random
     times: Any = None
-    time_column: str | None = None
+    time_column: str | None = None  # name of the column that says so
 
     def split(self, rows: int, seed: int) -> tuple[Any, Any]:
         """Rows that train, and rows that are held out.
@@ -57,26 +46,14 @@ class HoldOut(NamedTuple):
 
 
 def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
-    """Where each row stands in time, as numbers.
-
-    Parameters
-    ----------
-    table : RowSource
-        The rows.
-    name : str
-        A column of dates or numbers.
-    kinds : dict
-        Kinds of columns that are given.
-    """
+    """Where each row stands in time, as numbers."""
     import numpy as np
 
-    from calipers._text import did_you_mean
     from calipers.preprocessing import DataError, TableEncoder, learn_number
 
     frame = table.frame
-    try:
-        if name not in frame:
-            raise DataError(f"there is no column {name!r}{did_you_mean(name, frame)}")
+    table.require(name)
+    with table.placing():
         own = {name: kinds[name]} if name in kinds else None
         encoder = TableEncoder(kinds=own)
         typed = encoder.fit_typed(frame[[name]].reset_index(drop=True))[name]
@@ -91,8 +68,6 @@ def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
             raise DataError("the time is missing", column=name, row=int(gone[0]))
         if times.min() == times.max():
             raise DataError("the time is the same in every row", column=name)
-    except DataError as error:
-        raise table.placed(error) from None
     return times
 
 

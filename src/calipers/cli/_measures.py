@@ -14,17 +14,7 @@ _MOST_GROUPS = 20
 
 
 def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any], Any]:
-    """Measures of a model on labelled rows, as plain JSON; and the bounds of each row.
-
-    Parameters
-    ----------
-    model : IntervalRegressor
-        A fitted model.
-    X, y : table and array
-        The rows.
-    coverage : float
-        Coverage of the intervals that are measured.
-    """
+    """Measures of a model on labelled rows, as plain JSON; and the bounds of each row."""
     import numpy as np
     from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
@@ -66,17 +56,7 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
 
 
 def measure_targets(model: Any, X: Any, y: Any, coverage: float) -> dict[str, Any]:
-    """Measures of each target of a model of several, and of all of them together.
-
-    Parameters
-    ----------
-    model : MultiTargetRegressor
-        A fitted model.
-    X, y : tables
-        The rows, and a column for each target.
-    coverage : float
-        Coverage of the intervals that are measured.
-    """
+    """Measures of each target of a model of several, and of all of them together."""
     import numpy as np
 
     from calipers import metrics
@@ -126,18 +106,8 @@ def _shared_rate(found: Any, coverage: float) -> float | None:
 def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
     """Coverages whose intervals are infinite, since the rows that calibrate them are too few.
 
-    Parameters
-    ----------
-    model : IntervalRegressor
-        A fitted model.
-    coverages : sequence of float
-        Coverages that are asked.
-
-    Returns
-    -------
-    dict or None
-        ``coverages``, the ``rows_needed`` for each, the ``rows`` that there are, and the
-        independent rows that these are ``worth``; None where all are finite.
+    With the ``rows_needed`` for each, the ``rows`` there are and what these are ``worth``; None
+    where all are finite.
     """
     models = getattr(model, "models_", [model])  # of several targets
     for calibration in (c for own in models for c in own.ensemble_.calibrations[-1:]):

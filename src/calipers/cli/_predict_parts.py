@@ -32,25 +32,11 @@ _VERSION = 1  # of the layout of the folder
 def score_parts(
     model: str, data: list[str], out: str, asked: dict[str, Any], address: str
 ) -> dict[str, Any]:
-    """Score Parquet files on a cluster, into a folder of parts.
+    """Score Parquet files on a cluster, into a folder of parts; an unfinished run is continued.
 
-    Parameters
-    ----------
-    model : str
-        Folder of the model.
-    data : list of str
-        Parquet files, patterns, or folders with such files.
-    out : str
-        Folder of parts; an earlier, unfinished run of the same is continued.
-    asked : dict
-        What to answer: ``coverages``, ``quantiles``, ``keep`` and ``mark_outside``.
-    address : str
-        Where the scheduler is.
-
-    Returns
-    -------
-    dict
-        ``rows``, ``parts``, ``kept`` (parts that were there already), ``outside``, ``out``.
+    ``asked`` says what to answer: ``coverages``, ``quantiles``, ``keep`` and ``mark_outside``. The
+    result has ``rows``, ``parts``, ``kept`` (parts that were there already), ``outside`` and
+    ``out``.
     """
     from calipers import load
     from calipers.tables import find_parts

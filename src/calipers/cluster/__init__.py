@@ -14,7 +14,7 @@ fetches it once, and the engine makes it again where the workers that held it ar
 """
 
 from calipers.cluster._connect import Cluster, ClusterError, connect
-from calipers.cluster._lazy import is_lazy, lazily
-from calipers.cluster._send import received, sender
+from calipers.cluster._lazy import is_lazy as is_lazy, lazily as lazily
+from calipers.cluster._send import received as received, sender as sender
 
-__all__ = ["Cluster", "ClusterError", "connect", "is_lazy", "lazily", "received", "sender"]
+__all__ = ["Cluster", "ClusterError", "connect"]

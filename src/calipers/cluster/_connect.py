@@ -23,25 +23,14 @@ class ClusterError(RuntimeError):
 
 
 class Cluster(NamedTuple):
-    """A cluster that work goes to.
+    """A cluster that work goes to."""
 
-    Attributes
-    ----------
-    client : distributed.Client
-        The connection.
-    address : str
-        Where the scheduler is.
-    workers, threads : int
-        How many there were when it was reached.
-    processors : int
-        Kinds of processors among them; bits are the same on one kind.
-    """
-
-    client: Any
-    address: str
+    client: Any  #: The connection.
+    address: str  #: Where the scheduler is.
+    #: How many there were when it was reached.
     workers: int
     threads: int
-    processors: int
+    processors: int  #: Kinds of processors among them; bits are the same on one kind.
 
     def send(self, value: Any) -> Any:
         """A future of a value that many tasks take as an argument."""

@@ -23,25 +23,9 @@ def lazily(
 ) -> Any:
     """What a method of a model will answer for each block of a Dask array or frame.
 
-    Parameters
-    ----------
-    model : fitted estimator
-        Travels as a task of its own, so that a worker has it once whatever the number of blocks.
-    method : str
-        Name of the method.
-    X : dask array or dask DataFrame
-        Inputs; an array may be cut along columns, too.
-    options : mapping
-        Further arguments of the method.
-    shape : tuple of int
-        Shape of the answer for one row.
-    columns : sequence of str, optional
-        Names of the columns, where the answer is a frame.
-
-    Returns
-    -------
-    dask array or dask DataFrame
-        Cut along rows as ``X`` is. How many rows the blocks of a frame have, Dask does not know.
+    The model travels as a task of its own, so that a worker has it once whatever the number of
+    blocks. An array may be cut along columns, too. ``shape`` is that of the answer for one row;
+    ``columns`` names its columns where the answer is a frame.
     """
     import cloudpickle
     from dask.delayed import delayed

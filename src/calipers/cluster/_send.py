@@ -11,19 +11,9 @@ _sent: WeakKeyDictionary[Any, dict[int, tuple[Any, Any, Any]]] = WeakKeyDictiona
 def sender(backend: Any, owner: Any) -> Callable[[Any], Any]:
     """How tasks of a joblib backend get values that many of them need.
 
-    Parameters
-    ----------
-    backend : joblib backend, optional
-        The active one; None where the work stays in this process.
-    owner : object
-        As long as it lives, what was sent stays where it is and is not sent again.
-
-    Returns
-    -------
-    callable
-        Gives for a value what to pass as an argument, or in a list that is an argument;
-        ``received`` turns it into the value again. Threads and processes of this machine get the
-        value itself.
+    The result gives for a value what to pass as an argument, or in a list that is an argument, and
+    ``received`` turns it into the value again. Threads and processes of this machine get the value
+    itself. As long as ``owner`` lives, what was sent stays where it is and is not sent again.
     """
     client = getattr(backend, "client", None)
     if client is not None:

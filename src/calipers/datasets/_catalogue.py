@@ -6,62 +6,54 @@ from importlib import resources
 from typing import Any
 
 from calipers._text import did_you_mean
-from calipers.datasets._failures import UnknownDatasetError
+
+
+class DatasetError(Exception):
+    """Any failure of :mod:`calipers.datasets`."""
+
+
+class UnknownDatasetError(DatasetError, ValueError):
+    """The name is not in the catalogue."""
+
+
+class DatasetUnavailableError(DatasetError):
+    """The data is neither at hand nor to be had; the message says how to provide it."""
+
+
+class DatasetCorruptError(DatasetError, ValueError):
+    """A file is there, but it does not hold the dataset that the catalogue describes."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One dataset of the catalogue.
+    """One dataset of the catalogue."""
 
-    Attributes
-    ----------
-    name, title : str
-        Short name used in code, and full name.
-    rows : int
-        Number of rows.
-    feature_names : tuple of str
-        Names of the inputs, in column order.
-    target_name, target_unit : str
-        Name of the target and its unit: ``"1"`` if it has none, empty if the source states none.
-    description, citation, licence : str
-        For people.
-    url : str
-        Public copy of the source file.
-    file_names : tuple of str
-        Names under which a source file is recognised; a download is kept under the first.
-    sha256 : str
-        Checksum of the source text; for a zip file, of the text inside.
-    values_sha256 : str or None
-        Checksum of `X` and then `y` as little-endian float64 in C order, whatever file they came
-        in; None if it is not known.
-    first_input, target_column : int
-        Where the inputs begin and where the target stands in the source text.
-    delimiter : str or None
-        Between columns; None means white space.
-    train_rows : int or None
-        Set where the source fixes one split: that many rows from the top train, the rest test.
-    target_range : tuple of float, or None
-        Smallest and largest whole number the target takes; stands in for a missing
-        `values_sha256`.
-    """
-
+    #: Short name used in code, and full name.
     name: str
     title: str
-    rows: int
-    feature_names: tuple[str, ...]
+    rows: int  #: Number of rows.
+    feature_names: tuple[str, ...]  #: Names of the inputs, in column order.
+    #: Name of the target and its unit: ``"1"`` if it has none, empty if the source states none.
     target_name: str
     target_unit: str
+    #: For people.
     description: str
     citation: str
     licence: str
-    url: str
+    url: str  #: Public copy of the source file.
+    #: Names under which a source file is recognised; a download is kept under the first.
     file_names: tuple[str, ...]
-    sha256: str
+    sha256: str  #: Checksum of the source text; for a zip file, of the text inside.
+    #: Where the inputs begin and where the target stands in the source text.
     first_input: int
     target_column: int
+    #: Checksum of `X` and then `y` as little-endian float64 in C order, whatever file they came in;
+    #: None if it is not known.
     values_sha256: str | None = None
-    delimiter: str | None = None
+    delimiter: str | None = None  #: Between columns; None means white space.
+    #: Set where the source fixes one split: that many rows from the top train, the rest test.
     train_rows: int | None = None
+    #: Smallest and largest whole number the target takes; stands in for a missing `values_sha256`.
     target_range: tuple[float, float] | None = None
 
     @property

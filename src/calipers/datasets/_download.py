@@ -42,27 +42,12 @@ def download(
     timeout: float,
     verbose: int = 1,
 ) -> None:
-    """Fetch `url` into `target`, completely or not at all.
+    """Fetch `url` into `target`, completely or not at all; its folder is made if missing.
 
-    Parameters
-    ----------
-    url : str
-        An http or https address.
-    target : Path
-        Where to keep the file; its folder is made if missing. While it is temporary ``.part``
-        follows the suffix.
-    check : callable
-        Called with the complete temporary file; what it raises ends the download.
-    timeout : float
-        Seconds of silence after which the server counts as stalled.
-    verbose : int, default=1
-        0 shows no progress bar; there is none either if standard error is not a terminal.
-
-    Raises
-    ------
-    TransferError
-        If the last of `ATTEMPTS` attempts failed, or the first with an error that will not pass,
-        such as a missing page.
+    ``check`` is called with the complete temporary file, and what it raises ends the download. A
+    server that is silent for ``timeout`` seconds counts as stalled. ``TransferError`` is raised if
+    the last of `ATTEMPTS` attempts failed, or the first with an error that will not pass, such as a
+    missing page.
     """
     if not url.startswith(("http://", "https://")):
         raise TransferError(f"{url!r} is not an http or https address", transient=False)

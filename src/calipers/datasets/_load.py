@@ -8,44 +8,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers._files import cache_folder
-from calipers.datasets._catalogue import Entry, lookup
+from calipers.datasets._catalogue import DatasetCorruptError, DatasetUnavailableError, Entry, lookup
 from calipers.datasets._download import TransferError, download
-from calipers.datasets._failures import DatasetCorruptError, DatasetUnavailableError
 from calipers.datasets._raw_files import read, require_sha256, source_sha256
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A table of inputs and a target, with what one should know before using it.
+    """A table of inputs and a target, with what one should know before using it."""
 
-    Attributes
-    ----------
-    name : str
-        Name in the catalogue.
-    X : ndarray of shape (n_rows, n_inputs)
-        Inputs in their own units, rows in the order of the source.
-    y : ndarray of shape (n_rows,)
-        Target in its own unit.
-    feature_names : tuple of str
-        Names of the columns of `X`.
-    target_name, target_unit : str
-        Name and unit of `y`; the unit is ``"1"`` if it has none, empty if the source states none.
-    description, citation, licence : str
-        Where the data comes from and on what terms.
-    source : Path
-        The file that was read.
-    """
-
-    name: str
+    name: str  #: Name in the catalogue.
+    #: (n_rows, n_inputs): Inputs in their own units, rows in the order of the source.
     X: NDArray[np.float64] = field(repr=False)
-    y: NDArray[np.float64] = field(repr=False)
-    feature_names: tuple[str, ...]
+    y: NDArray[np.float64] = field(repr=False)  #: (n_rows,): Target in its own unit.
+    feature_names: tuple[str, ...]  #: Names of the columns of `X`.
+    #: Name and unit of `y`; the unit is ``"1"`` if it has none, empty if the source states none.
     target_name: str
     target_unit: str
+    #: Where the data comes from and on what terms.
     description: str = field(repr=False)
     citation: str = field(repr=False)
     licence: str = field(repr=False)
-    source: Path
+    source: Path  #: The file that was read.
 
 
 def load(
@@ -109,7 +93,7 @@ def load(
     >>> load("yatch")
     Traceback (most recent call last):
         ...
-    calipers.datasets._failures.UnknownDatasetError: There is no dataset 'yatch' (did you \
+    calipers.datasets._catalogue.UnknownDatasetError: There is no dataset 'yatch' (did you \
 mean 'yacht'?). Known: boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, year.
     """
     entry = lookup(name)

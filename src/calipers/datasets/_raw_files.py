@@ -18,8 +18,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.datasets._catalogue import Entry
-from calipers.datasets._failures import DatasetCorruptError
+from calipers.datasets._catalogue import DatasetCorruptError, Entry
 
 Table = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -64,21 +63,10 @@ def values_sha256(X: NDArray[np.float64], y: NDArray[np.float64]) -> str:
 
 
 def read(path: Path, entry: Entry, *, verify: bool = True) -> Table:
-    """Read inputs and target from a file, in the order of its rows.
+    """Read inputs and target from an ``.npz``, ``.txt`` or ``.zip`` file, in the order of its rows.
 
-    Parameters
-    ----------
-    path : Path
-        An ``.npz``, ``.txt`` or ``.zip`` file.
-    entry : Entry
-        What the file should hold.
-    verify : bool, default=True
-        Compare with the checksum too, not only number of rows and columns and finiteness.
-
-    Raises
-    ------
-    DatasetCorruptError
-        If the file holds anything else.
+    Raises ``DatasetCorruptError`` if it does not hold what ``entry`` says; the checksum is compared
+    with ``verify`` only.
     """
     with _reading(path):
         X, y = _read_npz(path) if path.suffix == ".npz" else _read_text(path, entry)

@@ -5,25 +5,42 @@ one block of rows, values of shape (n,), parameters of shape (members, n) and we
 (members, 1) or (members, n), and check nothing.
 """
 
-from calipers.distributions._distribution import Distribution
-from calipers.distributions._drawing import MOST_ATOMS, atoms, mean_density
-from calipers.distributions._exact_fit import scale_table
-from calipers.distributions._grid import mixture_values_on_grid
-from calipers.distributions._learn_support import Bounds, learn_support, refuse_outside
-from calipers.distributions._matching import latent_targets, match_atoms
+from calipers.distributions._distribution import (
+    DerivedDistribution as DerivedDistribution,
+    Distribution,
+)
+from calipers.distributions._drawing import atoms as atoms, mean_density as mean_density
+from calipers.distributions._exact_fit import scale_table as scale_table
+from calipers.distributions._grid import mixture_values_on_grid as mixture_values_on_grid
+from calipers.distributions._learn_support import (
+    Bounds,
+    learn_support,
+    refuse_outside as refuse_outside,
+)
+from calipers.distributions._matching import (
+    latent_targets as latent_targets,
+    match_atoms as match_atoms,
+)
 from calipers.distributions._mixture import SplitNormalMixture
-from calipers.distributions._mixture_formulas import logpdf as mixture_logpdf
-from calipers.distributions._mixture_formulas import take_weights
-from calipers.distributions._normal_scores import mixture_scores, mixture_values
+from calipers.distributions._mixture_formulas import (
+    logpdf as mixture_logpdf,
+    take_weights as take_weights,
+)
+from calipers.distributions._normal_scores import (
+    mixture_scores as mixture_scores,
+    mixture_values as mixture_values,
+)
 from calipers.distributions._observed import ObservedDistribution
 from calipers.distributions._split_normal import SplitNormal
 from calipers.distributions._support import Support
-from calipers.distributions._transformed import HALF_NORMAL, KINDS, TargetMap, TransformedMixture
+from calipers.distributions._transformed import (
+    HALF_NORMAL as HALF_NORMAL,
+    KINDS as KINDS,
+    TargetMap,
+    TransformedMixture,
+)
 
 __all__ = [
-    "HALF_NORMAL",
-    "KINDS",
-    "MOST_ATOMS",
     "Bounds",
     "Distribution",
     "ObservedDistribution",
@@ -32,16 +49,6 @@ __all__ = [
     "Support",
     "TargetMap",
     "TransformedMixture",
-    "atoms",
-    "latent_targets",
     "learn_support",
-    "match_atoms",
-    "mean_density",
     "mixture_logpdf",
-    "mixture_scores",
-    "mixture_values",
-    "mixture_values_on_grid",
-    "refuse_outside",
-    "scale_table",
-    "take_weights",
 ]

@@ -33,18 +33,8 @@ def fit_scales(
 ) -> tuple[FloatArray, FloatArray]:
     """Scales for which [mode - left, mode + right] is the central interval of this coverage.
 
-    Parameters
-    ----------
-    left, right : array of shape (n,)
-        Distances from the mode to the bounds, not negative.
-    coverage : float
-        Mass between the bounds, with equal tails outside.
-
-    Returns
-    -------
-    left_scale, right_scale : array of shape (n,)
-        If one distance is zero, the quantile at that bound is the mode itself and both scales are
-        positive. If both are zero, so are the scales.
+    If one distance is zero, the quantile at that bound is the mode itself and both scales are
+    positive. If both are zero, so are the scales.
 
     Examples
     --------
@@ -79,8 +69,7 @@ def _lookup(ratio: FloatArray, coverage: float) -> tuple[FloatArray, FloatArray]
 def _coordinate(ratio: FloatArray, coverage: float) -> FloatArray:
     """Map [0, 1] to [0, CELLS], logarithmic from where the ratio exceeds the tail's mass."""
     tail = (1.0 - coverage) / 2.0
-    place: FloatArray = np.log1p(ratio / tail) * (CELLS / np.log1p(1.0 / tail))
-    return place
+    return np.log1p(ratio / tail) * (CELLS / np.log1p(1.0 / tail))
 
 
 @lru_cache(maxsize=32)
@@ -88,13 +77,9 @@ def scale_table(coverage: float) -> tuple[FloatArray, FloatArray]:
     """Polynomials that `SplitNormal.from_interval` evaluates, for a graph that does the same.
 
     Both are functions of log1p(r / tail), scaled to [0, cells], where r is the ratio of the shorter
-    to the longer distance from the mode and tail is (1 - coverage) / 2.
-
-    Returns
-    -------
-    per_length, per_scale : array of shape (powers, cells)
-        Coefficients within each cell, highest power first: of the longer side's scale per its
-        length, and of the shorter side's scale per that scale.
+    to the longer distance from the mode and tail is (1 - coverage) / 2. Coefficients within each
+    cell, (powers, cells), have the highest power first: of the longer side's scale per its length,
+    and of the shorter side's scale per that scale.
     """
     tail = (1.0 - coverage) / 2.0
     s = tail * np.expm1(np.linspace(0.0, np.log1p(0.5 / tail), 2 * CELLS + 1))
@@ -117,5 +102,4 @@ def scale_table(coverage: float) -> tuple[FloatArray, FloatArray]:
 def _distance(inside: FloatArray, tail: float) -> FloatArray:
     """Solve erf(t) = inside / (tail + inside), from whichever end of erf has the digits."""
     mass = tail + inside
-    distance: FloatArray = np.where(inside < tail, erfinv(inside / mass), erfcinv(tail / mass))
-    return distance
+    return np.where(inside < tail, erfinv(inside / mass), erfcinv(tail / mass))

@@ -86,26 +86,13 @@ def mixture_values_on_grid(
     *,
     walk: bool = True,
 ) -> FloatArray:
-    """Quantiles of every row at each of some normal scores.
+    """Quantiles of every row, (k, n), at each of some normal scores, (k,) or (k, n).
 
-    Parameters
-    ----------
-    z : array of shape (k,) or (k, n)
-        Normal scores, in ascending order, the same for all rows or each row's own; the closer to
-        each other, the better the start for each. A score is below zero for all rows or for none.
-    loc, left, right : array of shape (members, n)
-        Parameters of the components.
-    weights : array of shape (members, 1) or (members, n)
-        Positive, of sum 1.
-    walk : bool
-        False to solve for each quantile by itself: slower, but quicker than a walk for few rows at
-        many scores.
-
-    Returns
-    -------
-    array of shape (k, n)
-        Right to 1e-6 of the row's spread where members are alike and scores 0.2 apart, to 1e-5 on
-        the normal scale where members are far apart; not to rounding as `mixture_values` is.
+    Scores are ascending, and each is below zero for all rows or for none; the closer to each other,
+    the better the start for each. Right to 1e-6 of the row's spread where members are alike and
+    scores 0.2 apart, to 1e-5 on the normal scale where members are far apart. Without a `walk` every
+    quantile is solved for by itself, to rounding as by `mixture_values`: slower, but not for few
+    rows at many scores.
     """
     z = np.broadcast_to(z.reshape(len(z), -1), (len(z), loc.shape[1]))
     if not walk:

@@ -22,16 +22,8 @@ def match_atoms(
     """Move the edges of heavy atoms, so that predictions have the mass there that targets have.
 
     On average over rows, the latent distribution is made to put as much mass up to each edge as the
-    share of targets there is, and as much between deciles of the targets beside.
-
-    Parameters
-    ----------
-    support : Support
-        Without knots.
-    dist : Distribution
-        Predictions of rows by networks that have not seen them.
-    y, weights : array of shape (n,)
-        Their targets and weights.
+    share of targets there is, and as much between deciles of the targets beside. Predictions are by
+    networks that have not seen the rows, the support is without knots.
     """
     own = np.ones(len(y)) if weights is None else weights
     values = np.unique(y)
@@ -82,17 +74,6 @@ def latent_targets(
 
     They are to calibration what continuous targets are: T of each is the target, and if the
     prediction is right, so is its distribution.
-
-    Parameters
-    ----------
-    support : Support
-        The support.
-    dist : Distribution
-        Predictions for the rows.
-    y : array of shape (n,)
-        Targets, all of the support.
-    rng : numpy.random.Generator
-        Draws one number for each row.
     """
     low, high = support.lower_edge(y), support.upper_edge(y)
     uniform = rng.random(len(y))

@@ -61,17 +61,7 @@ class Values(NamedTuple):
 def mixture_ppf(
     p: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
 ) -> FloatArray:
-    """Quantile at `p` of each row.
-
-    Parameters
-    ----------
-    p : array of shape (n,)
-        Probabilities in [0, 1].
-    loc, left, right : array of shape (members, n)
-        Parameters of the components.
-    weights : array of shape (members, 1) or (members, n)
-        Positive, of sum 1.
-    """
+    """Quantile at `p`, (n,), of each row's components, (members, n), with weights of sum 1."""
     flip = p > 0.5
     sign = np.where(flip, -1.0, 1.0)
     near, far = np.where(flip, right, left), np.where(flip, left, right)
@@ -158,8 +148,7 @@ def _moment_start(
     means = formulas.mean(loc, left, right)
     centre = sum_members(weights * means)
     variance = sum_members(weights * (formulas.var(left, right) + (means - centre) ** 2))
-    start: FloatArray = centre + ndtri(q) * np.sqrt(variance)
-    return start
+    return centre + ndtri(q) * np.sqrt(variance)
 
 
 def _halley_step(here: Values, q: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:

@@ -17,18 +17,9 @@ def find_roots(
 ) -> FloatArray:
     """Find where functions change sign between two ends, to a few ulps.
 
-    Parameters
-    ----------
-    function : callable
-        Called with points and the numbers of the equations they belong to, both of shape (k,).
-    low, high : array of shape (n,)
-        Ends of the brackets.
-
-    Returns
-    -------
-    array of shape (n,)
-        The last point before the change of sign as seen from `low`, also where the function
-        jumps. Where it has one sign at both ends, the end at which it is closer to zero.
+    ``function`` is called with points and the numbers of the equations they belong to. The result
+    is the last point before the change of sign as seen from `low`, also where the function jumps;
+    where it has one sign at both ends, the end at which it is closer to zero.
 
     Examples
     --------

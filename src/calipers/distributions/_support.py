@@ -29,23 +29,6 @@ _CLOSE, _CLOSE_LISTED = 1e-5, 1e-3
 class Support:
     """Values that a target can take.
 
-    Attributes
-    ----------
-    low, high : float, optional
-        Bounds; None where there is none. Predicted mass beyond a bound lies on the bound.
-    step, origin : float
-        Lattice ``origin + k step`` of the values, whole numbers k; a step of 0 for any value.
-    decimals : int
-        Digits after the point that values of the lattice have.
-    values : tuple of float
-        First values of the lattice, from `origin` on, to the last bit, where they are no decimal
-        numbers: those of a target that has been standardised, say.
-    latent, observed : tuple of float
-        Knots of w, from the latent scale to the target's, both strictly increasing; beyond them it
-        goes on with slope 1.
-    given : bool
-        Whether the bounds are the user's own, which data may not contradict.
-
     Examples
     --------
     >>> counts = Support(low=0.0, step=1.0)
@@ -57,14 +40,20 @@ class Support:
     ('whole numbers from 0 on', 'any number')
     """
 
+    #: Bounds; None where there is none. Predicted mass beyond a bound lies on the bound.
     low: float | None = None
     high: float | None = None
+    #: Lattice ``origin + k step`` of the values, whole numbers k; a step of 0 for any value.
     step: float = 0.0
     origin: float = 0.0
-    decimals: int = 0
+    decimals: int = 0  #: Digits after the point that values of the lattice have.
+    #: Knots of w, from the latent scale to the target's, both strictly increasing; beyond them it
+    #: goes on with slope 1.
     latent: tuple[float, ...] = ()
     observed: tuple[float, ...] = ()
-    given: bool = False
+    given: bool = False  #: Whether the bounds are the user's own, which data may not contradict.
+    #: First values of the lattice, from `origin` on, to the last bit, where they are no decimal
+    #: numbers: those of a target that has been standardised, say.
     values: tuple[float, ...] = ()
 
     @property

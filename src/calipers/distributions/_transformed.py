@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
-from calipers.distributions._distribution import Distribution
+from calipers.distributions._distribution import DerivedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 
 KINDS = ("log", "asinh")
@@ -49,16 +49,6 @@ HALF_NORMAL = np.stack([_NODES, _PARTS / _PARTS.sum()])
 class TargetMap:
     """A monotone map of the target: its logarithm, or the inverse of the hyperbolic sine.
 
-    Parameters
-    ----------
-    kind : {"log", "asinh"}
-        "log" for positive targets; "asinh" is linear near 0 and logarithmic far from it, on
-        either side.
-    unit : float
-        What targets are divided by.
-    low, high : float
-        Ends of the scale beyond which values count as these where means are taken.
-
     Examples
     --------
     >>> by_size = TargetMap.learn("log", [1.0, 10.0, 100.0])
@@ -66,8 +56,11 @@ class TargetMap:
     (array([0.]), array([100.]))
     """
 
+    #: "log", "asinh": "log" for positive targets; "asinh" is linear near 0 and logarithmic far from
+    #: it, on either side.
     kind: str
-    unit: float
+    unit: float  #: What targets are divided by.
+    #: Ends of the scale beyond which values count as these where means are taken.
     low: float = -np.inf
     high: float = np.inf
 
@@ -163,15 +156,8 @@ def _expected(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class TransformedMixture(Distribution):
+class TransformedMixture(DerivedDistribution):
     """Distributions of targets whose mapped values have the distributions `latent`.
-
-    Parameters
-    ----------
-    latent : SplitNormalMixture or CalibratedMixture
-        Distributions on the scale of the map.
-    target_map : TargetMap
-        The map.
 
     Notes
     -----
@@ -189,14 +175,8 @@ class TransformedMixture(Distribution):
     (array([2.]), [[0.28], [14.2]])
     """
 
-    latent: Any
-    target_map: TargetMap
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array of distributions."""
-        shape: tuple[int, ...] = self.latent.shape
-        return shape
+    latent: Any  #: Distributions on the scale of the map.
+    target_map: TargetMap  #: The map.
 
     def __getitem__(self, key: Any) -> "TransformedMixture":
         """Take some of the distributions, by any index that NumPy takes."""
@@ -268,17 +248,6 @@ class TransformedMixture(Distribution):
         while not isinstance(inner, SplitNormalMixture):
             inner = inner.mixture
         return inner
-
-    @property
-    def components(self) -> Any:
-        """The networks' split normals on the scale of the map, before calibration."""
-        return self.latent.components
-
-    @property
-    def weights(self) -> FloatArray:
-        """Their weights."""
-        weights: FloatArray = self.latent.weights
-        return weights
 
     @property
     def aleatoric_var(self) -> FloatArray:

@@ -53,17 +53,11 @@ class Normal(Head):
 class SplitNormalByMode(Head):
     """Mode of a split normal and its scales on either side; or several normals and their shares.
 
-    Parameters
-    ----------
-    components : int
-        How many a network predicts. One can lean. Several lean by their shares, so each of them
-        has one scale, with which their CRPS is quickly computed.
-
-    Notes
-    -----
-    Raw outputs and fields of several come component by component: mode, scale and share. The first
-    component's raw mode is the mean of all, its raw scale the unit of the others, whose places and
-    scales are relative to it: what a network learns of the mean it learns once.
+    One component can lean. Several lean by their shares, so each of them has one scale, with which
+    their CRPS is quickly computed. Raw outputs and fields of several come component by component:
+    mode, scale and share. The first component's raw mode is the mean of all, its raw scale the unit
+    of the others, whose places and scales are relative to it: what a network learns of the mean it
+    learns once.
     """
 
     name = "split normal"

@@ -27,42 +27,25 @@ class Head(ABC):
 
     A head of one's own is a subclass, put into ``HEADS`` under its name. Whatever else needs to
     know about it asks here: the trainer, the ensemble, upgrades and the ONNX export.
-
-    Attributes
-    ----------
-    name : str
-        Key in ``HEADS``.
-    size : int
-        How many raw outputs the network has.
-    fields : tuple of str
-        The parameters that the head makes of them: ``lower``, ``point`` and ``upper`` for bounds,
-        ``point`` alone for a point; those of a density may have any names.
-    lengths : tuple of str
-        The fields that are lengths.
-    shares : tuple of str
-        The fields that have no unit; those that are neither are places on the target's axis.
-    can_cross : bool
-        Whether the lower bound can lie above the upper one.
-    point_at : int or None
-        Which raw output is the point, where the others are distances from it.
-    split_normal : tuple of str
-        The fields that are location, left and right scale of a split normal, one after the other
-        where there are several; empty where the head gives no density.
-    components : int
-        How many split normals one network predicts, with as many ``shares`` if more than one.
-    around_point : str or None
-        Name of the head that means the same but has a ``point_at``; None where there is none.
     """
 
-    name: ClassVar[str]
-    size: ClassVar[int]
+    name: ClassVar[str]  #: Key in ``HEADS``.
+    size: ClassVar[int]  #: How many raw outputs the network has.
+    #: The parameters that the head makes of them: ``lower``, ``point`` and ``upper`` for bounds,
+    #: ``point`` alone for a point; those of a density may have any names.
     fields: ClassVar[tuple[str, ...]]
-    lengths: ClassVar[tuple[str, ...]] = ()
+    lengths: ClassVar[tuple[str, ...]] = ()  #: The fields that are lengths.
+    #: The fields that have no unit; those that are neither are places on the target's axis.
     shares: ClassVar[tuple[str, ...]] = ()
-    can_cross: ClassVar[bool] = False
+    can_cross: ClassVar[bool] = False  #: Whether the lower bound can lie above the upper one.
+    #: Which raw output is the point, where the others are distances from it.
     point_at: ClassVar[int | None] = None
+    #: The fields that are location, left and right scale of a split normal, one after the other
+    #: where there are several; empty where the head gives no density.
     split_normal: ClassVar[tuple[str, ...]] = ()
+    #: How many split normals one network predicts, with as many ``shares`` if more than one.
     components: ClassVar[int] = 1
+    #: Name of the head that means the same but has a ``point_at``; None where there is none.
     around_point: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -169,3 +152,77 @@ def onnx_shares(graph: Any, raw: Sequence[str]) -> list[str]:
         graph("Squeeze", graph("Gather", whole, graph.integers(k), axis=0), axis)
         for k in range(len(raw))
     ]
+
+
+class _Bounds(Head):
+    """Bounds of the coverage they were trained for, and a point."""
+
+    size = 3
+    fields = ("lower", "point", "upper")
+    around_point = "ordered"
+
+    def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
+        lower, point, upper = parameters
+        return lower, point, upper
+
+
+class Free(_Bounds):
+    """Bounds and point are left to the loss, as in the paper; they can cross."""
+
+    name = "free"
+    can_cross = True
+
+    def parameters(self, raw: Array) -> tuple[Array, ...]:
+        return columns(raw)
+
+    def onnx(self, graph: Any, *raw: str) -> list[str]:
+        return list(raw)
+
+
+class Midpoint(_Bounds):
+    """Free bounds with the point between them, for losses that train no point."""
+
+    name = "midpoint"
+    can_cross = True
+
+    def parameters(self, raw: Array) -> tuple[Array, ...]:
+        lower, _, upper = columns(raw)
+        return lower, (lower + upper) / 2, upper
+
+    def onnx(self, graph: Any, *raw: str) -> list[str]:
+        lower, _, upper = raw
+        return [lower, graph("Mul", graph("Add", lower, upper), graph.single(0.5)), upper]
+
+
+class Ordered(_Bounds):
+    """A point and the distances of the bounds from it: they cannot cross."""
+
+    name = "ordered"
+    point_at = 1
+
+    def parameters(self, raw: Array) -> tuple[Array, ...]:
+        below, point, above = columns(raw)
+        return point - length(below), point, point + length(above)
+
+    def onnx(self, graph: Any, *raw: str) -> list[str]:
+        below, point, above = raw
+        lower = graph("Sub", point, onnx_length(graph, below))
+        return [lower, point, graph("Add", point, onnx_length(graph, above))]
+
+
+class Point(Head):
+    """A point and nothing else."""
+
+    name = "point"
+    size = 1
+    fields = ("point",)
+
+    def parameters(self, raw: Array) -> tuple[Array, ...]:
+        return columns(raw)
+
+    def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
+        (point,) = parameters
+        return point, point, point
+
+    def onnx(self, graph: Any, *raw: str) -> list[str]:
+        return list(raw)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.importance._replacing import as_table, column_of, with_values
+from calipers.importance._permutation import as_table, column_of, with_values
 from calipers.prediction import Query
 from calipers.regressor import IntervalRegressor
 
@@ -15,31 +15,20 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """How predictions move with one column, everything else as it is in the rows.
+    """How predictions move with one column, everything else as it is in the rows."""
 
-    Attributes
-    ----------
-    name, kind : str
-        The column, and what it holds, one of ``calipers.preprocessing.KINDS``.
-    values : array of shape (n_values,)
-        Values of the column, as they stand in the table.
-    positions : array of shape (n_values,)
-        Where to draw them: the numbers themselves, dates in seconds since 1970, truth as 1 and 0,
-        and for categories 0, 1, 2, the most frequent first.
-    lower, point, upper : array of shape (n_values,)
-        Means over the rows.
-    coverage : float
-        Coverage of the intervals.
-    """
-
+    #: The column, and what it holds, one of ``calipers.preprocessing.KINDS``.
     name: str
     kind: str
-    values: NDArray[Any]
+    values: NDArray[Any]  #: (n_values,): Values of the column, as they stand in the table.
+    #: (n_values,): Where to draw them: the numbers themselves, dates in seconds since 1970, truth
+    #: as 1 and 0, and for categories 0, 1, 2, the most frequent first.
     positions: FloatArray
+    #: (n_values,): Means over the rows.
     lower: FloatArray
     point: FloatArray
     upper: FloatArray
-    coverage: float
+    coverage: float  #: Coverage of the intervals.
 
     def to_frame(self) -> Any:
         """The curve as a pandas frame, a row for each value."""
@@ -77,10 +66,6 @@ def dependence(
         At most so many rows are averaged over, drawn at random.
     random_state : int, optional
         Seeds the draw.
-
-    Returns
-    -------
-    Dependence
 
     Raises
     ------

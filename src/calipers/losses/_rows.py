@@ -41,20 +41,9 @@ def special_functions(array: Array) -> ModuleType:
 def rows(weight: Array | None, /, **data: Array) -> list[Array]:
     """Weights and data, equal in shape and floating type, with harmless rows where weight is 0.
 
-    Filling such rows before any arithmetic, rather than multiplying by zero after it, is what
-    keeps their NaN and infinities out of the gradients.
-
-    Returns
-    -------
-    list of arrays
-        The weights, ones where none were given, then the data in order.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ.
-    TypeError
-        If an argument is no array, or if the arrays come from several libraries.
+    Filling such rows before any arithmetic, rather than multiplying by zero after it, is what keeps
+    their NaN and infinities out of the gradients. The weights come first, ones where none were
+    given, then the data in order.
     """
     named = data if weight is None else {**data, "weight": weight}
     xp = array_namespace(*named.values())

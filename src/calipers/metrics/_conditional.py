@@ -10,21 +10,13 @@ from calipers.metrics._weighted import interval_rows
 
 
 class GroupedCoverage(NamedTuple):
-    """Coverage and width of the intervals within each group.
+    """Coverage and width of the intervals within each group."""
 
-    Attributes
-    ----------
-    group : ndarray of shape (n_groups,)
-        Sorted labels, or the numbers of the bins.
-    coverage_rate, mean_width : ndarray of shape (n_groups,)
-        Fraction of targets inside their interval (PICP), and mean width (MPIW).
-    n_samples : ndarray of shape (n_groups,)
-        Rows in each group, which say how far chance may take its rate.
-    """
-
-    group: NDArray[Any]
+    group: NDArray[Any]  #: (n_groups,): Sorted labels, or the numbers of the bins.
+    #: (n_groups,): Fraction of targets inside their interval (PICP), and mean width (MPIW).
     coverage_rate: FloatArray
     mean_width: FloatArray
+    #: (n_groups,): Rows in each group, which say how far chance may take its rate.
     n_samples: NDArray[np.intp]
 
 

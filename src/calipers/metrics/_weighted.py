@@ -14,18 +14,10 @@ _OPEN_END = {"y_lower": -math.inf, "y_upper": math.inf}
 
 
 def rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list[FloatArray]:
-    """Weights and data of the rows that have weight, as flat float arrays.
+    """Weights and data of the rows that have weight, as flat float arrays; weights come first.
 
-    Returns
-    -------
-    list of arrays
-        The weights, ones where none were given, then the data in order.
-
-    Raises
-    ------
-    ValueError
-        If shapes differ, if there is no row, if a value is not a finite number (``y_lower`` may be
-        -inf and ``y_upper`` inf), or if weights are negative or all zero.
+    Raises ``ValueError`` if shapes differ, if there is no row, if a value is not a finite number
+    (``y_lower`` may be -inf and ``y_upper`` inf), or if weights are negative or all zero.
     """
     return weighted(sample_weight, {name: _read(name, values) for name, values in data.items()})
 

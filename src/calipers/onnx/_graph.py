@@ -86,16 +86,8 @@ class Graph:
     def repeat(self, times: int, states: dict[str, str], body: "Graph", results: list[str]) -> Any:
         """Run a body again and again, and give the names of its last states.
 
-        Parameters
-        ----------
-        times : int
-            How often.
-        states : dict of str to str
-            Names of double precision values within the body, and what they are at first.
-        body : Graph
-            May use values of this graph by their names.
-        results : list of str
-            Names within the body of the next states.
+        ``states`` has names of double precision values within the body and what they are at first,
+        ``results`` the names within it of the next states. The body may use values of this graph.
         """
         kept = body("Identity", "calipers/go_on")
         given = [

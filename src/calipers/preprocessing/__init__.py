@@ -8,47 +8,38 @@ which ``learn_number`` reads by the same rules; a model that it is part of hands
 does not use.
 """
 
-from calipers.preprocessing._categories import CategoryEncoder
-from calipers.preprocessing._column import KINDS, Column, DataError, describe_numbers
-from calipers.preprocessing._document import check_column
+from calipers.preprocessing._categories import CategoryEncoder as CategoryEncoder
+from calipers.preprocessing._column import (
+    KINDS as KINDS,
+    Column,
+    DataError,
+    describe_numbers as describe_numbers,
+)
+from calipers.preprocessing._document import check_column as check_column
 from calipers.preprocessing._encoder import TableEncoder
 from calipers.preprocessing._encoders import (
-    CYCLES,
-    DAY,
-    DateEncoder,
-    NumberEncoder,
+    CYCLES as CYCLES,
+    DateEncoder as DateEncoder,
+    NumberEncoder as NumberEncoder,
 )
 from calipers.preprocessing._frames import (
-    check_names,
-    holds_more_than_numbers,
-    is_frame,
-    pick_numbers,
+    check_names as check_names,
+    holds_more_than_numbers as holds_more_than_numbers,
+    is_frame as is_frame,
+    pick_numbers as pick_numbers,
 )
-from calipers.preprocessing._learn import as_numbers, learn_number, read_number
-from calipers.preprocessing._targets import LargeCategories
-from calipers.preprocessing._text_columns import MISSING_MARKS, MISSING_WORDS, as_text
+from calipers.preprocessing._kinds import is_in_thousands as is_in_thousands
+from calipers.preprocessing._learn import (
+    as_numbers as as_numbers,
+    learn_number as learn_number,
+    read_number,
+)
+from calipers.preprocessing._targets import LargeCategories as LargeCategories
+from calipers.preprocessing._text_columns import (
+    HOW as HOW,
+    MISSING_MARKS,
+    MISSING_WORDS,
+    as_text as as_text,
+)
 
-__all__ = [
-    "CYCLES",
-    "DAY",
-    "KINDS",
-    "MISSING_MARKS",
-    "MISSING_WORDS",
-    "CategoryEncoder",
-    "Column",
-    "DataError",
-    "DateEncoder",
-    "LargeCategories",
-    "NumberEncoder",
-    "TableEncoder",
-    "as_numbers",
-    "as_text",
-    "check_column",
-    "check_names",
-    "describe_numbers",
-    "holds_more_than_numbers",
-    "is_frame",
-    "learn_number",
-    "pick_numbers",
-    "read_number",
-]
+__all__ = ["MISSING_MARKS", "MISSING_WORDS", "Column", "DataError", "TableEncoder", "read_number"]

@@ -41,35 +41,19 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Column:
-    """What training saw in one column.
+    """What training saw in one column."""
 
-    Attributes
-    ----------
-    name : str
-        Its name; columns without one are called x0, x1 and so on.
-    kind : str
-        One of ``KINDS``.
-    low, high, typical : float, str or None
-        Smallest and largest value and the median; dates as ISO strings, None for categories.
-    categories : tuple of str
-        Values of a category that have an input of their own, most frequent first.
-    missing : bool
-        Whether values were missing.
-    used : bool
-        Whether the model uses the column.
-    note : str
-        What was noticed, in plain words; empty if nothing was.
-    """
-
-    name: str
-    kind: str
+    name: str  #: Its name; columns without one are called x0, x1 and so on.
+    kind: str  #: One of ``KINDS``.
+    #: Smallest and largest value and the median; dates as ISO strings, None for categories.
     low: float | str | None = None
     high: float | str | None = None
     typical: float | str | None = None
+    #: Values of a category that have an input of their own, most frequent first.
     categories: tuple[str, ...] = ()
-    missing: bool = False
-    used: bool = True
-    note: str = ""
+    missing: bool = False  #: Whether values were missing.
+    used: bool = True  #: Whether the model uses the column.
+    note: str = ""  #: What was noticed, in plain words; empty if nothing was.
 
     def to_document(self) -> dict[str, Any]:
         """The column as plain JSON."""

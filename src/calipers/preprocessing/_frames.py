@@ -13,13 +13,7 @@ from calipers.preprocessing._learn import read_number
 
 
 def pick_numbers(frame: Any, names: Sequence[str]) -> Any:
-    """Some columns of a frame as numbers, none of which may be missing.
-
-    Raises
-    ------
-    DataError
-        If a column, or a number, is missing or cannot be read.
-    """
+    """Some columns of a frame as numbers, none of which may be missing."""
     import pandas as pd
 
     frame = as_frame(frame)
@@ -45,10 +39,7 @@ def check_names(frame: Any, names: Sequence[str]) -> None:
 def is_frame(X: Any) -> bool:
     """Whether ``X`` is a frame of pandas or polars or a table of Arrow, with values at hand.
 
-    Raises
-    ------
-    TypeError
-        If it is a lazy frame of polars, which has none yet.
+    A lazy frame of polars, which has none yet, is refused.
     """
     if type(X).__name__ == "LazyFrame":
         raise TypeError("X is a LazyFrame, which holds no values yet: collect() it first")

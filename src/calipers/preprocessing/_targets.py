@@ -49,24 +49,12 @@ class Differ(NamedTuple):
 
 
 class LevelTargets(NamedTuple):
-    """Mean and spread of the targets of each level; last, those of a level never seen.
+    """Mean and spread of the targets of each level; last, those of a level never seen."""
 
-    Attributes
-    ----------
-    counts : array of shape (levels + 1,)
-        Rows of each level, weighted where rows are.
-    means : array of shape (levels + 1,)
-        In standard deviations of the targets from their mean.
-    spreads : array of shape (levels + 1,)
-        Logarithms of standard deviations, in the same unit.
-    differ : Differ
-        What the levels differ in; in the rest all are alike.
-    """
-
-    counts: FloatArray
-    means: FloatArray
-    spreads: FloatArray
-    differ: Differ
+    counts: FloatArray  # (levels + 1,): rows of each level, weighted where rows are
+    means: FloatArray  # (levels + 1,): in standard deviations of the targets from their mean
+    spreads: FloatArray  # (levels + 1,): logarithms of standard deviations, in the same unit
+    differ: Differ  # what the levels differ in; in the rest all are alike
 
     def inputs(self, codes: IntArray, share: float) -> FloatArray:
         """What a row of each code has as inputs, if a share of all rows is in the counts."""
@@ -75,25 +63,17 @@ class LevelTargets(NamedTuple):
 
 
 class Variances(NamedTuple):
-    """One-way analysis of variance of values by level.
+    """One-way analysis of variance of values by level."""
 
-    Attributes
-    ----------
-    counts, means, inside : array of shape (levels,)
-        Rows of each level, their mean and their sum of squares about it.
-    within, between : float
-        Variance within levels, and of the true means of levels; 0 where means differ no more than
-        by chance.
-    differ : bool
-        Whether that levels differ is beyond doubt.
-    """
-
+    # (levels,): rows of each level, their mean and their sum of squares about it
     counts: FloatArray
     means: FloatArray
     inside: FloatArray
+    # variance within levels, and of the true means of levels; 0 where means differ no more than
+    # by chance
     within: float
     between: float
-    differ: bool
+    differ: bool  # whether that levels differ is beyond doubt
 
     @classmethod
     def of(cls, codes: IntArray, values: FloatArray, weights: FloatArray, levels: int) -> Self:
@@ -127,20 +107,10 @@ def level_targets(
     levels: int,
     differ: Differ | None = None,
 ) -> LevelTargets:
-    """What the targets of each level are like.
+    """What the targets of each level are like; a code of -1 is none of the levels.
 
-    Parameters
-    ----------
-    codes : array of int of shape (rows,)
-        Level of each row, -1 for none of them.
-    targets : array of shape (rows,)
-        Standardised by ``standardised``.
-    weights : array of shape (rows,), optional
-        Weights of the rows.
-    levels : int
-        How many there are.
-    differ : Differ, optional
-        What levels are known to differ in; found out by default. In the rest all are alike.
+    Targets are those that ``standardised`` gives. Without ``differ``, what levels differ in is
+    found out; in the rest all are alike.
 
     Examples
     --------
@@ -180,31 +150,18 @@ def standardised(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class LargeCategories:
-    """The large categories of some rows: what their inputs are depends on who asks.
+    """The large categories of some rows: what their inputs are depends on who asks."""
 
-    Attributes
-    ----------
-    codes : dict of int to array of int
-        For the first input of each large category, the level of each row, -1 for an unknown one.
-    levels : dict of int to int
-        How many levels each has.
-    kept : dict of int to int
-        How many of them have an input of their own; these inputs and one for others come before.
-    targets : array
-        Targets of the rows.
-    weights, groups : array, optional
-        Weights, and labels of rows that belong together.
-    differ : dict of int to Differ
-        What the levels of each differ in.
-    """
-
+    # for the first input of each large category, the level of each row, -1 for an unknown one
     codes: Mapping[int, IntArray]
-    levels: Mapping[int, int]
+    levels: Mapping[int, int]  # how many levels each has
+    # how many of them have an input of their own; these inputs and one for others come before
     kept: Mapping[int, int]
-    targets: FloatArray
+    targets: FloatArray  # targets of the rows
+    # weights, and labels of rows that belong together
     weights: FloatArray | None = None
     groups: IntArray | None = None
-    differ: Mapping[int, Differ] = field(default_factory=dict)
+    differ: Mapping[int, Differ] = field(default_factory=dict)  # what the levels of each differ in
 
     def learnt(self, place: int, rows: IntArray | None = None) -> LevelTargets:
         """What some rows, or all that have a weight, tell of the levels of one category."""
@@ -221,17 +178,7 @@ class LargeCategories:
         )
 
     def encoded(self, X: FloatArray, train: IntArray, seed: int) -> FloatArray:
-        """Inputs for networks that train on some rows, of those and of all others.
-
-        Parameters
-        ----------
-        X : array of shape (rows, inputs)
-            All inputs, of which those of large categories are replaced.
-        train : array of int
-            Rows to learn from.
-        seed : int
-            Seeds the parts of them.
-        """
+        """All inputs, those of large categories as networks see them that learn from ``train``."""
         found = np.array(X, dtype=np.float64)
         part = self._parts(train, seed)
         every = len(self.targets) if self.weights is None else np.count_nonzero(self.weights)

@@ -28,14 +28,8 @@ _TEXT = pa.large_string()
 def as_text(series: Any, *, marks: bool = False, keep: Any = ()) -> Any:
     """Values of a column as an Arrow array of stripped text, null where they are missing.
 
-    Parameters
-    ----------
-    series : pandas Series
-        The column. Of other values than text, 1.0 and 1 are the same text.
-    marks : bool
-        Whether ``MISSING_MARKS`` are missing as well.
-    keep : collection of str
-        Text that is a value even if it is in one of the lists.
+    Of other values than text, 1.0 and 1 are the same text. With ``marks``, ``MISSING_MARKS`` are
+    missing as well; text to ``keep`` is a value even if it is in one of the lists.
     """
     import pandas as pd
 
@@ -55,11 +49,13 @@ def _strings(series: Any) -> Any:
     """A column as an Arrow array of text."""
     try:
         found = pa.array(series, _TEXT, from_pandas=True)
-    except (pa.ArrowException, UnicodeEncodeError):
+    except (pa.ArrowException, UnicodeEncodeError, TypeError):  # TypeError: intervals, periods
         pairs = zip(series, series.isna(), strict=True)
         texts = [None if gone else _string(value) for value, gone in pairs]
         found = pa.array(texts, _TEXT)
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    if isinstance(found, pa.ChunkedArray):  # the chunks of an empty column may be of another type
+        found = pa.concat_arrays([pa.array([], _TEXT), *(c.cast(_TEXT) for c in found.chunks)])
+    return found
 
 
 def _string(value: Any) -> str:

@@ -31,19 +31,7 @@ def chart_data(
     histories: Sequence[Any],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """Everything that the page draws.
-
-    Parameters
-    ----------
-    labelled : LabelledPrediction
-        The rows.
-    parts : sequence of Breakdown
-        Their groups.
-    histories : sequence of structured arrays
-        Training of each network.
-    names : sequence of str
-        Label of each row.
-    """
+    """Everything that the page draws."""
     rows = sampled(labelled)
     return {
         "coverage": labelled.coverage,

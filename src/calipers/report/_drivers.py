@@ -22,37 +22,19 @@ _VALUES = 16
 
 @dataclass(frozen=True)
 class Driver:
-    """What one input is worth to the model.
-
-    Attributes
-    ----------
-    name : str
-        The input.
-    point : float
-        By how much the root mean squared error grows without it.
-    width : float
-        How far a width moves without it, on average.
-    """
+    """What one input is worth to the model."""
 
     name: str
-    point: float
-    width: float
+    point: float  # by how much the root mean squared error grows without it
+    width: float  # how far a width moves without it, on average
 
 
 @dataclass(frozen=True, eq=False)
 class Drivers:
-    """Inputs by what they are worth, and the curves of the most important.
+    """Inputs by what they are worth, and the curves of the most important."""
 
-    Attributes
-    ----------
-    inputs : list of Driver
-        Those that the model uses, in the order of the table.
-    curves : list of Dependence
-        By what the inputs are worth for the interval score.
-    """
-
-    inputs: list[Driver]
-    curves: list[Dependence]
+    inputs: list[Driver]  # those that the model uses, in the order of the table
+    curves: list[Dependence]  # by what the inputs are worth for the interval score
 
     def bars(self, measure: str) -> list[tuple[str, float]]:
         """The largest by "point" or "width", without what is worth next to nothing."""
@@ -63,17 +45,7 @@ class Drivers:
 
 
 def find_drivers(model: IntervalRegressor, X: Any, labelled: LabelledPrediction) -> Drivers | None:
-    """Importances and dependence curves; None with too few rows or too many inputs.
-
-    Parameters
-    ----------
-    model : IntervalRegressor
-        The model.
-    X : table or array
-        The rows, as ``predict`` takes them.
-    labelled : LabelledPrediction
-        What the model says about them.
-    """
+    """Importances and dependence curves; None with too few rows or too many inputs."""
     used = [column.name for column in model.inputs_ if column.used]
     measurable = len(labelled) >= _FEWEST and np.isfinite(labelled.width).all()
     if not measurable or not 0 < len(used) <= _INPUTS:

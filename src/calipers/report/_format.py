@@ -12,12 +12,6 @@ from numpy.typing import NDArray
 class Unit:
     """How to write values of one quantity: with as many digits as tell them apart.
 
-    Attributes
-    ----------
-    decimals : int or None
-        Places after the point; None for four significant digits, where numbers are very large or
-        very small.
-
     Examples
     --------
     >>> Unit.of(np.array([100.0, 150.0, 223.0])).write(152.1335)
@@ -26,6 +20,8 @@ class Unit:
     ('1,234,568', '0')
     """
 
+    # places after the point; None for four significant digits, where numbers are very large or
+    # very small
     decimals: int | None
 
     @classmethod

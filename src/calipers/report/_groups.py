@@ -23,49 +23,30 @@ Codes = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Group:
-    """Some of the rows.
+    """Some of the rows."""
 
-    Attributes
-    ----------
-    label : str
-        What they have in common.
-    rows : int
-        How many they are.
-    rate, width : float
-        Share of targets inside, and mean width.
-    low, high : float
-        Range of the rate by chance, see ``calipers.metrics.coverage_band``.
-    p_value : float
-        How likely chance takes the rate below both the nominal coverage and the rate of all rows,
-        or above both, as far as it is; 1 if it lies between them.
-    verdict : {"", "short", "wide"}
-        Whether the rate is below or above, beyond chance over all groups of the report.
-    """
-
-    label: str
-    rows: int
+    label: str  # what they have in common
+    rows: int  # how many they are
+    # share of targets inside, and mean width
     rate: float
     width: float
+    # range of the rate by chance, see ``calipers.metrics.coverage_band``
     low: float
     high: float
+    # how likely chance takes the rate below both the nominal coverage and the rate of all rows,
+    # or above both, as far as it is; 1 if it lies between them
     p_value: float
+    # "", "short", "wide": whether the rate is below or above, beyond chance over all groups of
+    # the report
     verdict: str = ""
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Groups of rows by one quantity.
-
-    Attributes
-    ----------
-    name : str
-        The quantity.
-    groups : tuple of Group
-        In their natural order.
-    """
+    """Groups of rows by one quantity."""
 
     name: str
-    groups: tuple[Group, ...]
+    groups: tuple[Group, ...]  # in their natural order
 
     @property
     def weight(self) -> tuple[float, float]:
@@ -79,18 +60,8 @@ class Breakdown:
 def breakdowns(labelled: LabelledPrediction, inputs: Sequence[Input]) -> list[Breakdown]:
     """Groups by prediction, by being within the training range, then by each input.
 
-    Parameters
-    ----------
-    labelled : LabelledPrediction
-        The rows.
-    inputs : sequence of Input
-        Inputs that the model uses.
-
-    Returns
-    -------
-    list of Breakdown
-        Only those with two groups or more. A group is flagged so that, were the model calibrated
-        everywhere, at most one report in twenty would flag any (Holm's method).
+    Only breakdowns with two groups or more. A group is flagged so that, were the model calibrated
+    everywhere, at most one report in twenty would flag any (Holm's method).
     """
     lead = [Breakdown("predicted value", _by_number(labelled, labelled.point))]
     far = np.asarray(labelled.outside.any(axis=1))

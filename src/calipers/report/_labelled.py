@@ -20,36 +20,24 @@ _LEVELS = (0.5, 0.8, 0.9, 0.95)
 
 @dataclass(frozen=True, eq=False)
 class LabelledPrediction:
-    """Labelled rows and their predictions, all in the target's unit.
+    """Labelled rows and their predictions, all in the target's unit."""
 
-    Attributes
-    ----------
-    coverage : float
-        Nominal probability of the intervals that the report is about.
-    levels : array of shape (k,)
-        Coverages that the reader can choose, ``coverage`` among them, in rising order.
-    target, point : array of shape (n,)
-        Observations and point estimates.
-    bounds : array of shape (n, 2, k)
-        Lower and upper bounds for each of ``levels``; infinite where a coverage is not supported.
-    outside : array of bool of shape (n, inputs)
-        Values outside of what training has seen.
-    pit, aleatoric, epistemic : array of shape (n,), or None
-        Probability integral transform, and the two parts of the standard deviation; None for a
-        model that gives bounds and no distribution.
-    ties : bool
-        Whether targets have mass on single values, in which ``pit`` is then at random.
-    """
-
-    coverage: float
+    coverage: float  # nominal probability of the intervals that the report is about
+    # (k,): coverages that the reader can choose, ``coverage`` among them, in rising order
     levels: FloatArray
+    # (n,): observations and point estimates
     target: FloatArray
     point: FloatArray
+    # (n, 2, k): lower and upper bounds for each of ``levels``; infinite where a coverage is not
+    # supported
     bounds: FloatArray
-    outside: NDArray[np.bool_]
+    outside: NDArray[np.bool_]  # (n, inputs): values outside of what training has seen
+    # (n,): probability integral transform, and the two parts of the standard deviation; None for
+    # a model that gives bounds and no distribution
     pit: FloatArray | None
     aleatoric: FloatArray | None
     epistemic: FloatArray | None
+    # whether targets have mass on single values, in which ``pit`` is then at random
     ties: bool = False
 
     def __len__(self) -> int:
@@ -90,13 +78,7 @@ class LabelledPrediction:
 def predict_labelled(
     model: IntervalRegressor, X: Any, y: Any, *, visible: bool
 ) -> LabelledPrediction:
-    """Predict labelled rows with a fitted model.
-
-    Raises
-    ------
-    ValueError
-        If there is no row, a target is not a finite number, or the model predicts points alone.
-    """
+    """Predict labelled rows with a fitted model."""
     target = _checked_target(X, y)
     model = copy(model)
     model.unsupported = "inf"  # a report shows what the rows do not support, and does not stop

@@ -19,23 +19,15 @@ _NAMED = 4  # unusual values named
 
 @dataclass(frozen=True, eq=False)
 class Input:
-    """One input that the model uses.
+    """One input that the model uses."""
 
-    Attributes
-    ----------
-    name, kind : str
-        As in ``calipers.preprocessing.Column``.
-    cells : array of shape (n,)
-        Numbers, dates in seconds since 1970, truth as 1 and 0, all NaN where missing; categories
-        as text, None where missing.
-    outside : array of bool of shape (n,)
-        Values that training did not see.
-    """
-
+    # as in ``calipers.preprocessing.Column``
     name: str
     kind: str
+    # (n,): numbers, dates in seconds since 1970, truth as 1 and 0, all NaN where missing;
+    # categories as text, None where missing
     cells: NDArray[Any]
-    outside: NDArray[np.bool_]
+    outside: NDArray[np.bool_]  # (n,): values that training did not see
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -54,17 +46,7 @@ class Input:
 
 
 def read_inputs(model: IntervalRegressor, X: Any, outside: NDArray[np.bool_]) -> list[Input]:
-    """Inputs of some rows that a model uses.
-
-    Parameters
-    ----------
-    model : IntervalRegressor
-        The model.
-    X : table or array
-        The rows, as ``predict`` takes them.
-    outside : array of bool of shape (n, inputs)
-        What ``model.outside`` says of them.
-    """
+    """Inputs of some rows that a model uses."""
     if hasattr(model, "preprocessor_"):
         values = model.preprocessor_.read(X)
     else:
@@ -79,47 +61,25 @@ def read_inputs(model: IntervalRegressor, X: Any, outside: NDArray[np.bool_]) ->
 
 @dataclass(frozen=True)
 class Miss:
-    """A row outside of its interval.
-
-    Attributes
-    ----------
-    name : str
-        Label of the row.
-    target, point, lower, upper : float
-        What was observed and what was predicted.
-    distance, widths : float
-        How far it is outside, in the target's unit and in half widths of its interval.
-    notable : str
-        What is unusual about its inputs.
-    inputs : list of (str, str)
-        Their names and values.
-    """
+    """A row outside of its interval."""
 
     name: str
+    # what was observed and what was predicted
     target: float
     point: float
     lower: float
     upper: float
+    # how far it is outside, in the target's unit and in half widths of its interval
     distance: float
     widths: float
-    notable: str
-    inputs: list[tuple[str, str]]
+    notable: str  # what is unusual about its inputs
+    inputs: list[tuple[str, str]]  # their names and values
 
 
 def worst_misses(
     labelled: LabelledPrediction, inputs: Sequence[Input], names: Sequence[str]
 ) -> list[Miss]:
-    """The rows farthest outside, in the target's unit, the worst first.
-
-    Parameters
-    ----------
-    labelled : LabelledPrediction
-        The rows.
-    inputs : sequence of Input
-        Inputs that the model uses.
-    names : sequence of str
-        Label of each row.
-    """
+    """The rows farthest outside, in the target's unit, the worst first."""
     distance = np.maximum(labelled.lower - labelled.target, labelled.target - labelled.upper)
     outside = np.flatnonzero(distance > 0)
     worst = outside[np.argsort(-distance[outside], kind="stable")][:_MOST]

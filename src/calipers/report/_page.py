@@ -42,37 +42,18 @@ _SECTIONS = {
 
 @dataclass(frozen=True)
 class Content:
-    """What a page is made from.
+    """What a page is made from."""
 
-    Attributes
-    ----------
-    model : IntervalRegressor
-        The fitted model.
-    labelled : LabelledPrediction
-        What it says about the rows.
-    parts : list of Breakdown
-        Groups of the rows.
-    misses : list of Miss
-        Rows farthest outside of their interval.
-    names : sequence of str
-        Labels of all rows.
-    title, where : str
-        Headline, and which rows the model was evaluated on.
-    drivers : Drivers or None
-        What each input is worth; None where that was not measured.
-    cautions : sequence of str
-        What the reader must know first.
-    """
-
-    model: Any
-    labelled: LabelledPrediction
-    parts: list[Breakdown]
-    misses: list[Miss]
-    names: Sequence[str]
+    model: Any  # the fitted model
+    labelled: LabelledPrediction  # what it says about the rows
+    parts: list[Breakdown]  # groups of the rows
+    misses: list[Miss]  # rows farthest outside of their interval
+    names: Sequence[str]  # labels of all rows
+    # headline, and which rows the model was evaluated on
     title: str
     where: str
-    drivers: Drivers | None
-    cautions: Sequence[str]
+    drivers: Drivers | None  # what each input is worth; None where that was not measured
+    cautions: Sequence[str]  # what the reader must know first
 
 
 def render(content: Content) -> str:

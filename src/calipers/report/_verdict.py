@@ -16,18 +16,12 @@ _FEW = 30  # rows below which a rate near one says little
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the intervals hold what they promise.
+    """Whether the intervals hold what they promise."""
 
-    Attributes
-    ----------
-    kind : {"good", "short", "wide", "few", "unbounded"}
-        As promised; falls short; holds more than promised; too few rows to tell; no finite
-        interval to speak of.
-    badge, headline, text : str
-        In two words, in one line, and in full.
-    """
-
+    # "good", "short", "wide", "few", "unbounded": as promised; falls short; holds more than
+    # promised; too few rows to tell; no finite interval to speak of
     kind: str
+    # in two words, in one line, and in full
     badge: str
     headline: str
     text: str
@@ -35,18 +29,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Contender:
-    """One line of the comparison with naive intervals.
+    """One line of the comparison with naive intervals."""
 
-    Attributes
-    ----------
-    name, note : str
-        What it is, and how it was made.
-    rate, width, score, error : float
-        Coverage rate, mean width, interval score, and root mean squared error of the points.
-    """
-
+    # what it is, and how it was made
     name: str
     note: str
+    # coverage rate, mean width, interval score, and root mean squared error of the points
     rate: float
     width: float
     score: float
@@ -54,15 +42,7 @@ class Contender:
 
 
 def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
-    """Compare the coverage rate with what chance does to calibrated intervals.
-
-    Parameters
-    ----------
-    labelled : LabelledPrediction
-        The rows.
-    calibration : Calibration, optional
-        The model's last one, which says how many rows a coverage takes.
-    """
+    """Compare the coverage rate with what chance does to calibrated intervals."""
     rows, coverage = len(labelled), labelled.coverage
     unbounded = int((~np.isfinite(labelled.width)).sum())
     if unbounded:

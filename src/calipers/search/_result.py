@@ -15,32 +15,18 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """How the networks of one candidate did; means over splits that did not fail, NaN without any.
+    """How the networks of one candidate did: means over splits that did not fail, or NaN."""
 
-    Attributes
-    ----------
-    coverage_rate, mean_width, interval_score, mse : float
-        PICP, MPIW, Winkler's score and the point's squared error on the validation rows.
-    epochs : float
-        Median of the epochs at which early stopping found its best.
-    network_epochs : int
-        Epochs trained, over all networks that did not fail.
-    failures : int
-        Splits in which a network failed.
-    rows : int
-        Validation rows of the others.
-    coverage_deviation : float
-        Standard deviation of PICP over those splits; NaN where a stored search has none.
-    """
-
+    #: PICP, MPIW, Winkler's score and the point's squared error on the validation rows.
     coverage_rate: float
     mean_width: float
     interval_score: float
     mse: float
-    epochs: float
-    network_epochs: int
-    failures: int
-    rows: int
+    epochs: float  #: Median of the epochs at which early stopping found its best.
+    network_epochs: int  #: Epochs trained, over all networks that did not fail.
+    failures: int  #: Splits in which a network failed.
+    rows: int  #: Validation rows of the others.
+    #: Standard deviation of PICP over those splits; NaN where a stored search has none.
     coverage_deviation: float = math.nan
 
     @property
@@ -51,27 +37,13 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Candidate:
-    """One setting that was tried.
+    """One setting that was tried."""
 
-    Attributes
-    ----------
-    number : int
-        Its place among the candidates drawn.
-    params : mapping
-        Its parameters.
-    rung : int
-        The last rung it was trained in, 0 without halving; one more for a finalist.
-    outcome : Outcome
-        How it did there.
-    network_epochs : int
-        Epochs its networks trained, in all rungs.
-    """
-
-    number: int
-    params: Mapping[str, Any]
-    rung: int
-    outcome: Outcome
-    network_epochs: int
+    number: int  #: Its place among the candidates drawn.
+    params: Mapping[str, Any]  #: Its parameters.
+    rung: int  #: The last rung it was trained in, 0 without halving; one more for a finalist.
+    outcome: Outcome  #: How it did there.
+    network_epochs: int  #: Epochs its networks trained, in all rungs.
 
 
 def paper_score(coverage_rate: float, mean_width: float, *, coverage: float = 0.95) -> float:
@@ -144,21 +116,11 @@ square of the distances of the splits' PICP from the coverage, made of their mea
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Every candidate of a search, and the best of them.
+    """Every candidate of a search, and the best of them."""
 
-    Attributes
-    ----------
-    estimator : IntervalRegressor
-        The estimator whose parameters were searched, not fitted.
-    candidates : tuple of Candidate
-        In the order they were drawn.
-    select : str
-        The score that decides, a key of ``SCORES``.
-    """
-
-    estimator: IntervalRegressor
-    candidates: tuple[Candidate, ...]
-    select: str
+    estimator: IntervalRegressor  #: The estimator whose parameters were searched, not fitted.
+    candidates: tuple[Candidate, ...]  #: In the order they were drawn.
+    select: str  #: The score that decides, a key of ``SCORES``.
 
     def score(self, candidate: Candidate) -> float:
         """A candidate's score; infinite if one of its networks failed."""

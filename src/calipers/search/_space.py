@@ -70,21 +70,8 @@ DEFAULT_SPACE: Mapping[str, Sequence[Any]] = MappingProxyType(
 def candidates(estimator: IntervalRegressor, space: Space, count: int, seed: int) -> list[Params]:
     """Draw parameters from a space; one of no more than ``count`` combinations is taken whole.
 
-    Parameters
-    ----------
-    estimator : IntervalRegressor
-        What the parameters belong to.
-    space : mapping of str to sequence or distribution, or sequence of such mappings
-        As in scikit-learn's ``ParameterSampler``.
-    count : int
-        How many to draw.
-    seed : int
-        Of the draw.
-
-    Raises
-    ------
-    ValueError
-        If a name or value is not one of the estimator's, or a parameter cannot be searched.
+    Raises ``ValueError`` if a name or value is not one of the estimator's, or is not to be
+    searched.
 
     Examples
     --------

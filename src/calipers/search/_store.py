@@ -24,12 +24,8 @@ _VERSION = 1  # of the file's layout
 class Store:
     """Outcomes by budget of epochs and candidate, in memory and, given a path, in a file.
 
-    Parameters
-    ----------
-    path : path, optional
-        File to append to; made with its folder if there is none.
-    identity : mapping
-        What makes the search: plain JSON values. A file of another search is refused.
+    ``identity`` is what makes the search, in plain JSON values. A file of another search is
+    refused.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None, identity: Mapping[str, Any]) -> None:

@@ -24,32 +24,19 @@ _LOST = (np.nan,) * 4
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """What the candidates have in common.
-
-    Attributes
-    ----------
-    X, y : arrays
-        All rows.
-    splits : sequence of pairs of arrays of int
-        Training and validation rows.
-    n_networks : int
-        Networks for each candidate and split; one is measured by its own bounds, several by
-        their aggregate.
-    max_epochs, patience : int and int or None
-        Early stopping; without patience networks train the estimator's own epochs.
-    seed : int
-        Seeds the networks: those of one split start alike in every candidate, so that candidates
-        differ by their parameters and not by their luck.
-    n_jobs : int or None
-        As in joblib.
-    """
+    """What the candidates have in common."""
 
     X: FloatArray
     y: FloatArray
-    splits: Sequence[tuple[Rows, Rows]]
+    splits: Sequence[tuple[Rows, Rows]]  # training and validation rows
+    # networks for each candidate and split; one is measured by its own bounds, several by their
+    # aggregate
     n_networks: int
+    # early stopping; without patience networks train the estimator's own epochs
     max_epochs: int
     patience: int | None
+    # seeds the networks: those of one split start alike in every candidate, so that candidates
+    # differ by their parameters and not by their luck
     seed: int
     n_jobs: int | None
 
@@ -99,27 +86,9 @@ def evaluate(
     budget: int,
     report: Callable[[int], None],
 ) -> list[Outcome]:
-    """Train and measure candidates that share a program.
+    """Outcomes of candidates that share a program, whose networks train ``budget`` epochs at most.
 
-    Parameters
-    ----------
-    trial : Trial
-        Rows, splits and early stopping.
-    program : Program
-        What the candidates' networks have in common.
-    table : Table
-        The trial's rows.
-    estimators : sequence of IntervalRegressor
-        One for each candidate, with its parameters.
-    budget : int
-        Epochs that a network may train.
-    report : callable
-        Called with the number of network-epochs done.
-
-    Returns
-    -------
-    list of Outcome
-        In the order of the estimators.
+    ``report`` is called with the number of network-epochs done.
     """
     plans = [plan for estimator in estimators for plan in trial.plans(estimator, budget)]
     alone = trial.n_networks == 1 and trial.patience is not None

@@ -15,8 +15,7 @@ from starlette.exceptions import HTTPException
 
 import calipers
 from calipers import _pages as pages
-from calipers.serve import _openapi as openapi
-from calipers.serve import _schemas as schemas
+from calipers.serve import _openapi as openapi, _schemas as schemas
 from calipers.serve._guard import PAGE_FILES, Guard
 from calipers.serve._limits import Budget
 from calipers.serve._models import load_models

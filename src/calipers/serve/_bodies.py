@@ -70,13 +70,7 @@ def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:
 
 
 def frame_of(table: Any) -> Any:
-    """A pandas frame of a table; columns of text files stay text.
-
-    Raises
-    ------
-    HTTPProblem
-        If a time is beyond what a frame can hold.
-    """
+    """A pandas frame of a table; columns of text files stay text."""
     try:
         return table.to_pandas(date_as_object=False, ignore_metadata=True)
     except (pa.ArrowException, ValueError) as error:

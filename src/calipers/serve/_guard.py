@@ -43,19 +43,7 @@ _HEADERS = {
 
 
 class Guard:
-    """ASGI middleware around the whole application.
-
-    Parameters
-    ----------
-    app : ASGI application
-        What it guards.
-    settings : ServerSettings
-        Token and hosts.
-    monitor : Monitor
-        Where requests are counted.
-    budget : Budget
-        What all requests together may hold.
-    """
+    """ASGI middleware around the whole application."""
 
     def __init__(
         self, app: ASGIApp, settings: ServerSettings, monitor: Monitor, budget: Budget
@@ -148,21 +136,9 @@ def _problem_of(error: Exception) -> HTTPProblem:
 
 
 async def read_body(request: Request, most: int, reserve: Reserve) -> bytes:
-    """A request's body, whether or not it says how long it is.
+    """A request's body, of which no more than ``most`` bytes are read, whatever length it states.
 
-    Parameters
-    ----------
-    request : Request
-        Not read yet.
-    most : int
-        Bytes.
-    reserve : callable
-        Called with the number of bytes before they are kept.
-
-    Raises
-    ------
-    HTTPProblem
-        If it is longer than allowed; no more than that has been read then.
+    ``reserve`` is called with the number of bytes before they are kept.
     """
     too_long = HTTPProblem(413, f"the body is longer than the {most:,} bytes that are allowed")
     if request.headers.get("content-encoding", "identity").lower() != "identity":

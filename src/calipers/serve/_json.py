@@ -49,13 +49,7 @@ def _parsed(body: bytes, limits: Limits, reserve: Reserve) -> dict[str, Any]:
 
 
 def read_request(body: bytes, limits: Limits, reserve: Reserve) -> PredictRequest:
-    """A request for predictions, whose rows are lists or objects, all the same.
-
-    Raises
-    ------
-    HTTPProblem
-        With the first thing wrong.
-    """
+    """A request for predictions, whose rows are lists or objects, all the same."""
     found = _parsed(body, limits, reserve)
     _check_fields(found, list(PredictRequest.model_fields), "rows")
     rows = found["rows"]
@@ -101,17 +95,8 @@ def _first_error(error: ValidationError) -> str:
 def read_cells(values: Sequence[Any], place: str) -> NDArray[Any]:
     """Values of a column: floats where all are numbers, else objects, whole numbers made floats.
 
-    Parameters
-    ----------
-    values : sequence
-        As they were parsed.
-    place : str
-        Where they are, with ``{}`` for the row.
-
-    Raises
-    ------
-    HTTPProblem
-        If one is an object, a list, or a number that is not finite.
+    Lists, objects and numbers that are not finite are refused; ``place`` says where values are,
+    with ``{}`` for the row.
     """
     kinds = set(map(type, values))
     if not kinds <= _CELLS:
@@ -138,13 +123,7 @@ def _finite(value: float, place: str, row: int) -> float:
 
 
 def read_labels(body: bytes, limits: Limits, reserve: Reserve) -> list[tuple[str, NDArray[Any]]]:
-    """Ids and labels, NaN where one is not known yet.
-
-    Raises
-    ------
-    HTTPProblem
-        With the first thing wrong.
-    """
+    """Ids and labels, NaN where one is not known yet."""
     found = _parsed(body, limits, reserve)
     _check_fields(found, ["labels"], "labels")
     labels = found["labels"]

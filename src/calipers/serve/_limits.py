@@ -13,19 +13,13 @@ _EXPANSION = 4  # a decoded table against the longest body; also the bytes of a 
 class Limits:
     """Most of what a table may have.
 
-    Attributes
-    ----------
-    body : int
-        Bytes as it is sent.
-    rows, columns, cells : int
-        Cells are rows times columns.
-
     Examples
     --------
     >>> Limits(body=100, rows=10, columns=5, cells=20).check(3, 4)
     """
 
-    body: int
+    body: int  # bytes as it is sent
+    # cells are rows times columns
     rows: int
     columns: int
     cells: int
@@ -36,13 +30,7 @@ class Limits:
         return _EXPANSION * self.body
 
     def check(self, rows: int, columns: int) -> None:
-        """Refuse a table that is too large.
-
-        Raises
-        ------
-        HTTPProblem
-            413, with the limit.
-        """
+        """Refuse a table that is too large."""
         if columns > self.columns:
             raise HTTPProblem(413, f"the table has more than {self.columns:,} columns")
         if rows > self.rows:
@@ -56,12 +44,8 @@ class Limits:
 class Budget:
     """Places and bytes for all requests together.
 
-    Parameters
-    ----------
-    requests : int
-        Requests at a time; a further one gets 429.
-    size : int
-        Bytes of bodies, decoded tables and answers; a request for which none are left gets 503.
+    A request for which no place is left gets 429. Bytes are those of bodies, decoded tables and
+    answers; a request for which none are left gets 503.
     """
 
     def __init__(self, requests: int, size: int) -> None:
@@ -74,13 +58,7 @@ class Budget:
         return Account(self)
 
     def change(self, requests: int, size: int) -> None:
-        """Take or give back places and bytes.
-
-        Raises
-        ------
-        HTTPProblem
-            If there are not as many.
-        """
+        """Take or give back places and bytes."""
         with self._lock:
             if requests > 0 and self.requests + requests > self._most:
                 raise HTTPProblem(

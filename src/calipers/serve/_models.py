@@ -26,21 +26,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """A model under the name it is served by.
+    """A model under the name it is served by."""
 
-    Attributes
-    ----------
-    name : str
-        Letters, digits, dots, dashes and underscores.
-    model : IntervalRegressor
-        Fitted.
-    folder : Path, optional
-        Where it is from.
-    """
-
-    name: str
+    name: str  # letters, digits, dots, dashes and underscores
     model: IntervalRegressor
-    folder: Path | None = None
+    folder: Path | None = None  # where it is from
 
     @cached_property
     def inputs(self) -> tuple[Column, ...]:
@@ -68,13 +58,7 @@ class Served:
         return self.ensemble.gives_distribution
 
     def check_labels(self, y: FloatArray) -> None:
-        """Refuse labels that the target cannot have; NaN stands for none.
-
-        Raises
-        ------
-        ValueError
-            If one is beyond bounds that were given, or not on the scale that networks predict on.
-        """
+        """Refuse labels beyond given bounds or off the networks' scale; NaN stands for none."""
         known = y[~np.isnan(y)]
         if known.size and self.ensemble.target_map is not None:
             self.ensemble.target_map.check(known)
@@ -82,13 +66,7 @@ class Served:
             self.ensemble.taking(known)
 
     def pick(self, table: Mapping[str, Any]) -> Columns:
-        """The columns of a table that the model looks at.
-
-        Raises
-        ------
-        DataError
-            If the table lacks one that it uses.
-        """
+        """The columns of a table that the model looks at."""
         check_names(table, [column.name for column in self.inputs])
         seen = {column.name for column in self.model.inputs_ if column.kind != "identifier"}
         return {name: table[name] for name in table if name in seen}
@@ -157,10 +135,7 @@ class Served:
     def save(self) -> None:
         """Save what has been learnt and is not saved yet; the folder is replaced in one step.
 
-        Raises
-        ------
-        OSError, ValueError
-            If it cannot be; it is tried again the next time.
+        What cannot be saved is tried again the next time.
         """
         if vars(self).get("_unsaved") and self.folder is not None:
             self.model.save(self.folder)
@@ -195,15 +170,7 @@ class Served:
 
 
 def load_models(folders: Iterable[str | os.PathLike[str]]) -> dict[str, Served]:
-    """Load model folders, each under its name or as ``name=folder``.
-
-    Raises
-    ------
-    ValueError
-        If two have one name, or a name is not fit for an address.
-    calipers.storage.ModelFileError
-        If a folder holds no whole model.
-    """
+    """Load model folders, each under its name or as ``name=folder``."""
     from calipers import load
 
     served: dict[str, Served] = {}

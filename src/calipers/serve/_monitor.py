@@ -61,12 +61,7 @@ class Rolling:
 
 
 class Ring:
-    """The intervals of the last so many rows, found again by the id of their prediction.
-
-    Parameters
-    ----------
-    capacity : int
-        Rows; the oldest make room.
+    """The intervals of the last ``capacity`` rows, found again by the id of their prediction.
 
     Examples
     --------
@@ -135,13 +130,7 @@ class Ring:
 
 
 class Watch:
-    """What is watched of one model.
-
-    Parameters
-    ----------
-    window, remember : int
-        See ``ServerSettings``.
-    """
+    """What is watched of one model."""
 
     def __init__(self, window: int, remember: int) -> None:
         self.outside, self.width, self.covered = (Rolling(window) for _ in range(3))
@@ -160,16 +149,8 @@ class Watch:
     def label(self, key: str, labels: FloatArray) -> tuple[int, int, int] | None:
         """Compare labels, NaN where there is none yet, with the intervals of a prediction.
 
-        Returns
-        -------
-        tuple of int, or None
-            How many counted, how many of them were inside, how many had been there before; None
-            if the prediction is not known, or not any more.
-
-        Raises
-        ------
-        ValueError
-            If there is not one label for each row.
+        Gives how many counted, how many of them were inside and how many had been there before;
+        None if the prediction is not known, or not any more.
         """
         places = self._ring.find(key)
         if places is None:
@@ -199,15 +180,7 @@ class Watch:
 
 
 class Monitor:
-    """Everything that is watched, and the registry in which Prometheus finds it.
-
-    Parameters
-    ----------
-    coverages : mapping of str to float or None
-        The models, each with its coverage where it has one.
-    window, remember : int
-        See ``ServerSettings``.
-    """
+    """Everything that is watched, and the registry in which Prometheus finds it."""
 
     def __init__(
         self, coverages: Mapping[str, float | None], *, window: int, remember: int

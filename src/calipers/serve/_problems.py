@@ -11,17 +11,7 @@ _LONGEST = 2_000  # characters of a detail: a value that is quoted may be of any
 
 
 class HTTPProblem(Exception):  # noqa: N818 - RFC 9457 calls it so
-    """What is wrong with a request, and the status that says whose turn it is.
-
-    Parameters
-    ----------
-    status : int
-        HTTP status.
-    detail : str
-        What is wrong, where, and what would be right.
-    headers : mapping, optional
-        Further headers of the answer.
-    """
+    """What is wrong with a request, and the status that says whose turn it is."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         detail = detail if len(detail) <= _LONGEST else f"{detail[:_LONGEST]}..."

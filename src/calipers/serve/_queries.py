@@ -27,23 +27,13 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class ServedPrediction:
-    """What is written and recorded about some rows.
+    """What is written and recorded about some rows."""
 
-    Attributes
-    ----------
-    prediction : Prediction
-        What was asked.
-    outside : array of bool of shape (rows, inputs)
-        Which values training did not see.
-    bounds : array of shape (rows, 2), or None
-        Bounds of the model's own coverage, which the monitor watches.
-    inputs : array of shape (rows, encoded inputs), or None
-        What the networks saw, for labels to teach by.
-    """
-
-    prediction: Prediction
-    outside: NDArray[np.bool_]
+    prediction: Prediction  # what was asked
+    outside: NDArray[np.bool_]  # (rows, inputs): which values training did not see
+    # (rows, 2): bounds of the model's own coverage, which the monitor watches
     bounds: NDArray[np.float64] | None
+    # (rows, encoded inputs): what the networks saw, for labels to teach by
     inputs: NDArray[np.float64] | None = None
 
     def __len__(self) -> int:

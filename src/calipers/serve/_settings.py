@@ -15,48 +15,6 @@ _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 class ServerSettings:
     """Limits and habits of a server; the defaults suit one machine behind a proxy.
 
-    Attributes
-    ----------
-    token : str, optional
-        What callers must send as ``Authorization: Bearer ...``; at least 16 characters.
-    allowed_hosts : tuple of str
-        Names by which the server may be called, without port; empty for any. A page of someone
-        else's cannot then reach a server on loopback under a name of its own.
-    max_body : int
-        Bytes of a request.
-    max_rows : int
-        Rows of a request.
-    max_columns : int
-        Columns of a request; the inputs of a model are always allowed.
-    max_cells : int
-        Values of a request: rows times columns.
-    max_numbers : int
-        Numbers of an answer: rows times what is asked about each.
-    max_requests : int
-        Requests that are worked on or wait at a time, or three quarters of the connections where
-        that is less; a further one gets 429.
-    max_memory : int
-        Bytes that all requests together may hold, their bodies, what is decoded from them and
-        their answers; a request for which none are left gets 503.
-    max_connections : int
-        Connections at a time, fewer where the process may not open as many files; a further one
-        takes the place of the one idle for longest.
-    max_headers : int
-        Bytes of the headers of a request, each counted with 32 more.
-    timeout : float
-        Seconds that a request may take, from its first byte to its answer, and that a part of the
-        answer may wait for its reader.
-    idle_timeout : float
-        Seconds that a connection may wait for the headers of a request.
-    batch_rows : int
-        Rows that are predicted together; a larger request is cut, so that small ones get between.
-    window : int
-        Rows over which interval width, coverage and the share outside of training roll.
-    remember : int
-        Rows whose intervals are kept until their labels come; the oldest are forgotten first.
-    adapt : bool
-        Whether intervals follow the labels, which is saved in the folder of the model.
-
     Examples
     --------
     >>> ServerSettings(max_rows=0)
@@ -64,22 +22,37 @@ class ServerSettings:
     ValueError: max_rows must be positive, got 0
     """
 
+    #: What callers must send as ``Authorization: Bearer ...``; at least 16 characters.
     token: str | None = None
+    #: Names by which the server may be called, without port; empty for any. A page of someone
+    #: else's cannot then reach a server on loopback under a name of its own.
     allowed_hosts: tuple[str, ...] = ()
-    max_body: int = 16 * 2**20
-    max_rows: int = 100_000
-    max_columns: int = 1_000
-    max_cells: int = 4_000_000
-    max_numbers: int = 4_000_000
+    max_body: int = 16 * 2**20  #: Bytes of a request.
+    max_rows: int = 100_000  #: Rows of a request.
+    max_columns: int = 1_000  #: Columns of a request; the inputs of a model are always allowed.
+    max_cells: int = 4_000_000  #: Values of a request: rows times columns.
+    max_numbers: int = 4_000_000  #: Numbers of an answer: rows times what is asked about each.
+    #: Requests that are worked on or wait at a time, or three quarters of the connections where
+    #: that is less; a further one gets 429.
     max_requests: int = 256
+    #: Bytes that all requests together may hold, their bodies, what is decoded from them and their
+    #: answers; a request for which none are left gets 503.
     max_memory: int = 2**30
+    #: Connections at a time, fewer where the process may not open as many files; a further one
+    #: takes the place of the one idle for longest.
     max_connections: int = 512
-    max_headers: int = 32 * 2**10
+    max_headers: int = 32 * 2**10  #: Bytes of the headers of a request, each counted with 32 more.
+    #: Seconds that a request may take, from its first byte to its answer, and that a part of the
+    #: answer may wait for its reader.
     timeout: float = 30.0
-    idle_timeout: float = 10.0
+    idle_timeout: float = 10.0  #: Seconds that a connection may wait for the headers of a request.
+    #: Rows that are predicted together; a larger request is cut, so that small ones get between.
     batch_rows: int = 1_024
+    #: Rows over which interval width, coverage and the share outside of training roll.
     window: int = 1_000
+    #: Rows whose intervals are kept until their labels come; the oldest are forgotten first.
     remember: int = 100_000
+    #: Whether intervals follow the labels, which is saved in the folder of the model.
     adapt: bool = False
 
     def __post_init__(self) -> None:

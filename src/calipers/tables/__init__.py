@@ -10,11 +10,20 @@ and column.
 
 from calipers.tables._compression import COMPRESSIONS, Compression
 from calipers.tables._delimited import TextFormat
-from calipers.tables._errors import TableError, TooLargeError
-from calipers.tables._formats import FORMATS, FileFormat, format_of, known_endings
-from calipers.tables._parts import Part, find_parts, read_part
-from calipers.tables._read import find_files, read_blocks, read_bytes, read_table
-from calipers.tables._source import RowSource, check_distinct
+from calipers.tables._formats import (
+    FORMATS,
+    FileFormat,
+    format_of as format_of,
+    known_endings as known_endings,
+)
+from calipers.tables._parts import Part as Part, find_parts as find_parts, read_part as read_part
+from calipers.tables._read import find_files, read_blocks, read_bytes as read_bytes, read_table
+from calipers.tables._source import (
+    RowSource,
+    TableError,
+    TooLargeError as TooLargeError,
+    check_distinct as check_distinct,
+)
 from calipers.tables._write import write_blocks
 
 __all__ = [
@@ -22,19 +31,11 @@ __all__ = [
     "FORMATS",
     "Compression",
     "FileFormat",
-    "Part",
     "RowSource",
     "TableError",
     "TextFormat",
-    "TooLargeError",
-    "check_distinct",
     "find_files",
-    "find_parts",
-    "format_of",
-    "known_endings",
     "read_blocks",
-    "read_bytes",
-    "read_part",
     "read_table",
     "write_blocks",
 ]

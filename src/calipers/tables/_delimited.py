@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, Self
 
-from calipers.tables._decode import TextStream
-from calipers.tables._errors import TableError
+from calipers.tables._compression import TextStream
+from calipers.tables._source import TableError
 
 DELIMITERS = ",;\t|"
 
@@ -17,18 +17,10 @@ _LONGEST = 2**22  # bytes of a row, at most
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How text files are written.
+    """How text files are written."""
 
-    Attributes
-    ----------
-    delimiter : str, optional
-        What parts the columns; found from the first lines by default.
-    encoding : str
-        How characters are encoded.
-    """
-
-    delimiter: str | None = None
-    encoding: str = "utf-8"
+    delimiter: str | None = None  #: What parts the columns; found from the first lines by default.
+    encoding: str = "utf-8"  #: How characters are encoded.
 
 
 def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:

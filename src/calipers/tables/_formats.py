@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 from calipers.tables._binary import arrow_tables, arrow_writer, parquet_tables, parquet_writer
 from calipers.tables._compression import COMPRESSIONS, Compression
 from calipers.tables._delimited import TextFormat, TextWriter, text_tables
-from calipers.tables._errors import STANDARD, TableError
 from calipers.tables._excel import excel_tables
+from calipers.tables._source import STANDARD, TableError
 
 Reader = Callable[[BinaryIO, str, TextFormat, int], Iterator[Any]]
 Writer = Callable[[Any, Any], AbstractContextManager[Any]]
@@ -22,33 +22,20 @@ Writer = Callable[[Any, Any], AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A format of files.
+    """A format of files."""
 
-    Attributes
-    ----------
-    name : str
-        What it is called.
-    read : callable
-        Takes an open file, its name for errors, how text is written and the most rows of a table;
-        gives pyarrow tables.
-    write : callable, optional
-        Takes an open file and a pyarrow schema; gives a context with a method ``write_table``. None
-        for a format that is only read.
-    endings : tuple of str
-        Endings of names that ask for it when a file is written.
-    magic : bytes, optional
-        First bytes of a file, by which it is recognised when it is read. None for delimited text,
-        which is what a file is that nothing else recognises.
-    seeks : bool
-        Whether it is read from anywhere, not from front to back.
-    """
-
-    name: str
+    name: str  #: What it is called.
+    #: Takes an open file, its name for errors, how text is written and the most rows of a table;
+    #: gives pyarrow tables.
     read: Reader
+    #: Takes an open file and a pyarrow schema; gives a context with a method ``write_table``. None
+    #: for a format that is only read.
     write: Writer | None = None
-    endings: tuple[str, ...] = ()
+    endings: tuple[str, ...] = ()  #: Endings of names that ask for it when a file is written.
+    #: First bytes of a file, by which it is recognised when it is read. None for delimited text,
+    #: which is what a file is that nothing else recognises.
     magic: bytes | None = None
-    seeks: bool = False
+    seeks: bool = False  #: Whether it is read from anywhere, not from front to back.
 
     @property
     def is_text(self) -> bool:
@@ -101,11 +88,6 @@ def format_of(name: str) -> tuple[FileFormat, Compression | None]:
     >>> found, compression = format_of("scored.csv.gz")
     >>> found.name, compression.name
     ('CSV', 'gzip')
-
-    Raises
-    ------
-    TableError
-        If the ending is none of those known.
     """
     if name == STANDARD:
         return TEXT, None

@@ -14,8 +14,8 @@ from calipers.tables._compression import (
     find_compression,
     refuse_compressed,
 )
-from calipers.tables._errors import STANDARD, TableError
 from calipers.tables._formats import FileFormat, find_format
+from calipers.tables._source import STANDARD, TableError
 
 _CHUNK = 2**20
 _FOREIGN = {
@@ -31,17 +31,7 @@ _FOREIGN = {
 def open_bytes(
     name: str, stack: ExitStack, stream: BinaryIO | None = None
 ) -> tuple[BinaryIO, FileFormat]:
-    """Open a file, decompressed, and recognise its format.
-
-    Parameters
-    ----------
-    name : str
-        Path, or ``-`` for standard input.
-    stack : ExitStack
-        Closes what is opened.
-    stream : binary file, optional
-        What to read in place of the file; it is closed afterwards.
-    """
+    """Open a file, ``-`` or a stream, decompressed, and recognise its format."""
     raw = _open_raw(name, stack) if stream is None else _buffered(stream, stack)
     head = _peek(raw)
     compression = find_compression(head)
@@ -84,8 +74,7 @@ def _buffered(stream: Any, stack: ExitStack) -> BinaryIO:
 
 
 def _peek(raw: Any) -> bytes:
-    found: bytes = raw.peek(16)[:16]
-    return found
+    return raw.peek(16)[:16]
 
 
 def _spooled(raw: BinaryIO, stack: ExitStack) -> BinaryIO:

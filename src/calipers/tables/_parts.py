@@ -5,45 +5,28 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from calipers.tables._errors import TableError
 from calipers.tables._read import find_files
-from calipers.tables._source import RowSource, check_distinct
+from calipers.tables._source import RowSource, TableError, check_distinct
 
 _LARGEST = 256 * 2**20  # bytes of a file that is one part
 _ROWS = 2**16
 
 
 class Part(NamedTuple):
-    """Rows that are read in one piece.
+    """Rows that are read in one piece."""
 
-    Attributes
-    ----------
-    name : str
-        Name for a file of what is made of them.
-    fragment : pyarrow.dataset.ParquetFileFragment
-        File of the rows, or some of its row groups, with the values that its folders name.
-    fields : list of pyarrow.Field
-        Columns that the names of folders give, as in ``year=2024``.
-    """
-
-    name: str
+    name: str  # name for a file of what is made of them
+    # file of the rows, or some of its row groups, with the values that its folders name
     fragment: Any
-    fields: list[Any]
+    fields: list[Any]  # columns that the names of folders give, as in ``year=2024``
 
 
 def find_parts(names: Sequence[str]) -> tuple[list[Part], list[list[Any]]]:
     """Parts of Parquet files, and for each file its name, size and time of change.
 
-    Parameters
-    ----------
-    names : sequence of str
-        Files, patterns, or folders with files at any depth. Names of folders such as ``year=2024``
-        are columns of the files below them: whole numbers where all values are, or else text.
-
-    Raises
-    ------
-    TableError
-        If a file is not there or not Parquet.
+    Names are files, patterns, or folders with files at any depth. Names of folders such as
+    ``year=2024`` are columns of the files below them: whole numbers where all values are, or else
+    text.
     """
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -108,13 +91,7 @@ def _pieces(fragment: Any, size: int) -> list[Any]:
 
 
 def read_part(part: Part) -> Iterator[RowSource]:
-    """Rows of a part, block by block, with the columns that its folders name.
-
-    Raises
-    ------
-    TableError
-        If the file cannot be read.
-    """
+    """Rows of a part, block by block, with the columns that its folders name."""
     import pyarrow as pa
 
     fragment = part.fragment

@@ -9,10 +9,9 @@ from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 from calipers.tables._delimited import TextFormat
-from calipers.tables._errors import STANDARD, TableError, TooLargeError
 from calipers.tables._formats import TEXT, FileFormat
 from calipers.tables._open import open_bytes
-from calipers.tables._source import RowSource, check_distinct
+from calipers.tables._source import STANDARD, RowSource, TableError, TooLargeError, check_distinct
 
 _ROWS = 2**16
 _MARKS = re.compile(r"[*?\[]")
@@ -91,23 +90,8 @@ def read_bytes(
 ) -> RowSource:
     """Delimited text in memory, read as a file of it is.
 
-    Parameters
-    ----------
-    body : bytes
-        The text, not compressed; nothing but text is tried, so that its size bounds the work.
-    name : str
-        What errors call it.
-    form : TextFormat, optional
-        How text is written.
-    max_rows, max_columns : int, optional
-        Limits; what follows the row that is too much is not read.
-
-    Raises
-    ------
-    TooLargeError
-        If the table has more rows or columns.
-    TableError
-        If it cannot be read.
+    Nothing but text is tried, so that its size bounds the work. What follows a row beyond the
+    limits is not read: ``TooLargeError``.
     """
     import pyarrow as pa
 
