@@ -112,8 +112,8 @@ def blockwise(
     if 0 < math.prod(shape) <= size and threads_for(n_jobs):
         with np.errstate(all="ignore"):
             found = function(*cut((slice(None),) * len(shape)))
-        wide = np.array(found, np.float64).reshape(*(() if outputs is None else (outputs,)), *shape)
-        return wide if wide.ndim else np.float64(wide)
+        given = shape if outputs is None else (outputs, *shape)
+        return np.array(found, np.float64).reshape(given)[()]
     result = np.empty((outputs or 1, *shape))
 
     def work(index: Index) -> None:
