@@ -67,17 +67,10 @@ class Bank:
         return Scaling(*(part[number] for part in self.scaling))
 
     def predict(self, inputs: FloatArray) -> dict[str, NDArray[np.float64]]:
-        """Every network's parameters for every row.
+        """Every network's parameters for every row: the head's fields, each (networks, rows).
 
-        Parameters
-        ----------
-        inputs : array of shape (rows, inputs)
-            Finite numbers in the data's own units.
-
-        Returns
-        -------
-        dict
-            The head's fields, each of shape (networks, rows), in the target's unit.
+        Inputs are finite numbers in the data's own units, and so are places and lengths in the
+        target's.
         """
         fields = self.program.output.fields
         values = np.empty((len(self), len(fields), len(inputs)))

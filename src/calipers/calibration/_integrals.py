@@ -21,9 +21,9 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.calibration import _adaptive as adaptive
-from calipers.calibration._corrected_rows import IntArray, MixtureRows
+from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._rules import (
     FINE_SHARES,
     FINE_WEIGHTS,

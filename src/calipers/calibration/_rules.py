@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.polynomial import legendre
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from calipers.calibration._score_map import Calibration
 
-IntArray = NDArray[np.intp]
 Chain = tuple["Calibration", ...]
 
 # Levels, on the normal scale, beyond which there is less than 1e-8 of a variance.
