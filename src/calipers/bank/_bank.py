@@ -146,9 +146,9 @@ def lane_count(program: Program, networks: int, rows: int = 0) -> int:
 
     On a CPU a small number, which is fastest there and leaves chunks for other threads, and the
     smaller the more cores there are where many ``rows`` are trained on, so that ten networks keep
-    eight of them busy (``benchmarks/cores.py``). A network's bits depend on it, so that it may follow the
-    machine, and must not follow the threads that a fit is given. On an accelerator as many as fit
-    in a part of its memory.
+    eight of them busy (``benchmarks/cores.py``). A network's bits depend on it, so that it may
+    follow the machine, and must not follow the threads that a fit is given. On an accelerator as
+    many as fit in a part of its memory.
     """
     if jax.default_backend() == "cpu":
         cores = joblib.cpu_count() if rows > _FEW_ROWS else 1

@@ -4,8 +4,8 @@ A compiled program costs a second of tracing in a new process and half a millise
 row. Products of matrices go to BLAS either way, and the rest is quick in NumPy.
 
 Rows are multiplied in tiles of one size: BLAS then adds up a row's products in the same order
-whatever its company, and on one thread, so that a row's bits depend on neither. Many rows go through
-one network after the other, so that its weights and their hidden units stay in a core's cache.
+whatever its company, and on one thread, so that a row's bits depend on neither. Many rows go
+through one network after the other, whose weights and hidden units then stay in a core's cache.
 """
 
 import math

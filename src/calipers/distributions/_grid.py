@@ -90,9 +90,9 @@ def mixture_values_on_grid(
 
     Scores are ascending, and each is below zero for all rows or for none; the closer to each other,
     the better the start for each. Right to 1e-6 of the row's spread where members are alike and
-    scores 0.2 apart, to 1e-5 on the normal scale where members are far apart. Without a `walk` every
-    quantile is solved for by itself, to rounding as by `mixture_values`: slower, but not for few
-    rows at many scores.
+    scores 0.2 apart, to 1e-5 on the normal scale where members are far apart. Without a `walk`
+    every quantile is solved for by itself, to rounding as by `mixture_values`: slower, but not for
+    few rows at many scores.
     """
     z = np.broadcast_to(z.reshape(len(z), -1), (len(z), loc.shape[1]))
     if not walk:
