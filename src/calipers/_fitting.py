@@ -16,7 +16,7 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils.validation import _check_sample_weight
 
 from calipers import storage
-from calipers._checks import refuse_masked
+from calipers._checks import FloatArray, refuse_masked
 from calipers._inputs import learn_inputs
 from calipers._outliers import far_targets
 from calipers._progress import progress
@@ -42,8 +42,6 @@ from calipers.training import (
     out_of_time,
     time_report,
 )
-
-FloatArray = NDArray[np.float64]
 
 _NAMED = 10  # rows that a warning names
 

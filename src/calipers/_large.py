@@ -84,7 +84,10 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
     seed = int(check_random_state(model.random_state).randint(2**31))
     sample = rows.sample(_SAMPLE, seed)
     to_calibrate, to_validate, to_learn = _roles(model, sample)
-    data = read_rows(model, sample.X[to_learn], sample.y[to_learn], None, None, reset=True)
+    try:
+        data = read_rows(model, sample.X[to_learn], sample.y[to_learn], None, None, reset=True)
+    except DataError as error:  # whose row is one of the sample, not of the source
+        raise DataError(error.problem, column=error.column) from None
     model.target_ = _spanning(model.target_, sample.y.min(), sample.y.max())
     if isinstance(rows.target, str):
         model.target_ = replace(model.target_, name=rows.target)
@@ -216,17 +219,12 @@ def _write(
 
 
 def _counted(rows: RowBlocks, count: int) -> Iterator[Any]:
-    """Blocks of rows that must be as many as a first reading has counted."""
+    """Blocks of as many rows as a first reading has counted; for more there is no room."""
     found = 0
-    for block in rows.numbered():
+    for block in rows.numbered():  # which refuses others at the end
         found += len(block[-1])
-        if found <= count:  # beyond, there is no room for them
+        if found <= count:
             yield block
-    if found != count:
-        raise ValueError(
-            f"the source gave {count:,} rows to train on when first read and {found:,} now: it "
-            "must give the same rows each time"
-        )
 
 
 def _placed(error: ValueError, numbers: Any) -> DataError:
