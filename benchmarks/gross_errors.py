@@ -13,6 +13,7 @@ import warnings
 import numpy as np
 
 from calipers import IntervalRegressor, _fitting as fitting, metrics
+from calipers.bank import _shared_rows as shared_rows
 
 
 def toy(rows, rng):
