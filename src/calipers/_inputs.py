@@ -214,10 +214,12 @@ def learn_inputs(
 
 def _check_order(X: Any, y: Any) -> None:
     """Warn of rows of a frame whose targets are in another order."""
-    rows, own = (getattr(part, "index", None) for part in (X, y))
-    if not all(hasattr(part, "sort_values") for part in (rows, own)) or rows.equals(own):
+    if not all(hasattr(getattr(part, "index", None), "sort_values") for part in (X, y)):
         return
-    if len(rows) == len(own) and rows.sort_values().equals(own.sort_values()):
+    rows, own = X.index, y.index
+    if len(rows) != len(own) or rows.equals(own):
+        return
+    if rows.sort_values().equals(own.sort_values()):
         warnings.warn(
             "X and y have the same index in another order: rows are taken as they stand, by "
             "position; y.loc[X.index] would follow the index",

@@ -197,7 +197,9 @@ class Ensemble:
 
     def within_bounds(self, point: FloatArray) -> FloatArray:
         """Points moved to the nearest bound of the target; those that an upgrade keeps are kept."""
-        return point if isinstance(self.bank, Upgraded) else np.clip(point, *self.support.ends)
+        if self.support.is_line or isinstance(self.bank, Upgraded):
+            return point
+        return np.clip(point, *self.support.ends)
 
     def _observed(self, dist: LatentDistribution) -> Distribution:
         return dist if self.support.is_line else ObservedDistribution(dist, self.support)

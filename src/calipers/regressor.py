@@ -313,10 +313,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             Labels of rows that belong together, such as repeated measurements of one subject; no
             fold parts them.
 
-        Returns
-        -------
-        self
-
         Raises
         ------
         ValueError
@@ -388,10 +384,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             Says that ``points`` has seen none of these rows, which calibration must be able to
             take for granted where they are not the rows of its fit. A regressor is then taken as it
             is, and nothing is fitted again.
-
-        Returns
-        -------
-        self
 
         Raises
         ------
@@ -716,10 +708,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             For rows in the order of time, the latest last: after so many further rows a row counts
             half (NexCP; Barber et al., 2023). Coverage is then at least what is asked less the
             weighted mean of how far the distributions of these rows are from that of new ones.
-
-        Returns
-        -------
-        self
         """
         check_is_fitted(self, "ensemble_")
         options: dict[str, Any] = {"row_weight": row_weight, "groups": groups, "by": by}
