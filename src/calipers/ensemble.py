@@ -195,7 +195,11 @@ class Ensemble:
         dist = replace(self, calibrations=fixed).calibrated(X)
         rng = np.random.default_rng(int(online.levels.rows))  # no two updates draw the same
         latent = self._latent_targets(dist, y, rng)
-        found = online.learn(dist, latent, X, delay)
+        cells = None
+        if not self.support.is_line:
+            cells = np.stack([self.support.lower_edge(y), self.support.upper_edge(y)])
+            cells = cells if self.target_map is None else self.target_map.forward(cells)
+        found = online.learn(dist, latent, X, delay, cells)
         following = replace(self, calibrations=(*fixed, found.state))
         return following, replace(found, y=y, support=self.support, target_map=self.target_map)
 

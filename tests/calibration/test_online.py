@@ -133,6 +133,25 @@ def test_coverage_is_that_of_predictions_made_before_a_delay():
     np.testing.assert_array_equal(parts.intervals(0.9), late.intervals(0.9)[:delay])
 
 
+def test_targets_with_atoms_are_covered_as_intervals_are_seen():
+    """Half of the rows are 0 for certain; others are cut off at 0, which a model does not know."""
+    n, rng = 3000, np.random.default_rng(6)
+    night = np.arange(n) % 2 == 0
+    loc = np.where(night, -9.0, 1.0)
+    latent = loc + 2.0 * rng.standard_normal(n)
+    y = np.maximum(latent, 0.0)
+    cells = np.where(y > 0, y, [[-np.inf], [0.0]])
+    dist = SplitNormalMixture(SplitNormal(loc[None], 1.0, 1.0))
+    drawn = np.where(y > 0, y, np.minimum(latent, 0.0))
+    found = AdaptiveCoverage.start(300).learn(dist, drawn, cells=cells)
+    for coverage in COVERAGES:
+        lower, upper = np.maximum(found.intervals(coverage), 0.0).T
+        held, single = (lower <= y) & (y <= upper), lower == upper
+        assert single.mean() > 0.4
+        assert held[single].mean() > 0.95
+        assert abs(held[~single].mean() - coverage) <= 0.015
+
+
 def test_rows_at_once_or_one_by_one_are_the_same():
     y = drifts(60)["mean"]
     whole = AdaptiveCoverage.start(100).learn(standard(60), y)
