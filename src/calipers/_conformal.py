@@ -105,15 +105,11 @@ def _weights(
     if row_weight is not None:
         return np.asarray(row_weight(X))
     if labels is not None:
-        each: FloatArray = 1.0 / np.bincount(labels)[labels]
-        return each
+        return 1.0 / np.bincount(labels)[labels]
     if sample_weight is None:
         return None
     refuse_masked("sample_weight", sample_weight)
-    checked: FloatArray = _check_sample_weight(
-        sample_weight, X, dtype=np.float64, ensure_non_negative=True
-    )
-    return checked
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 def group_labels(groups: Any, y: Any) -> NDArray[np.intp]:

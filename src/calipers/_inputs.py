@@ -1,5 +1,6 @@
 """How a model reads its inputs: arrays of numbers, or tables through an encoder."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,12 +15,15 @@ from calipers._checks import refuse_masked
 from calipers._schema import anything, list_of, one_of
 from calipers._wrapped import points_of
 from calipers.preprocessing import (
+    HOW,
     Column,
+    DataError,
     TableEncoder,
     check_column,
     describe_numbers,
     holds_more_than_numbers,
     is_frame,
+    learn_number,
     pick_numbers,
 )
 
@@ -53,7 +57,7 @@ class Inputs:
 
     def read_with_targets(self, estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         """Inputs and targets as finite numbers."""
-        check_target(y)
+        y = read_target(y)
         refuse_masked("X", X)
         if self.encoder is None:
             numbers, y = _as_numbers(estimator, X, y)
@@ -110,12 +114,19 @@ class Inputs:
         return cls(encoder.columns_, encoder, regressor)
 
 
-def check_target(y: Any) -> None:
-    """Refuse targets that are no numbers, naming the first; the rest is for scikit-learn to check.
+def read_target(y: Any) -> Any:
+    """Targets as scikit-learn can read them; text is read as in a column of inputs.
+
+    Raises
+    ------
+    ValueError
+        If there are others than numbers, naming the first, or some are missing.
 
     Examples
     --------
-    >>> check_target(["1.5", "many"])
+    >>> read_target(["1,234.5", "(7)"]).tolist()
+    [1234.5, -7.0]
+    >>> read_target(["1.5", "many"])
     Traceback (most recent call last):
     ...
     ValueError: y must hold numbers, got 'many' in row 1 (from 0)
@@ -124,14 +135,34 @@ def check_target(y: Any) -> None:
     values = np.asarray(y)
     if values.dtype.kind in "mM":
         raise ValueError(f"y must hold numbers, got {values.dtype}: make numbers of the times")
-    for row, value in enumerate(values.ravel() if values.dtype.kind in "OSU" else ()):
+    if values.dtype.kind in "OSU" and values.ndim and y is not None:
         try:
-            float(value)
+            y = values = values.astype(np.float64)
         except (TypeError, ValueError):
-            if value is None and y is None:
-                return
-            shown = value if value is None else str(value)
-            raise ValueError(f"y must hold numbers, got {shown!r} in row {row} (from 0)") from None
+            y = values = _read_text(values)
+    if values.dtype.kind == "f" and (gone := np.isnan(values)).any():
+        raise ValueError(
+            f"Input y contains NaN, in {np.count_nonzero(gone):,} of {len(values):,} rows: leave "
+            "them out, known = ~np.isnan(y); fit(X[known], y[known])"
+        )
+    return y
+
+
+def _read_text(values: NDArray[Any]) -> FloatArray:
+    """Targets in text, or of mixed types."""
+    import pandas as pd
+
+    try:
+        column = pd.Series(values.ravel(), dtype=object, name="y")
+        return learn_number(column)[0].reshape(values.shape)
+    except DataError as error:
+        if error.row is not None:
+            shown = str(values.ravel()[error.row])
+            problem = f"must hold numbers, got {shown!r} in row {error.row} (from 0)"
+        else:
+            way = "; make numbers of text by calipers.preprocessing.read_number(y, kind)"
+            problem = error.problem.replace(f" {HOW}", way)
+        raise ValueError(f"y {problem}") from None
 
 
 def learn_inputs(
@@ -142,7 +173,8 @@ def learn_inputs(
     Rows of weight 0 are read, but not learnt from. Sets ``n_features_in_`` and
     ``feature_names_in_`` of the estimator.
     """
-    check_target(y)
+    _check_order(X, y)
+    y = read_target(y)
     refuse_masked("X", X)
     encoder = _encoder_for(estimator.preprocessor, X)
     if encoder is None:
@@ -158,6 +190,19 @@ def learn_inputs(
     estimator.feature_names_in_ = encoder.feature_names_in_
     encoded, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
     return Inputs(encoder.columns_, encoder), encoded, np.asarray(y, np.float64)
+
+
+def _check_order(X: Any, y: Any) -> None:
+    """Warn of rows of a frame whose targets are in another order."""
+    rows, own = (getattr(part, "index", None) for part in (X, y))
+    if not all(hasattr(part, "sort_values") for part in (rows, own)) or rows.equals(own):
+        return
+    if len(rows) == len(own) and rows.sort_values().equals(own.sort_values()):
+        warnings.warn(
+            "X and y have the same index in another order: rows are taken as they stand, by "
+            "position; y.loc[X.index] would follow the index",
+            stacklevel=4,
+        )
 
 
 def _encoder_for(preprocessor: Any, X: Any) -> TableEncoder | None:
@@ -180,11 +225,24 @@ def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool
         raise ValueError(
             f"X does not hold numbers alone. {_remedy(estimator, framed, reset)}"
         ) from None
+    except TypeError as error:
+        if "float" not in str(error) or hasattr(X, "toarray"):
+            raise
+        hint = "if X is made of records or columns, pass pandas.DataFrame(X)"
+        raise TypeError(f"{error}; {hint}") from None
     except ValueError as error:
         problem = str(error).partition("\n")[0].rstrip(".")
+        if problem.startswith("Input X contains infinity") and (row := _infinite(X)) is not None:
+            raise ValueError(f"{problem}: row {row} (from 0)") from None
         if not problem.startswith(("could not convert", "Input X contains NaN")):
             raise
         raise ValueError(f"{problem}. {_remedy(estimator, framed, reset)}") from None
+
+
+def _infinite(X: Any) -> int | None:
+    """The first row with an infinite number, if there is one."""
+    found = np.isinf(np.asarray(X, dtype=np.float64)).reshape(len(X), -1).any(axis=1)
+    return int(found.argmax()) if found.any() else None
 
 
 def _ready(estimator: Any, X: Any) -> FloatArray | None:

@@ -239,8 +239,7 @@ def _placed(error: ValueError, numbers: Any) -> DataError:
 def _spanning(column: Any, low: float, high: float) -> Column:
     """What is known of a column of numbers, with the range of all rows."""
     ends = {"low": min(column.low, float(low)), "high": max(column.high, float(high))}
-    found: Column = replace(column, **ends)
-    return found
+    return replace(column, **ends)
 
 
 def _train(model: Any, program: Program, shards: Shards, count: int, seed: int) -> Bank:

@@ -20,9 +20,9 @@ from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import (
     AdaptiveCoverage,
-    CalibratedMixture,
     Calibrator,
     Learned,
+    NetworkDistribution,
     Unsupported,
     normal_scores,
 )
@@ -42,7 +42,6 @@ from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
 
 FloatArray = NDArray[np.float64]
-NetworkDistribution = SplitNormalMixture | CalibratedMixture
 LatentDistribution = NetworkDistribution | TransformedMixture
 
 

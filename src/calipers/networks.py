@@ -183,6 +183,7 @@ class DenseFactory:
         return Perceptron(layers, self.activation)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MLP(BaseEstimator):
     """Fully connected networks over periodic embeddings: what a model trains by default.
 
@@ -204,22 +205,15 @@ class MLP(BaseEstimator):
     (0,)
     """
 
+    hidden_layers: Sequence[int] = (128, 128, 128)
+    activation: str = "silu"
+    frequencies: int = 8
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "hidden_layers": ["array-like"],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "frequencies": [Within(Integral, 0, None, closed="left")],
     }
-
-    def __init__(
-        self,
-        *,
-        hidden_layers: Sequence[int] = (128, 128, 128),
-        activation: str = "silu",
-        frequencies: int = 8,
-    ) -> None:
-        self.hidden_layers = hidden_layers
-        self.activation = activation
-        self.frequencies = frequencies
 
     def factory(self, X: NDArray[np.floating[Any]], rows: int) -> DenseFactory:
         """The networks that suit a table of inputs of which ``rows`` rows are trained on."""

@@ -160,8 +160,7 @@ def quantile_names(levels: ArrayLike) -> list[str]:
 
 
 def _levels(levels: ArrayLike) -> list[float]:
-    found: list[float] = np.atleast_1d(np.asarray(levels, np.float64)).tolist()
-    return found
+    return np.atleast_1d(np.asarray(levels, np.float64)).tolist()
 
 
 def level_name(level: float) -> str:

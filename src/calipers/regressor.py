@@ -839,11 +839,6 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             Coverages of the interval; by default the one the model was fitted for.
         dtype : {"float64", "float32"}
             Type of the numbers that go in.
-
-        Returns
-        -------
-        Path
-            The file.
         """
         try:
             from calipers.onnx import export  # an extra

@@ -182,8 +182,7 @@ def _encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
                 f"arrays[{name!r}] is of type {array.dtype}; "
                 "use booleans, integers or floats of up to 64 bits"
             )
-    encoded: bytes = safetensors.numpy.save(dense)
-    return encoded
+    return safetensors.numpy.save(dense)
 
 
 def _seal(body: Mapping[str, Any]) -> bytes:

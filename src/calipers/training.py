@@ -94,8 +94,7 @@ def check_bounds(bounds: Any) -> None:
 
 def objective_of(parameters: Parameters) -> Objective:
     """What networks are trained for."""
-    found: Objective = expanded("loss", parameters.loss)
-    return found
+    return expanded("loss", parameters.loss)
 
 
 def batch_size_of(parameters: Parameters, rows: int) -> int:

@@ -6,7 +6,7 @@ import pytest
 from calipers import plots
 from calipers_study.draw import sensitivity as draw_sensitivity, toy as draw_toy
 from calipers_study.figures import FIGURES, write_figures
-from calipers_study.panels import plot_counts, plot_heat_map
+from calipers_study.panels import plot_counts, plot_heat_map, plot_width_error
 from calipers_study.sensitivity import failures_markdown, sensitivity
 from calipers_study.settings import load_settings
 from calipers_study.store import Store, StoreError
@@ -97,3 +97,14 @@ def test_counts(ax):
     assert [text.get_text() for text in ax.texts] == ["0", "0", "3", "7"]
     assert [text.xy[1] for text in ax.texts] == [0, 0, 3, 9]
     assert [patch.get_height() for patch in ax.patches] == [0, 0, 3, 7]
+
+
+def test_width_error_markers_are_quantiles_of_groups(ax):
+    width = np.repeat([1.0, 10.0], 100)
+    error = np.concatenate([np.linspace(0, 1, 100), np.linspace(0, 20, 100)])
+    plot_width_error(ax, width, error, groups=2)
+    ax.figure.canvas.draw()
+    x, y = ax.lines[-1].get_data()
+    assert list(x) == [1.0, 10.0]
+    np.testing.assert_allclose(y, [0.95, 19.0])
+    assert all("times" not in label.get_text() for label in ax.get_xticklabels())

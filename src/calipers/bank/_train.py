@@ -47,7 +47,7 @@ def train(
     seconds: float = math.inf,
     examine: Examine | None = None,
 ) -> Bank:
-    """Train one network for each plan.
+    """Train one network for each plan; the bank has them in the order of the plans.
 
     Parameters
     ----------
@@ -77,11 +77,6 @@ def train(
         Called with some trained networks, the table and their plans, in the process that trained
         them, and gives one finding for each: ``examined`` of the bank. A function at the top of a
         module, so that it can be sent to other processes.
-
-    Returns
-    -------
-    Bank
-        The networks in the order of the plans.
 
     Raises
     ------

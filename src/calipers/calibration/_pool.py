@@ -171,8 +171,7 @@ def _disagreement(
     found = (own_freedom * own + (freedom - own_freedom) * memory * others) / freedom
     common = (found / unit).mean() * unit
     prior = _prior_freedom(found / unit, freedom)
-    result: FloatArray = (freedom * found + prior * common) / (freedom + prior)
-    return result
+    return (freedom * found + prior * common) / (freedom + prior)
 
 
 def _prior_freedom(ratios: FloatArray, freedom: float) -> float:

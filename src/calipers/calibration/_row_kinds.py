@@ -44,17 +44,7 @@ class RowKinds:
 
     @classmethod
     def of_columns(cls, X: FloatArray, columns: IntArray, bins: int) -> Self:
-        """Kinds by an input: its categories, or bins with as many rows each where it is a number.
-
-        Parameters
-        ----------
-        X : array of shape (n, inputs)
-            Rows to learn from.
-        columns : array of int
-            The columns that the input has become.
-        bins : int
-            Most bins of a number.
-        """
+        """Kinds by an input: its categories, or bins of equal size where it is a number."""
         distinct = np.unique(X[:, columns], axis=0)
         most = FEW_VALUES if len(columns) == 1 else MOST_KINDS
         if len(distinct) <= most:

@@ -208,5 +208,4 @@ def _walk(seen: FloatArray, variance: float) -> FloatArray:
     total = np.multiply.outer(PACES, values) + variance
     likelihood = -0.5 * (part**2 / total + np.log(total)).sum(axis=1)
     best = int(np.argmax(likelihood))
-    found: FloatArray = vectors @ (PACES[best] * values / total[best] * part)
-    return found
+    return vectors @ (PACES[best] * values / total[best] * part)

@@ -8,14 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from calipers.cli import _table_options as common
 from calipers.cli._measures import measure
-from calipers.cli._table_options import (
-    OnMissing,
-    check_learnable,
-    drop_columns,
-    finite,
-    take_target,
-)
 
 LARGE = 2**29
 """Bytes of files from which on they are read in blocks."""
@@ -46,7 +40,7 @@ def fit_in_blocks(
     form: Any,
     kinds: dict[str, str],
     ignore: list[str],
-    missing: OnMissing,
+    missing: common.OnMissing,
     test_fraction: float,
     unable: dict[str, Any],
     as_json: bool,
@@ -68,7 +62,7 @@ def fit_in_blocks(
     seed = model.random_state
     rows = RowBlocks(blocks, target)
     sample = rows.sample(_TEST_ROWS, seed + 1)
-    check_learnable(blocks.whole, sample.total, {target: (blocks.low, blocks.high)})
+    common.check_learnable(blocks.whole, sample.total, {target: (blocks.low, blocks.high)})
     tested = min(len(sample.y), int(test_fraction * sample.total))
     model.set_params(preprocessor__kinds=(model.preprocessor.kinds or {}) | kinds)
     model.fit(rows.without(sample, tested, seed + 1))
@@ -78,7 +72,7 @@ def fit_in_blocks(
         found |= {"copies": None, "last_by": None, "refitted": False}
     source = {"files": files, "rows": sample.total, "target": target, "target_kind": blocks.kind}
     source |= {"groups": None, "time_column": None}
-    model.about_ |= {"evaluation": finite(found), "source": source}
+    model.about_ |= {"evaluation": common.finite(found), "source": source}
     model.save(out)
     return {
         "files": files,
@@ -107,7 +101,7 @@ class _TargetBlocks:
         target: str,
         kind: str | None,
         ignore: list[str],
-        missing: OnMissing,
+        missing: common.OnMissing,
     ) -> None:
         self.files, self.form, self.target = files, form, target
         self.given, self.ignore, self.missing = kind, ignore, missing
@@ -128,10 +122,10 @@ class _TargetBlocks:
         self.left_out, self.low, self.high = 0, math.inf, -math.inf
         kind, name = self.given, self.target
         for block in (block for file in self.files for block in read_blocks(file, form=self.form)):
-            table, values, lacking, found = take_target(
+            table, values, lacking, found = common.take_target(
                 block, name, kind, self.missing, whole=False
             )
-            own = drop_columns(table, [name], self.ignore).reset_index(drop=True)
+            own = common.drop_columns(table, [name], self.ignore).reset_index(drop=True)
             self.left_out += lacking
             if len(values):
                 kind = found

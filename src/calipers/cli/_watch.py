@@ -6,35 +6,19 @@ from typing import Annotated, Any
 
 import typer
 
+from calipers.cli import _table_options as common
 from calipers.cli._predict import ModelFolder
-from calipers.cli._table_options import (
-    AsJSON,
-    Delimiter,
-    Encoding,
-    Files,
-    Jobs,
-    OnMissing,
-    Types,
-    make_form,
-    print_json,
-    reading,
-    show,
-    take_target,
-    target_of,
-)
 
 _WINDOW = 200  # rows of the coverage that is called recent
 
 
 def watch_command(
     model: ModelFolder,
-    data: Files,
+    data: common.Files,
     out: Annotated[
         str | None, typer.Option(help="CSV file that predictions are added to, row by row.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column with the truth; the model's own by default.")
-    ] = None,
+    target: common.Target = None,
     coverage: Annotated[
         float | None, typer.Option(help="Coverage to watch; the model's own by default.")
     ] = None,
@@ -42,11 +26,11 @@ def watch_command(
     delay: Annotated[
         int, typer.Option(min=0, help="Rows predicted between a row and its target.")
     ] = 0,
-    types: Types = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
-    n_jobs: Jobs = -1,
-    as_json: AsJSON = False,
+    types: common.Types = None,
+    delimiter: common.Delimiter = None,
+    encoding: common.Encoding = "utf-8",
+    n_jobs: common.Jobs = -1,
+    as_json: common.AsJSON = False,
 ) -> None:
     """Predict each row of a table in time order, then learn from its target.
 
@@ -54,24 +38,20 @@ def watch_command(
     have stopped being like those of the fit. What was learnt is saved in the model's folder after
     every block. The same command goes on where it stopped, after a kill or when the file has grown.
     """
-    if coverage is not None and not 0 < coverage < 1:
-        raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
+    common.check_coverage(coverage)
     if delay > block:
         raise typer.BadParameter(
             f"--delay {delay} is more than --block {block}: take blocks many times as long"
         )
-    form = make_form(delimiter, encoding)
+    form = common.make_form(delimiter, encoding)
     from calipers import load
     from calipers.preprocessing import DataError
-    from calipers.tables import find_files, read_table
 
-    files = find_files(data)
     fitted = load(model).set_params(n_jobs=n_jobs)
     level = coverage or fitted.coverage
-    name, kind = target_of(fitted, target, types)
-    with reading(files) as report:
-        table = read_table(files, form=form, report=report)
-    table, values, _, _ = take_target(table, name, kind, OnMissing.drop)
+    name, kind = common.target_of(fitted, target, types)
+    files, table = common.read_files(data, form)
+    table, values, _, _ = common.take_target(table, name, kind, common.OnMissing.drop)
     log = _Log(fitted, model, files, out, level)
     numbers, start = table.row_numbers, 0
     try:
@@ -86,7 +66,7 @@ def watch_command(
         row = None if error.row is None else error.row + start
         raise table.placed(DataError(error.problem, column=error.column, row=row)) from None
     if as_json:
-        print_json({"model": model, "files": files} | log.summary())
+        common.print_json({"model": model, "files": files} | log.summary())
     elif not log.added:
         typer.echo(f"no new rows: all {log.rows:,} had been learnt")
 
@@ -175,7 +155,7 @@ class _Log:
         text = (
             f"{found['rows']:>9,} rows  covered {found['observed']:.1%} of "
             f"{found['coverage']:.0%}, of the last {len(self.state['recent'])} "
-            f"{found['observed_recently']:.1%}  mean width {show(self.width)}"
+            f"{found['observed_recently']:.1%}  mean width {common.show(self.width)}"
         )
         if found["alarm"]:
             text += f"  ALARM: not as in training, noticed by row {found['alarm_at']:,}"

@@ -13,7 +13,7 @@ import numpy as np
 
 from calipers._checks import FloatArray
 from calipers.distributions import _mixture_formulas as formulas
-from calipers.distributions._modes import mixture_modes
+from calipers.distributions._density import mixture_modes
 from calipers.distributions._quantile import mixture_interval, mixture_isf, mixture_ppf
 from calipers.distributions._roots import IntArray, find_roots
 

@@ -17,10 +17,10 @@ from calipers.distributions._density import (
     log_terms,
     lowest_level,
     settle,
+    stationary_points,
     widen,
 )
 from calipers.distributions._mixture_formulas import average, take_weights
-from calipers.distributions._modes import stationary_points
 from calipers.distributions._roots import IntArray, find_crossings, find_roots
 
 

@@ -14,10 +14,10 @@ from calipers._blocks import blockwise, blockwise_ragged, sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._crps import mixture_crps
+from calipers.distributions._density import mixture_modes
 from calipers.distributions._distribution import Distribution
 from calipers.distributions._hdi import shortest_interval
 from calipers.distributions._hdr import density_region
-from calipers.distributions._modes import mixture_modes
 from calipers.distributions._quantile import mixture_interval, mixture_isf, mixture_ppf
 from calipers.distributions._split_normal import SplitNormal
 

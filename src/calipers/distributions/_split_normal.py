@@ -266,13 +266,3 @@ class SplitNormal:
     def std(self) -> FloatArray:
         """Standard deviation."""
         return blockwise(formulas.std, (self.left_scale, self.right_scale))
-
-    @property
-    def skewness(self) -> FloatArray:
-        """Third standardised moment, between -0.996 and 0.996; 0 for a point mass."""
-        return blockwise(formulas.skewness, (self.left_scale, self.right_scale))
-
-    @property
-    def entropy(self) -> FloatArray:
-        """Differential entropy in nats; minus infinity for a point mass."""
-        return blockwise(formulas.entropy, (self.left_scale, self.right_scale))

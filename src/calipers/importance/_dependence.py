@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.importance._replacing import as_table, column_of, with_values
+from calipers.importance._permutation import as_table, column_of, with_values
 from calipers.prediction import Query
 from calipers.regressor import IntervalRegressor
 
@@ -66,10 +66,6 @@ def dependence(
         At most so many rows are averaged over, drawn at random.
     random_state : int, optional
         Seeds the draw.
-
-    Returns
-    -------
-    Dependence
 
     Raises
     ------

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers._checks import FloatArray, finite, fraction, numbers
+from calipers.metrics._chance import shared_coverage
 from calipers.metrics._intervals import coverage_rate
-from calipers.metrics._ties import shared_coverage
 
 _COVERAGES = tuple(k / 20 for k in range(1, 20))
 

@@ -40,15 +40,17 @@ from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import WidthCalibration
 from calipers.ensemble import Ensemble
 from calipers.onnx._graph import TYPES, Graph, array_info
-from calipers.onnx._graph_inputs import OUTPUTS, columns, matrix
-from calipers.onnx._networks import parameters
+from calipers.onnx._networks import OUTPUTS, columns, matrix, parameters
 from calipers.onnx._quantiles import (
+    clipped,
     density_mean,
+    in_own_unit,
     lower_quantile,
+    mapped_mean,
+    observed,
     upper_quantile,
     width_steps,
 )
-from calipers.onnx._support_graph import clipped, in_own_unit, mapped_mean, observed
 from calipers.prediction import Query
 from calipers.preprocessing import TableEncoder
 from calipers.storage import versions

@@ -17,8 +17,8 @@ except ImportError as error:
         "figures need Matplotlib: install it with `pip install 'calipers[plots]'`"
     ) from error
 
-from calipers.plots._by_group import plot_coverage_by, plot_width_by
-from calipers.plots._calibration import plot_calibration, plot_pit, plot_width_error
+from calipers.plots._by_group import plot_coverage_by
+from calipers.plots._calibration import plot_calibration, plot_pit
 from calipers.plots._diagnostics import (
     plot_dependence,
     plot_importance,
@@ -50,7 +50,5 @@ __all__ = [
     "plot_reliability",
     "plot_rows",
     "plot_uncertainty",
-    "plot_width_by",
-    "plot_width_error",
     "style",
 ]

@@ -58,36 +58,6 @@ def plot_coverage_by(
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 
 
-def plot_width_by(
-    ax: Axes, groups: GroupedCoverage, *, labels: Sequence[str] | None = None
-) -> None:
-    """Draw the mean width of the intervals in groups of rows, one line each.
-
-    Parameters
-    ----------
-    ax : Axes
-        Where to draw.
-    groups : GroupedCoverage
-        As in ``plot_coverage_by``; shared axes put the two side by side.
-    labels : sequence of str, optional
-        Names of the groups; by default the groups themselves.
-
-    Examples
-    --------
-    >>> from calipers.metrics import coverage_by_value
-    >>> from calipers.plots import new_figure
-    >>> ax = new_figure(2.0).subplots()
-    >>> groups = coverage_by_value([1] * 4, [0] * 4, [1, 1, 5, 5], [1, 2, 8, 9], n_bins=2)
-    >>> plot_width_by(ax, groups)
-    >>> [float(bar.get_width()) for bar in ax.patches]
-    [1.0, 5.0]
-    """
-    place = np.arange(len(groups.group))
-    ax.barh(place, groups.mean_width, height=0.6, color=COLORS["sky"], linewidth=0)
-    _lines(ax, _names(groups, labels))
-    ax.set_xlabel("mean width")
-
-
 def _names(groups: GroupedCoverage, labels: Sequence[str] | None) -> list[str]:
     if labels is None:
         numeric = groups.group.dtype.kind in "biuf"

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from calipers.metrics import CalibrationCurve, coverage_band, pit_band
-from calipers.plots._style import COLORS, few_ticks
+from calipers.plots._style import COLORS
 
 
 def plot_calibration(
@@ -81,53 +81,3 @@ def plot_pit(ax: Axes, values: ArrayLike, *, bins: int = 20, color: str = COLORS
     ax.axhline(1, color=COLORS["black"], linewidth=0.7)
     ax.set(xlim=(0, 1), ylim=(0, max(2.0, 1.05 * height.max())))
     ax.set_xticks([0, 0.5, 1])
-
-
-def plot_width_error(
-    ax: Axes,
-    half_width: ArrayLike,
-    error: ArrayLike,
-    *,
-    coverage: float = 0.95,
-    groups: int = 10,
-    color: str = COLORS["blue"],
-    most: int = 1500,
-) -> None:
-    """Draw absolute errors against half the width of their intervals, on logarithmic axes.
-
-    Rows are grouped by width, and a marker shows each group's error quantile at ``coverage``:
-    where wide intervals mean large errors, markers follow the diagonal.
-
-    Parameters
-    ----------
-    ax : Axes
-        Where to draw.
-    half_width, error : array-like of shape (n,)
-        Half widths, and distances of the targets from the middle of their intervals.
-    coverage : float
-        Nominal probability of the intervals.
-    groups : int
-        Number of groups, of equal size.
-    color : str
-        Of the markers.
-    most : int
-        At most so many rows are drawn as dots; all of them count for the markers.
-    """
-    width, distance = np.asarray(half_width, dtype=float), np.asarray(error, dtype=float)
-    order = np.argsort(width, kind="stable")
-    shown = order[:: max(1, -(-len(order) // most))]
-    floor = np.quantile(width, 0.01) * 1e-2
-    dots = np.maximum(distance[shown], floor)
-    ax.plot(
-        width[shown], dots, ".", color=COLORS["grey"], markersize=1.6, alpha=0.4, rasterized=True
-    )
-    parts = [part for part in np.array_split(order, groups) if part.size]
-    center = [float(np.median(width[part])) for part in parts]
-    quantile = [float(np.quantile(distance[part], coverage)) for part in parts]
-    ends = np.array([width.min(), width.max()])
-    ax.plot(ends, ends, color=COLORS["black"], linewidth=0.8, linestyle=(0, (4, 3)))
-    ax.plot(center, quantile, "o-", color=color, markersize=3, linewidth=0.9)
-    ax.set(xscale="log", yscale="log")
-    ax.set_ylim(bottom=floor)
-    few_ticks(ax.xaxis)
-    few_ticks(ax.yaxis)

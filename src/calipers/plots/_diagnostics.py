@@ -43,10 +43,6 @@ def plot_intervals(
     most : int
         At most so many rows are drawn, evenly over the order.
 
-    Returns
-    -------
-    Axes
-
     Examples
     --------
     >>> from calipers import IntervalRegressor
@@ -73,10 +69,6 @@ def plot_reliability(model: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None
         Rows that it has not seen, and their targets.
     ax : Axes, optional
         Where to draw; a new figure by default, which is ``ax.figure``.
-
-    Returns
-    -------
-    Axes
     """
     axes = _axes(ax)
     targets = np.asarray(y, dtype=float)
@@ -105,10 +97,6 @@ def plot_importance(
         Where to draw; a new figure by default, which is ``ax.figure``.
     most : int
         At most so many columns are drawn.
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------
@@ -142,10 +130,6 @@ def plot_dependence(curve: Dependence, *, ax: Axes | None = None) -> Axes:
         From ``calipers.dependence``.
     ax : Axes, optional
         Where to draw; a new figure by default, which is ``ax.figure``.
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------

@@ -22,6 +22,7 @@ from calipers._schema import (
 from calipers.preprocessing._column import KINDS
 from calipers.preprocessing._dates import read_dates
 from calipers.preprocessing._encoders import CYCLES, DAY
+from calipers.preprocessing._numbers import is_unit
 
 _COUNT = whole(1, 2**53)
 _TIME = number(-1e6 * 365 * DAY, 1e6 * 365 * DAY)
@@ -36,6 +37,12 @@ def _end(value: Any, place: str) -> None:
             refuse(place, "a number, an ISO date or null", value)
     elif value is not None:
         number()(value, place)
+
+
+def _unit(value: Any, place: str) -> None:
+    text(value, place)
+    if not is_unit(value):
+        refuse(place, "a unit such as % or kg, : for clock times, or nothing", value)
 
 
 _COLUMN = record(
@@ -58,7 +65,7 @@ _NUMBER = record(
         "scale": number(0),
         "decimal": one_of(".", ","),
         "thousands": one_of("", ",", ".", " ", "'"),
-        "unit": one_of("", ":", *"%$€£¥"),
+        "unit": _unit,
     },
 )
 _ENCODERS: dict[str, Check] = {

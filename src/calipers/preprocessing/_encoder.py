@@ -17,6 +17,7 @@ from calipers.preprocessing._column import Column, DataError, check_kind
 from calipers.preprocessing._document import check_table
 from calipers.preprocessing._encoders import ENCODERS, Encoder
 from calipers.preprocessing._frames import as_frame, check_names
+from calipers.preprocessing._kinds import is_in_thousands
 from calipers.preprocessing._learn import kind_of, learn
 from calipers.preprocessing._targets import LargeCategories
 
@@ -126,11 +127,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         X : pandas, polars or Arrow table, or array-like of shape (n_samples, n_columns)
             The table.
         y : ignored
-
-        Returns
-        -------
-        array of shape (n_samples, n_features_out)
-            The numbers.
         """
         values = self._learn(as_frame(X))
         return self._encoded(zip(self._encoders, values, strict=True))
@@ -153,10 +149,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Find out what the columns hold; gives their values."""
         self._validate_params()
         kinds = self._checked_kinds(frame)
-        learnt = [
-            learn(series, kinds.get(name), self.max_categories, self.min_frequency)
-            for name, series in frame.items()
-        ]
+        learnt = []
+        for name, series in frame.items():
+            others = (frame[other] for other in frame if other != name)
+            grouped = name not in kinds and is_in_thousands(series, others)
+            kind = "number 1.234,5" if grouped else kinds.get(name)
+            found = learn(series, kind, self.max_categories, self.min_frequency)
+            if grouped:
+                note = "points part thousands, as other columns have decimal commas"
+                found = found._replace(column=replace(found.column, note=note))
+            learnt.append(found)
         self.columns_ = tuple(column for column, _, _ in learnt)
         self._encoders: tuple[Encoder, ...] = tuple(encoder for _, encoder, _ in learnt)
         if not any(column.used for column in self.columns_):

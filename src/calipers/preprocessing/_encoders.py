@@ -78,7 +78,8 @@ class NumberEncoder:
             values = series.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             style = NumberText(self.decimal, self.thousands, self.unit)
-            values = _read(series, style.read, "a number")
+            like = style.example()
+            values = _read(series, style.read, f"a number like {like}" if like else "a number")
         check_finite(series, values)
         return values
 

@@ -19,8 +19,10 @@ from calipers.search._store import Store
 from calipers.search._validation import Trial, evaluate
 
 CPU_BATCH = 100
-"""Networks between two visits to the store for every five threads or workers; an accelerator trains
-everything at once."""
+"""Networks between two visits to the store for every five threads or workers."""
+
+ACCELERATOR_BATCH = 500
+"""The same on an accelerator, which they fill."""
 
 _FINAL = 0  # stands for finalists where others have the epochs of their rung
 
@@ -161,9 +163,9 @@ class Work:
 
 
 def _batches(numbers: list[int], trial: Trial) -> Iterator[list[int]]:
-    size = len(numbers)
+    networks = ACCELERATOR_BATCH
     if jax.default_backend() == "cpu":
         networks = CPU_BATCH * max(1, joblib.effective_n_jobs(trial.n_jobs) // 5)
-        size = max(1, networks // trial.networks)
+    size = max(1, networks // trial.networks)
     for start in range(0, len(numbers), size):
         yield numbers[start : start + size]

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Any, BinaryIO
 
 from calipers.tables._delimited import TextFormat
-from calipers.tables._errors import TableError
+from calipers.tables._source import TableError
 
 
 def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
@@ -15,7 +15,8 @@ def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
     import pyarrow as pa
 
     if not _is_workbook(raw):
-        raise TableError("this is a zip archive: extract it", file=name)
+        way = f"unzip -p {name} | calipers ... -"
+        raise TableError(f"this is a zip archive: extract it, or pipe it, {way}", file=name)
     if find_spec("openpyxl") is None:  # what pandas reads workbooks with
         raise TableError(
             "this is an Excel workbook, which openpyxl reads: pip install 'calipers[excel]', or "

@@ -14,8 +14,8 @@ from calipers.tables._compression import (
     find_compression,
     refuse_compressed,
 )
-from calipers.tables._errors import STANDARD, TableError
 from calipers.tables._formats import FileFormat, find_format
+from calipers.tables._source import STANDARD, TableError
 
 _CHUNK = 2**20
 _FOREIGN = {
@@ -74,8 +74,7 @@ def _buffered(stream: Any, stack: ExitStack) -> BinaryIO:
 
 
 def _peek(raw: Any) -> bytes:
-    found: bytes = raw.peek(16)[:16]
-    return found
+    return raw.peek(16)[:16]
 
 
 def _spooled(raw: BinaryIO, stack: ExitStack) -> BinaryIO:

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from calipers.tables._errors import TableError
 from calipers.tables._read import find_files
-from calipers.tables._source import RowSource, check_distinct
+from calipers.tables._source import RowSource, TableError, check_distinct
 
 _LARGEST = 256 * 2**20  # bytes of a file that is one part
 _ROWS = 2**16

@@ -94,7 +94,7 @@ def run_command(
 def all_command(
     store: StoreFolder = _STORE,
     out: Out = Path("results"),
-    max_steps: MaxSteps = 40_000,
+    max_steps: MaxSteps = 0,
     processes: Processes = 1,
 ) -> None:
     """Train everything that is missing, search, and write all tables and figures, with times."""
