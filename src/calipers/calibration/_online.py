@@ -1,6 +1,6 @@
 """Calibration that follows a stream: coverage kept under drift, at every level at once."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import index
@@ -119,6 +119,7 @@ class AdaptiveCoverage:
         X: FloatArray | None = None,
         delay: int = 0,
         cells: FloatArray | None = None,
+        made_by: "Sequence[AdaptiveCoverage] | None" = None,
     ) -> Learned:
         """Take in the targets of rows, one after the other.
 
@@ -136,6 +137,8 @@ class AdaptiveCoverage:
         cells : array of shape (2, n), optional
             Values between which each target would have been observed as the same value, infinite
             ones included, where targets have a mass of their own; ``y`` is then drawn in between.
+        made_by : sequence of AdaptiveCoverage, optional
+            The state that each row was predicted by, where that is known, in place of ``delay``.
 
         Returns
         -------
@@ -153,7 +156,8 @@ class AdaptiveCoverage:
         by, size, shifts, issued = np.zeros(len(target)), np.ones(len(target)), {}, {}
         for now, known in _lagged(len(target), delay):
             if now is not None:
-                shifts[now] = state.shift.issue(inputs[now], scale[now])
+                maker = state if made_by is None else made_by[now]
+                shifts[now] = maker.shift.issue(inputs[now], scale[now])
                 by[now] = shifts[now][-1]
             if known is not None:
                 size[known] = state.shift.size(scale[known])
@@ -167,7 +171,8 @@ class AdaptiveCoverage:
         ends = _end_scores(moved, target, z, cells)
         for now, known in _lagged(len(target), delay):
             if now is not None:
-                issued[now] = state.levels.issue()
+                maker = state if made_by is None else made_by[now]
+                issued[now] = maker.levels.issue()
                 knots[now] = issued[now].scores
             if known is not None:
                 state.levels.learn(z[known], ends[known], size[known], issued.pop(known))
