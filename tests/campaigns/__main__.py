@@ -76,7 +76,7 @@ def write(path: Path, results: list[dict[str, Any]]) -> None:
 def main() -> int:
     """Run what is asked; 1 if something was found."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", help="campaigns, all by default")
+    parser.add_argument("--only", nargs="*", help="campaigns, or parts in full; all by default")
     parser.add_argument("--share", type=float, default=1.0, help="of the tries, all by default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="pieces of a campaign at a time")
@@ -86,7 +86,7 @@ def main() -> int:
     warnings.filterwarnings("ignore", message=".*fork.*")
     results = []
     for part in PARTS:
-        if given.only and part.campaign not in given.only:
+        if given.only and not {part.campaign, part.tried} & set(given.only):
             continue
         if not max(part.least, round(part.count * given.share)):
             continue
