@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
 from calipers.calibration import AdaptiveCoverage, Martingale
