@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import pickle
 import sys
 import zipfile
@@ -318,6 +319,12 @@ class TestParts:
         blocks = [list(read_part(pickle.loads(pickle.dumps(part)))) for part in parts]
         assert [[block.table.num_rows for block in part] for part in blocks] == [[4], [4], [2]]
         assert str(blocks[1][0].placed(DataError("odd", row=1))).endswith("p.parquet, row 6: odd")
+
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+    def test_folders_and_pipes_by_such_a_name_are_not_opened(self, folder):
+        os.mkfifo(folder / "pipe.parquet")
+        (folder / "folder.parquet").mkdir()
+        assert len(find_parts([str(folder)])[0]) == 4
 
     def test_what_cannot_be_read(self, tmp_path):
         empty = tmp_path / "empty"

@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._candidates import choose_shape
+from calipers._checks import FloatArray
 from calipers._conformal import conformal_ensemble
 from calipers._fitting import (
     networks_to_continue,
@@ -50,8 +51,6 @@ from calipers.training import (
     make_program,
     objective_of,
 )
-
-FloatArray = NDArray[np.float64]
 
 EXPECTED_FAILED_CHECKS = {
     "check_sample_weight_equivalence_on_dense_data": (

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers._text import did_you_mean
 from calipers.cluster import is_lazy
 from calipers.preprocessing import is_frame
 from calipers.tables import find_files, read_blocks
 
-FloatArray = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 
 _ROWS, _VALUES = 2**16, 2**22  # of a block of an array, at most

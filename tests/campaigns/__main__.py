@@ -82,7 +82,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="pieces of a campaign at a time")
     parser.add_argument("--json", action="store_true", help="print the results as JSON lines")
     parser.add_argument("--write", type=Path, help="page to put the table into")
+    parser.add_argument("--printed", type=Path, nargs="+", help="what --json printed, to --write")
     given = parser.parse_args()
+    if given.printed:
+        lines = [line for path in given.printed for line in path.read_text().splitlines()]
+        write(given.write, [json.loads(line) for line in lines])
+        return 0
     warnings.filterwarnings("ignore", message=".*fork.*")
     results = []
     for part in PARTS:

@@ -3,11 +3,9 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers.preprocessing._text_columns import HOW, every
-
-FloatArray = NDArray[np.float64]
 
 _DAYS = ("%Y/%m/%d", "%d.%m.%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y")
 _SLASHED = ("%m/%d/%Y", "%d/%m/%Y")

@@ -13,14 +13,12 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from calipers._checks import BoolArray, FloatArray
 from calipers.preprocessing._categories import CategoryEncoder, as_objects
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._dates import read_dates
 from calipers.preprocessing._numbers import NumberText
 from calipers.preprocessing._text_columns import as_text, read_truth
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 TAIL = 10.0  # robust deviations beyond which the tail of a column is heavy
 DAY = 86_400.0
