@@ -151,6 +151,20 @@ def test_early_stopping_finds_the_epochs(result, model, data):
     assert [c.network_epochs for c in limited.candidates] == [6, 14]
 
 
+def test_a_rate_that_has_fallen_to_nothing_ends_a_training(model, data):
+    space = {
+        "optimizer__schedule": ["exponential"],
+        "optimizer__learning_rate": [0.01],
+        "optimizer__decay_steps": [1],
+        "optimizer__decay_rate": [0.1, 1.0],
+    }
+    found = search(model, *data, space, splits=2, max_epochs=30, patience=20, random_state=0)
+    lengths = [c.outcome.network_epochs for c in found.candidates]
+    # After seven steps the rate is 1e-9; an epoch of 108 rows has two.
+    assert lengths[0] == 2 * 4
+    assert lengths[1] > 2 * 20
+
+
 def test_what_shapes_the_program_can_be_searched(model, data):
     space = {"network__hidden_layers": [(4,), (8,)], "optimizer__learning_rate": [0.01]}
     result = search(model, *data, space, **QUICK)

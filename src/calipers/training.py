@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from calipers._checks import FloatArray
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import Bank, Plan, Program, Settings, padded, spawn_seeds
 from calipers.crossfit import Fold, set_aside
 from calipers.networks import MLP, NETWORKS, Network
 from calipers.objectives import LOSSES, Objective
 from calipers.optimizers import OPTIMIZERS, Adam
-
-FloatArray = NDArray[np.float64]
 
 SHORTHANDS: dict[str, dict[str, Any]] = {
     "loss": LOSSES,
@@ -81,10 +80,13 @@ def check_bounds(bounds: Any) -> None:
     """Refuse bounds that are not a pair with a lower end below the upper one."""
     if bounds is None or isinstance(bounds, str):
         return
-    ends = list(bounds)
-    good = len(ends) == 2 and all(
-        end is None or (isinstance(end, Real) and math.isfinite(float(end))) for end in ends
-    )
+    ends = list(bounds) if isinstance(bounds, Sequence) or hasattr(bounds, "__array__") else []
+    try:
+        good = len(ends) == 2 and all(
+            end is None or (isinstance(end, Real) and math.isfinite(float(end))) for end in ends
+        )
+    except OverflowError:  # of a whole number beyond all floats
+        good = False
     if not good or (None not in ends and not ends[0] < ends[1]):
         raise ValueError(
             "bounds must be 'auto', None or a pair (low, high) with low below high, in which None "
@@ -95,6 +97,12 @@ def check_bounds(bounds: Any) -> None:
 def objective_of(parameters: Parameters) -> Objective:
     """What networks are trained for."""
     return expanded("loss", parameters.loss)
+
+
+def optimizer_of(parameters: Parameters) -> Adam:
+    """How networks are trained."""
+    found: Adam = expanded("optimizer", parameters.optimizer)
+    return found
 
 
 def batch_size_of(parameters: Parameters, rows: int) -> int:
@@ -108,7 +116,7 @@ def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int
     """What all networks have in common, for inputs of which ``rows`` rows are trained on."""
     network = expanded("network", parameters.network)
     factory: Network = network.factory(X, rows) if isinstance(network, MLP) else network
-    optimizer: Adam = expanded("optimizer", parameters.optimizer)
+    optimizer = optimizer_of(parameters)
     return Program(
         factory,
         type(objective_of(parameters)),
@@ -137,7 +145,7 @@ def make_settings(
     given = parameters.patience
     patience = max(10, epochs // 5) if isinstance(given, str) else (given or 0) * shards
     early = {"early_patience": max(10, epochs // 15)} if parameters.patience == "auto" else {}
-    optimizer: Adam = expanded("optimizer", parameters.optimizer)
+    optimizer = optimizer_of(parameters)
     return Settings(
         learning_rate=optimizer.learning_rate,
         decay_rate=optimizer.decay_rate,

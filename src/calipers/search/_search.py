@@ -72,8 +72,9 @@ def search(
     max_epochs : int, default 5000
         Epochs that a network may train, unless ``epochs`` is in the space.
     patience : int, optional, default 500
-        Epochs without a better validation loss after which a network stops. With None there is no
-        early stopping, and networks train as many epochs as the estimator says.
+        Epochs without a better validation loss after which a network stops. One whose exponential
+        learning rate has fallen below 1e-9 stops too. With None there is no early stopping, and
+        networks train as many epochs as the estimator says.
     finalists : int, default 0
         Best candidates that train once more, as the estimator will: with its own number of
         networks, for the epochs found and without early stopping. Their aggregates then decide.
