@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from calipers._checks import FloatArray
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import Bank, Plan, Program, Settings, padded, spawn_seeds
 from calipers.crossfit import Fold, set_aside
 from calipers.networks import MLP, NETWORKS, Network
 from calipers.objectives import LOSSES, Objective
 from calipers.optimizers import OPTIMIZERS, Adam
-
-FloatArray = NDArray[np.float64]
 
 SHORTHANDS: dict[str, dict[str, Any]] = {
     "loss": LOSSES,
@@ -81,10 +80,13 @@ def check_bounds(bounds: Any) -> None:
     """Refuse bounds that are not a pair with a lower end below the upper one."""
     if bounds is None or isinstance(bounds, str):
         return
-    ends = list(bounds)
-    good = len(ends) == 2 and all(
-        end is None or (isinstance(end, Real) and math.isfinite(float(end))) for end in ends
-    )
+    ends = list(bounds) if isinstance(bounds, Sequence) or hasattr(bounds, "__array__") else []
+    try:
+        good = len(ends) == 2 and all(
+            end is None or (isinstance(end, Real) and math.isfinite(float(end))) for end in ends
+        )
+    except OverflowError:  # of a whole number beyond all floats
+        good = False
     if not good or (None not in ends and not ends[0] < ends[1]):
         raise ValueError(
             "bounds must be 'auto', None or a pair (low, high) with low below high, in which None "

@@ -40,6 +40,7 @@ FINE_SHARES = 0.5 * (1.0 + FINE_NODES)
 class Rule(NamedTuple):
     """Panels of scores, the cells that knots cut them into, and integrals over both."""
 
+    halvings: int  # how often panels were cut into halves
     edges: FloatArray  # (panels + 1,): ends of the panels
     # (panels, POINTS): weights of the points in integrals over dP and over P dP
     over_p: FloatArray
@@ -85,6 +86,7 @@ def make_rule(calibrations: Chain, weights: tuple[float, ...], halvings: int = 0
     upto = np.cumsum(by_cell, axis=0)
     above = upto[np.searchsorted(panel, panel, side="right") - 1] - upto
     return Rule(
+        halvings=halvings,
         edges=edges,
         over_p=over_p[:, :POINTS] @ TRANSFORM,
         over_p2=over_p2[:, :POINTS] @ TRANSFORM,

@@ -76,28 +76,9 @@ def export(
 ) -> Path:
     """Write an ensemble as an ONNX file; ``IntervalRegressor.to_onnx`` is the way to call it.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-        The model.
-    path : path
-        The file, replaced in one step if it exists.
-    coverage : float or sequence of float, optional
-        Coverages of the interval; by default the ensemble's own.
-    dtype : {"float64", "float32"}
-        Type of numbers that go in. Those that come out are double precision.
-    inputs : sequence of str
-        Names of the columns of ``X``.
-    table : TableEncoder, optional
-        What makes numbers of tables, where the model has that.
-    target : str
-        Name of what is predicted.
-
-    Raises
-    ------
-    ValueError
-        If the model has a network of one's own or a ``row_weight``, or too few calibration rows
-        for the coverage.
+    Numbers that come out are double precision, whatever the ``dtype`` of those that go in. Raises
+    ``ValueError`` if the model has a network of one's own or a ``row_weight``, or too few
+    calibration rows for the coverage.
     """
     if dtype not in TYPES:
         raise ValueError(f"dtype must be one of {sorted(TYPES)}, got {dtype!r}")

@@ -17,8 +17,7 @@ except ImportError as error:
         "figures need Matplotlib: install it with `pip install 'calipers[plots]'`"
     ) from error
 
-from calipers.plots._by_group import plot_coverage_by
-from calipers.plots._calibration import plot_calibration, plot_pit
+from calipers.plots._calibration import plot_calibration, plot_coverage_by, plot_pit
 from calipers.plots._diagnostics import (
     plot_dependence,
     plot_history,

@@ -4,6 +4,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -42,32 +43,21 @@ class Stage(NamedTuple):
         return self.trial.networks * self.budget
 
 
+@dataclass(eq=False)
 class Work:
-    """Candidates, and what is known of them so far.
+    """Candidates, and what is known of them so far."""
 
-    ``final`` is the trial of finalists. After ``seconds`` no further candidate begins.
-    """
+    trial: Trial
+    final: Trial  # that of finalists
+    base: IntervalRegressor
+    drawn: list[Params]
+    store: Store
+    visible: bool
+    seconds: float | None = None  # after which no further candidate begins
 
-    def __init__(
-        self,
-        trial: Trial,
-        final: Trial,
-        base: IntervalRegressor,
-        drawn: list[Params],
-        store: Store,
-        *,
-        visible: bool,
-        seconds: float | None = None,
-    ) -> None:
-        self.seconds = math.inf if seconds is None else seconds
-        self.trial = trial
-        self.final = final
-        self.base = base
-        self.drawn = drawn
-        self.store = store
-        self.visible = visible
-        self.estimators = [clone(base).set_params(**params) for params in drawn]
-        self.table = Table.from_arrays(trial.X, trial.y)
+    def __post_init__(self) -> None:
+        self.estimators = [clone(self.base).set_params(**params) for params in self.drawn]
+        self.table = Table.from_arrays(self.trial.X, self.trial.y)
 
     @property
     def most_epochs(self) -> int:
@@ -78,7 +68,8 @@ class Work:
     def run(self, finalists: int) -> tuple[Candidate, ...]:
         """Train all candidates, while there is time, and the best of them again as finalists."""
         budget, chosen = self.most_epochs, dict(enumerate(self.estimators))
-        self._train(Stage("searching", budget, budget, self.trial, chosen), self.seconds)
+        first = Stage("searching", budget, budget, self.trial, chosen)
+        self._train(first, math.inf if self.seconds is None else self.seconds)
         tried = [number for number in chosen if (budget, number) in self.store.outcomes]
         chosen = self._as_fitted(self._best(tried, budget, finalists), budget)
         if chosen:

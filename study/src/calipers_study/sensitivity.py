@@ -188,10 +188,10 @@ def failures_markdown(store: Store) -> str | None:
     if store.record(_SEEDS) is not None:
         entry = store.read(_SEEDS)
         failed = np.isnan(entry.arrays["PICP"]).mean(axis=2)
-        shares = zip(*(_shares(own, entry.arrays["weights"]) for own in failed), strict=True)
+        by_seed = zip(*(_shares(own, entry.arrays["weights"]) for own in failed), strict=True)
         texts = [
             "" if None in own else f"{100 * min(own):.0f}% to {100 * max(own):.0f}%"
-            for own in shares
+            for own in by_seed
         ]
         title = f"xi = 0, {len(failed)} other seeds and shuffles"
         lines.append(f"| {title} | lambda_1 | " + " | ".join(texts) + " |")
