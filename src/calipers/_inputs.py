@@ -119,11 +119,6 @@ class Inputs:
 def read_target(y: Any) -> Any:
     """Targets as scikit-learn can read them; text is read as in a column of inputs.
 
-    Raises
-    ------
-    ValueError
-        If there are others than numbers, naming the first, or some are missing.
-
     Examples
     --------
     >>> read_target(["1,234.5", "(7)"]).tolist()
