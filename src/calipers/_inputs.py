@@ -32,6 +32,7 @@ BoolArray = NDArray[np.bool_]
 
 _FLOATS = [np.float64, np.float32]
 _LARGEST = 1e150  # of targets: the square is a number still
+_SMALLEST = 1e-290  # of their range: a millionth of it has all its digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +103,7 @@ class Inputs:
         } | ({} if self.regressor is None else {"regressor": type(self.regressor).__name__})
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any], regressor: Any = None) -> Self:
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
         """Make one again of what ``to_document`` gave; its regressor is code and not stored."""
         if document["preprocessor"] is None:
             list_of(anything, least=1)(document["columns"], "inputs.columns")
@@ -110,18 +111,13 @@ class Inputs:
                 check_column(column, f"inputs.columns[{i}]")
                 one_of("number")(column["kind"], f"inputs.columns[{i}].kind")
             columns = tuple(map(Column.from_document, document["columns"]))
-            return cls(columns, regressor=regressor)
+            return cls(columns)
         encoder = TableEncoder.from_document(document["preprocessor"])
-        return cls(encoder.columns_, encoder, regressor)
+        return cls(encoder.columns_, encoder)
 
 
 def read_target(y: Any) -> Any:
     """Targets as scikit-learn can read them; text is read as in a column of inputs.
-
-    Raises
-    ------
-    ValueError
-        If there are others than numbers, naming the first, or some are missing.
 
     Examples
     --------
@@ -169,15 +165,15 @@ def _read_text(values: NDArray[Any]) -> FloatArray:
 
 
 def check_size(y: FloatArray) -> None:
-    """Refuse targets so large, or so close to each other, that their squares are no numbers."""
+    """Refuse targets so large, or so close to each other, that numbers lose their digits."""
     large = np.flatnonzero((np.abs(y) > _LARGEST) & np.isfinite(y))
     if large.size:
         row = int(large[0])
         raise DataError(f"y must lie within +-{_LARGEST:g}, got {y[row]:g}", row=row)
-    if 0 < np.ptp(y) < 1 / _LARGEST:
+    if 0 < np.ptp(y) < _SMALLEST:
         raise ValueError(
-            f"y goes from {y.min():g} to {y.max():g}, too little to compute with: give it in "
-            "another unit"
+            f"y must have a range of at least {_SMALLEST:g}, got {y.min():g} to {y.max():g}: give "
+            "it in another unit"
         )
 
 

@@ -317,7 +317,7 @@ def for_terminal(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
-def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, err: bool = False) -> None:
+def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows in columns: numbers to the right, text to the left."""
     header, rows = for_terminal(header), for_terminal(rows)
     cells = [list(header), *([show(value) for value in row] for row in rows)]
@@ -330,7 +330,7 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, err: boo
             cell.rjust(width) if side else cell.ljust(width)
             for cell, width, side in zip(row, widths, right, strict=True)
         ]
-        typer.echo("  " + "  ".join(parts).rstrip(), err=err)
+        typer.echo("  " + "  ".join(parts).rstrip())
 
 
 def _is_number(value: Any) -> bool:
