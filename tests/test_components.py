@@ -220,3 +220,16 @@ def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
     assert clone(model).fit(X, y).ensemble_.target_map is None
     with pytest.raises(ValueError, match="scale='log' needs positive targets"):
         IntervalRegressor(loss=Density(scale="log"), **SMALL).fit(X, y)
+
+
+def test_a_trial_takes_another_scale_only_where_it_is_better(monkeypatch):
+    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
+    settings = SMALL | {"epochs": 100}
+    found = IntervalRegressor(**settings).fit(*prices(400, slope=5.0))
+    assert found.ensemble_.target_map.kind == "asinh"
+    assert found.about_["shapes"]["1, asinh"] < 0.99 * found.about_["shapes"]["1, identity"]
+    rng = np.random.default_rng(0)
+    X = rng.exponential(1, (400, 1))  # as skewed, but with the same noise everywhere
+    plain = IntervalRegressor(**settings).fit(X, X[:, 0] + rng.normal(0, 0.3, 400))
+    assert plain.ensemble_.target_map is None
+    assert set(plain.about_["shapes"]) == {"1, identity", "1, asinh"}

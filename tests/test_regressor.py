@@ -261,6 +261,8 @@ class TestMethods:
         assert few.columns == (0,)  # two values have no frequencies, one even less
         assert few.frequencies == 8
         assert few.amplitude == 0.5
+        assert few.bins == 16  # a power of two: another number is another program
+        assert MLP(bins=0).factory(X, 60).bins == 0
         levels = (rng.integers(0, 90, (60, 1)) == np.arange(90)).astype(float)
         wide = MLP().factory(np.column_stack([X, levels]), 60)
         assert wide == few  # one-hot inputs take none from the numbers

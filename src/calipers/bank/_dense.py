@@ -24,6 +24,7 @@ from calipers.networks import (
     EmbeddedPerceptron,
     Perceptron,
     Periodic,
+    PiecewiseLinear,
 )
 
 Single = NDArray[np.float32]
@@ -144,6 +145,25 @@ class _Embedding:
         return found
 
 
+class _Pieces:
+    """Inputs in pieces; their amplitudes are left to the layer that follows."""
+
+    def __init__(self, pieces: PiecewiseLinear) -> None:
+        self.columns = list(pieces.columns)
+        knots = np.asarray(pieces.knots)
+        knots = knots.reshape(len(knots), 1, len(self.columns), -1)
+        width = knots[..., 1:] - knots[..., :-1]
+        self.left = knots[..., :-1]
+        self.slope = np.where(width > 0, 1 / np.where(width > 0, width, 1), 0).astype(np.float32)
+        count = width.shape[-1]
+        self.amplitude = np.repeat(np.asarray(pieces.amplitude), count, axis=1)[..., None]
+
+    def __call__(self, x: Single) -> Single:
+        found = x[..., self.columns, None] - self.left
+        found *= self.slope
+        return np.clip(found, 0, 1, out=found).reshape(*x.shape[:2], -1)
+
+
 class Dense:
     """Networks of the library's own kinds, ready to predict."""
 
@@ -155,16 +175,18 @@ class Dense:
         if type(network) is AroundPoint:
             self.around, network = network, network.network
         self.embedding: _Embedding | None = None
+        self.pieces: _Pieces | None = None
         if type(network) is EmbeddedPerceptron:
             self.embedding = _Embedding(network.embedding, self.center.shape[2])
+            if network.pieces is not None:
+                self.pieces = _Pieces(network.pieces)
             network = network.perceptron
         if type(network) is not Perceptron:
             raise _NoFormError
         weights = [np.asarray(layer.weight) for layer in network.layers]
-        if self.embedding is not None:
-            inputs = self.center.shape[2]
-            cosines = weights[0][:, inputs:] * self.embedding.amplitude
-            weights[0] = np.concatenate([weights[0][:, :inputs], cosines], axis=1)
+        for place, part in self._places():
+            weights[0] = weights[0].copy()
+            weights[0][:, place] *= part.amplitude
         names = [*[network.activation] * (len(weights) - 1), None]
         self.layers = [
             _Layer(weight, np.asarray(layer.bias), name)
@@ -203,10 +225,21 @@ class Dense:
                 found[:, i, start : start + _TOGETHER] = values[:, : len(part)]
         return found
 
+    def _places(self) -> list[tuple[slice, _Embedding | _Pieces]]:
+        """Inputs of the first layer that are embeddings, and what gives them."""
+        if self.embedding is None:
+            return []
+        first = self.center.shape[2]
+        second = first + self.embedding.amplitude.shape[1]
+        pieces = [] if self.pieces is None else [(slice(second, None), self.pieces)]
+        return [(slice(first, second), self.embedding), *pieces]
+
     def _raw(self, rows: Single) -> Single:
         x = (rows - self.center) / self.scale
         if self.embedding is not None:
+            pieces = [] if self.pieces is None else [self.pieces(x)]
             x = self.embedding(x)
+            x = np.concatenate([x, *pieces], axis=2) if pieces else x
         for layer in self.layers:
             x = layer(x)
         if self.around is not None:
