@@ -11,7 +11,7 @@ from calipers import IntervalRegressor, _candidates, objectives
 from calipers._candidates import Measures
 from calipers._schema import SchemaError
 from calipers._serialization import ensemble_from_dict, ensemble_to_dict
-from calipers.bank import Program
+from calipers.bank import Program, _train
 from calipers.distributions import SplitNormalMixture
 from calipers.heads import HEADS
 from calipers.networks import MLP
@@ -164,6 +164,22 @@ def test_trials_are_of_some_rows(monkeypatch):
     assert max(seen) <= 200
 
 
+def test_a_trial_needs_no_program_that_the_fit_does_not(monkeypatch):
+    seen, original = set(), _train.run
+
+    def run(program, table, plans, shape, *rest):
+        seen.add((program, shape, table.inputs.shape))
+        return original(program, table, plans, shape, *rest)
+
+    monkeypatch.setattr(_train, "run", run)
+    monkeypatch.setattr(_candidates, "MOST_ROWS", 150)
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    X = np.random.default_rng(0).uniform(-1, 1, (700, 1))
+    model = IntervalRegressor(**SMALL | {"epochs": 30}).fit(X, X[:, 0])
+    counts = [program.components for program, _, _ in seen]
+    assert len(counts) == len(set(counts)) == len(model.about_["shapes"])
+
+
 def test_bad_numbers_of_components_are_refused():
     X, y = two_humps(30)
     for wrong in (0, 17, 2.5, "many"):
@@ -209,7 +225,7 @@ def test_a_target_on_another_scale(scale, tmp_path):
 
 
 def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
-    def trial(model, program, shape, data, folds):
+    def trial(model, program, shape, data, folds, room):
         return Measures(*[0.5 if shape.scale == "asinh" else 1.0] * 4)
 
     monkeypatch.setattr("calipers._candidates.trial", trial)
@@ -225,7 +241,7 @@ def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
 def test_a_trial_takes_another_scale_only_where_it_is_better(monkeypatch):
     monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
     settings = SMALL | {"epochs": 100}
-    found = IntervalRegressor(**settings).fit(*prices(400, slope=5.0))
+    found = IntervalRegressor(**settings).fit(*prices(400, slope=5.0, spread=0.2))
     assert found.ensemble_.target_map.kind == "asinh"
     assert found.about_["shapes"]["1, asinh"] < 0.99 * found.about_["shapes"]["1, identity"]
     rng = np.random.default_rng(0)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers._fitting import TrainingRows
-from calipers.bank import Program, Table, train
+from calipers.bank import Plan, Program, Table, room_of, train
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
@@ -73,11 +73,13 @@ def choose_shape(
     if has_choice(model, data.y[data.used]):
         if not any(fold.held_out.size for fold in folds):
             folds = data.folds(FOLDS, FOLDS)
-        short = make_program(model, data.X, min(len(data.used), MOST_ROWS))
+        short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0)
+        if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
+            short, room = program, room_of(_plans(model, program, data, folds))
         some = [_some(fold, MOST_ROWS / len(data.used), data.seed) for fold in folds]
-        found = {best: trial(model, short, best, data, some)}
+        found = {best: trial(model, short, best, data, some, room=room)}
         for shape in worth_trying(shapes[1:], found[best]):
-            found[shape] = trial(model, short, shape, data, some)
+            found[shape] = trial(model, short, shape, data, some, room=room)
         scores = {shape: measures.score for shape, measures in found.items()}
         best = decide(scores)
         model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
@@ -137,25 +139,32 @@ def trial(
     data: TrainingRows,
     folds: list[Fold],
     epochs: float | None = None,
+    room: tuple[int, int] = (0, 0),
 ) -> Measures:
     """Measures of the rows that were held out of a short training."""
     program, target_map = replace(program, components=shape.components), map_of(shape, data)
     y = data.y if target_map is None else target_map.forward(data.y)
     if epochs is None:
         epochs = EPOCHS[max(rows for rows in EPOCHS if rows <= len(data.used))]
-    rest = (data.weights, data.groups, data.seed)
     plans = [
         replace(plan, settings=_shorter(plan.settings, epochs))
-        for plan in make_plans(model, folds, *rest, batch_size=program.batch_size)
+        for plan in _plans(model, program, data, folds)
     ]
     robust = getattr(program.network, "clips_inputs", False)
-    bank = train(program, Table.from_arrays(data.X, y, robust=robust), plans, n_jobs=model.n_jobs)
+    table = Table.from_arrays(data.X, y, robust=robust)
+    bank = train(program, table, plans, n_jobs=model.n_jobs, room=room)
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
     fold_of = np.arange(len(folds))
     rows = (data.X, data.y, data.weights)
     found = calibrate(ensemble, folds, fold_of, *rows, kind="map", seed=data.seed)[1]
     assert found is not None  # noqa: S101 - folds hold rows out
     return measure(found, data.y, data.weights)
+
+
+def _plans(model: Any, program: Program, data: TrainingRows, folds: list[Fold]) -> list[Plan]:
+    """One for each fold."""
+    rest = (data.weights, data.groups, data.seed)
+    return make_plans(model, folds, *rest, batch_size=program.batch_size)
 
 
 def measure(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Measures:
