@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from calipers import IntervalRegressor, _candidates, objectives
+from calipers import IntervalRegressor, _candidates, networks, objectives
 from calipers._candidates import Measures
 from calipers._schema import SchemaError
 from calipers._serialization import ensemble_from_dict, ensemble_to_dict
@@ -249,3 +249,25 @@ def test_a_trial_takes_another_scale_only_where_it_is_better(monkeypatch):
     plain = IntervalRegressor(**settings).fit(X, X[:, 0] + rng.normal(0, 0.3, 400))
     assert plain.ensemble_.target_map is None
     assert set(plain.about_["shapes"]) == {"1, identity", "1, asinh"}
+
+
+@pytest.mark.parametrize(("noise", "bins"), [(0.3, 4), (0.0, 0)])
+def test_inputs_are_cut_into_pieces_where_a_trial_leaves_noise(monkeypatch, noise, bins, tmp_path):
+    monkeypatch.setattr(networks, "ROWS_FOR_PIECES", 300)
+    monkeypatch.setattr(networks, "BINS", 4)
+    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    y = X[:, 0] + noise * rng.normal(0, 1, 400)
+    settings = SMALL | {"network": MLP(hidden_layers=(8,), frequencies=1), "epochs": 60}
+    model = IntervalRegressor(**settings).fit(X, y)
+    assert model.ensemble_.bank.program.network.bins == bins
+    assert set(model.about_["shapes"]) == {"1, identity"}
+    model.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+    few = clone(model).fit(X[:200], y[:200])
+    assert few.ensemble_.bank.program.network.bins == 0
+    assert "shapes" not in few.about_
+    quick = clone(model).set_params(time_budget=60, epochs=1).fit(X, y)
+    assert quick.ensemble_.bank.program.network.bins == 0

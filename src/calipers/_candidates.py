@@ -19,13 +19,15 @@ from calipers.bank import Plan, Program, Table, room_of, train
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
-from calipers.training import make_plans, make_program, objective_of
+from calipers.networks import MLP
+from calipers.training import expanded, make_plans, make_program, objective_of
 
 FloatArray = NDArray[np.float64]
 
 EPOCHS = {1: 0.03, 2000: 0.1}  # part of all that a network trains for, from so many rows on
 MARGIN = 0.01  # by which a candidate must be better than the simplest
 EXPLAINED = 0.1  # of the variance: with less left, short trials say little of what components bring
+NOISE = 0.04  # of the variance: with less left, a target is smooth, and not cut into pieces
 FOLDS = 5
 MOST_ROWS = 4000  # that candidates are tried on, drawn from all
 _MEASURED = 2000  # rows
@@ -70,14 +72,17 @@ def choose_shape(
     """
     shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]
-    if has_choice(model, data.y[data.used]):
+    if has_choice(model, program, data.y[data.used]):
+        tried = _alternative(model, program, len(data.used)) or program
         if not any(fold.held_out.size for fold in folds):
             folds = data.folds(FOLDS, FOLDS)
         short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0)
+        short = replace(short, network=tried.network)
         if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
-            short, room = program, room_of(_plans(model, program, data, folds))
+            short, room = tried, room_of(_plans(model, program, data, folds))
         some = [_some(fold, MOST_ROWS / len(data.used), data.seed) for fold in folds]
         found = {best: trial(model, short, best, data, some, room=room)}
+        program = tried if found[best].unexplained >= NOISE else program
         for shape in worth_trying(shapes[1:], found[best]):
             found[shape] = trial(model, short, shape, data, some, room=room)
         scores = {shape: measures.score for shape, measures in found.items()}
@@ -86,9 +91,18 @@ def choose_shape(
     return replace(program, components=best.components), map_of(best, data)
 
 
-def has_choice(model: Any, y: FloatArray) -> bool:
-    """Whether shapes are tried on rows before one is taken."""
-    return model.time_budget is None and len(shapes_of(model, y)) > 1
+def _alternative(model: Any, program: Program, rows: int) -> Program | None:
+    """The same program of the networks that are tried besides, if there are any."""
+    network = expanded("network", model.network)
+    found = network.alternative(program.network, rows) if isinstance(network, MLP) else None
+    return None if found is None else replace(program, network=found)
+
+
+def has_choice(model: Any, program: Program, y: FloatArray) -> bool:
+    """Whether shapes, or other networks, are tried on rows before one is taken."""
+    if model.time_budget is not None:
+        return False
+    return len(shapes_of(model, y)) > 1 or _alternative(model, program, len(y)) is not None
 
 
 def _some(fold: Fold, share: float, seed: int) -> Fold:

@@ -6,7 +6,7 @@ Equinox modules, see ``Network``.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar, Protocol
 
@@ -25,6 +25,7 @@ _ROWS_PER_INPUT = 100  # from which on cosines start at full amplitude
 _MOST_FREQUENCIES = 512  # of all inputs together, which bounds the cost of wide tables
 _NARROWEST = 0.01  # piece of an input, in standardised units
 _ROWS_FOR_KNOTS = 10_000
+BINS, ROWS_FOR_PIECES = 32, 900  # that "auto" tries, and the rows from which it does
 PIECES = 0.5  # first amplitude of pieces, in that of cosines
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -268,8 +269,10 @@ class MLP(BaseEstimator):
     frequencies : int
         Periodic embeddings of each input with more than two values, fewer where rows are few or
         inputs many; 0 for a plain network.
-    bins : int
-        Pieces into which such an input is cut besides, likewise; 0 for none.
+    bins : int or "auto"
+        Pieces into which such an input is cut besides, likewise; 0 for none. "auto" is, in ``fit``
+        on 900 rows and more, 32 where a short trial leaves 4% of the variance unexplained, and
+        otherwise none: what is nearly free of noise is mostly smooth.
 
     Examples
     --------
@@ -282,13 +285,13 @@ class MLP(BaseEstimator):
     hidden_layers: Sequence[int] = (128, 128, 128)
     activation: str = "silu"
     frequencies: int = 8
-    bins: int = 32
+    bins: int | str = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "hidden_layers": ["array-like"],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "frequencies": [Within(Integral, 0, None, closed="left")],
-        "bins": [Within(Integral, 0, None, closed="left")],
+        "bins": [Within(Integral, 0, None, closed="left"), StrOptions({"auto"})],
     }
 
     def factory(self, X: NDArray[np.floating[Any]], rows: int) -> DenseFactory:
@@ -299,17 +302,30 @@ class MLP(BaseEstimator):
         more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values
         inputs = max(1, int(more.sum()))  # ones and zeros of categories take no frequencies
         fewest = min(rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
-        bins = min(self.bins, fewest)
         # In powers of two, since a network of another amplitude is another program to compile.
         amplitude = 2.0 ** min(0, round(np.log2(rows / (_ROWS_PER_INPUT * inputs))))
-        return DenseFactory(
+        found = DenseFactory(
             hidden,
             self.activation,
             min(self.frequencies, fewest),
             tuple(np.flatnonzero(more).tolist()),
             amplitude=amplitude,
-            bins=2 ** int(np.log2(bins)) if bins else 0,
         )
+        return found if isinstance(self.bins, str) else in_pieces(found, rows, int(self.bins))
+
+    def alternative(self, usual: DenseFactory, rows: int) -> DenseFactory | None:
+        """What may be better than the usual networks for so many rows, if anything is tried."""
+        if self.bins != "auto" or usual.frequencies is None or rows < ROWS_FOR_PIECES:
+            return None
+        found = in_pieces(usual, rows, BINS)
+        return found if found.bins else None
+
+
+def in_pieces(usual: DenseFactory, rows: int, bins: int) -> DenseFactory:
+    """The same networks with inputs in so many pieces, or fewer where rows are few."""
+    inputs = max(1, len(usual.columns or ()))
+    most = min(bins, rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
+    return replace(usual, bins=2 ** int(np.log2(most)) if most and usual.columns else 0)
 
 
 NETWORKS: dict[str, type[MLP]] = {"mlp": MLP}
