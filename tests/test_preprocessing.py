@@ -529,3 +529,27 @@ def test_laws(frame):
     assert numbers.shape == (len(frame), len(encoder.get_feature_names_out()))
     again = TableEncoder.from_document(json.loads(json.dumps(encoder.to_document())))
     assert np.array_equal(again.transform(frame.iloc[::-1]), numbers[::-1])
+
+
+class TestYearsThatNoCalendarHas:
+    """0000-01-01 stands for a missing date in many databases."""
+
+    def test_text_is_refused_or_no_date(self):
+        frame = pd.DataFrame({"t": ["0000-01-01", "2024-01-01", "2024-02-01"] * 20})
+        encoder = TableEncoder()
+        encoder.fit_typed(frame)
+        assert encoder.columns_[0].kind == "category"
+        with pytest.raises(DataError, match=r"'t', row 0 .*'0000-01-01' is not a date"):
+            TableEncoder(kinds={"t": "date"}).fit_typed(frame)
+
+    def test_a_row_to_predict_is_refused(self):
+        days = pd.DataFrame({"t": pd.date_range("2020", periods=50).astype(str)})
+        encoder = TableEncoder().fit(days, range(50))
+        for text in ("0000-01-01", "-1"):
+            with pytest.raises(DataError, match="is not a date"):
+                encoder.transform(pd.DataFrame({"t": [text]}))
+
+    def test_a_column_of_dates_names_the_row(self):
+        times = np.array(["2024-01-01", "20000-01-01"] * 20, "datetime64[s]")
+        with pytest.raises(DataError, match=r"'t', row 1 .*years 1 to 9999"):
+            TableEncoder().fit_typed(pd.DataFrame({"t": times}))

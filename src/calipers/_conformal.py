@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
-from calipers._checks import refuse_masked
+from calipers._checks import FloatArray, refuse_masked
 from calipers._inputs import Inputs
 from calipers._text import did_you_mean
 from calipers.calibration import (
@@ -24,8 +24,6 @@ from calipers.calibration import (
     WidthCalibration,
 )
 from calipers.ensemble import Ensemble
-
-FloatArray = NDArray[np.float64]
 
 
 def conformal_ensemble(

@@ -31,6 +31,7 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 _FLOATS = [np.float64, np.float32]
+_LARGEST = 1e150  # of targets: the square is a number still
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +139,8 @@ def read_target(y: Any) -> Any:
     if values.dtype.kind in "OSU" and values.ndim and y is not None:
         try:
             y = values = values.astype(np.float64)
+        except OverflowError:
+            raise ValueError(f"y must lie within +-{_LARGEST:g}, got more") from None
         except (TypeError, ValueError):
             y = values = _read_text(values)
     if values.dtype.kind == "f" and (gone := np.isnan(values)).any():
@@ -165,6 +168,19 @@ def _read_text(values: NDArray[Any]) -> FloatArray:
         raise ValueError(f"y {problem}") from None
 
 
+def check_size(y: FloatArray) -> None:
+    """Refuse targets so large, or so close to each other, that their squares are no numbers."""
+    large = np.flatnonzero((np.abs(y) > _LARGEST) & np.isfinite(y))
+    if large.size:
+        row = int(large[0])
+        raise DataError(f"y must lie within +-{_LARGEST:g}, got {y[row]:g}", row=row)
+    if 0 < np.ptp(y) < 1 / _LARGEST:
+        raise ValueError(
+            f"y goes from {y.min():g} to {y.max():g}, too little to compute with: give it in "
+            "another unit"
+        )
+
+
 def learn_inputs(
     estimator: Any, X: Any, y: Any, weights: FloatArray | None
 ) -> tuple[Inputs, FloatArray, FloatArray]:
@@ -175,13 +191,16 @@ def learn_inputs(
     """
     _check_order(X, y)
     y = read_target(y)
+    if (values := np.asarray(y)).dtype.kind in "fiu":  # before sums of them overflow
+        check_size(values.astype(np.float64))
     refuse_masked("X", X)
     encoder = _encoder_for(estimator.preprocessor, X)
     if encoder is None:
         X, y = _as_numbers(estimator, X, y, reset=True)
+        check_size(y := np.asarray(y, np.float64))
         names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(X.shape[1])])
         seen = X if weights is None else X[weights > 0]
-        return Inputs(describe_numbers(seen, names)), X, np.asarray(y, np.float64)
+        return Inputs(describe_numbers(seen, names)), X, y
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:
@@ -189,15 +208,18 @@ def learn_inputs(
     estimator.n_features_in_ = encoder.n_features_in_
     estimator.feature_names_in_ = encoder.feature_names_in_
     encoded, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
-    return Inputs(encoder.columns_, encoder), encoded, np.asarray(y, np.float64)
+    check_size(y := np.asarray(y, np.float64))
+    return Inputs(encoder.columns_, encoder), encoded, y
 
 
 def _check_order(X: Any, y: Any) -> None:
     """Warn of rows of a frame whose targets are in another order."""
-    rows, own = (getattr(part, "index", None) for part in (X, y))
-    if not all(hasattr(part, "sort_values") for part in (rows, own)) or rows.equals(own):
+    if not all(hasattr(getattr(part, "index", None), "sort_values") for part in (X, y)):
         return
-    if len(rows) == len(own) and rows.sort_values().equals(own.sort_values()):
+    rows, own = X.index, y.index
+    if len(rows) != len(own) or rows.equals(own):
+        return
+    if rows.sort_values().equals(own.sort_values()):
         warnings.warn(
             "X and y have the same index in another order: rows are taken as they stand, by "
             "position; y.loc[X.index] would follow the index",

@@ -256,6 +256,10 @@ def _apart(values: NDArray[np.floating[Any]]) -> list[float]:
     return kept
 
 
+MOST_LAYERS, MOST_UNITS = 256, 10**6
+"""Largest sizes of a network."""
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class MLP(BaseEstimator):
     """Fully connected networks over embeddings of inputs: what a model trains by default.
@@ -297,6 +301,11 @@ class MLP(BaseEstimator):
     def factory(self, X: NDArray[np.floating[Any]], rows: int) -> DenseFactory:
         """The networks that suit a table of inputs of which ``rows`` rows are trained on."""
         hidden = tuple(int(units) for units in self.hidden_layers)
+        if len(hidden) > MOST_LAYERS or not all(1 <= units <= MOST_UNITS for units in hidden):
+            raise ValueError(
+                f"hidden_layers must be 1 to {MOST_UNITS:,} units in each of at most {MOST_LAYERS} "
+                f"layers, got {self.hidden_layers!r}"
+            )
         if not self.frequencies:
             return DenseFactory(hidden, self.activation)
         more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values

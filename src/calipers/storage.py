@@ -24,6 +24,7 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -163,6 +164,11 @@ def _refuse(path: Path, problem: str) -> NoReturn:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the libraries behind a model, none of them imported."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:  # to read them takes longer than to fit a small model again
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):

@@ -14,7 +14,17 @@ import optax
 import pytest
 
 from calipers import losses
-from calipers.bank import Plan, Program, Settings, Table, TrainingFailedError, _run, _train, train
+from calipers.bank import (
+    Plan,
+    Program,
+    Settings,
+    Table,
+    TrainingFailedError,
+    _bank,
+    _run,
+    _train,
+    train,
+)
 from calipers.bank._cache import compiled
 from calipers.bank._clock import Clock
 from calipers.bank._lanes import Lanes, State
@@ -468,3 +478,10 @@ def test_the_range_of_the_training_targets_normalises_the_width(table):
     )
     np.testing.assert_allclose(by_name[:20], by_hand[:20], rtol=1e-3)
     assert by_name[-1] < plain[-1]
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(1, 5), (2, 5), (4, 2), (8, 1), (64, 1)])
+def test_networks_to_a_chunk_leave_every_core_some(monkeypatch, cores, expected):
+    monkeypatch.setattr(_bank.joblib, "cpu_count", lambda: cores)
+    assert _bank.lane_count(None, 10, rows=10_000) == expected
+    assert _bank.lane_count(None, 10, rows=1000) == 5  # steps cost more than cores would save

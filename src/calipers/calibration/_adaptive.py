@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import ndtr
 
-from calipers._checks import FloatArray
-from calipers.calibration._corrected_rows import IntArray, MixtureRows
+from calipers._checks import FloatArray, IntArray
+from calipers.calibration._corrected_rows import MixtureRows
 
 # Rows worked on at a time: some 50 pieces of 7 points each are then a few megabytes.
 CHUNK = 64

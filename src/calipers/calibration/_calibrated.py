@@ -191,25 +191,10 @@ class CalibratedMixture(DerivedDistribution):
         return blockwise(of_block, [z], members, n_jobs=n_jobs)
 
     def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound of the central interval, with equal tails outside.
+        """Lower and upper bound of the central interval, as those of the mixture.
 
-        Parameters
-        ----------
-        coverage : array-like
-            Mass between the bounds, above 0 and below 1; broadcasts against `shape`.
-        n_jobs : int
-            Number of threads, -1 for all cores.
-
-        Returns
-        -------
-        lower, upper : array
-            Of the shape that `coverage` and `shape` broadcast to; infinite where the calibration
-            rows do not support the coverage.
-
-        Raises
-        ------
-        ValueError
-            If they do not, and `unsupported` is "raise".
+        They are infinite where the calibration rows do not support the coverage, or a
+        ``ValueError`` if `unsupported` is "raise".
         """
         level = checks.coverage(coverage)
         tail = 0.5 * (1.0 - level)

@@ -7,10 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
-
-IntArray = NDArray[np.intp]
 
 WIDTH = "predicted width"
 """Stands for bins of the width of predictions where a column could be named."""

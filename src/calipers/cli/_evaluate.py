@@ -98,7 +98,7 @@ def _show_several(found: dict[str, Any]) -> None:
 def _show(found: dict[str, Any], target: str) -> None:
     typer.echo(f"On {found['rows']:,} rows:")
     common.say_left_out(found["rows_without_target"])
-    print_measures(found, target)
+    print_measures(found, common.for_terminal(target))
     if found["rows_outside"]:
         typer.echo(f"\n  {found['rows_outside']:,} rows are outside what training saw")
     if "by" in found:

@@ -327,6 +327,7 @@ def _remark(column: dict[str, Any]) -> str:
 
 
 def _print_end(result: dict[str, Any], target: str) -> None:
+    result, target = common.for_terminal(result), common.for_terminal(target)
     found = result["evaluation"]
     if found is None:
         typer.echo("No rows were held out, so nothing is known of how good the model is.")

@@ -3,6 +3,7 @@
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -87,6 +88,7 @@ def fit_in_blocks(
     }
 
 
+@dataclass(eq=False)
 class _TargetBlocks:
     """Blocks of the rows of files that have a target.
 
@@ -94,18 +96,12 @@ class _TargetBlocks:
     and ``low`` and ``high`` are the ends of all targets.
     """
 
-    def __init__(
-        self,
-        files: list[str],
-        form: Any,
-        target: str,
-        kind: str | None,
-        ignore: list[str],
-        missing: common.OnMissing,
-    ) -> None:
-        self.files, self.form, self.target = files, form, target
-        self.given, self.ignore, self.missing = kind, ignore, missing
-        self.kind = kind
+    files: list[str]
+    form: Any
+    target: str
+    given: str | None  # how the target is written, if that is known
+    ignore: list[str]
+    missing: common.OnMissing
 
     @property
     def whole(self) -> Any:

@@ -12,6 +12,19 @@ _FEWEST_RANKS = 20  # by fewer, an input may be in the order of the target by ch
 _THE_SAME = 0.9999  # rank correlation of what says the same
 
 
+def printable(text: str) -> str:
+    r"""Text for a terminal, which control characters in names and categories could steer.
+
+    Examples
+    --------
+    >>> printable("\x1b[2Jgrösse\n")
+    '\\x1b[2Jgrösse\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 @contextmanager
 def as_notes() -> Iterator[None]:
     """Show warnings as ``note: ...``, without the file and line of code that Python adds."""
@@ -21,7 +34,7 @@ def as_notes() -> Iterator[None]:
 
 
 def _show(message: Any, *_: Any, **__: Any) -> None:
-    typer.echo(f"note: {' '.join(str(message).split())}", err=True)
+    typer.echo(f"note: {printable(' '.join(str(message).split()))}", err=True)
 
 
 @contextmanager
@@ -81,4 +94,4 @@ def say_far_targets(model: Any, table: Any, values: Any, rows: Any) -> None:
             "learn from it, calibration counts it, so that intervals of high coverage may be wide. "
             "Correct or leave out what is wrong; if such targets are real, fit their logarithm"
         )
-        typer.echo(f"note: {table.placed(DataError(problem, column=str(name), row=row))}", err=True)
+        _show(table.placed(DataError(problem, column=str(name), row=row)))

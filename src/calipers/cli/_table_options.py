@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from calipers.cli._notes import printable
 from calipers.tables import FORMATS
 
 Files = Annotated[
@@ -111,9 +112,9 @@ def shares(text: str | None, option: str) -> list[float] | None:
 
 
 def check_coverage(coverage: float | None) -> None:
-    """Refuse a coverage that is no probability."""
-    if coverage is not None and not 0 < coverage < 1:
-        raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
+    """Refuse a coverage that is no probability, or so near to 0 or 1 that no model has it."""
+    if coverage is not None and not 1e-9 <= coverage <= 1 - 1e-9:
+        raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage}")
 
 
 @contextmanager
@@ -306,8 +307,18 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def for_terminal(value: Any) -> Any:
+    """A document with all texts in it as ``printable`` makes them."""
+    if isinstance(value, dict):
+        return {key: for_terminal(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [for_terminal(item) for item in value]
+    return printable(value) if isinstance(value, str) else value
+
+
 def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, err: bool = False) -> None:
     """Print rows in columns: numbers to the right, text to the left."""
+    header, rows = for_terminal(header), for_terminal(rows)
     cells = [list(header), *([show(value) for value in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     right = [all(_is_number(row[i]) for row in rows) for i in range(len(header))]

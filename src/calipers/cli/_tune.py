@@ -209,7 +209,7 @@ def _toml(settings: dict[str, Any], heading: str) -> str:
 def _show(result: Any, usual: Any, gain: float) -> None:
     """The finalists beside the defaults."""
     names = sorted(name for name in result.best.params if len(_values(result, name)) > 1)
-    last = [c for c in result.ranked() if c.rung == result.best.rung]
+    last = [c for c in result.ranked() if c.finalist == result.best.finalist]
     rows = []
     for label, candidate in (*((f"{c.number}", c) for c in last), ("defaults", usual.best)):
         own = ["" if label == "defaults" else str(candidate.params[name]) for name in names]

@@ -1,5 +1,6 @@
 """``calipers watch``: a model that follows a stream of rows in a file."""
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,16 +51,18 @@ def watch_command(
     fitted = load(model).set_params(n_jobs=n_jobs)
     level = coverage or fitted.coverage
     name, kind = common.target_of(fitted, target, types)
-    files, table = common.read_files(data, form)
+    files, table = _read(data, form)
     table, values, _, _ = common.take_target(table, name, kind, common.OnMissing.drop)
     log = _Log(fitted, model, files, out, level)
     numbers, start = table.row_numbers, 0
     try:
         inputs = fitted.pick(table.frame)
-        for start in range(log.start(numbers), len(values), block):
+        marks = _Marks(table.frame, values, [column.name for column in fitted.inputs_])
+        for start in range(log.start(numbers, marks), len(values), block):
             rows = slice(start, start + block)
             found = fitted.update(inputs[rows], values[rows], delay=delay)
-            log.take(found, int(numbers[rows][-1]))
+            last = start + len(found.y) - 1
+            log.take(found, int(numbers[last]), marks[last])
             if not as_json:
                 typer.echo(log.line())
     except DataError as error:
@@ -69,6 +72,32 @@ def watch_command(
         common.print_json({"model": model, "files": files} | log.summary())
     elif not log.added:
         typer.echo(f"no new rows: all {log.rows:,} had been learnt")
+
+
+def _read(data: list[str], form: Any) -> tuple[list[str], Any]:
+    """Files, and their rows but one that is still being written: it has no end, or a file grows."""
+    import numpy as np
+
+    from calipers.tables import find_files, whole_lines
+
+    before = whole_lines(find_files(data)[-1])
+    files, table = common.read_files(data, form)
+    if before is None or whole_lines(files[-1]) != before:
+        typer.echo(f"the last line of {files[-1]} waits until it has an end", err=True)
+        table = table.take(np.arange(table.table.num_rows) < table.table.num_rows - 1)
+    return files, table
+
+
+class _Marks:
+    """Digests of rows, by which it is known that they are the ones that were learnt."""
+
+    def __init__(self, frame: Any, values: Any, names: list[str]) -> None:
+        self.columns = [frame[name] for name in sorted(names) if name in frame]
+        self.values = values
+
+    def __getitem__(self, row: int) -> str:
+        cells = [str(column.iloc[row]) for column in self.columns]
+        return hashlib.sha256(repr([float(self.values[row]), *cells]).encode()).hexdigest()[:16]
 
 
 class _Log:
@@ -109,22 +138,31 @@ class _Log:
         """Rows learnt so far."""
         return int(self.state["rows"])
 
-    def start(self, numbers: Any) -> int:
+    def start(self, numbers: Any, marks: _Marks) -> int:
         """Which of the rows is the first new one, given their numbers in the files."""
         import numpy as np
 
         if "place" not in self.state:  # as saved before places were, or a new stream
             return self.rows
-        return int(np.searchsorted(numbers, self.state["place"], side="right"))
+        place, mark = self.state["place"], self.state.get("mark")
+        start = int(np.searchsorted(numbers, place, side="right"))
+        there = start > 0 and numbers[start - 1] == place
+        if mark is not None and not (there and marks[start - 1] == mark):
+            raise typer.BadParameter(
+                f"{', '.join(self.state['files'])}: row {place:,}, the last one learnt, is another "
+                "or gone: was the file cut off or replaced? Bring it back, or give the rows that "
+                "follow in a file of another name"
+            )
+        return start
 
-    def take(self, found: Any, place: int) -> None:
+    def take(self, found: Any, place: int, mark: str) -> None:
         """Write a block that ends with this row of the files, and save the model."""
         state, coverage = self.state, self.state["coverage"]
         bounds = found.intervals(coverage)
         hits = (bounds[:, 0] <= found.y) & (found.y <= bounds[:, 1])
         if self.out is not None:
             state["bytes"] = _append(self.out, found, bounds, coverage)
-        state["place"] = place
+        state |= {"place": place, "mark": mark}
         state["rows"] += len(hits)
         state["counted"] += len(hits)
         state["covered"] += int(hits.sum())

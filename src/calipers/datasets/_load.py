@@ -125,13 +125,6 @@ def available(name: str, *, folder: str | os.PathLike[str] | None = None) -> boo
 
     Looks at names only: a file that turns out to be damaged is for :func:`load` to report.
 
-    Parameters
-    ----------
-    name : str
-        A key of :data:`CATALOGUE`.
-    folder : path-like, optional
-        As in :func:`load`.
-
     Examples
     --------
     >>> import tempfile

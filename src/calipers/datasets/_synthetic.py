@@ -51,19 +51,7 @@ class Problem:
         return x.reshape(n, self.inputs), y
 
     def quantile(self, X: ArrayLike, p: ArrayLike) -> Array:
-        """Value that `y` stays below with probability `p`, given `X`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, inputs)
-            Inputs.
-        p : float or array-like of shape (k,)
-            Probabilities strictly between 0 and 1.
-
-        Returns
-        -------
-        ndarray of shape (n,), or (n, k) if `p` is an array
-        """
+        """Value that `y` stays below with probability `p`, (n,); or (n, k) for k probabilities."""
         x = self._x(X)
         levels = np.asarray(p, dtype=np.float64)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
-from calipers.distributions._roots import IntArray, find_crossings
+from calipers.distributions._roots import find_crossings
 
 # What a scale of zero is widened to, in ulps of the mode: narrow, but with a slope to follow.
 NARROWEST = 4.0

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._density import (
     LogTerms,
@@ -21,7 +21,7 @@ from calipers.distributions._density import (
     widen,
 )
 from calipers.distributions._mixture_formulas import average, take_weights
-from calipers.distributions._roots import IntArray, find_crossings, find_roots
+from calipers.distributions._roots import find_crossings, find_roots
 
 
 class Hills(NamedTuple):

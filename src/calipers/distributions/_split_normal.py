@@ -4,15 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
 from calipers._blocks import blockwise
-from calipers._checks import FloatArray
+from calipers._checks import BoolArray, FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._exact_fit import fit_scales
-
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, init=False)

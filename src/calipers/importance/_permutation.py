@@ -17,11 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calipers._checks import FloatArray
 from calipers.metrics import interval_score
 from calipers.prediction import Query
 from calipers.regressor import IntervalRegressor
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

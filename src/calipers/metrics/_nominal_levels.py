@@ -80,17 +80,12 @@ def calibration_error(
     coverages: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Mean distance between observed and nominal coverage, along ``calibration_curve``.
+    """Mean distance of observed from nominal coverage along ``calibration_curve``; 0 is perfect.
 
     Parameters
     ----------
     y_true, y_pred, coverages, sample_weight
         As for ``calibration_curve``.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; 0 is perfect.
 
     Examples
     --------

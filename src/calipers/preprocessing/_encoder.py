@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
+from calipers._checks import FloatArray
 from calipers._text import did_you_mean
 from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._column import Column, DataError, check_kind
@@ -20,8 +21,6 @@ from calipers.preprocessing._frames import as_frame, check_names
 from calipers.preprocessing._kinds import is_in_thousands
 from calipers.preprocessing._learn import kind_of, learn
 from calipers.preprocessing._targets import LargeCategories
-
-FloatArray = NDArray[np.float64]
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -120,14 +119,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
-        """What ``fit`` and then ``transform`` give, reading every column once.
-
-        Parameters
-        ----------
-        X : pandas, polars or Arrow table, or array-like of shape (n_samples, n_columns)
-            The table.
-        y : ignored
-        """
+        """What ``fit`` and then ``transform`` give, reading every column once."""
         values = self._learn(as_frame(X))
         return self._encoded(zip(self._encoders, values, strict=True))
 
@@ -237,17 +229,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def large_categories(
         self, X: Any, y: FloatArray, weights: FloatArray | None = None, groups: Any = None
     ) -> LargeCategories | None:
-        """Rows and their targets as seen by large categories whose levels differ; None without.
-
-        Parameters
-        ----------
-        X : pandas, polars or Arrow table
-            The table.
-        y : array of shape (n_samples,)
-            Targets.
-        weights, groups : array of shape (n_samples,), optional
-            Weights of the rows, and labels of those that belong together.
-        """
+        """Rows and their targets as seen by large categories whose levels differ; None without."""
         check_is_fitted(self, "columns_")
         frame = as_frame(X, self.columns_)
         codes, levels, kept, differ, place = {}, {}, {}, {}, 0
@@ -268,17 +250,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def learn_targets(self, categories: LargeCategories, encoded: FloatArray) -> FloatArray:
         """Learn what the targets of large categories are like.
 
-        Parameters
-        ----------
-        categories : LargeCategories
-            What ``large_categories`` gave.
-        encoded : array of shape (n_samples, n_features_out)
-            What ``transform`` gave for all rows before.
-
-        Returns
-        -------
-        array of shape (n_samples, n_features_out)
-            What it gives from now on.
+        ``encoded`` is what ``transform`` gave for all rows before; gives what it does from now on.
         """
         columns, encoders, place = list(self.columns_), list(self._encoders), 0
         encoded = categories.inserted(encoded)
@@ -334,13 +306,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The encoder that ``to_document`` wrote.
-
-        Raises
-        ------
-        SchemaError
-            If it is another document; the message says where.
-        """
+        """The encoder that ``to_document`` wrote; a ``SchemaError`` says where it is another."""
         check_table(document)
         encoder = cls(**document["parameters"])
         columns = document["columns"]

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._dates import date_text, read_dates
 from calipers.preprocessing._encoders import NumberEncoder, check_finite
@@ -24,8 +25,6 @@ from calipers.preprocessing._text_columns import (
     is_whole,
     read_truth,
 )
-
-FloatArray = NDArray[np.float64]
 
 _FEWEST_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
 _NAMES_ROWS = re.compile(r"(^|[\W_])(id|uuid|guid|index|key|row|rownum|nr|no)$|[a-z](Id|ID)$", re.I)

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers.preprocessing._categories import CategoryEncoder, as_objects, digests
 from calipers.preprocessing._column import Column, DataError, check_kind
 from calipers.preprocessing._dates import date_text
@@ -21,8 +22,6 @@ from calipers.preprocessing._encoders import (
 from calipers.preprocessing._kinds import Found, Texts, find_kind, number_style, type_of
 from calipers.preprocessing._numbers import NumberText, given_number_text, number_text
 from calipers.preprocessing._text_columns import is_truth
-
-FloatArray = NDArray[np.float64]
 
 
 class Learnt(NamedTuple):

@@ -7,11 +7,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers.preprocessing._text_columns import HOW, as_floats, every, some
-
-FloatArray = NDArray[np.float64]
 
 _SPACE = r"[\s\x{A0}\x{202F}\x{2009}]"
 _POWER = r"([eE][+-]?\d+)?"

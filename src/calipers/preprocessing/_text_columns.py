@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from calipers._checks import FloatArray
 
 MISSING_WORDS = ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "missing")
 """Text that means a missing value in any column; any case."""

@@ -10,8 +10,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
+
+from calipers.serve._queries import Piece, ServedPrediction
 
 _SMALL = 2**16  # bytes that are read and rows times numbers that are written without a thread
 
@@ -43,23 +44,12 @@ async def aside(size: int, function: Callable[..., T], *arguments: Any) -> T:
         raise
 
 
-class Sized(Protocol):
-    """Something with rows."""
-
-    def __len__(self) -> int: ...
-
-
-PieceT = TypeVar("PieceT", bound=Sized)
-ResultT = TypeVar("ResultT")
+class _Waiting(NamedTuple):
+    piece: Piece
+    future: "asyncio.Future[ServedPrediction]"
 
 
-@dataclass(eq=False)
-class _Waiting(Generic[PieceT, ResultT]):
-    piece: PieceT
-    future: "asyncio.Future[ResultT]"
-
-
-class Batcher(Generic[PieceT, ResultT]):
+class Batcher:
     """A thread of its own for one model, and the pieces that wait for it.
 
     ``work`` is called in the thread with a list of pieces, of ``max_rows`` in all, and gives a list
@@ -77,11 +67,11 @@ class Batcher(Generic[PieceT, ResultT]):
     """
 
     def __init__(
-        self, work: Callable[[list[PieceT]], list[ResultT | Exception]], max_rows: int
+        self, work: Callable[[list[Piece]], list[ServedPrediction | Exception]], max_rows: int
     ) -> None:
         self._work = work
         self._max_rows = max_rows
-        self._waiting: deque[_Waiting[PieceT, ResultT]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="calipers-model")
         self._task: asyncio.Task[None] | None = None
 
@@ -89,9 +79,9 @@ class Batcher(Generic[PieceT, ResultT]):
         """Pieces that wait."""
         return len(self._waiting)
 
-    async def submit(self, piece: PieceT) -> ResultT:
+    async def submit(self, piece: Piece) -> ServedPrediction:
         """Wait for the result of a piece; whoever gives up waiting takes it out of the queue."""
-        future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ServedPrediction] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(piece, future))
         if self._task is None:
             self._task = asyncio.create_task(self._drain())
@@ -116,9 +106,9 @@ class Batcher(Generic[PieceT, ResultT]):
         finally:
             self._task = None
 
-    def _next(self) -> list[_Waiting[PieceT, ResultT]]:
+    def _next(self) -> list[_Waiting]:
         """The pieces that go next: in their order, as many as fit."""
-        batch: list[_Waiting[PieceT, ResultT]] = []
+        batch: list[_Waiting] = []
         rows = 0
         while self._waiting:
             first = self._waiting[0]

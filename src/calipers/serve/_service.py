@@ -71,7 +71,7 @@ class Service:
         self._learning = {name: asyncio.Lock() for name in models}
         self.ready = False
 
-    def _batcher(self, served: Served) -> Batcher[Piece, ServedPrediction]:
+    def _batcher(self, served: Served) -> Batcher:
         rows = self._monitor.batches.labels(served.name)
 
         def work(pieces: list[Piece]) -> list[ServedPrediction | Exception]:

@@ -16,6 +16,7 @@ from calipers.tables._formats import (
     format_of as format_of,
     known_endings as known_endings,
 )
+from calipers.tables._open import whole_lines as whole_lines
 from calipers.tables._parts import Part as Part, find_parts as find_parts, read_part as read_part
 from calipers.tables._read import find_files, read_blocks, read_bytes as read_bytes, read_table
 from calipers.tables._source import (
