@@ -9,8 +9,9 @@ scaling layer, parametric activations, biases at rows, a learning rate of severa
 memory of squared gradients), inputs in pieces, other frequencies, and other numbers. Tables,
 training and measures are those of ``defaults.py``, with one component and on the target's own
 scale; variants that share a program train as one bank. ``run`` appends to
-``results/defaults/variants.csv`` what is not there; ``table`` prints ratios to the first variant,
-and what would be chosen for each table by all others.
+``results/defaults/variants.csv`` what is not there, under the number of a run; ``table`` prints
+ratios to the default of the same run, over all tables and over those with many rows and some noise,
+and what would be chosen for each of the latter by all others of them.
 """
 
 import argparse
@@ -37,10 +38,11 @@ from calipers.training import make_program, make_settings
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "variants.csv"
 FIELDS = ("table", "rows", "inputs", "members", "variant", "interval_score", "mse", "crps")
-FIELDS += ("epochs",)
+FIELDS += ("epochs", "run")
 LARGEST = {"power": 9000, "kin8nm": 7400, "protein": 9000, "naval": 6000, "diamonds": 6000}
 FEW_ROWS, MORE_MEMBERS = 1500, 4  # small tables have noisy scores and cheap networks
-NUMBERS, PROGRAM = "numbers", ("frequencies", "hidden", "batch_size", "dropout")
+MANY_ROWS, NOISE = 900, 0.04  # of which tables pieces are for, see ``calipers.networks.MLP``
+PROGRAM = ("frequencies", "hidden", "batch_size", "dropout")
 CYCLES = {"cycles": True, "optimizer__learning_rate": 0.006}
 REALMLP = {**CYCLES, "scaling": True, "parametric": True, "biases": True}
 VARIANTS = {  # differences from the default before there were pieces
@@ -302,8 +304,8 @@ def with_biases(net, inputs, rng):
     return eqx.tree_at(lambda n: n.layers, net, (*layers, net.layers[-1]))
 
 
-def evaluate(name, variants, members):
-    """Rows of the results for one table, of variants that share a program."""
+def evaluate(name, variants, members, number):
+    """Rows of the results for one table and run, of variants that share a program."""
     X, y = read(name, LARGEST.get(name, 4000))
     rows, inputs = X.shape
     members = members or (MORE_MEMBERS if rows < FEW_ROWS else 2)
@@ -339,14 +341,15 @@ def evaluate(name, variants, members):
         part = bank[numbers]
         found = [f"{value:.5g}" for value in measure(part, X, y, cuts)]
         epochs = int(np.mean([len(history) for history in part.histories]))
-        cells = (name, *X.shape, members, variant, *found, epochs)
+        cells = (name, *X.shape, members, variant, *found, epochs, number)
         yield dict(zip(FIELDS, cells, strict=True))
 
 
 def run(options):
     """Evaluate the variants that have no results yet."""
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    known = read_scores(options.out)
+    rows = stored(options.out)
+    known = {(row["table"], row["variant"]) for row in rows if int(row["run"]) == options.run}
     for name in options.tables:
         programs = {}
         for variant in options.variants:
@@ -355,7 +358,7 @@ def run(options):
                 programs.setdefault(shared, []).append(variant)
         for variants in programs.values():
             began = time.perf_counter()
-            found = list(evaluate(name, variants, options.members))
+            found = list(evaluate(name, variants, options.members, options.run))
             with options.out.open("a", newline="") as file:
                 writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
                 if not file.tell():
@@ -364,45 +367,48 @@ def run(options):
             print(f"{name}: {', '.join(variants)}: {time.perf_counter() - began:.0f} s", flush=True)
 
 
-def read_scores(path):
-    """Interval score, squared error and CRPS by table and variant."""
+def stored(path):
+    """Rows of a file of results."""
     if not path.exists():
-        return {}
+        return []
     with path.open(newline="") as file:
-        return {
-            (row["table"], row["variant"]): [float(row[m]) for m in FIELDS[5:8]]
-            for row in csv.DictReader(file)
-        }
+        return list(csv.DictReader(file))
 
 
 def table(options):
     """Print ratios to the default, and what leaving one table out would choose."""
-    found = read_scores(options.out)
-    names = list(dict.fromkeys(name for name, _ in found))
-    first, *others = dict.fromkeys(variant for _, variant in found)
+    found, noisy = {}, {}
+    for row in stored(options.out):
+        values = np.array([float(row[name]) for name in FIELDS[5:8]])
+        found[row["run"], row["table"], row["variant"]] = values
+        if row["variant"] == "default":
+            noisy[row["table"]] = int(row["rows"]) >= MANY_ROWS and values[1] >= NOISE
     logs = {
-        key: np.log(np.divide(values, found[key[0], first]))
-        for key, values in found.items()
-        if (key[0], first) in found
+        (name, variant): np.log(values / found[run, name, "default"])
+        for (run, name, variant), values in found.items()
     }
+    variants = list(dict.fromkeys(variant for _, variant in logs))
 
-    def mean(variant, among=names):
-        return np.mean([logs[n, variant] for n in among if (n, variant) in logs], axis=0)
+    def own(variant, among):
+        return np.array([logs[name, variant] for name in among if (name, variant) in logs])
 
-    print("| variant | tables | interval score | MSE | CRPS | worst |")
-    print("|---|---:|---:|---:|---:|---:|")
-    for variant in others:
-        own = [logs[n, variant] for n in names if (n, variant) in logs]
-        cells = " | ".join(f"{value:.3f}" for value in np.exp([*mean(variant), np.max(own)]))
-        print(f"| {variant} | {len(own)} | {cells} |")
-    whole = [v for v in (first, *others) if all((n, v) in logs for n in names)]
+    some = [name for name in noisy if noisy[name]]
+    print("| variant | tables | interval score | MSE | CRPS | many rows, noise | | | | worst |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+    for variant in variants:
+        cells = [f"| {variant}"]
+        for among in (noisy, some):
+            values = own(variant, among)
+            cells += [len(values), *(f"{v:.3f}" for v in np.exp(values.mean(axis=0)))]
+        print(*cells, f"{np.exp(values[:, ::2].max()):.3f} |", sep=" | ")
+    whole = [v for v in variants if all((name, v) in logs for name in some)]
     left_out = []
-    for name in names:
-        rest = [n for n in names if n != name]
-        chosen = min(whole, key=lambda v: (mean(v, rest) * [1, 0.5, 1]).sum())
+    for name in some:
+        rest = [other for other in some if other != name]
+        chosen = min(whole, key=lambda v: (own(v, rest).mean(axis=0) * [1, 0.5, 1]).sum())
         left_out.append(logs[name, chosen])
-        print(f"| {name}: {chosen} | | {' | '.join(f'{v:.3f}' for v in np.exp(left_out[-1]))} |")
-    print(f"| chosen by the others | {len(names)} | {np.exp(np.mean(left_out, axis=0)).round(3)} |")
+        print(f"{name}: the others choose {chosen!r}, {np.exp(left_out[-1]).round(3)}")
+    print("chosen by the others:", np.exp(np.mean(left_out, axis=0)).round(3))
 
 
 def main():
@@ -414,6 +420,7 @@ def main():
     one.add_argument("--tables", nargs="+", choices=usual, default=(*UCI, *R_TABLES))
     one.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     one.add_argument("--members", type=int, help="networks of a fold")
+    one.add_argument("--run", type=int, default=3, help="number of the run")
     one.set_defaults(command=run)
     two = commands.add_parser("table", help=table.__doc__)
     two.set_defaults(command=table)
