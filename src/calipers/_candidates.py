@@ -19,7 +19,7 @@ from calipers.bank import Plan, Program, Table, room_of, train
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
-from calipers.networks import MLP
+from calipers.networks import MLP, DenseFactory
 from calipers.training import expanded, make_plans, make_program, objective_of
 
 EPOCHS = {1: 0.03, 2000: 0.1}  # part of all that a network trains for, from so many rows on
@@ -91,8 +91,10 @@ def choose_shape(
 
 def _alternative(model: Any, program: Program, rows: int) -> Program | None:
     """The same program of the networks that are tried besides, if there are any."""
-    network = expanded("network", model.network)
-    found = network.alternative(program.network, rows) if isinstance(network, MLP) else None
+    network, usual = expanded("network", model.network), program.network
+    if not (isinstance(network, MLP) and isinstance(usual, DenseFactory)):
+        return None
+    found = network.alternative(usual, rows)
     return None if found is None else replace(program, network=found)
 
 
