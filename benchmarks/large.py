@@ -1,6 +1,7 @@
 """Fits of millions of rows: in blocks, in memory, and boosted quantiles made conformal.
 
     python benchmarks/large.py blocks --rows 10000000
+    python benchmarks/large.py workers --rows 30000    # a Dask array, on two workers
     python benchmarks/large.py memory --rows 1000000
     python benchmarks/large.py boosting --rows 10000000 --seconds 300
     python benchmarks/large.py blocks --table air
@@ -27,6 +28,7 @@ import os
 import tempfile
 import threading
 import time
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -122,7 +124,22 @@ class Peak:
             time.sleep(0.05)
 
 
-def calipers_model(X, y, in_blocks, options):
+@contextmanager
+def on_workers(count=2):
+    """Let joblib work on a cluster of processes of this machine."""
+    import joblib
+    from distributed import Client, LocalCluster
+
+    options = {"n_workers": count, "threads_per_worker": 1, "dashboard_address": ":0"}
+    with (
+        LocalCluster(**options, memory_limit=0) as cluster,
+        Client(cluster) as client,
+        joblib.parallel_config(backend="dask", client=client),
+    ):
+        yield
+
+
+def calipers_model(X, y, how, options):
     """A fitted model's intervals and points, seconds, megabytes and what it says of itself."""
     import jax
 
@@ -131,7 +148,12 @@ def calipers_model(X, y, in_blocks, options):
     jax.block_until_ready(jax.numpy.ones(8) @ jax.numpy.ones(8))  # the framework's own memory
     peak, began = Peak(), time.monotonic()
     model = IntervalRegressor(coverage=COVERAGE, random_state=0, verbose=0, **options)
-    model.fit(RowBlocks(X, y)) if in_blocks else model.fit(np.array(X), np.array(y))
+    if how == "workers":
+        import dask.array as da
+
+        size = -(-len(X) // 8)
+        X, y = da.from_array(np.array(X), (size, -1)), da.from_array(np.array(y), size)
+    model.fit(np.array(X), np.array(y)) if how == "memory" else model.fit(RowBlocks(X, y))
     seconds = time.monotonic() - began
     about = {k: v for k, v in model.about_.items() if k in ("held_out", "shapes", "time_budget")}
     about["epochs"] = [len(history) for history in model.ensemble_.bank.histories]
@@ -211,7 +233,7 @@ def _histogram(X, y, step=5):
 def main():
     """Fit, and print what was measured."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("how", choices=("blocks", "memory", "boosting"))
+    parser.add_argument("how", choices=("blocks", "workers", "memory", "boosting"))
     parser.add_argument("--table", choices=("truth", "air"), default="truth")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, help="of training; for boosting of all")
@@ -230,7 +252,8 @@ def main():
         found, interval, point = boosted(X, y, chosen.seconds or 60)
     else:
         options = {"time_budget": chosen.seconds, "epochs": chosen.epochs}
-        found, interval, point = calipers_model(X, y, chosen.how == "blocks", options)
+        with on_workers() if chosen.how == "workers" else nullcontext():
+            found, interval, point = calipers_model(X, y, chosen.how, options)
     rows, (X, y) = len(y), new
     lower, upper = interval(X).T
     found |= {
