@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import calipers
 from calipers.cli import _evaluate, _fit, app
 from calipers.cli._holdout import HoldOut
+from calipers.cli._measures import measure_groups
 from calipers.preprocessing import _encoders, _learn, as_numbers
 from calipers.tables import read_table
 
@@ -365,6 +366,11 @@ class TestFit:
         shown = run("evaluate", folder / "model", folder / "flats.csv", "--by", "size").stdout
         assert "On 60 rows" in shown
         assert "about " in shown
+
+    def test_groups_are_named_as_they_were(self):
+        column = pd.Series([1.0, 2.0, None, 2.5])
+        groups = measure_groups((np.zeros(4), np.ones(4)), np.zeros(4), column)
+        assert [group["group"] for group in groups] == ["(missing)", "1", "2", "2.5"]
 
     def test_without_rows_held_out(self, run, here, flats, monkeypatch):
         asked = []
