@@ -212,8 +212,11 @@ def _look(x: FloatArray, terms: Terms) -> Place:
 
 
 def _sum(values: NDArray[Any]) -> FloatArray:
-    """Sum over members, one after the other, so that company does not change it."""
-    return np.add.reduce(values, axis=0).astype(np.float64)
+    """Sum over members, one after the other, so that company does not change it; overwrites."""
+    total = values[0]
+    for value in values[1:]:
+        total += value
+    return total.astype(np.float64)
 
 
 def upper_mass(t: NDArray[Any], gauss: NDArray[Any]) -> NDArray[Any]:
