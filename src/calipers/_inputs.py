@@ -19,6 +19,7 @@ from calipers.preprocessing import (
     check_column,
     describe_numbers,
     holds_more_than_numbers,
+    holds_names,
     is_frame,
     pick_numbers,
 )
@@ -135,21 +136,31 @@ def check_target(y: Any) -> None:
 
 
 def learn_inputs(
-    estimator: Any, X: Any, y: Any, weights: FloatArray | None
+    estimator: Any, X: Any, y: Any, weights: FloatArray | None, use_targets: bool = False
 ) -> tuple[Inputs, FloatArray, FloatArray]:
     """Learn how to read inputs; give them and the targets as numbers.
 
-    Rows of weight 0 are read, but not learnt from. Sets ``n_features_in_`` and
-    ``feature_names_in_`` of the estimator.
+    Rows of weight 0 are read, but not learnt from. With ``use_targets``, numbers of which some are
+    also names are a table. Sets ``n_features_in_`` and ``feature_names_in_`` of the estimator.
     """
     check_target(y)
     refuse_masked("X", X)
     encoder = _encoder_for(estimator.preprocessor, X)
     if encoder is None:
-        X, y = _as_numbers(estimator, X, y, reset=True)
-        names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(X.shape[1])])
-        seen = X if weights is None else X[weights > 0]
-        return Inputs(describe_numbers(seen, names)), X, np.asarray(y, np.float64)
+        numbers, y = _as_numbers(estimator, X, y, reset=True)
+        seen = slice(None) if weights is None else weights > 0
+        if (
+            use_targets
+            and estimator.preprocessor is not None
+            and holds_names(numbers[seen], y[seen])
+        ):
+            encoder = TableEncoder()
+        else:
+            names = getattr(
+                estimator, "feature_names_in_", [f"x{i}" for i in range(numbers.shape[1])]
+            )
+            columns = describe_numbers(numbers[seen], names)
+            return Inputs(columns), numbers, np.asarray(y, np.float64)
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:
