@@ -102,9 +102,10 @@ test-scale: $(SCALE)/.ready ## clusters of Dask and Ray, with workers that are k
 # `make test` in a fresh clone, as CI has it, installs the newest versions that its Python allows, and
 # warnings are errors in all tests; test-newest does so in an environment of its own, for any Python.
 # The oldest: every direct dependency at its lower bound, what those need from the days of the
-# youngest bound. What old libraries say of the libraries of today is not ours, so no error.
+# youngest bound, and polars, which scikit-learn knows only so far as it was there. What old
+# libraries say of the libraries of today is not ours, so no error.
 # JAX of those days trains too slowly with few optimisations.
-AGE := 2025-06-01
+AGE := 2025-07-17
 OLDEST := .venv-oldest
 NEWEST := .venv-newest
 
@@ -113,6 +114,7 @@ test-oldest: $(READY) ## all fast tests with the oldest dependencies that are al
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(OLDEST)
 	$(BIN)/uv pip compile --quiet --resolution lowest-direct --exclude-newer $(AGE) --python $(OLDEST) \
 		--extra all pyproject.toml --output-file $(OLDEST)/constraints.txt
+	echo 'polars==1.20.0' >> $(OLDEST)/constraints.txt
 	$(BIN)/uv pip install --quiet --python $(OLDEST) --constraint $(OLDEST)/constraints.txt \
 		--editable '.[all]' --editable ./study --group dev httpx
 	SCIPY_ARRAY_API=1 JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(OLDEST)/bin/pytest -n 2 --dist loadscope -m "$(FAST)" \

@@ -1,11 +1,12 @@
 """What more cores are worth: seconds for an epoch of the ten default networks.
 
-    python benchmarks/cores.py 1 2 4 8
+    python benchmarks/cores.py 1 2 4 8 [--lanes 5]
 
 Every number of cores is a process of its own that is kept to so many cores, with as many jobs.
 Printed are seconds for an epoch, and the share of the ideal speed-up over the first number given
 (0.7 from 2 to 8 cores means 2.8 times as fast); bits must be the same throughout. ``--whole`` times
-whole fits of few epochs instead, with the parts that are not training.
+whole fits of few epochs instead, with the parts that are not training; ``--lanes`` trains so many
+networks in each chunk.
 """
 
 import argparse
@@ -19,7 +20,7 @@ import time
 import numpy as np
 
 INPUTS = 10
-EPOCHS = {10_000: 8, 100_000: 2}
+EPOCHS = {10_000: 16, 100_000: 3}
 
 
 def data(rows):
@@ -73,9 +74,14 @@ def main():
     parser.add_argument("cores", type=int, nargs="+")
     parser.add_argument("--first", type=int, default=0, help="number of the first core to use")
     parser.add_argument("--whole", action="store_true")
+    parser.add_argument("--lanes", type=int, default=0, help="networks to a chunk")
     parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)  # in a process of its own
     chosen = parser.parse_args()
     if chosen.rows:
+        if chosen.lanes:
+            from calipers.bank import _train
+
+            _train.lane_count = lambda *_: chosen.lanes
         work = whole if chosen.whole else epoch
         print(json.dumps(work(chosen.rows, chosen.cores[0])))
         return
@@ -84,6 +90,7 @@ def main():
         base = None
         for cores in chosen.cores:
             command = [sys.executable, __file__, str(cores), "--rows", str(rows)]
+            command += ["--lanes", str(chosen.lanes)]
             used = set(range(chosen.first, chosen.first + cores))
             done = subprocess.run(
                 command + ["--whole"] * chosen.whole,

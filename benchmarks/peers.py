@@ -58,10 +58,11 @@ it needs::
     .venv/bin/python benchmarks/peers.py table
 
 ``run`` appends to ``results/peers/rows.csv``, one row per dataset, method, split and coverage, and
-skips rows that are there; ``table`` writes the summary. Methods that give every coverage from one
-fit get rows for 0.5, 0.8, 0.9, 0.95 and 0.99; the others are fitted again for each of
-``--coverages``. ``published`` runs calipers on the folds of the DiffGBM repository.
-Seconds are those of fitting, the point and one interval; CPU seconds are of all threads.
+skips rows that are there; ``table`` writes the summary and the numbers of the pages. Methods that
+give every coverage from one fit get rows for 0.5, 0.8, 0.9, 0.95 and 0.99; the others are fitted
+again for each of ``--coverages``. ``published`` runs calipers on the folds of the DiffGBM
+repository. Seconds are those of fitting, the point and one interval; CPU seconds are of all
+threads.
 """
 
 import argparse
@@ -280,10 +281,13 @@ def published(args):
 
 
 def table(args):
-    """Write summary.md from the stored rows."""
+    """Write summary.md, and what the pages say of the comparison, from the stored rows."""
+    from _peers_pages import write_pages
     from _peers_table import write_summary
 
     write_summary(args.results, focus=args.focus)
+    if args.results == RESULTS and args.focus == "calipers":
+        print("changed:", *write_pages(RESULTS))
     print((args.results / "summary.md").read_text())
 
 

@@ -85,11 +85,10 @@ def worst(rows, table, measure, focus="calipers"):
     return max(ratios.items(), key=lambda item: item[1], default=("", np.nan))
 
 
-def table(args):
-    """Print calipers against the strongest other on each table."""
+def shown(rows):
+    """Calipers against the strongest other on each table, and the ratios by measure."""
     from _peers_table import markdown
 
-    rows = read_rows(args.results / "tables.csv")
     lines, columns = [], ("interval_score", "crps", "rmse")
     found = {measure: [] for measure in columns}
     for name in [name for name in TABLES if name in set(rows["table"])]:
@@ -105,7 +104,13 @@ def table(args):
         lines.append([*line, f"{own['seconds'].median():.0f}"])
     header = ["table", "rows", "columns", "splits", "PICP", "best other", "score ratio"]
     header += ["best other by CRPS", "CRPS ratio", "best other by RMSE", "RMSE ratio", "seconds"]
-    print(markdown(header, lines))
+    return markdown(header, lines), found
+
+
+def table(args):
+    """Print calipers against the strongest other on each table."""
+    text, found = shown(read_rows(args.results / "tables.csv"))
+    print(text)
     for measure, ratios in found.items():
         ratios = [ratio for ratio in ratios if np.isfinite(ratio)]
         mean = np.exp(np.mean(np.log(ratios)))

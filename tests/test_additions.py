@@ -16,6 +16,7 @@ from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.heads import HEADS, Head
 from calipers.networks import MLP
 from calipers.objectives import LOSSES, Objective
+from calipers.prediction import Prediction, Query
 
 SMALL = {"network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 150, "random_state": 0}
 
@@ -181,3 +182,21 @@ def test_a_loss_of_known_parts_needs_no_registration(data):
 
     model = IntervalRegressor(loss=Pinballs(), n_networks=4, cv=2, **SMALL).fit(*data)
     assert model.score(*data) > 0.5
+
+
+def test_a_new_number_for_each_row_is_a_field_and_a_flag():
+    @dataclass(frozen=True)
+    class WiderQuery(Query):
+        median: bool = False
+
+    @dataclass(frozen=True, eq=False)
+    class WiderPrediction(Prediction):
+        median: np.ndarray | None = None
+
+    asked = WiderQuery(median=True)
+    assert asked.needs_distribution
+    assert asked.size(members=10) == WiderQuery().size(members=10) + 1
+    levels = np.empty(0)
+    found = WiderPrediction(np.zeros(2), levels, levels, variance=np.ones(2), median=np.full(2, 3))
+    assert list(found.columns()) == ["prediction", "variance", "median"]
+    assert found[:1].median.tolist() == [3]

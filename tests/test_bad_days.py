@@ -157,3 +157,52 @@ def test_folds_of_ones_own_may_be_one():
     held_out = np.where(np.arange(60) < 20, 0, -1)
     model = IntervalRegressor(**TINY | {"cv": PredefinedSplit(held_out)}).fit(X, Y)
     assert model.ensemble_.calibrations[0].n_rows == 20
+
+
+class TestAbsurdParameters:
+    """Refused before anything is trained, since such a model could not be saved, or never ends."""
+
+    @pytest.mark.parametrize(
+        "parameters",
+        [
+            {"n_networks": 10**9},
+            {"batch_size": 10**26},
+            {"epochs": 10**30},
+            {"coverage": 1e-320},
+            {"coverage": 1 - 1e-12},
+            {"n_jobs": 0},
+            {"n_jobs": 10**9},
+            {"n_jobs": -(10**6)},
+            {"verbose": 10**20},
+            {"network": MLP(hidden_layers=(0,))},
+            {"network": MLP(hidden_layers=(10**9,))},
+            {"network": MLP(hidden_layers=(4,) * 1000)},
+            {"bounds": (10**400, None)},
+            {"bounds": {-10: 1, 10: 2}},
+        ],
+        ids=str,
+    )
+    def test_before_the_training(self, parameters):
+        X = np.arange(60.0)[:, None]
+        [(name, _)] = parameters.items()
+        words = "hidden_layers" if name == "network" else name
+        with pytest.raises(ValueError, match=words):
+            IntervalRegressor(cv=2, n_networks=2, verbose=0).set_params(**parameters).fit(
+                X, X[:, 0]
+            )
+
+    @pytest.mark.parametrize(
+        ("y", "words"),
+        [
+            (
+                np.where(np.arange(60) % 2, 1e308, -1e308),
+                r"row 0 .*150, got -1e\+308",
+            ),
+            (np.where(np.arange(60) % 2, 5e-324, 0.0), "in another unit"),
+            (np.array([10**400] * 60, object), r"within \+-1e\+150"),
+        ],
+        ids=["large", "small", "whole numbers"],
+    )
+    def test_targets_whose_squares_are_no_numbers(self, y, words):
+        with pytest.raises(ValueError, match=words):
+            IntervalRegressor(verbose=0).fit(np.arange(60.0)[:, None], y)

@@ -96,11 +96,16 @@ FORGED = {
     "no ensemble": ("default", drop("ensemble"), "must be an object with 'ensemble'"),
     "no parameters": ("default", drop("parameters"), "must be an object with 'parameters'"),
     "no inputs": ("default", put("inputs", None), "inputs must be an object, got None"),
+    "columns": (
+        "default",
+        put("ensemble", "program", "network", "columns", [0, 3]),
+        "columns must be below 3",
+    ),
     "no column": ("default", put("inputs", "columns", []), "inputs.columns must be a list"),
     "unknown parameter": ("default", put("parameters", "spam", 1), "without 'spam'"),
     "parameter": ("default", put("parameters", "coverage", "all"), "coverage"),
     "lost parameter": ("default", drop("parameters", "retries"), "with 'retries'"),
-    "no threads": ("default", put("parameters", "n_jobs", 0), "n_jobs must be"),
+    "no threads": ("default", put("parameters", "n_jobs", 0), "'n_jobs' parameter"),
     "unknown loss": ("default", put("ensemble", "program", "objective", "loss", "x"), "loss must"),
     "unknown head": ("default", put("ensemble", "program", "objective", "head", "x"), "head must"),
     "other coverage": ("sem", put("parameters", "coverage", 0.5), "coverage must be 0.95, the"),
@@ -212,3 +217,46 @@ def test_a_model_whose_bounds_are_of_another_coverage_is_not_saved(tmp_path):
     assert not (tmp_path / "model").exists()
     model.set_params(coverage=0.95).save(tmp_path / "model")
     assert load(tmp_path / "model").coverage == 0.95
+
+
+OF_0_1 = (
+    *("hidden_layers", "activation", "waves", "learning_rate", "schedule", "decay_rate"),
+    *("decay_steps", "weight_decay", "averaging", "clip_norm", "adversarial_step", "retries"),
+    *("coverage_weight", "point_weight", "crossing_weight", "softness", "network"),
+)
+"""Parameters that moved, of which a folder has all or none."""
+
+
+EVIL = "\x1b]0;owned\x07\u202e\x9b2J"
+
+
+def test_names_in_a_folder_or_a_table_do_not_steer_a_terminal(tmp_path):
+    """Control characters are shown as escapes, in what is printed and in errors."""
+    document, arrays = read_model(FOLDERS / "table")
+    record = json.loads((FOLDERS / "table" / "model.json").read_bytes())
+    column = document["inputs"]["preprocessor"]["columns"][0]
+    column["column"]["note"] = EVIL
+    document["inputs"]["about"] |= {"versions": {"numpy": EVIL}, "more_rows": EVIL}
+    folder = tmp_path / "model"
+    folder.mkdir()
+    reseal(folder, record | {"document": document}, arrays)
+    (tmp_path / "rows.csv").write_text(f"{EVIL},b\n1,2\n", "utf-8")
+    for command in (["inspect"], ["predict", tmp_path / "rows.csv"]):
+        words = [command[0], folder, *command[1:]]
+        shown = CliRunner().invoke(app, [str(word) for word in words]).output
+        assert "\\x1b]0;owned" in shown or command[0] == "predict"
+        assert all(char.isprintable() or char == "\n" for char in shown), shown
+
+
+@pytest.mark.parametrize("name", ["aggregation", "loss"])
+def test_a_parameter_that_is_not_stored_is_the_default(name, tmp_path):
+    document, arrays = read_model(FOLDERS / "default")
+    record = json.loads((FOLDERS / "default" / "model.json").read_bytes())
+    stored = {"aggregation": "mixture"} | document["parameters"]
+    document["parameters"] = {
+        key: value for key, value in stored.items() if key != name and key not in OF_0_1
+    }
+    reseal(tmp_path, record | {"document": document}, arrays)
+    shown = CliRunner().invoke(app, ["inspect", str(tmp_path)])
+    assert shown.exit_code == 0, shown.output
+    assert "the default" in shown.output

@@ -12,9 +12,10 @@ from sklearn.model_selection import GridSearchCV
 import calipers
 from calipers import IntervalRegressor
 from calipers._fitting import read_rows
+from calipers._inputs import read_target
 from calipers.networks import MLP
 from calipers.optimizers import Adam
-from calipers.preprocessing import Column, DataError, TableEncoder
+from calipers.preprocessing import Column, DataError, TableEncoder, read_number
 from calipers.storage import ModelFileError
 
 
@@ -221,3 +222,50 @@ class TestArrays:
     def test_a_folder_without_a_model(self, tmp_path):
         with pytest.raises(ModelFileError):
             calipers.load(tmp_path)
+
+
+class TestTargets:
+    @pytest.mark.parametrize(
+        "write", ["{:,.2f}", "${:,.2f}", "{:.2f} kg", "{:.2e}", "EUR {:.2f}"], ids=repr
+    )
+    def test_text_is_read_as_in_inputs(self, write):
+        y = np.linspace(1000, 9000, 80).round(2)
+        text = pd.Series([write.format(value) for value in y], name="price")
+        assert read_target(text) == pytest.approx(y, rel=0.01)
+        assert tiny(epochs=1).fit(np.c_[y], text).target_.name == "price"
+
+    def test_two_readings_and_the_remedy(self):
+        text = pd.Series(["1,234", "5,678"] * 40)
+        with pytest.raises(ValueError, match=r"y may be thousands .*read_number\(y, kind\)$"):
+            read_target(text)
+        numbers = read_number(text, "number 1,234.5")
+        assert read_target(numbers).tolist() == [1234, 5678] * 40
+
+    def test_dates(self):
+        with pytest.raises(ValueError, match=r"^y holds dates where numbers are needed"):
+            read_target(["2024-01-31", "2024-02-01"])
+
+    @pytest.mark.parametrize("missing", [np.nan, None, "N/A", pd.NA])
+    def test_missing_ones_are_counted(self, missing):
+        y = pd.Series([1.5, missing, "7", missing], dtype=object)
+        with pytest.raises(ValueError, match=r"y contains NaN, in 2 of 4 rows: leave them out"):
+            read_target(y)
+
+    def test_another_order_of_the_index(self, table):
+        X, y = table
+        with pytest.warns(UserWarning, match="the same index in another order"):
+            tiny(epochs=1).fit(X, y.iloc[::-1])
+        tiny(epochs=1).fit(X, y.reset_index(drop=True).set_axis(np.arange(80) + 7))  # no warning
+
+
+@pytest.mark.parametrize("records", [[{"a": 1.0}] * 80, {"a": [1.0] * 80}])
+def test_records_are_no_array(records):
+    with pytest.raises(TypeError, match=r"pass pandas.DataFrame\(X\)"):
+        tiny().fit(records, np.arange(80.0))
+
+
+def test_where_a_number_is_infinite():
+    X = np.ones((80, 2))
+    X[17, 1] = -np.inf
+    with pytest.raises(ValueError, match=r"contains infinity.*: row 17 \(from 0\)"):
+        tiny().fit(X, np.arange(80.0))

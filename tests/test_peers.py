@@ -11,6 +11,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 pd = pytest.importorskip("pandas")
 from _peers_data import sample_crps  # noqa: E402
 from _peers_forecast import conformal, of_quantiles, of_samples, quantile_bounds  # noqa: E402
+from _peers_pages import PAGES, ROOT, Comparison, updated  # noqa: E402
 from _peers_published import fold_task  # noqa: E402
 from _peers_table import paired, ranks, strongest  # noqa: E402
 
@@ -74,3 +75,14 @@ def test_published_folds_are_disjoint_and_hold_every_row():
     np.testing.assert_allclose(np.sort(tested), y)
     assert all(not set(task.y) & set(task.y_test) for task in tasks)
     assert sorted(np.concatenate([task.y_unit for task in tasks])) == sorted([*y] * 5)
+
+
+def test_pages_say_what_stored_rows_say():
+    comparison = Comparison(ROOT / "results" / "peers")
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        assert updated(text, comparison) == text, f"python benchmarks/peers.py table for {page}"
+    stale = "<!-- large_fits -->1 s<!-- /large_fits --> <!-- sizes -->2 MB<!-- /sizes -->"
+    found = updated(stale, comparison)
+    assert f"-->{comparison.large_fits}<!--" in found
+    assert found.endswith("<!-- sizes -->2 MB<!-- /sizes -->")

@@ -99,16 +99,6 @@ def test_pit_of_uniform_values_is_flat(ax):
     np.testing.assert_allclose([band.get_y(), band.get_y() + band.get_height()], pit_band(100, 10))
 
 
-def test_width_error_markers_are_quantiles_of_groups(ax):
-    width = np.repeat([1.0, 10.0], 100)
-    error = np.concatenate([np.linspace(0, 1, 100), np.linspace(0, 20, 100)])
-    plots.plot_width_error(ax, width, error, groups=2)
-    x, y = drawn(ax).lines[-1].get_data()
-    assert list(x) == [1.0, 10.0]
-    np.testing.assert_allclose(y, [0.95, 19.0])
-    assert all("times" not in label.get_text() for label in ax.get_xticklabels())
-
-
 def test_rows_stand_in_the_order_of_their_prediction(ax):
     plots.plot_rows(ax, [2, 0], [3, 1], [4, 2], [3.5, 9])
     point, inside, outside = drawn(ax).lines
@@ -144,15 +134,6 @@ def test_coverage_by_marks_what_chance_does_not_explain(ax):
     assert [text.get_text() for text in ax.get_yticklabels()] == ["first (100)", "second (100)"]
     with pytest.raises(ValueError, match="labels must name 2 groups, got 1"):
         plots.plot_coverage_by(ax, groups, labels=["first"])
-
-
-def test_width_by(ax):
-    groups = GroupedCoverage(
-        np.array([1.5, 20.0]), np.array([0.9, 0.9]), np.array([1.0, 2.0]), np.array([5, 5])
-    )
-    plots.plot_width_by(ax, groups)
-    assert [bar.get_width() for bar in drawn(ax).patches] == [1.0, 2.0]
-    assert [text.get_text() for text in ax.get_yticklabels()] == ["1.5", "20"]
 
 
 def test_uncertainty(ax):

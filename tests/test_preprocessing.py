@@ -103,6 +103,18 @@ class TestNumbers:
             ("number 1,234.5", ["$1,234", "$7", "$5"], [1234, 7, 5]),
             ("number $1,234.5", ["$1,234", "$7", "$5"], [1234, 7, 5]),
             ("number 1.234,5", ["1.234", "7,5", "5"], [1234, 7.5, 5]),
+            (None, ["(1,234)", "1,234,567", "12"], [-1234, 1234567, 12]),
+            (None, ["($3.50)", "$12.25", "$7"], [-3.5, 12.25, 7]),
+            (None, ["12.5-", "3", "\u22124.5"], [-12.5, 3, -4.5]),
+            (None, ["12.5 kg", "7kg", None], [12.5, 7, np.nan]),
+            (None, ["1e3 kg", "2.5e2 kg", "1 kg"], [1000, 250, 1]),
+            (None, ["35 m2", "1,250.5 m2", "7 m2"], [35, 1250.5, 7]),
+            (None, ["USD 1,200.50", "USD 3", "USD 7"], [1200.5, 3, 7]),
+            (None, ["12,50 EUR", "1.003,20 EUR", "4 EUR"], [12.5, 1003.2, 4]),
+            (None, ["R$ 12,50", "R$ 7,25", "R$ 3,10"], [12.5, 7.25, 3.1]),
+            (None, ["20 °C", "21.5 °C", "-3 °C"], [20, 21.5, -3]),
+            (None, ["12,34,567", "1,23,456", "7"], [1234567, 123456, 7]),
+            ("number 1,234.5 kg", ["1,234 kg", "7 kg", "5 kg"], [1234, 7, 5]),
         ],
     )
     def test_text(self, kind, texts, numbers):
@@ -117,6 +129,34 @@ class TestNumbers:
         encoder = one(["1,234.5", "7", "5"])
         with pytest.raises(DataError, match="'1,5' is not a number"):
             encoded(encoder, ["1,5"])  # and not fifteen
+
+    def test_another_unit_is_refused(self):
+        encoder = one(["12 kg", "7 kg", "5 kg"])
+        assert encoded(encoder, ["3", "4kg"]) == [[3], [4]]
+        with pytest.raises(DataError, match=r"row 0 .*'12 lb' is not a number like 1234.5 kg"):
+            encoded(encoder, ["12 lb"])
+
+    @pytest.mark.parametrize(
+        "texts",
+        [
+            ["Q1", "Q2", "Q3"],
+            ["Room 12", "Room 7", "Room 8"],
+            ["12 kg", "7 lb", "5 kg"],
+            ["31 Jan 2024", "30 Jan 2024", "2 Jan 2024"],
+            ["1/8", "3/8", "5/8"],
+        ],
+    )
+    def test_what_only_contains_numbers(self, texts):
+        assert one(texts).columns_[0].kind != "number"
+
+    def test_several_units_are_said(self):
+        column = one([f"{i}.5{'M' if i % 2 else 'K'}" for i in range(40)]).columns_[0]
+        assert not column.used
+        assert column.note == "like numbers in several units, e.g. '0.5K': make plain ones of them"
+
+    def test_names_longer_than_floats(self):
+        column = one(pd.Series([10**25 + i for i in range(40)], dtype=object)).columns_[0]
+        assert (column.kind, column.categories) == ("identifier", ())
 
     @pytest.mark.parametrize("value", ["many", "1,2,3", "12a", True])
     def test_what_is_no_number(self, value):
@@ -358,7 +398,14 @@ class TestOnce:
 
 
 def test_targets_and_inputs_are_read_alike():
-    for texts in (["1,234.5", "7"], ["12 %", "5 %"], ["10:30", "9:00"], ["1 234", "7"]):
+    written = (["1,234.5", "7"], ["12 %", "5 %"], ["10:30", "9:00"], ["1 234", "7"])
+    written += (
+        ["(1,234)", "12,345,678"],
+        ["1e3 kg", "7 kg"],
+        ["1.234,56", "7,5"],
+        ["USD 7", "USD 8"],
+    )
+    for texts in written:
         column = pd.Series(texts, name="y")
         values, kind = learn_number(column)
         encoder = one(texts)
@@ -372,6 +419,41 @@ def test_targets_and_inputs_are_read_alike():
         learn_number(pd.Series(["1,234"], name="y"))
     with pytest.raises(DataError, match="cannot be of kind 'date'"):
         learn_number(pd.Series(["1,234"], name="y"), "date")
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        ["2024-01-31", "2024-02-01"],
+        ["31/01/2024", "28/02/2024"],
+        [date(2024, 1, 31), None],
+        pd.to_datetime(["2024-01-31", None]),
+        pd.Series(pd.to_datetime(["2024-01-31", None])).astype("timestamp[ns][pyarrow]"),
+        pd.period_range("2024-01", periods=2, freq="M"),
+    ],
+    ids=["text", "slashes", "objects", "datetimes", "arrow", "periods"],
+)
+def test_dates_are_no_targets(values):
+    with pytest.raises(DataError, match="column 'y': holds dates where numbers are needed"):
+        learn_number(pd.Series(values, name="y"))
+
+
+@pytest.mark.parametrize("dtype", [bool, "boolean", "bool[pyarrow]"])
+def test_truth_as_a_target_is_one_and_zero(dtype):
+    values = pd.Series([True, False, True], name="y").astype(dtype)
+    assert learn_number(values)[0].tolist() == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    "values", [[np.nan] * 3, [None] * 3, pd.array([None] * 3, "Int64"), pd.array([""] * 3, "str")]
+)
+def test_a_column_without_any_value_is_left_out(values):
+    column = one(values).columns_[0]
+    assert (column.kind, column.used, column.note) == ("constant", False, "always empty")
+
+
+def test_intervals_are_categories():
+    assert one(pd.cut(np.arange(9), 3)).columns_[0].kind == "category"
 
 
 def test_nothing_is_kept_of_what_is_not_used():
@@ -447,3 +529,27 @@ def test_laws(frame):
     assert numbers.shape == (len(frame), len(encoder.get_feature_names_out()))
     again = TableEncoder.from_document(json.loads(json.dumps(encoder.to_document())))
     assert np.array_equal(again.transform(frame.iloc[::-1]), numbers[::-1])
+
+
+class TestYearsThatNoCalendarHas:
+    """0000-01-01 stands for a missing date in many databases."""
+
+    def test_text_is_refused_or_no_date(self):
+        frame = pd.DataFrame({"t": ["0000-01-01", "2024-01-01", "2024-02-01"] * 20})
+        encoder = TableEncoder()
+        encoder.fit_typed(frame)
+        assert encoder.columns_[0].kind == "category"
+        with pytest.raises(DataError, match=r"'t', row 0 .*'0000-01-01' is not a date"):
+            TableEncoder(kinds={"t": "date"}).fit_typed(frame)
+
+    def test_a_row_to_predict_is_refused(self):
+        days = pd.DataFrame({"t": pd.date_range("2020", periods=50).astype(str)})
+        encoder = TableEncoder().fit(days, range(50))
+        for text in ("0000-01-01", "-1"):
+            with pytest.raises(DataError, match="is not a date"):
+                encoder.transform(pd.DataFrame({"t": [text]}))
+
+    def test_a_column_of_dates_names_the_row(self):
+        times = np.array(["2024-01-01", "20000-01-01"] * 20, "datetime64[s]")
+        with pytest.raises(DataError, match=r"'t', row 1 .*years 1 to 9999"):
+            TableEncoder().fit_typed(pd.DataFrame({"t": times}))

@@ -412,11 +412,37 @@ class TestErrors:
         with pytest.raises(ValueError, match=r"in the block of \d+ rows from 1,0\d\d on.*NaN"):
             tiny().fit(RowBlocks(parts))
 
+    def test_a_bad_value_in_the_sample_is_not_placed_by_a_row_of_the_sample(self, frame):
+        odd = frame.astype(object)
+        odd.loc[::40, "a"] = "what"
+        with pytest.raises(ValueError, match=r"^column 'a': 'what' is not among the numbers"):
+            tiny().fit(RowBlocks([odd], "y"))
+
     @pytest.mark.parametrize("later", [0, 2])
     def test_a_source_that_gives_other_rows_when_read_again(self, later, data, small):
         readings = iter([1, later])
         with pytest.raises(ValueError, match=r"when first read and .* the same rows each time"):
             tiny().fit(RowBlocks(lambda: iter([data] * next(readings))))
+
+    def test_a_source_that_shuffles_its_rows_would_train_on_rows_held_out(self, data):
+        random = np.random.default_rng(0)
+
+        def shuffled():
+            order = random.permutation(ROWS)
+            yield data[0][order], data[1][order]
+
+        rest, _, _ = RowBlocks(shuffled).hold_out(100)
+        with pytest.raises(ValueError, match="the same rows each time"):
+            list(rest)
+
+    @pytest.mark.parametrize("target", [1j * np.arange(5.0), np.array(["a"] * 5)])
+    def test_targets_that_are_no_real_numbers(self, target):
+        with pytest.raises(ValueError, match=r"must hold numbers, got .* in row 0"):
+            RowBlocks(np.zeros((5, 2)), target).sample(2, 0)
+
+    def test_a_number_is_no_source(self):
+        with pytest.raises(TypeError, match="names of files"):
+            RowBlocks(np.float64(3), "y")
 
     @pytest.mark.parametrize("rows", [0, -1])
     def test_rows_to_hold_out(self, rows, data):

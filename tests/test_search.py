@@ -47,7 +47,7 @@ def result(model, data):
 
 
 def outcomes(result):
-    return [(c.number, c.params, c.rung, c.outcome) for c in result.candidates]
+    return [(c.number, c.params, c.finalist, c.outcome) for c in result.candidates]
 
 
 @pytest.mark.parametrize(
@@ -151,6 +151,20 @@ def test_early_stopping_finds_the_epochs(result, model, data):
     assert [c.network_epochs for c in limited.candidates] == [6, 14]
 
 
+def test_a_rate_that_has_fallen_to_nothing_ends_a_training(model, data):
+    space = {
+        "optimizer__schedule": ["exponential"],
+        "optimizer__learning_rate": [0.01],
+        "optimizer__decay_steps": [1],
+        "optimizer__decay_rate": [0.1, 1.0],
+    }
+    found = search(model, *data, space, splits=2, max_epochs=30, patience=20, random_state=0)
+    lengths = [c.outcome.network_epochs for c in found.candidates]
+    # After seven steps the rate is 1e-9; an epoch of 108 rows has two.
+    assert lengths[0] == 2 * 4
+    assert lengths[1] > 2 * 20
+
+
 def test_what_shapes_the_program_can_be_searched(model, data):
     space = {"network__hidden_layers": [(4,), (8,)], "optimizer__learning_rate": [0.01]}
     result = search(model, *data, space, **QUICK)
@@ -177,8 +191,8 @@ def test_finalists_train_as_the_estimator_will(result, model, data):
     final = search(model, *data, SPACE, finalists=2, **QUICK)
     first, second, *others = final.ranked()
     assert {first.number, second.number} == {c.number for c in result.ranked()[:2]}
-    assert [first.rung, second.rung] == [1, 1]
-    assert {c.rung for c in others} == {0}
+    assert [first.finalist, second.finalist] == [True, True]
+    assert not any(c.finalist for c in others)
     before = result.candidates[first.number]
     assert first.outcome.epochs == before.outcome.whole_epochs
     again = first.network_epochs - before.network_epochs
@@ -201,7 +215,7 @@ def test_a_search_ends_in_its_time_and_goes_on_from_there(
     kept = tmp_path / "kept.jsonl"
     short = search(model, *data, SPACE, time_budget=1e-6, finalists=1, store=kept, **QUICK)
     assert len(short.candidates) == 1
-    assert short.best.rung == 1  # the finalist is still trained
+    assert short.best.finalist  # the finalist is still trained
     assert short.candidates[0].params in [c.params for c in result.candidates]
     again = search(model, *data, SPACE, store=kept, finalists=1, **QUICK)
     assert len(again.candidates) == len(result.candidates)
@@ -262,9 +276,9 @@ def test_when_all_fail(failing):
         _ = lost.best_params
 
 
-def candidate(number, rung=0, *, rate=0.95, width=1.0, score=1.0, failures=0):
+def candidate(number, finalist=False, *, rate=0.95, width=1.0, score=1.0, failures=0):
     return Candidate(
-        number, {}, rung, Outcome(rate, width, score, 0.1, 5.0, 10, failures, 1900), 10
+        number, {}, finalist, Outcome(rate, width, score, 0.1, 5.0, 10, failures, 1900), 10
     )
 
 
@@ -282,24 +296,10 @@ def test_choice():
     for rate, score in [(0.95, 2.0), (0.94, 20.0), (1.0, 2.0)]:
         row = replace(rows[1], outcome=rows[1].outcome._replace(coverage_rate=rate))
         assert result.chosen_by("covered").score(row) == pytest.approx(score)
-    later = SearchResult(IntervalRegressor(), (*rows, candidate(4, 1, score=9)), "interval score")
+    later = SearchResult(
+        IntervalRegressor(), (*rows, candidate(4, True, score=9)), "interval score"
+    )
     assert later.best.number == 4  # the others were let go before
-
-
-# Halving
-
-
-def test_halving_keeps_the_best(result, model, data):
-    halved = search(model, *data, SPACE, halving=2, min_epochs=10, **QUICK)
-    rungs = [c.rung for c in halved.candidates]
-    assert sorted(rungs) == [0, 0, 0, 1, 2, 2]  # 6, 3 and 2 candidates for 10, 20 and 40 epochs
-    assert halved.best.rung == 2
-    assert halved.best.outcome == result.candidates[halved.best.number].outcome
-    slow = [c for c in halved.candidates if c.params["optimizer__learning_rate"] == 1e-6]
-    assert [c.rung for c in slow] == [0, 0]
-    assert sum(c.network_epochs for c in slow) <= 2 * 2 * 10
-    first = {c.number: c.outcome.interval_score for c in halved.candidates if c.rung == 0}
-    assert len(first) == 3
 
 
 # Errors
@@ -337,7 +337,6 @@ def test_errors_of_the_space(model, data, space, message):
             "select must be one of ['covered', 'interval score', 'paper', 'paper deviation']",
         ),
         ({"n_candidates": 0}, "n_candidates must be a whole number of at least 1, got 0"),
-        ({"halving": 1}, "halving must be a whole number of at least 2, got 1"),
         ({"patience": 1.5}, "patience must be a whole number"),
         ({"splits": 0}, "splits must be a whole number of at least 1"),
         ({"splits": []}, "splits must hold at least one pair"),

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import pickle
 import sys
 import zipfile
@@ -319,6 +320,12 @@ class TestParts:
         assert [[block.table.num_rows for block in part] for part in blocks] == [[4], [4], [2]]
         assert str(blocks[1][0].placed(DataError("odd", row=1))).endswith("p.parquet, row 6: odd")
 
+    @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes with names")
+    def test_folders_and_pipes_by_such_a_name_are_not_opened(self, folder):
+        os.mkfifo(folder / "pipe.parquet")
+        (folder / "folder.parquet").mkdir()
+        assert len(find_parts([str(folder)])[0]) == 4
+
     def test_what_cannot_be_read(self, tmp_path):
         empty = tmp_path / "empty"
         empty.mkdir()
@@ -376,6 +383,39 @@ class TestWorkbooks:
             archive.writestr("xl/workbook.xml", "<workbook/>")
         with pytest.raises(TableError, match=r"flats.xlsx: this is an Excel.*calipers\[excel\]"):
             read_table([str(tmp_path / "flats.xlsx")])
+
+    @pytest.mark.parametrize(
+        ("cells", "problem"),
+        [
+            ('<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>', "17,179,869,184 cells"),
+            ('<x:row><x:c a=">" r = "xfd1048576"/></x:row>', "17,179,869,184 cells"),
+            ('<row><c r="&#88;FD1048576"/></row>', "a cell at"),
+            (f"<row>{'<c/>' * 300}</row>" * 400, "a sheet of 1[012]"),
+            ("<row><c><is><t>" + "a" * 2**22 + "</t></is></c></row>", "bytes when unpacked"),
+            ("<row><c><is><t>" + "a" * 2**21 + "</t></is></c></row>", "no spreadsheet program"),
+            ('<!DOCTYPE z [<!ENTITY a "aaa">]><row>&a;</row>', "no spreadsheet program"),
+            ("<row r='1'/>".encode("utf-16"), "no spreadsheet program"),
+        ],
+        ids=["far", "far by other words", "reference", "cells", "size", "text", "entity", "utf-16"],
+    )
+    def test_a_small_file_that_stands_for_gigabytes_is_refused(
+        self, cells, problem, tmp_path, monkeypatch
+    ):
+        monkeypatch.setattr("calipers.tables._excel._MOST_BYTES", 2**22)
+        monkeypatch.setattr("calipers.tables._excel._MOST_CELLS", 100_000)
+        path = tmp_path / "bomb.xlsx"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("xl/workbook.xml", "<workbook/>")
+            archive.writestr("xl/worksheets/sheet1.xml", cells)
+        with pytest.raises(TableError, match=rf"bomb.xlsx: the workbook has .*{problem}"):
+            read_table([str(path)])
+
+    def test_a_text_that_many_cells_share_is_counted_for_each(self, tmp_path, monkeypatch):
+        pytest.importorskip("openpyxl")
+        monkeypatch.setattr("calipers.tables._excel._MOST_TEXT", 200_000)
+        pd.DataFrame({"a": ["x" * 30_000] * 10}).to_excel(tmp_path / "same.xlsx", index=False)
+        with pytest.raises(TableError, match="texts of 300,000 characters"):
+            read_table([str(tmp_path / "same.xlsx")])
 
     def test_damaged_ones_are_refused(self, tmp_path):
         pytest.importorskip("openpyxl")

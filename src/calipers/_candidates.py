@@ -12,16 +12,14 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows
 from calipers.bank import Program, Table, train
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
 from calipers.training import make_plans, make_program, objective_of
-
-FloatArray = NDArray[np.float64]
 
 EPOCHS = {1: 0.03, 2000: 0.1}  # part of all that a network trains for, from so many rows on
 MARGIN = 0.01  # by which a candidate must be better than the simplest

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
-from calipers._checks import refuse_masked
+from calipers._checks import FloatArray, refuse_masked
 from calipers._inputs import Inputs
 from calipers._text import did_you_mean
 from calipers.calibration import (
@@ -24,8 +24,6 @@ from calipers.calibration import (
     WidthCalibration,
 )
 from calipers.ensemble import Ensemble
-
-FloatArray = NDArray[np.float64]
 
 
 def conformal_ensemble(
@@ -105,15 +103,11 @@ def _weights(
     if row_weight is not None:
         return np.asarray(row_weight(X))
     if labels is not None:
-        each: FloatArray = 1.0 / np.bincount(labels)[labels]
-        return each
+        return 1.0 / np.bincount(labels)[labels]
     if sample_weight is None:
         return None
     refuse_masked("sample_weight", sample_weight)
-    checked: FloatArray = _check_sample_weight(
-        sample_weight, X, dtype=np.float64, ensure_non_negative=True
-    )
-    return checked
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
 def group_labels(groups: Any, y: Any) -> NDArray[np.intp]:

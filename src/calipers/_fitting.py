@@ -16,7 +16,7 @@ from sklearn.utils import check_consistent_length, check_random_state, column_or
 from sklearn.utils.validation import _check_sample_weight
 
 from calipers import storage
-from calipers._checks import refuse_masked
+from calipers._checks import FloatArray, refuse_masked
 from calipers._inputs import learn_inputs
 from calipers._outliers import far_targets
 from calipers._progress import progress
@@ -24,6 +24,7 @@ from calipers.bank import (
     Bank,
     BankPoints,
     ColumnPoints,
+    Plan,
     Points,
     Program,
     Table,
@@ -42,8 +43,6 @@ from calipers.training import (
     out_of_time,
     time_report,
 )
-
-FloatArray = NDArray[np.float64]
 
 _NAMED = 10  # rows that a warning names
 
@@ -209,14 +208,7 @@ def train_ensemble(
     ]
     if source is not None:
         plans = [around_zero(plan, table) for plan in plans]
-    total = sum(plan.settings.epochs for plan in plans)
-    with progress("training", total, visible=bool(model.verbose)) as report:
-        seconds = model.time_budget or math.inf
-        trained = train(program, table, plans, n_jobs=model.n_jobs, report=report, seconds=seconds)
-    if model.time_budget is not None:
-        model.about_["time_budget"] = spent = time_report(trained, plans, model.time_budget)
-        if text := out_of_time(spent):
-            warnings.warn(text, UserWarning, stacklevel=3)
+    trained = train_in_time(model, program, table, plans)
     count = model.n_networks
     held_out, ensemble = (
         Ensemble(
@@ -250,6 +242,26 @@ def train_ensemble(
         ensemble = replace(ensemble, calibrations=found, support=support)
     model._out_of_fold = None if kept is None else kept.of_rows(model.about_["rows"])
     return ensemble
+
+
+def train_in_time(
+    model: Any, program: Program, table: Table, plans: list[Plan], shards: int = 1
+) -> Bank:
+    """Train networks with a bar, within the time budget, of which ``about_`` and a warning tell.
+
+    Where rows come in several shards, an epoch of the plans is a pass over one of them.
+    """
+    total = sum(plan.settings.epochs for plan in plans)
+    with progress("training", total, visible=bool(model.verbose)) as report:
+        seconds = model.time_budget or math.inf
+        bank = train(program, table, plans, n_jobs=model.n_jobs, report=report, seconds=seconds)
+    if model.time_budget is not None:
+        spent = time_report(bank, plans, model.time_budget)
+        spent |= {n: max(1, round(spent[n] / shards)) for n in ("epochs", "planned_epochs")}
+        model.about_["time_budget"] = spent
+        if text := out_of_time(spent):
+            warnings.warn(text, UserWarning, stacklevel=4)
+    return bank
 
 
 def networks_to_continue(model: Any) -> Bank | None:

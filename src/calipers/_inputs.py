@@ -1,5 +1,6 @@
 """How a model reads its inputs: arrays of numbers, or tables through an encoder."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -14,13 +15,16 @@ from calipers._checks import refuse_masked
 from calipers._schema import anything, list_of, one_of
 from calipers._wrapped import points_of
 from calipers.preprocessing import (
+    HOW,
     Column,
+    DataError,
     TableEncoder,
     check_column,
     describe_numbers,
     holds_more_than_numbers,
     holds_names,
     is_frame,
+    learn_number,
     pick_numbers,
 )
 
@@ -28,6 +32,7 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 _FLOATS = [np.float64, np.float32]
+_LARGEST = 1e150  # of targets: the square is a number still
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +59,7 @@ class Inputs:
 
     def read_with_targets(self, estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         """Inputs and targets as finite numbers."""
-        check_target(y)
+        y = read_target(y)
         refuse_masked("X", X)
         if self.encoder is None:
             numbers, y = _as_numbers(estimator, X, y)
@@ -111,12 +116,19 @@ class Inputs:
         return cls(encoder.columns_, encoder, regressor)
 
 
-def check_target(y: Any) -> None:
-    """Refuse targets that are no numbers, naming the first; the rest is for scikit-learn to check.
+def read_target(y: Any) -> Any:
+    """Targets as scikit-learn can read them; text is read as in a column of inputs.
+
+    Raises
+    ------
+    ValueError
+        If there are others than numbers, naming the first, or some are missing.
 
     Examples
     --------
-    >>> check_target(["1.5", "many"])
+    >>> read_target(["1,234.5", "(7)"]).tolist()
+    [1234.5, -7.0]
+    >>> read_target(["1.5", "many"])
     Traceback (most recent call last):
     ...
     ValueError: y must hold numbers, got 'many' in row 1 (from 0)
@@ -125,14 +137,49 @@ def check_target(y: Any) -> None:
     values = np.asarray(y)
     if values.dtype.kind in "mM":
         raise ValueError(f"y must hold numbers, got {values.dtype}: make numbers of the times")
-    for row, value in enumerate(values.ravel() if values.dtype.kind in "OSU" else ()):
+    if values.dtype.kind in "OSU" and values.ndim and y is not None:
         try:
-            float(value)
+            y = values = values.astype(np.float64)
+        except OverflowError:
+            raise ValueError(f"y must lie within +-{_LARGEST:g}, got more") from None
         except (TypeError, ValueError):
-            if value is None and y is None:
-                return
-            shown = value if value is None else str(value)
-            raise ValueError(f"y must hold numbers, got {shown!r} in row {row} (from 0)") from None
+            y = values = _read_text(values)
+    if values.dtype.kind == "f" and (gone := np.isnan(values)).any():
+        raise ValueError(
+            f"Input y contains NaN, in {np.count_nonzero(gone):,} of {len(values):,} rows: leave "
+            "them out, known = ~np.isnan(y); fit(X[known], y[known])"
+        )
+    return y
+
+
+def _read_text(values: NDArray[Any]) -> FloatArray:
+    """Targets in text, or of mixed types."""
+    import pandas as pd
+
+    try:
+        column = pd.Series(values.ravel(), dtype=object, name="y")
+        return learn_number(column)[0].reshape(values.shape)
+    except DataError as error:
+        if error.row is not None:
+            shown = str(values.ravel()[error.row])
+            problem = f"must hold numbers, got {shown!r} in row {error.row} (from 0)"
+        else:
+            way = "; make numbers of text by calipers.preprocessing.read_number(y, kind)"
+            problem = error.problem.replace(f" {HOW}", way)
+        raise ValueError(f"y {problem}") from None
+
+
+def check_size(y: FloatArray) -> None:
+    """Refuse targets so large, or so close to each other, that their squares are no numbers."""
+    large = np.flatnonzero((np.abs(y) > _LARGEST) & np.isfinite(y))
+    if large.size:
+        row = int(large[0])
+        raise DataError(f"y must lie within +-{_LARGEST:g}, got {y[row]:g}", row=row)
+    if 0 < np.ptp(y) < 1 / _LARGEST:
+        raise ValueError(
+            f"y goes from {y.min():g} to {y.max():g}, too little to compute with: give it in "
+            "another unit"
+        )
 
 
 def learn_inputs(
@@ -143,24 +190,22 @@ def learn_inputs(
     Rows of weight 0 are read, but not learnt from. With ``use_targets``, numbers of which some are
     also names are a table. Sets ``n_features_in_`` and ``feature_names_in_`` of the estimator.
     """
-    check_target(y)
+    _check_order(X, y)
+    y = read_target(y)
+    if (values := np.asarray(y)).dtype.kind in "fiu":  # before sums of them overflow
+        check_size(values.astype(np.float64))
     refuse_masked("X", X)
     encoder = _encoder_for(estimator.preprocessor, X)
     if encoder is None:
         numbers, y = _as_numbers(estimator, X, y, reset=True)
+        check_size(y := np.asarray(y, np.float64))
         seen = slice(None) if weights is None else weights > 0
-        if (
-            use_targets
-            and estimator.preprocessor is not None
-            and holds_names(numbers[seen], y[seen])
-        ):
-            encoder = TableEncoder()
-        else:
-            names = getattr(
-                estimator, "feature_names_in_", [f"x{i}" for i in range(numbers.shape[1])]
-            )
-            columns = describe_numbers(numbers[seen], names)
-            return Inputs(columns), numbers, np.asarray(y, np.float64)
+        may_learn = use_targets and estimator.preprocessor is not None
+        if not (may_learn and holds_names(numbers[seen], y[seen])):
+            unnamed = [f"x{i}" for i in range(numbers.shape[1])]
+            names = getattr(estimator, "feature_names_in_", unnamed)
+            return Inputs(describe_numbers(numbers[seen], names)), numbers, y
+        encoder = TableEncoder()
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:
@@ -168,7 +213,23 @@ def learn_inputs(
     estimator.n_features_in_ = encoder.n_features_in_
     estimator.feature_names_in_ = encoder.feature_names_in_
     encoded, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
-    return Inputs(encoder.columns_, encoder), encoded, np.asarray(y, np.float64)
+    check_size(y := np.asarray(y, np.float64))
+    return Inputs(encoder.columns_, encoder), encoded, y
+
+
+def _check_order(X: Any, y: Any) -> None:
+    """Warn of rows of a frame whose targets are in another order."""
+    if not all(hasattr(getattr(part, "index", None), "sort_values") for part in (X, y)):
+        return
+    rows, own = X.index, y.index
+    if len(rows) != len(own) or rows.equals(own):
+        return
+    if rows.sort_values().equals(own.sort_values()):
+        warnings.warn(
+            "X and y have the same index in another order: rows are taken as they stand, by "
+            "position; y.loc[X.index] would follow the index",
+            stacklevel=4,
+        )
 
 
 def _encoder_for(preprocessor: Any, X: Any) -> TableEncoder | None:
@@ -191,11 +252,24 @@ def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool
         raise ValueError(
             f"X does not hold numbers alone. {_remedy(estimator, framed, reset)}"
         ) from None
+    except TypeError as error:
+        if "float" not in str(error) or hasattr(X, "toarray"):
+            raise
+        hint = "if X is made of records or columns, pass pandas.DataFrame(X)"
+        raise TypeError(f"{error}; {hint}") from None
     except ValueError as error:
         problem = str(error).partition("\n")[0].rstrip(".")
+        if problem.startswith("Input X contains infinity") and (row := _infinite(X)) is not None:
+            raise ValueError(f"{problem}: row {row} (from 0)") from None
         if not problem.startswith(("could not convert", "Input X contains NaN")):
             raise
         raise ValueError(f"{problem}. {_remedy(estimator, framed, reset)}") from None
+
+
+def _infinite(X: Any) -> int | None:
+    """The first row with an infinite number, if there is one."""
+    found = np.isinf(np.asarray(X, dtype=np.float64)).reshape(len(X), -1).any(axis=1)
+    return int(found.argmax()) if found.any() else None
 
 
 def _ready(estimator: Any, X: Any) -> FloatArray | None:

@@ -8,7 +8,6 @@ tell as much as folds would, and every network learns from all others.
 ``model`` is an ``IntervalRegressor``, whose parameters say what to do.
 """
 
-import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,11 +20,10 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from calipers._candidates import FOLDS, choose_shape, has_choice
-from calipers._fitting import TrainingRows, read_rows
+from calipers._checks import FloatArray
+from calipers._fitting import TrainingRows, read_rows, train_in_time
 from calipers._outliers import far_targets, farthest
-from calipers._progress import progress
 from calipers.bank import (
-    Bank,
     Plan,
     Program,
     Shards,
@@ -33,7 +31,6 @@ from calipers.bank import (
     Table,
     spawn_seeds,
     standardised,
-    train,
 )
 from calipers.crossfit import Fold, calibrate
 from calipers.distributions import Support, TargetMap, refuse_outside
@@ -44,11 +41,8 @@ from calipers.training import (
     check_parameters,
     make_program,
     make_settings,
-    out_of_time,
-    time_report,
 )
 
-FloatArray = NDArray[np.float64]
 Float32Array = NDArray[np.float32]
 
 _SAMPLE = 170_000  # rows in memory, at most
@@ -84,7 +78,10 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
     seed = int(check_random_state(model.random_state).randint(2**31))
     sample = rows.sample(_SAMPLE, seed)
     to_calibrate, to_validate, to_learn = _roles(model, sample)
-    data = read_rows(model, sample.X[to_learn], sample.y[to_learn], None, None, reset=True)
+    try:
+        data = read_rows(model, sample.X[to_learn], sample.y[to_learn], None, None, reset=True)
+    except DataError as error:  # whose row is one of the sample, not of the source
+        raise DataError(error.problem, column=error.column) from None
     model.target_ = _spanning(model.target_, sample.y.min(), sample.y.max())
     if isinstance(rows.target, str):
         model.target_ = replace(model.target_, name=rows.target)
@@ -107,7 +104,8 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
             shards = scratch.finish(
                 *scale(*_read(model, sample, to_validate)), scale.table.units, scale.table.limits
             )
-            bank = _train(model, program, shards, count, data.seed)
+            plans = _plans(model, program, shards, count, data.seed)
+            bank = train_in_time(model, program, shards, plans, scratch.shards)
         ensemble = Ensemble(
             bank,
             model.coverage,
@@ -216,17 +214,12 @@ def _write(
 
 
 def _counted(rows: RowBlocks, count: int) -> Iterator[Any]:
-    """Blocks of rows that must be as many as a first reading has counted."""
+    """Blocks of as many rows as a first reading has counted; for more there is no room."""
     found = 0
-    for block in rows.numbered():
+    for block in rows.numbered():  # which refuses others at the end
         found += len(block[-1])
-        if found <= count:  # beyond, there is no room for them
+        if found <= count:
             yield block
-    if found != count:
-        raise ValueError(
-            f"the source gave {count:,} rows to train on when first read and {found:,} now: it "
-            "must give the same rows each time"
-        )
 
 
 def _placed(error: ValueError, numbers: Any) -> DataError:
@@ -239,30 +232,17 @@ def _placed(error: ValueError, numbers: Any) -> DataError:
 def _spanning(column: Any, low: float, high: float) -> Column:
     """What is known of a column of numbers, with the range of all rows."""
     ends = {"low": min(column.low, float(low)), "high": max(column.high, float(high))}
-    found: Column = replace(column, **ends)
-    return found
+    return replace(column, **ends)
 
 
-def _train(model: Any, program: Program, shards: Shards, count: int, seed: int) -> Bank:
-    """Train all networks on all shards."""
-    parts = shards.scratch.shards
-    stops = bool(len(shards.validation))
+def _plans(model: Any, program: Program, shards: Shards, count: int, seed: int) -> list[Plan]:
+    """What each network is to do: train on all shards."""
+    stops, parts = bool(len(shards.validation)), shards.scratch.shards
     settings = make_settings(model, count, program.batch_size, stops=stops, shards=parts)
-    plans = [
+    return [
         Plan(own, shards.train, validation=shards.validation, settings=settings)
         for own in spawn_seeds(seed, model.n_networks)
     ]
-    seconds = model.time_budget or math.inf
-    total = sum(plan.settings.epochs for plan in plans)
-    with progress("training", total, visible=bool(model.verbose)) as report:
-        bank = train(program, shards, plans, n_jobs=model.n_jobs, report=report, seconds=seconds)
-    if model.time_budget is not None:
-        spent = time_report(bank, plans, model.time_budget)
-        spent |= {n: max(1, round(spent[n] / parts)) for n in ("epochs", "planned_epochs")}
-        model.about_["time_budget"] = spent
-        if text := out_of_time(spent):
-            warnings.warn(text, UserWarning, stacklevel=4)
-    return bank
 
 
 def _calibrated(

@@ -57,7 +57,6 @@ def _read_inputs(
         refuse("estimator", repr(type(model).__name__), document["estimator"])
     model.set_params(**parameters_from_dict(document["parameters"], model._get_param_names()))
     validated(model, "parameters")
-    optional(_threads)(model.n_jobs, "parameters.n_jobs")
     inputs = document["inputs"]
     _INPUTS(inputs, "inputs")
     reader = Inputs.from_document(inputs)
@@ -104,11 +103,6 @@ def _regressor(inputs: Mapping[str, Any], ensemble: Any, code: Mapping[str, Any]
             f"{state}"
         )
     return given
-
-
-def _threads(value: Any, place: str) -> None:
-    if not -1024 <= value <= 1024 or value == 0:
-        refuse(place, "a number of threads, or -1 for all", value)
 
 
 def _check_fit(model: Any, reader: Inputs, ensemble: Ensemble, document: Any) -> None:

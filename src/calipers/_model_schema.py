@@ -32,7 +32,7 @@ from calipers.bank import MEASURES, SCHEDULES
 from calipers.calibration import CALIBRATIONS
 from calipers.distributions import KINDS
 from calipers.heads import HEADS
-from calipers.networks import ACTIVATIONS
+from calipers.networks import ACTIVATIONS, MOST_LAYERS, MOST_UNITS
 from calipers.objectives import LOSSES, MOST_COMPONENTS
 from calipers.preprocessing import KINDS as COLUMN_KINDS
 
@@ -44,8 +44,8 @@ CUSTOM = {"custom": True}
 COLUMN = {"kind": "column"}
 """Stands for points that come with the rows, as their last input."""
 
-MOST_LAYERS, MOST_UNITS, MOST_INPUTS, MOST_NETWORKS = 256, 10**6, 10**6, 10**4
-"""Largest sizes of a network, its inputs and an ensemble that are read."""
+MOST_INPUTS, MOST_NETWORKS = 10**6, 10**4
+"""Largest sizes of the inputs and an ensemble that are read."""
 
 _DEEP = 16  # layers from which on a bound of the outputs says too little
 _FAR = 1e4  # standardised inputs of a network that does not clip them, as its outputs are bounded
@@ -171,7 +171,7 @@ def _nothing(value: Any, place: str) -> None:
 def _check_parts(document: Mapping[str, Any]) -> None:
     """Refuse parts that do not go together."""
     for name in ("program", "points"):
-        _check_components(document[name], f"ensemble.{name}")
+        _check_program(document[name], f"ensemble.{name}")
     head, points = HEADS[document["program"]["objective"]["head"]], document["points"]
     network = document["program"]["network"]
     has_distribution = (
@@ -195,10 +195,14 @@ def _check_parts(document: Mapping[str, Any]) -> None:
         refuse("ensemble.points.in_size", "that of the program", points["in_size"])
 
 
-def _check_components(program: Any, place: str) -> None:
-    """Refuse more components than a head has a form for."""
+def _check_program(program: Any, place: str) -> None:
+    """Refuse more components than a head has a form for, and columns that are no inputs."""
     if program in (None, COLUMN, CUSTOM):
         return
+    network, inputs = program["network"], program["in_size"]
+    columns = network.get("network", network).get("columns") or []
+    if max(columns, default=0) >= inputs:
+        refuse(f"{place}.network.columns", f"below {inputs}, the number of inputs", max(columns))
     count = program.get("components", 1)
     try:
         HEADS[program["objective"]["head"]].with_components(count)
@@ -236,7 +240,7 @@ ABOUT = record(
             {"files": list_of(text), "rows": _ROWS, "alarm_at": optional(_ROWS)}
             | {"coverage": number(1e-9, 1 - 1e-9), "counted": _ROWS, "covered": _ROWS}
             | {"recent": text},
-            {"out": optional(text), "bytes": whole(0, 2**53), "place": _ROWS},
+            {"out": optional(text), "bytes": whole(0, 2**53), "place": _ROWS, "mark": text},
         ),
     },
     rest=anything,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import check_is_fitted
 
+from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows, read_rows
 from calipers._wrapped import fitted, is_fitted, is_regressor, out_of_fold_points, points_of
 from calipers.bank import Bank, BankPoints, ColumnPoints, Points
@@ -18,8 +19,6 @@ from calipers.crossfit import Fold, leave_rows_out, make_folds, out_of_fold_poin
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
 from calipers.training import objective_of
-
-FloatArray = NDArray[np.float64]
 
 _FOLDS = 5  # in which a regressor is fitted where the model has none
 _UNKNOWN_ROWS = (

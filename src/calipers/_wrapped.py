@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
+from calipers._checks import FloatArray
 from calipers.crossfit import Fold
-
-FloatArray = NDArray[np.float64]
 
 
 def is_regressor(points: Any) -> bool:

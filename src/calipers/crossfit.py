@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold
 
+from calipers._checks import FloatArray, IntArray
 from calipers.calibration import (
     CALIBRATIONS,
     CalibratedMixture,
@@ -31,9 +32,6 @@ from calipers.distributions import (
     match_atoms,
 )
 from calipers.ensemble import Ensemble
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
 _FEWEST_TO_STOP = 20  # with fewer rows than this none is set aside to stop a training
 
@@ -129,21 +127,9 @@ def set_aside(rows: IntArray, fraction: float, groups: Any, seed: int) -> tuple[
 
 
 def out_of_fold_points(points: FloatArray, folds: Sequence[Fold], fold_of: IntArray) -> FloatArray:
-    """Each row's point by the networks that have not seen it.
+    """Each row's mean point over the networks that have not seen it; over all where there is none.
 
-    Parameters
-    ----------
-    points : array of shape (networks, rows)
-        Points of all networks.
-    folds : sequence of Fold
-        The folds they were trained in.
-    fold_of : array of int
-        Fold of each network.
-
-    Returns
-    -------
-    array of shape (rows,)
-        Mean over the networks that have not seen a row; over all where there is none.
+    Points are of shape (networks, rows); ``fold_of`` says which fold each network was trained in.
 
     Examples
     --------
@@ -259,32 +245,11 @@ def calibrate(
 ) -> tuple[tuple[Calibrator, ...], OutOfFold | None]:
     """Calibrations by each row's score under the networks that have not seen it.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-        All networks.
-    folds : sequence of Fold
-        The folds.
-    fold_of : array of int
-        Fold of each network.
-    X, y : arrays
-        The data of all rows.
-    weights : array, optional
-        Weights of the rows.
-    kind : str
-        A key of ``CALIBRATIONS``.
-    groups : array, optional
-        Labels of rows that belong together, which count as one in what coverage is supported, as
-        several scores of a row do.
-    seed : int
-        Seeds the scores of targets that have a mass of their own, see ``latent_targets``.
-
-    Returns
-    -------
-    tuple of Calibrator, and OutOfFold
-        The calibrations, one that supports no coverage where no row was held out; and the
-        predictions that they are made of, with the ensemble's support matched to them, None where
-        there are none.
+    ``fold_of`` is the fold of each network, ``kind`` a key of ``CALIBRATIONS``. Rows of a group
+    count as one in what coverage is supported, as several scores of a row do. The seed is that of
+    the scores of targets that have a mass of their own, see ``latent_targets``. Where no row was
+    held out, the calibration supports no coverage; otherwise the predictions that calibrations are
+    made of come with them, with the ensemble's support matched to them.
     """
     held_out = [fold.held_out for fold in folds]
     rows = np.concatenate(held_out)

@@ -20,9 +20,9 @@ from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import (
     AdaptiveCoverage,
-    CalibratedMixture,
     Calibrator,
     Learned,
+    NetworkDistribution,
     Unsupported,
     normal_scores,
 )
@@ -42,7 +42,6 @@ from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
 
 FloatArray = NDArray[np.float64]
-NetworkDistribution = SplitNormalMixture | CalibratedMixture
 LatentDistribution = NetworkDistribution | TransformedMixture
 
 
@@ -90,17 +89,8 @@ class Ensemble:
     def predict(self, X: FloatArray, query: Query | None = None) -> Prediction:
         """Answer a query about some rows, from one pass through the networks.
 
-        Parameters
-        ----------
-        X : array of shape (rows, inputs)
-            Finite numbers.
-        query : Query, optional
-            What is asked; points and intervals of the ensemble's own coverage by default.
-
-        Raises
-        ------
-        ValueError
-            If the networks or the aggregation cannot give what is asked.
+        Points and intervals of the ensemble's own coverage by default. Raises ``ValueError`` if the
+        networks or the aggregation cannot give what is asked.
         """
         query = query or Query()
         self.check(query)
@@ -132,10 +122,7 @@ class Ensemble:
     def distribution(self, X: FloatArray) -> Distribution:
         """Predictive distribution of each row, calibrated where the ensemble is.
 
-        Raises
-        ------
-        ValueError
-            If the aggregation gives bounds and no distribution.
+        Raises ``ValueError`` if the aggregation gives bounds and no distribution.
         """
         return self._observed(self.latent(X))
 
@@ -164,19 +151,11 @@ class Ensemble:
     def learn(self, X: FloatArray, y: FloatArray, delay: int = 0) -> tuple["Ensemble", Learned]:
         """Follow a stream: take in the targets of rows in time order, one after the other.
 
-        Each row is predicted by what was known ``delay`` rows before it.
-
-        Returns
-        -------
-        tuple of Ensemble and Learned
-            The ensemble for the rows that come next, with an ``AdaptiveCoverage`` as its last
-            calibration; and what was predicted for each row before its target was known.
-
-        Raises
-        ------
-        ValueError
-            If the aggregation gives bounds and no distribution, or a target has no logarithm where
-            the model predicts that.
+        Each row is predicted by what was known ``delay`` rows before it. Gives the ensemble for the
+        rows that come next, with an ``AdaptiveCoverage`` as its last calibration, and what was
+        predicted for each row before its target was known. Raises ``ValueError`` if the aggregation
+        gives bounds and no distribution, or a target has no logarithm where the model predicts
+        that.
         """
         if self.target_map is not None:
             self.target_map.check(y)
@@ -202,10 +181,7 @@ class Ensemble:
     def taking(self, y: FloatArray) -> "Ensemble":
         """The ensemble, without assumptions on the target that these targets contradict.
 
-        Raises
-        ------
-        ValueError
-            If they are outside of bounds that were given, which are no assumption.
+        Bounds that were given are no assumption: targets outside of them are refused.
         """
         if self.support.given:
             refuse_outside(y, self.support)
@@ -221,7 +197,9 @@ class Ensemble:
 
     def within_bounds(self, point: FloatArray) -> FloatArray:
         """Points moved to the nearest bound of the target; those that an upgrade keeps are kept."""
-        return point if isinstance(self.bank, Upgraded) else np.clip(point, *self.support.ends)
+        if self.support.is_line or isinstance(self.bank, Upgraded):
+            return point
+        return np.clip(point, *self.support.ends)
 
     def _observed(self, dist: LatentDistribution) -> Distribution:
         return dist if self.support.is_line else ObservedDistribution(dist, self.support)

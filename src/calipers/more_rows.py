@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 
@@ -19,7 +19,6 @@ from calipers.regressor import IntervalRegressor
 
 __all__ = ["MoreRows", "worth_of_more_rows"]
 
-FloatArray = NDArray[np.float64]
 
 _DRAWS = 500  # of the rows, for the range of a ratio
 

@@ -27,6 +27,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
+from calipers._checks import FloatArray
 from calipers._schema import SchemaError, anything, array_of, list_of, record, refuse, within
 from calipers.crossfit import OutOfFold
 from calipers.prediction import Prediction, Query
@@ -35,7 +36,6 @@ from calipers.regressor import IntervalRegressor
 
 __all__ = ["MultiTargetRegressor"]
 
-FloatArray = NDArray[np.float64]
 
 _MOST = 1 - 1e-12  # coverage that stands for that of an infinite interval
 
@@ -148,17 +148,9 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         return self.models_[0].coverage
 
     def single_coverages(self, coverage: float | Sequence[float]) -> list[float]:
-        """Coverages that the interval of each target needs for all to hold together.
+        """Coverages that the interval of each target needs for all to hold with these coverages.
 
-        Parameters
-        ----------
-        coverage : float or sequence of float
-            Joint coverages.
-
-        Raises
-        ------
-        ValueError
-            If there were no held-out rows to see it from.
+        Raises ``ValueError`` if there were no held-out rows to see it from.
         """
         check_is_fitted(self, "models_")
         if self.depths_ is None:
@@ -179,14 +171,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
     ) -> tuple[dict[str, Prediction], NDArray[np.bool_]]:
         """Answer a query for each target, by name; and tell which values training did not see.
 
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-            Inputs.
-        query : calipers.prediction.Query
-            What is asked.
-        joint : bool
-            Whether the intervals of all targets are to hold together.
+        With ``joint``, the intervals of all targets are to hold together.
         """
         check_is_fitted(self, "models_")
         asked = (self.coverage,) if query.coverages is None else query.coverages

@@ -183,6 +183,11 @@ class DenseFactory:
         return Perceptron(layers, self.activation)
 
 
+MOST_LAYERS, MOST_UNITS = 256, 10**6
+"""Largest sizes of a network."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class MLP(BaseEstimator):
     """Fully connected networks over periodic embeddings: what a model trains by default.
 
@@ -204,26 +209,24 @@ class MLP(BaseEstimator):
     (0,)
     """
 
+    hidden_layers: Sequence[int] = (128, 128, 128)
+    activation: str = "silu"
+    frequencies: int = 8
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "hidden_layers": ["array-like"],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "frequencies": [Within(Integral, 0, None, closed="left")],
     }
 
-    def __init__(
-        self,
-        *,
-        hidden_layers: Sequence[int] = (128, 128, 128),
-        activation: str = "silu",
-        frequencies: int = 8,
-    ) -> None:
-        self.hidden_layers = hidden_layers
-        self.activation = activation
-        self.frequencies = frequencies
-
     def factory(self, X: NDArray[np.floating[Any]], rows: int) -> DenseFactory:
         """The networks that suit a table of inputs of which ``rows`` rows are trained on."""
         hidden = tuple(int(units) for units in self.hidden_layers)
+        if len(hidden) > MOST_LAYERS or not all(1 <= units <= MOST_UNITS for units in hidden):
+            raise ValueError(
+                f"hidden_layers must be 1 to {MOST_UNITS:,} units in each of at most {MOST_LAYERS} "
+                f"layers, got {self.hidden_layers!r}"
+            )
         if not self.frequencies:
             return DenseFactory(hidden, self.activation)
         more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -95,6 +96,7 @@ class Objective(BaseEstimator):
         return ("identity",)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class QDPlus(Objective):
     """QD+, the paper's loss: coverage, width, point error and a penalty on crossing.
 
@@ -113,6 +115,12 @@ class QDPlus(Objective):
         that NMPIW is trained in place of MPIW; ``loss="qd+ nmpiw"`` is short for that.
     """
 
+    coverage_weight: float = 0.99
+    point_weight: float = 0.3
+    crossing_weight: float = 10.0
+    softness: float = 160.0
+    target_range: float = 1.0
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "coverage_weight": [_NOT_NEGATIVE],
         "point_weight": [_SHARE],
@@ -120,21 +128,6 @@ class QDPlus(Objective):
         "softness": [_POSITIVE],
         "target_range": [_NOT_NEGATIVE],
     }
-
-    def __init__(
-        self,
-        *,
-        coverage_weight: float = 0.99,
-        point_weight: float = 0.3,
-        crossing_weight: float = 10.0,
-        softness: float = 160.0,
-        target_range: float = 1.0,
-    ) -> None:
-        self.coverage_weight = coverage_weight
-        self.point_weight = point_weight
-        self.crossing_weight = crossing_weight
-        self.softness = softness
-        self.target_range = target_range
 
     loss = staticmethod(losses.qd_plus)
 
@@ -146,27 +139,14 @@ class QDPlus(Objective):
         return numbers
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class QDPlusNMPIW(QDPlus):
     """QD+ with NMPIW in place of MPIW, which the paper proposes as future work."""
 
-    def __init__(
-        self,
-        *,
-        coverage_weight: float = 0.99,
-        point_weight: float = 0.3,
-        crossing_weight: float = 10.0,
-        softness: float = 160.0,
-        target_range: float = 0.0,
-    ) -> None:
-        super().__init__(
-            coverage_weight=coverage_weight,
-            point_weight=point_weight,
-            crossing_weight=crossing_weight,
-            softness=softness,
-            target_range=target_range,
-        )
+    target_range: float = 0.0
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class QD(Objective):
     """QD of Pearce et al. (2018), as in their code: width of captured rows and coverage.
 
@@ -178,15 +158,14 @@ class QD(Objective):
         Steepness of the soft capture (s).
     """
 
+    coverage_weight: float = 15.0
+    softness: float = 160.0
+
     head = "midpoint"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "coverage_weight": [_NOT_NEGATIVE],
         "softness": [_POSITIVE],
     }
-
-    def __init__(self, *, coverage_weight: float = 15.0, softness: float = 160.0) -> None:
-        self.coverage_weight = coverage_weight
-        self.softness = softness
 
     @staticmethod
     def loss(lower: Array, point: Array, upper: Array, target: Array, **numbers: Array) -> Array:
@@ -194,11 +173,11 @@ class QD(Objective):
         return losses.qd(lower, upper, target, **numbers)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class QDPaper(QD):
     """QD as the paper of Pearce et al. (2018) prints it."""
 
-    def __init__(self, *, coverage_weight: float = 0.07, softness: float = 160.0) -> None:
-        super().__init__(coverage_weight=coverage_weight, softness=softness)
+    coverage_weight: float = 0.07
 
     @staticmethod
     def loss(lower: Array, point: Array, upper: Array, target: Array, **numbers: Array) -> Array:
@@ -243,6 +222,7 @@ class CRPS(Objective):
         return losses.split_normal_crps(loc, left, right, target, weight=weight)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Density(Objective):
     """CRPS and likelihood of a split normal, or of a mixture, together; the default.
 
@@ -261,6 +241,10 @@ class Density(Objective):
         best out of fold. Points remain means, and everything is given in the target's unit.
     """
 
+    crps_weight: float = 0.95
+    components: int | str = "auto"
+    scale: str = "auto"
+
     head = "split normal"
     structure = ("components", "scale")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
@@ -268,17 +252,6 @@ class Density(Objective):
         "components": [Within(Integral, 1, MOST_COMPONENTS, closed="both"), StrOptions({"auto"})],
         "scale": [StrOptions({"identity", "auto", *KINDS})],
     }
-
-    def __init__(
-        self,
-        *,
-        crps_weight: float = 0.95,
-        components: int | str = "auto",
-        scale: str = "auto",
-    ) -> None:
-        self.crps_weight = crps_weight
-        self.components = components
-        self.scale = scale
 
     def candidates(self, rows: int) -> tuple[int, ...]:
         """How many components networks may predict that train on so many rows, fewest first."""
@@ -319,6 +292,7 @@ def skewness(y: NDArray[np.float64]) -> float:
     return float(abs(np.mean(off**3)) / max(float(np.mean(off**2)) ** 1.5, 1e-300))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IntervalScore(Objective):
     """Interval score of bounds that cannot cross, and squared error of the point.
 
@@ -328,11 +302,10 @@ class IntervalScore(Objective):
         Share of the squared error.
     """
 
+    point_weight: float = 0.65
+
     head = "ordered"
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"point_weight": [_SHARE]}
-
-    def __init__(self, *, point_weight: float = 0.65) -> None:
-        self.point_weight = point_weight
 
     @staticmethod
     def loss(

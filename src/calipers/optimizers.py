@@ -1,5 +1,6 @@
 """How networks are trained: the optimiser and its numbers."""
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -12,6 +13,7 @@ _POSITIVE = Within(Real, 0, None, closed="neither")
 _NOT_NEGATIVE = Within(Real, 0, None, closed="left")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Adam(BaseEstimator):
     """Adam with decoupled weight decay, bounded gradients and an average of the weights.
 
@@ -38,6 +40,15 @@ class Adam(BaseEstimator):
     0.01
     """
 
+    learning_rate: float = 0.003
+    schedule: str = "cosine"
+    decay_rate: float = 1.0
+    decay_steps: float = 50
+    weight_decay: float = 0.01
+    averaging: float = 0.995
+    clip_norm: float | None = 1.0
+    adversarial_step: float = 0.0
+
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "learning_rate": [_POSITIVE],
         "schedule": [StrOptions(set(SCHEDULES))],
@@ -48,27 +59,6 @@ class Adam(BaseEstimator):
         "clip_norm": [_POSITIVE, None],
         "adversarial_step": [_NOT_NEGATIVE],
     }
-
-    def __init__(
-        self,
-        *,
-        learning_rate: float = 0.003,
-        schedule: str = "cosine",
-        decay_rate: float = 1.0,
-        decay_steps: float = 50,
-        weight_decay: float = 0.01,
-        averaging: float = 0.995,
-        clip_norm: float | None = 1.0,
-        adversarial_step: float = 0.0,
-    ) -> None:
-        self.learning_rate = learning_rate
-        self.schedule = schedule
-        self.decay_rate = decay_rate
-        self.decay_steps = decay_steps
-        self.weight_decay = weight_decay
-        self.averaging = averaging
-        self.clip_norm = clip_norm
-        self.adversarial_step = adversarial_step
 
 
 OPTIMIZERS: dict[str, type[Adam]] = {"adam": Adam}

@@ -5,11 +5,10 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-FloatArray = NDArray[np.float64]
+from calipers._checks import FloatArray
 
-_FROM_DISTRIBUTION = ("quantiles", "members", "density", "variance", "variance_parts")
 _MOST_ATOMS = 64  # that come with a density
 POINT = "prediction"
 """Name of the column of points."""
@@ -43,12 +42,14 @@ class Query:
     @property
     def needs_distribution(self) -> bool:
         """Whether bounds of one coverage are not enough."""
-        return any(getattr(self, name) for name in _FROM_DISTRIBUTION) or self.at is not None
+        names = {field.name for field in fields(self)} - {"coverages", "at"}
+        return self.at is not None or any(getattr(self, name) for name in names)
 
     def size(self, members: int) -> int:
         """Numbers that answer it for one row, given the number of the networks' split normals."""
         intervals = 1 if self.coverages is None else len(self.coverages)
-        single = self.variance + 2 * self.variance_parts + (self.at is not None)
+        flags = sum(value is True for name, value in vars(self).items() if name != "members")
+        single = flags + self.variance_parts + (self.at is not None)  # the parts are two
         atoms = 2 * _MOST_ATOMS if self.density else 0
         several = 2 * intervals + len(self.quantiles) + 2 * self.density + atoms
         return 1 + single + several + (4 * members if self.members else 0)
@@ -119,9 +120,7 @@ class Prediction:
             )
         if self.quantiles is not None:
             found |= dict(zip(quantile_names(self.quantile_levels), self.quantiles.T, strict=True))
-        for name in ("variance", "aleatoric_variance", "epistemic_variance", "cdf", "cdf_below"):
-            if (values := getattr(self, name)) is not None:
-                found[name] = values
+        found |= {k: v for k, v in self._by_row().items() if v.ndim == 1 and k != "point"}
         if self.members is not None:
             for number, parts in enumerate(np.moveaxis(self.members, 0, -1).swapaxes(0, 1)):
                 names = (f"{name}_{number}" for name in MEMBER[: len(parts)])
@@ -160,8 +159,7 @@ def quantile_names(levels: ArrayLike) -> list[str]:
 
 
 def _levels(levels: ArrayLike) -> list[float]:
-    found: list[float] = np.atleast_1d(np.asarray(levels, np.float64)).tolist()
-    return found
+    return np.atleast_1d(np.asarray(levels, np.float64)).tolist()
 
 
 def level_name(level: float) -> str:

@@ -9,6 +9,7 @@ import os
 import pickle
 import tempfile
 import weakref
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,12 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers._text import did_you_mean
 from calipers.cluster import is_lazy
 from calipers.preprocessing import is_frame
 from calipers.tables import find_files, read_blocks
 
-FloatArray = NDArray[np.float64]
 Hashes = NDArray[np.uint64]
 
 _ROWS, _VALUES = 2**16, 2**22  # of a block of an array, at most
@@ -77,6 +78,7 @@ class RowBlocks:
         self.drop_missing = drop_missing
         self._open = _opener(source, target)
         self._left_out: tuple[tuple[int, int], ...] = ()
+        self._first: dict[str, int] = {}  # what the first whole reading has found
 
     def __iter__(self) -> Iterator[tuple[Any, FloatArray]]:
         """Blocks of inputs and targets."""
@@ -136,13 +138,21 @@ class RowBlocks:
         return rest
 
     def numbered(self) -> Iterator[tuple[Hashes, Any, FloatArray]]:
-        """Blocks, and the numbers of their rows in the source."""
-        start, first = 0, None
+        """Blocks, and the numbers of their rows in the source.
+
+        Raises
+        ------
+        ValueError
+            If the source gives other rows than when it was first read, or in another order: rows
+            held out are known by their numbers.
+        """
+        start, digest, first = 0, 0, None
         for block in self._open():
             X, y = _parted(block, self.target, start)
             first = _check_columns(X, first, start)
             numbers = np.arange(start, start + len(y), dtype=np.uint64)
             start += len(y)
+            digest = zlib.crc32(y.astype(np.float32).tobytes(), digest)
             kept = np.ones(len(y), dtype=bool)
             missing = np.isnan(y)
             if self.drop_missing:
@@ -160,6 +170,13 @@ class RowBlocks:
                 numbers, X, y = numbers[chosen], _take(X, chosen), y[chosen]
             if len(y):
                 yield numbers, X, y
+        rows, known = self._first.setdefault("rows", start), self._first.setdefault("y", digest)
+        if (rows, known) != (start, digest):
+            order = "" if rows != start else ", but others or in another order"
+            raise ValueError(
+                f"the source gave {rows:,} rows when first read and {start:,} now{order}: it must "
+                "give the same rows each time"
+            )
 
 
 def _hashes(numbers: Hashes, seed: int) -> Hashes:
@@ -237,9 +254,10 @@ def _as_target(y: Any, start: int) -> FloatArray:
     try:
         if hasattr(y, "isna"):  # of pandas, whose missing values are of several kinds
             return np.asarray(y.to_numpy(np.float64, na_value=np.nan)).ravel()
-        return np.asarray(y, np.float64).ravel()
+        values = np.asarray(y)
+        return (values.astype(object) if np.iscomplexobj(y) else values).astype(np.float64).ravel()
     except (TypeError, ValueError):
-        for row, value in enumerate(np.asarray(y).ravel()):
+        for row, value in enumerate(np.asarray(y, object).ravel()):
             try:
                 float(value)
             except (TypeError, ValueError):
@@ -263,7 +281,7 @@ def _opener(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
         return _of_dask(source, target)
     if hasattr(source, "to_batches"):
         return lambda: (batch.to_pandas() for batch in source.to_batches() if batch.num_rows)
-    if hasattr(source, "shape") and not callable(source):
+    if getattr(source, "shape", ()) and not callable(source):
         return _of_array(source, target)
     if callable(source):
         return lambda: iter(source())

@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from skpro.distributions.base import BaseDistribution
 from skpro.regression.base import BaseProbaRegressor
 
+from calipers._checks import FloatArray
 from calipers.distributions import Distribution, SplitNormal, SplitNormalMixture
 from calipers.networks import MLP
 from calipers.objectives import LOSSES
@@ -20,7 +20,6 @@ from calipers.regressor import IntervalRegressor
 
 __all__ = ["PredictiveDistribution", "ProbaIntervalRegressor"]
 
-FloatArray = NDArray[np.float64]
 
 _LEVELS, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _LEVELS, _WEIGHTS = (_LEVELS + 1) / 2, _WEIGHTS / 2  # from [-1, 1] to [0, 1]

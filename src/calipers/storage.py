@@ -24,6 +24,7 @@ import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -163,6 +164,11 @@ def _refuse(path: Path, problem: str) -> NoReturn:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the libraries behind a model, none of them imported."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> dict[str, str]:  # to read them takes longer than to fit a small model again
     found = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
@@ -182,8 +188,7 @@ def _encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
                 f"arrays[{name!r}] is of type {array.dtype}; "
                 "use booleans, integers or floats of up to 64 bits"
             )
-    encoded: bytes = safetensors.numpy.save(dense)
-    return encoded
+    return safetensors.numpy.save(dense)
 
 
 def _seal(body: Mapping[str, Any]) -> bytes:

@@ -314,16 +314,14 @@ def _as_rows(values: Any) -> Any:
 
 
 def _numbers(tensor: Any) -> Doubles:
-    values: Doubles = tensor.detach().to("cpu", torch.float64).numpy()
-    return values
+    return tensor.detach().to("cpu", torch.float64).numpy()
 
 
 def _stored(tensor: Any) -> NDArray[Any]:
     """A weight as NumPy has it; the short floats, which NumPy lacks, as longer ones."""
     if tensor.is_floating_point() and tensor.dtype != torch.float64:
         tensor = tensor.to(torch.float32)
-    values: NDArray[Any] = tensor.detach().cpu().numpy()
-    return values
+    return tensor.detach().cpu().numpy()
 
 
 def _warn_if_useless(points: TorchPoints, model: IntervalRegressor, X: Any, y: Any) -> None:

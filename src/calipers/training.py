@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from calipers._checks import FloatArray
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import Bank, Plan, Program, Settings, padded, spawn_seeds
 from calipers.crossfit import Fold, set_aside
 from calipers.networks import MLP, NETWORKS, Network
 from calipers.objectives import LOSSES, Objective
 from calipers.optimizers import OPTIMIZERS, Adam
-
-FloatArray = NDArray[np.float64]
 
 SHORTHANDS: dict[str, dict[str, Any]] = {
     "loss": LOSSES,
@@ -81,10 +80,13 @@ def check_bounds(bounds: Any) -> None:
     """Refuse bounds that are not a pair with a lower end below the upper one."""
     if bounds is None or isinstance(bounds, str):
         return
-    ends = list(bounds)
-    good = len(ends) == 2 and all(
-        end is None or (isinstance(end, Real) and math.isfinite(float(end))) for end in ends
-    )
+    ends = list(bounds) if isinstance(bounds, Sequence) or hasattr(bounds, "__array__") else []
+    try:
+        good = len(ends) == 2 and all(
+            end is None or (isinstance(end, Real) and math.isfinite(float(end))) for end in ends
+        )
+    except OverflowError:  # of a whole number beyond all floats
+        good = False
     if not good or (None not in ends and not ends[0] < ends[1]):
         raise ValueError(
             "bounds must be 'auto', None or a pair (low, high) with low below high, in which None "
@@ -94,7 +96,12 @@ def check_bounds(bounds: Any) -> None:
 
 def objective_of(parameters: Parameters) -> Objective:
     """What networks are trained for."""
-    found: Objective = expanded("loss", parameters.loss)
+    return expanded("loss", parameters.loss)
+
+
+def optimizer_of(parameters: Parameters) -> Adam:
+    """How networks are trained."""
+    found: Adam = expanded("optimizer", parameters.optimizer)
     return found
 
 
@@ -109,7 +116,7 @@ def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int
     """What all networks have in common, for inputs of which ``rows`` rows are trained on."""
     network = expanded("network", parameters.network)
     factory: Network = network.factory(X, rows) if isinstance(network, MLP) else network
-    optimizer: Adam = expanded("optimizer", parameters.optimizer)
+    optimizer = optimizer_of(parameters)
     return Program(
         factory,
         type(objective_of(parameters)),
@@ -126,20 +133,10 @@ def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int
 def make_settings(
     parameters: Parameters, rows: int, batch_size: int, *, stops: bool, shards: int = 1
 ) -> Settings:
-    """Numbers of the training of a network.
+    """Numbers of the training of a network on so many rows, in steps of ``batch_size``.
 
-    Parameters
-    ----------
-    parameters : Parameters
-        The model's.
-    rows : int
-        Rows that the network trains on.
-    batch_size : int
-        Rows of a step.
-    stops : bool
-        Whether there are validation rows that tell when to stop.
-    shards : int
-        Parts in which the rows come; an epoch of the settings is then a pass over one of them.
+    ``stops`` says that there are validation rows that tell when to stop. Where rows come in several
+    ``shards``, an epoch of the settings is a pass over one of them.
     """
     steps = 10_000 * max(1.0, rows / 10_000) ** 0.5
     fewest = 20 if shards == 1 else 0  # passes
@@ -148,7 +145,7 @@ def make_settings(
     given = parameters.patience
     patience = max(10, epochs // 5) if isinstance(given, str) else (given or 0) * shards
     early = {"early_patience": max(10, epochs // 15)} if parameters.patience == "auto" else {}
-    optimizer: Adam = expanded("optimizer", parameters.optimizer)
+    optimizer = optimizer_of(parameters)
     return Settings(
         learning_rate=optimizer.learning_rate,
         decay_rate=optimizer.decay_rate,
@@ -178,27 +175,8 @@ def make_plans(
 ) -> list[Plan]:
     """One plan for each fold given, which may be given several times.
 
-    Parameters
-    ----------
-    parameters : Parameters
-        The model's.
-    folds : sequence of Fold
-        Rows for each network.
-    weights : array, optional
-        Weights of all rows.
-    groups : array, optional
-        Group of each row; groups are not parted.
-    seed : int
-        Seeds the networks and what they set aside.
-    batch_size : int
-        Rows of a step.
-    previous : Bank, optional
-        Networks to go on from.
-
-    Raises
-    ------
-    ValueError
-        If ``previous`` has another number of networks.
+    The seed is that of the networks and of what they set aside, which parts no group. They go on
+    from the networks ``previous``, if any, which must be as many: ``ValueError``.
     """
     if previous is not None and len(previous) != len(folds):
         raise ValueError(

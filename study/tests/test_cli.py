@@ -137,9 +137,9 @@ def test_search(monkeypatch, tmp_path):
 
     monkeypatch.setattr("calipers_study.search.search_settings", search_settings)
     command = ["search", "--dataset", "yacht", "wine", "--candidates", "30"]
-    answer = runner.invoke(app, [*command, "--halving", "3", "--out", str(tmp_path)])
+    answer = runner.invoke(app, [*command, "--out", str(tmp_path)])
     assert answer.exit_code == 0
     assert seen["datasets"] == ["yacht", "wine"]
-    assert (seen["protocol"].candidates, seen["protocol"].halving) == (30, 3)
+    assert seen["protocol"].candidates == 30
     assert seen["out"] == tmp_path
     assert lines(answer.stdout) == ["yacht, searched settings, trial 0: PICP 0.95"]

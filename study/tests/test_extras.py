@@ -92,6 +92,32 @@ def test_variants_train_and_are_measured(variant, mini, monkeypatch):
     assert all(0 <= one["PICP"] <= 1 and one["MPIW"] > 0 and one["MSE"] > 0 for one in found)
 
 
+@pytest.mark.parametrize("plain", ["", "jax float32"])
+def test_several_draws_and_plain_loops_give_each_trial(plain, mini, monkeypatch):
+    from calipers_study import variants
+    from calipers_study.settings import load_settings
+
+    monkeypatch.setattr(
+        variants, "load_settings", lambda m, d: load_settings(m, d, folder=mini / "settings")
+    )
+    variant = Variant("some", "mse", seed=2, draws=1 if plain else 2, plain=plain)
+    found = variant_rows(variant, "yacht", trials=2)
+    assert [one["trial"] for one in found] == ([0, 1] if plain else [0, 1, 0, 1])
+    assert [one.get("draw") for one in found] == ([None] * 2 if plain else [2, 2, 3, 3])
+    assert len({one["MSE"] for one in found}) == len(found)
+    assert all(0 < one["MSE"] < 2 for one in found)
+
+
+def test_draws_are_counted_against_the_printed_number(store, tmp_path):
+    place = tmp_path / "extras" / "experiments" / "a" / "power.json"
+    place.parent.mkdir(parents=True)
+    widths = {1: 0.81, 2: 0.82, 3: 0.80, 4: 0.804}  # the paper prints 0.80, half a unit is 0.005
+    rows = [row("4 draws", t, w, draw=d) for d, w in widths.items() for t in (0, 1)]
+    place.write_text(json.dumps({"name": "qd+: 4 draws", "rows": rows}))
+    text = experiments_markdown(Store(tmp_path), collect(Store(store)))
+    assert "| SNM-QD+ | power | MPIW | 0.80 | 4 | 0.8 | 0.807 | 0.82 | 0.0087 | 2 |" in text
+
+
 def test_experiments_are_variants_of_known_methods():
     for variant, datasets in EXPERIMENTS.values():
         assert variant.method in METHODS

@@ -6,8 +6,8 @@ import pytest
 from calipers import plots
 from calipers_study.draw import sensitivity as draw_sensitivity, toy as draw_toy
 from calipers_study.figures import FIGURES, write_figures
-from calipers_study.panels import plot_counts, plot_heat_map
-from calipers_study.sensitivity import failures_markdown, sensitivity
+from calipers_study.panels import plot_counts, plot_heat_map, plot_width_error
+from calipers_study.sensitivity import failures_markdown, other_seeds, sensitivity
 from calipers_study.settings import load_settings
 from calipers_study.store import Store, StoreError
 from calipers_study.toy import SETTINGS, toy
@@ -58,6 +58,12 @@ def test_sensitivity(mini, tmp_path):
     ]  # fmt: skip
     failed = np.isnan(maps[0.0].arrays["PICP"]).mean()
     assert shares[0].split(" | ")[2] == f"{100 * failed:.0f}%"
+    several = other_seeds(store, range(1, 3), **options)
+    assert several.arrays["PICP"].shape == (2, 3, 3)
+    each = np.isnan(several.arrays["PICP"]).mean(axis=(1, 2))
+    last = failures_markdown(store).splitlines()[-1]
+    assert last.startswith("| xi = 0, 2 other seeds and shuffles | lambda_1 | ")
+    assert f"| {100 * each.min():.0f}% to {100 * each.max():.0f}% | " in last
 
 
 def test_what_is_asked_for_must_be_there(tmp_path):
@@ -97,3 +103,14 @@ def test_counts(ax):
     assert [text.get_text() for text in ax.texts] == ["0", "0", "3", "7"]
     assert [text.xy[1] for text in ax.texts] == [0, 0, 3, 9]
     assert [patch.get_height() for patch in ax.patches] == [0, 0, 3, 7]
+
+
+def test_width_error_markers_are_quantiles_of_groups(ax):
+    width = np.repeat([1.0, 10.0], 100)
+    error = np.concatenate([np.linspace(0, 1, 100), np.linspace(0, 20, 100)])
+    plot_width_error(ax, width, error, groups=2)
+    ax.figure.canvas.draw()
+    x, y = ax.lines[-1].get_data()
+    assert list(x) == [1.0, 10.0]
+    np.testing.assert_allclose(y, [0.95, 19.0])
+    assert all("times" not in label.get_text() for label in ax.get_xticklabels())

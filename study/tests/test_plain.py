@@ -1,4 +1,4 @@
-"""The trainings in NumPy: losses are those of calipers, and networks learn."""
+"""The trainings written a second time: losses are those of calipers, and networks learn."""
 
 from dataclasses import replace
 
@@ -10,7 +10,9 @@ import pytest
 from calipers import losses
 from calipers_study.attempts import TRIES
 from calipers_study.plain import loss_and_slope, outputs, train_plainly
+from calipers_study.points import LATE, late_errors, standardised
 from calipers_study.settings import load_settings
+from calipers_study.splits import Split
 
 OF = {
     "qd+": lambda s, out, y: losses.qd_plus(
@@ -61,3 +63,22 @@ def test_networks_learn_and_cover(method):
         covered = ((kept[..., 0] < y) & (y < kept[..., 2])).mean()
         assert 0.85 < covered <= 1
         assert (kept[..., 2] - kept[..., 0]).mean() < 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_points_learn_in_either_precision(dtype):
+    settings = replace(
+        load_settings("mse", "yacht"), epochs=150, hidden_layers=(10,), batch_size=50
+    )
+    rng = np.random.default_rng(0)
+    X = 3 + 2 * rng.normal(size=(220, 2))
+    y = 5 * X[:, 0] + 1 + 0.5 * rng.normal(size=220)
+    rows = rng.permutation(220)
+    splits = [Split(rows[:170], rows[170:]), Split(rows[50:], rows[:50])]
+    train, test, units = standardised(X, y, splits)
+    errors = late_errors(settings, train, test, [[1, 2], [3, 4]], dtype=dtype)
+    assert errors.shape == (2, LATE)
+    np.testing.assert_allclose(units, [y[s.train].std() / y.std() for s in splits])
+    first = np.array([np.mean(goal**2) for goal in test[1]])
+    assert (errors[:, -1] < 0.02 * first).all()
+    assert len(np.unique(errors[0])) > 50

@@ -6,7 +6,10 @@ import pytest
 from hypothesis import given, strategies as st
 
 from calipers.datasets import CATALOGUE, DatasetCorruptError, DatasetUnavailableError, load
+from calipers_study.cells import collect, paper_cells
+from calipers_study.run import run
 from calipers_study.splits import hernandez_lobato_splits, paper_splits, shuffled_splits
+from calipers_study.store import Store
 
 SHUFFLED = [name for name, entry in CATALOGUE.items() if entry.train_rows is None]
 
@@ -148,7 +151,9 @@ def test_unknown_dataset():
 
 
 @pytest.mark.data
-def test_year_is_read_in_order_and_cut_where_its_source_says(data_folder, tmp_path, monkeypatch):
+def test_year_is_read_in_order_cut_where_its_source_says_and_fills_its_cell(
+    data_folder, tmp_path, monkeypatch
+):
     """The sample that can be had, written in the layout of the source file."""
     with np.load(data_folder / "year_partial.npz") as arrays:
         X, y = arrays["X"], arrays["y"]
@@ -167,3 +172,17 @@ def test_year_is_read_in_order_and_cut_where_its_source_says(data_folder, tmp_pa
     [split] = paper_splits("year")
     np.testing.assert_array_equal(split.train, np.arange(6300))
     np.testing.assert_array_equal(split.test, np.arange(6300, 7000))
+    settings = 'loss = "mse"\nhidden_layers = [4]\nmembers = 2\ntrials = 1\nbatch_size = 1000\n'
+    (tmp_path / "mse.toml").write_text(
+        settings + "epochs = 4\nlearning_rate = 0.009\n[datasets]\nyear = {}\n"
+    )
+    run(["mse"], ["year"], store=tmp_path / "store", settings=tmp_path, folder=tmp_path)
+    results = collect(Store(tmp_path / "store"))
+    [cell] = [
+        c
+        for c in paper_cells(results)
+        if (c.published.dataset, c.published.method) == ("year", "MSE")
+    ]
+    assert 0.5 < cell.ours.mean < 2
+    assert cell.ours.sem is None  # one trial, as in the paper
+    assert cell.verdict != "missing"

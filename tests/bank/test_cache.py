@@ -449,7 +449,7 @@ PROGRAM = """
 import sys
 from dataclasses import dataclass
 import jax, numpy as np
-from calipers.bank._cache import compiled
+from calipers.bank import _cache
 
 @dataclass(frozen=True)
 class Sine:
@@ -461,17 +461,20 @@ compile_ = jax.stages.Lowered.compile
 jax.stages.Lowered.compile = lambda *a, **k: done.append(a) or compile_(*a, **k)
 x = np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
 sys.stdin.readline()
-with jax.default_device(jax.devices()[int(sys.argv[1])]):
-    y = compiled(Sine().run, (x,))(x)
-print(len(jax.devices()), y.devices().pop().id, len(done), float(y.sum()))
+for device in map(int, sys.argv[1:]):
+    done.clear()
+    _cache._compiled.clear()
+    with jax.default_device(jax.devices()[device]):
+        y = _cache.compiled(Sine().run, (x,))(x)
+    print(len(jax.devices()), y.devices().pop().id, len(done), float(y.sum()))
 """
 
 
-def start(folder, devices=1, chosen=0):
-    """A process that runs a program when it has read a line."""
+def start(folder, devices=1, chosen=(0,)):
+    """A process that runs a program on some of its devices when it has read a line."""
     flags = f"--xla_force_host_platform_device_count={devices}"
     return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(chosen)],
+        [sys.executable, "-c", PROGRAM, *map(str, chosen)],
         env=os.environ | {"CALIPERS_CACHE": str(folder.parent), "XLA_FLAGS": flags},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -480,10 +483,11 @@ def start(folder, devices=1, chosen=0):
 
 
 def finish(process):
+    """Devices of a process, the one it ran on, compilations and the result, for each run."""
     out, _ = process.communicate("go\n", timeout=120)
     assert process.returncode == 0
-    devices, chosen, compilations, total = out.split()
-    return int(devices), int(chosen), int(compilations), total
+    runs = [line.split() for line in out.splitlines()]
+    return [(int(devices), int(chosen), int(n), total) for devices, chosen, n, total in runs]
 
 
 def test_processes_at_once(folder):
@@ -491,15 +495,15 @@ def test_processes_at_once(folder):
     for process in processes:
         process.stdin.write("go\n")
         process.stdin.flush()
-    first, second = (finish(process) for process in processes)
+    (first,), (second,) = (finish(process) for process in processes)
     assert first[3] == second[3]
     entry(folder)  # the only file: nothing half written stays
-    assert finish(start(folder))[2] == 0
+    assert finish(start(folder))[0][2] == 0
 
 
 def test_the_devices_of_a_process_belong_to_a_program(folder):
-    runs = [(2, 0), (2, 0), (2, 1), (2, 1), (1, 0), (1, 0)]
-    found = [finish(start(folder, *run)) for run in runs]
-    assert [run[:2] for run in found] == runs
-    assert [run[2] for run in found] == [1, 0, 1, 0, 1, 0]
+    processes = [(2, (0, 1)), (2, (0, 1)), (1, (0, 0))]
+    found = [run for process in processes for run in finish(start(folder, *process))]
+    assert [run[:2] for run in found] == [(2, 0), (2, 1), (2, 0), (2, 1), (1, 0), (1, 0)]
+    assert [run[2] for run in found] == [1, 1, 0, 0, 1, 0]
     assert len({run[3] for run in found}) == 1

@@ -1,5 +1,6 @@
 """Training against a plain loop, and the promises a bank makes."""
 
+import math
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -13,8 +14,21 @@ import optax
 import pytest
 
 from calipers import losses
-from calipers.bank import Plan, Program, Settings, Table, TrainingFailedError, _train, train
+from calipers.bank import (
+    Plan,
+    Program,
+    Settings,
+    Table,
+    TrainingFailedError,
+    _bank,
+    _run,
+    _train,
+    train,
+)
+from calipers.bank._cache import compiled
+from calipers.bank._clock import Clock
 from calipers.bank._lanes import Lanes, State
+from calipers.bank._shared_rows import padded
 from calipers.bank._shuffle import round_keys, shuffled
 from calipers.networks import DenseFactory
 from calipers.objectives import LOSSES, Objective, QDPlus
@@ -154,6 +168,25 @@ def test_bits_do_not_depend_on_company_threads_or_padding(table, program):
         assert same(one, together[i : i + 1])
     for other in (threads, crowd, padded):
         assert same(together, other)
+
+
+def test_lanes_are_given_up_when_few_still_train(table, program, monkeypatch):
+    program = replace(program, objective=Safe)
+    monkeypatch.setattr(_run, "_MANY_LANES", 4)
+    widths = []
+    monkeypatch.setattr(_run, "compiled", lambda f, arguments, **rest: (
+        widths.append(len(arguments[1].seed)), compiled(f, arguments, **rest))[1])  # fmt: skip
+    monkeypatch.setattr(_run, "_SEGMENT_SECONDS", 1e-9)  # Python steps in after every epoch
+    mixed = [*plans(9, epochs=2), *plans(3, epochs=6)]
+    shape = _run.Shape(12, padded(200), 0)
+    found = _run.run(program, table, mixed, shape, None, Clock(math.inf), 1.0)
+    assert widths[-4:] == [3] * 4
+    assert set(widths[:-4]) == {12}
+    assert [one.epochs for one in found] == [2] * 9 + [6] * 3
+    whole = train(program, table, mixed)
+    for i, one in enumerate(found):
+        for ours, theirs in zip(one.weights, whole.weights, strict=True):
+            np.testing.assert_allclose(ours, theirs[i], atol=1e-6)
 
 
 def test_predictions_do_not_depend_on_their_company(table, program):
@@ -419,3 +452,10 @@ def test_the_range_of_the_training_targets_normalises_the_width(table):
     )
     np.testing.assert_allclose(by_name[:20], by_hand[:20], rtol=1e-3)
     assert by_name[-1] < plain[-1]
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(1, 5), (2, 5), (4, 2), (8, 1), (64, 1)])
+def test_networks_to_a_chunk_leave_every_core_some(monkeypatch, cores, expected):
+    monkeypatch.setattr(_bank.joblib, "cpu_count", lambda: cores)
+    assert _bank.lane_count(None, 10, rows=10_000) == expected
+    assert _bank.lane_count(None, 10, rows=1000) == 5  # steps cost more than cores would save

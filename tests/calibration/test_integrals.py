@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from scipy.special import ndtri
+from scipy.special import erfc, ndtri
 
 from calipers.calibration import Calibration, WidthCalibration, _adaptive, _integrals
 from calipers.calibration._corrected_rows import MixtureRows
-from calipers.distributions import mixture_scores, mixture_values_on_grid
+from calipers.distributions import _grid, mixture_scores, mixture_values_on_grid
 
 BOUND = 1e-6
 ROWS = 12
@@ -127,3 +127,10 @@ def test_errors_are_within_the_bound_where_widths_differ(map_of_many, monkeypatc
     monkeypatch.setattr(_integrals, "make_rule", lambda *given: rules.append(given) or make(*given))
     _integrals.mean_and_variance(make_rows("ten alike", (widths, map_of_many), steps, None))
     assert len({given[1] for given in rules}) == 1  # one rule for rows of all widths
+
+
+def test_the_polynomial_is_the_error_function():
+    t = np.linspace(0.0, 8.5, 5000, dtype=np.float32)
+    exact = t.astype(np.float64)
+    found = _grid.upper_mass(t, np.exp(-exact * exact).astype(np.float32))
+    np.testing.assert_allclose(found, erfc(exact), rtol=1e-6)

@@ -92,6 +92,33 @@ def test_a_jump_is_followed_within_a_hundred_rows(jump):
     assert abs(found.coverage(0.9) - 0.9) <= 0.01
 
 
+@pytest.mark.parametrize("inputs", [0, 1])
+def test_a_shift_is_the_same_for_rows_of_all_scales(inputs):
+    rng = np.random.default_rng(5)
+    x, noise = rng.uniform(-1, 1, 600), rng.standard_normal(600)
+    scale = 0.1 * 4.0**x
+    dist = SplitNormalMixture(SplitNormal(np.zeros((1, 600)), scale, scale))
+    start = AdaptiveCoverage.start(300, np.zeros(inputs), np.ones(inputs))
+    found = start.learn(dist, scale * noise + 3.0, np.tile(x[:, None], inputs))
+    grid = np.array([-1.0, 0.0, 1.0])
+    own = 0.1 * 4.0**grid
+    at = SplitNormalMixture(SplitNormal(np.zeros((1, 3)), own, own))
+    moved = found.state.calibrated(at, np.tile(grid[:, None], inputs))
+    lower, upper = moved.interval(0.9)
+    assert (np.abs(moved.median - 3.0) / own).max() < 0.4
+    assert ((upper - lower) / own).max() < 1.25 * 2 * 1.645
+
+
+def test_a_shift_in_proportion_to_the_scale_is_followed():
+    rng = np.random.default_rng(5)
+    scale = 4.0 ** rng.uniform(-1, 1, 600)
+    dist = SplitNormalMixture(SplitNormal(np.zeros((1, 600)), scale, scale))
+    found = AdaptiveCoverage.start(300).learn(dist, scale * (rng.standard_normal(600) + 3.0))
+    late = found.quantiles([0.05, 0.5, 0.95])[300:] / scale[300:, None]
+    assert np.abs(late[:, 1] - 3.0).mean() < 0.3
+    assert np.diff(late[:, [0, 2]]).mean() < 1.25 * 2 * 1.645
+
+
 def test_coverage_is_that_of_predictions_made_before_a_delay():
     n, delay = 2000, 30
     y = drifts(n)["autoregressive"]

@@ -76,17 +76,22 @@ def write(path: Path, results: list[dict[str, Any]]) -> None:
 def main() -> int:
     """Run what is asked; 1 if something was found."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", nargs="*", help="campaigns, all by default")
+    parser.add_argument("--only", nargs="*", help="campaigns, or parts in full; all by default")
     parser.add_argument("--share", type=float, default=1.0, help="of the tries, all by default")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="pieces of a campaign at a time")
     parser.add_argument("--json", action="store_true", help="print the results as JSON lines")
     parser.add_argument("--write", type=Path, help="page to put the table into")
+    parser.add_argument("--printed", type=Path, nargs="+", help="what --json printed, to --write")
     given = parser.parse_args()
+    if given.printed:
+        lines = [line for path in given.printed for line in path.read_text().splitlines()]
+        write(given.write, [json.loads(line) for line in lines])
+        return 0
     warnings.filterwarnings("ignore", message=".*fork.*")
     results = []
     for part in PARTS:
-        if given.only and part.campaign not in given.only:
+        if given.only and not {part.campaign, part.tried} & set(given.only):
             continue
         if not max(part.least, round(part.count * given.share)):
             continue

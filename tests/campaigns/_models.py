@@ -40,7 +40,8 @@ def old_models() -> dict[str, Example]:
     return {n: Example(FOLDERS / n, table if n == "table" else numbers) for n in OLD}
 
 
-def _settings(**more: Any) -> dict[str, Any]:
+def settings(**more: Any) -> dict[str, Any]:
+    """Parameters of a small model."""
     small = MLP(hidden_layers=(4,), frequencies=2)
     common = {"n_networks": 4, "cv": 2, "epochs": 3, "random_state": 0, "verbose": 0}
     return {"network": small, **common, **more}
@@ -50,7 +51,7 @@ def fit_with_cache(cache: Path, out: Path) -> None:
     """Fit, which compiles programs or finds them in a folder, and write intervals of the model."""
     os.environ["CALIPERS_CACHE"] = str(cache)
     X = np.random.default_rng(0).normal(size=(60, 2))
-    model = IntervalRegressor(**_settings(n_jobs=1)).fit(X, X[:, 0])
+    model = IntervalRegressor(**settings(n_jobs=1)).fit(X, X[:, 0])
     out.write_bytes(model.predict_interval(X, coverage=0.5).tobytes())
 
 
@@ -66,7 +67,7 @@ def new_models(root: Path) -> dict[str, Example]:
     frame.loc[3, "a"] = np.nan
 
     def fit(target: Any, rows: Any = X, **more: Any) -> IntervalRegressor:
-        return IntervalRegressor(**_settings(**more)).fit(rows, target)
+        return IntervalRegressor(**settings(**more)).fit(rows, target)
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -79,7 +80,7 @@ def new_models(root: Path) -> dict[str, Example]:
         asinh = fit(np.sinh(2 * y), loss=Density(scale="asinh"))
         asinh.update(X[:40], np.sinh(2 * y[:40]) + 2)
         points = DecisionTreeRegressor(max_depth=3, random_state=0).fit(X, y)  # of fixed bits
-        both = MultiTargetRegressor(IntervalRegressor(**_settings()))
+        both = MultiTargetRegressor(IntervalRegressor(**settings()))
         models = {
             "width": width,
             "counts": fit(rng.poisson(3.0, 120)),
@@ -90,7 +91,7 @@ def new_models(root: Path) -> dict[str, Example]:
             "stream": stream,
             "kinds": fit(y).conformalize(X, y, by=0),
             "shifted": fit(y).conformalize(X, y, shifted_to=X + 0.5),
-            "wrapped": IntervalRegressor(**_settings()).upgrade(points, X, y),
+            "wrapped": IntervalRegressor(**settings()).upgrade(points, X, y),
             "targets": both.fit(X, np.column_stack([y, X[:, 1]])),
         }
     found = {}

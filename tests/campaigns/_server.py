@@ -16,6 +16,12 @@ from ._tally import FOLDERS
 PREDICT = "/v1/models/default/predict"
 
 
+def memory(process: int, name: str = "VmRSS") -> int:
+    """Bytes of a process, by a name of Linux."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
+
+
 class Server:
     """A server in a child process, on a port of its own.
 
@@ -67,8 +73,7 @@ class Server:
 
     def memory(self, name: str = "VmRSS") -> int:
         """Bytes, by a name of Linux."""
-        lines = Path(f"/proc/{self.process}/status").read_text().splitlines()
-        return 1024 * int(next(line for line in lines if line.startswith(name)).split()[1])
+        return memory(self.process, name)
 
     def files(self) -> int:
         return len(list(Path(f"/proc/{self.process}/fd").iterdir()))

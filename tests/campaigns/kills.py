@@ -252,10 +252,10 @@ def studies(count: int, seed: int) -> Tally:
 
 
 PARTS = (
-    Part("kills", "saves killed at any step or moment", 1000, saves, 20),
-    Part("kills", "saves by four writers at a time, each killed", 250, save_races, 8),
-    Part("kills", "`calipers predict` to a file, killed", 44, predictions),
-    Part("kills", "`calipers watch`, killed, then gone on with", 40, streams),
+    Part("kills", "saves killed at any step or moment", 1000, saves, 20, 250),
+    Part("kills", "saves by four writers at a time, each killed", 250, save_races, 8, 64),
+    Part("kills", "`calipers predict` to a file, killed", 44, predictions, 1, 11),
+    Part("kills", "`calipers watch`, killed, then gone on with", 40, streams, 1, 10),
     Part("kills", "the store of a search, killed while it grows, then gone on with", 200, searches),
     Part("kills", "the store of a study, likewise", 67, studies),
 )

@@ -100,6 +100,8 @@ def programs(count: int, seed: int) -> Tally:
 
 PARTS = (
     Part("races", "saves by four writers with a reader", 400, saves, 8),
-    Part("races", "raced starts of three searches on one store", 200, stores, 4),
-    Part("races", "two processes with one empty cache of programs, and a third", 10, programs),
+    Part("races", "raced starts of three searches on one store", 200, stores, 4, 50),
+    Part(
+        "races", "two processes with one empty cache of programs, and a third", 10, programs, 1, 3
+    ),
 )

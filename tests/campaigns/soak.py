@@ -1,8 +1,13 @@
-"""Thousands of good requests: all answered, and the process no larger at the end than early on."""
+"""Good requests by the thousand, and fits: the process is no larger at the end than early on."""
+
+import os
 
 import numpy as np
 
-from ._server import PREDICT, Server
+from calipers import IntervalRegressor
+
+from ._models import settings
+from ._server import PREDICT, Server, memory
 from ._tally import Part, Tally
 from .request_abuse import good
 
@@ -38,4 +43,25 @@ def soak(count: int, seed: int) -> Tally:
     return tally
 
 
-PARTS = (Part("soak", "good requests over four connections", 30_000, soak, 60),)
+def fits(count: int, seed: int) -> Tally:
+    """Fits in one process, each of other rows and of one of five sizes."""
+    tally, rng = Tally(), np.random.default_rng(seed)
+    early = 0
+    for number in range(count):
+        X = rng.normal(size=(60 * (1 + number % 5), 3))
+        model = IntervalRegressor(**settings(random_state=number, n_jobs=1)).fit(X, X[:, 0])
+        right = bool(np.isfinite(model.predict_interval(X, coverage=0.5)).all())
+        tally.check(right, "fitted", f"fit {number} of seed {seed}")
+        if number == count // 5:
+            early = memory(os.getpid())
+    grown = memory(os.getpid()) - early
+    tally.notes.append(f"{grown / 2**20:+.0f} MiB in the last four fifths")
+    if grown > GROWTH:
+        tally.wrong(f"the process grew by {grown:,} bytes")
+    return tally
+
+
+PARTS = (
+    Part("soak", "good requests over four connections", 30_000, soak, 60),
+    Part("soak", "fits of five sizes in one process", 50, fits, 0),
+)

@@ -146,7 +146,10 @@ TABLES = {
     "text target": (rows(price=lambda i: "dear"), "row 1, column 'price': 'dear' is not a number"),
     "word in target": (rows(price=but(8, "dear", price)), "row 9, column 'price': 'dear' is not a"),
     "infinite target": (rows(price=but(8, "inf", price)), "row 9, column 'price': inf is not fin"),
-    "dates as target": (rows(price=lambda i: f"2024-02-{i % 28 + 1:02}"), "row 1, column 'price'"),
+    "dates as target": (
+        rows(price=lambda i: f"2024-02-{i % 28 + 1:02}"),
+        "column 'price': holds dates where numbers are needed: make days",
+    ),
     "one target": (rows(price=lambda i: 5), "column 'price': the target is always 5"),
     # Rows and columns that teach nothing.
     "one row": (rows(1), "1 row cannot teach a model: at least 20"),

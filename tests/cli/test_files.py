@@ -456,6 +456,49 @@ class TestHoldOut:
         assert re.search(message, answer.stderr), answer.stderr
 
 
+class TestReadings:
+    """What is found in a table, without training."""
+
+    @pytest.fixture
+    def found(self, run, here, flats, monkeypatch):
+        """Columns and target that ``fit`` tells of a table; no network is trained."""
+        monkeypatch.setattr("calipers.cli._fit._train", _end)
+
+        def read(**columns):
+            table = flats.assign(**columns)
+            table.to_csv(here / "data.csv", index=False, sep=";")
+            shown = run(*FIT.split())
+            return shown.stdout + shown.stderr
+
+        return read
+
+    def test_points_part_thousands_beside_decimal_commas(self, found, flats):
+        price = (flats["price"] * 100).round().map("{:,.0f}".format).str.replace(",", ".")
+        size = flats["size"].astype(str).str.replace(".", ",")
+        plain = float(flats["price"].min() * 100)
+        shown = found(price=price, size=size)
+        assert re.search(rf"price +target +{plain:,.0f} to .* numbers written like 1\.234,5", shown)
+        shown = found(price=price, size=size, rent=price)
+        assert re.search(r"rent +number .*points part thousands, as other columns have", shown)
+
+    def test_the_target_under_another_name(self, found, flats):
+        shown = found(cost=2 * flats["price"] + 1, order=-flats["price"], near=flats["size"])
+        for name in ("cost", "order"):
+            assert re.search(rf"{name} .*ranks rows as 'price' does: --ignore it if", shown)
+        assert not re.search("near .*ranks rows", shown)
+
+    def test_clock_times_as_a_target(self, found, flats):
+        shown = found(price=[f"{i % 24}:{i % 60:02d}" for i in range(len(flats))])
+        assert re.search(r"price +target +0 to .* clock times as hours", shown)
+
+    def test_dates_as_a_target(self, found, flats):
+        assert "column 'price': holds dates where numbers are needed" in found(price=flats["sold"])
+
+
+def _end(*_):
+    raise SystemExit(0)
+
+
 class TestFewRows:
     def test_infinite_intervals_give_their_reason(self, run, here, flats):
         (here / "settings.toml").write_text(SETTINGS)

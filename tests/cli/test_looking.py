@@ -155,9 +155,9 @@ def test_demo(monkeypatch, tmp_path):
     assert IntervalRegressor.load(tmp_path / "demo" / "model").target_.name == "progression"
 
 
-def found(score, params, rung=1, epochs=70.0):
+def found(score, params, finalist=True, epochs=70.0):
     outcome = Outcome(0.95, 2.0, score, 0.1, epochs, 100, 0, 60)
-    return Candidate(0, params, rung, outcome, 100)
+    return Candidate(0, params, finalist, outcome, 100)
 
 
 @pytest.fixture

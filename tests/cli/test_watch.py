@@ -162,3 +162,53 @@ def test_watch_predicts_by_what_was_known_then(stream, run, here, saved):
     refused = run("watch", "other", *command, "--delay", "61")
     assert refused.exit_code == 2
     assert "--block 60" in words(refused)
+
+
+@pytest.mark.parametrize("change", [lambda rows: rows.head(60), lambda rows: rows[::-1]])
+def test_watch_refuses_a_file_that_was_cut_off_or_replaced(stream, run, here, change):
+    assert run("watch", "model", "stream.csv").exit_code == 0
+    before = {path.name: path.read_bytes() for path in (here / "model").iterdir()}
+    change(stream).to_csv(here / "stream.csv", index=False)
+    found = run("watch", "model", "stream.csv")
+    assert found.exit_code == 2, found.output
+    assert "row 180, the last one learnt, is another or gone" in words(found)
+    assert {path.name: path.read_bytes() for path in (here / "model").iterdir()} == before
+    change(stream).to_csv(here / "next.csv", index=False)
+    assert run("watch", "model", "next.csv").exit_code == 0
+
+
+def test_watch_waits_for_the_end_of_a_line(stream, run, here):
+    text = stream.to_csv(index=False)
+    lines = text.splitlines(keepends=True)
+    part = "".join(lines[:60]) + lines[60].rstrip()[:-1]  # the last digit is still to come
+    (here / "stream.csv").write_text(part)
+    found = run("watch", "model", "stream.csv", "--out", "p.csv")
+    assert found.exit_code == 0, found.output
+    assert "waits until it has an end" in words(found)
+    assert len(pd.read_csv(here / "p.csv")) == 59
+    (here / "stream.csv").write_text(text)
+    assert run("watch", "model", "stream.csv", "--out", "p.csv").exit_code == 0
+    np.testing.assert_allclose(pd.read_csv(here / "p.csv")["target"], stream["price"])
+
+
+def test_watch_leaves_a_row_that_comes_while_it_reads(stream, run, here, monkeypatch):
+    from calipers import tables
+
+    read = tables.read_table
+
+    def growing(*given, **options):
+        found = read(*given, **options)
+        with (here / "stream.csv").open("a") as file:
+            file.write("1")
+        return found
+
+    monkeypatch.setattr(tables, "read_table", growing)
+    found = json.loads(run("watch", "model", "stream.csv", "--json").stdout)
+    assert found["rows"] == 179
+
+
+@pytest.mark.parametrize("coverage", ["0.9999999999", "1e-300", "nan", "1"])
+def test_watch_refuses_a_coverage_that_cannot_be_saved(stream, run, coverage):
+    found = run("watch", "model", "stream.csv", "--coverage", coverage)
+    assert found.exit_code == 2
+    assert "between 0 and 1" in words(found)

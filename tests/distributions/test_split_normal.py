@@ -26,9 +26,8 @@ def test_equal_scales_are_the_normal_distribution():
         np.testing.assert_allclose(getattr(ours, method)(x), getattr(theirs, method)(x), rtol=1e-12)
     for method in ("ppf", "isf"):
         np.testing.assert_allclose(getattr(ours, method)(p), getattr(theirs, method)(p), rtol=1e-12)
-    assert (ours.mean, ours.var, ours.std, ours.skewness) == (1, 4, 2, 0)
+    assert (ours.mean, ours.var, ours.std) == (1, 4, 2)
     assert ours.mode == ours.median == 1
-    assert ours.entropy == pytest.approx(theirs.entropy(), rel=1e-15)
     np.testing.assert_allclose(ours.interval(0.9), theirs.interval(0.9), rtol=1e-14)
     np.testing.assert_allclose(ours.hdi(0.9), theirs.interval(0.9), rtol=1e-14)
 
@@ -45,8 +44,7 @@ def test_one_scale_of_zero_is_the_half_normal_distribution():
     ours, theirs = SplitNormal(0.0, 0.0, 2.0), stats.halfnorm(0.0, 2.0)
     for method in ("pdf", "cdf", "sf"):
         np.testing.assert_allclose(getattr(ours, method)(x), getattr(theirs, method)(x), rtol=1e-13)
-    mean, var, skewness = theirs.stats("mvs")
-    np.testing.assert_allclose([ours.mean, ours.var, ours.skewness], [mean, var, skewness])
+    np.testing.assert_allclose([ours.mean, ours.var], theirs.stats("mv"))
 
 
 def test_point_mass():
@@ -57,8 +55,7 @@ def test_point_mass():
     np.testing.assert_array_equal(point.pdf(x), [0, np.inf, 0])
     np.testing.assert_array_equal(point.logpdf(x), [-np.inf, np.inf, -np.inf])
     np.testing.assert_array_equal(point.ppf([0, 0.3, 1]), 3)
-    assert (point.mean, point.var, point.std, point.skewness) == (3, 0, 0, 0)
-    assert point.entropy == -np.inf
+    assert (point.mean, point.var, point.std) == (3, 0, 0)
 
 
 @pytest.mark.parametrize("scales", [(1.0, 1.0), (1.0, 1e-8), (1e-8, 1.0), (3.0, 40.0)])

@@ -151,6 +151,8 @@ def shared_view():
     """Views that all lie over the first one's bytes."""
     array = pa.array([LONG], pa.string_view())
     _, views, *data = array.buffers()
+    if int(pa.__version__.split(".")[0]) < 18:
+        pytest.skip("pyarrow before 18 makes no views of buffers")
     return pa.Array.from_buffers(
         array.type, 2_000, [None, pa.py_buffer(bytes(views) * 2_000), *data]
     )
@@ -159,8 +161,9 @@ def shared_view():
 @pytest.mark.parametrize("keep", [True, False])
 @pytest.mark.parametrize("kind", [None, *TEXTS], ids=str)
 def test_shared_bytes(server, kind, keep):
-    column = shared_view()
-    if kind is not None:
+    if kind is None:
+        column = shared_view()
+    else:
         column = pa.DictionaryArray.from_arrays(np.zeros(2_000, np.int8), pa.array([LONG], kind))
     numbers = np.zeros(2_000)
     table = pa.table({"speed": numbers, "load": numbers, "word": column})
@@ -301,7 +304,7 @@ def test_what_is_shared_a_little_is_read():
     table = pa.table(
         {
             "word": words.dictionary_encode(),
-            "view": words.cast(pa.string_view()),
+            "view": pa.array(words.to_pylist(), pa.string_view()),
             "both": pa.DictionaryArray.from_arrays(
                 pa.array([0, 1, 0] * 10), pa.array(["a", "b"], pa.string_view())
             ),

@@ -9,10 +9,19 @@ members' points, whatever becomes of their bounds, and not the mean of a mixture
 To add one, write an ``Aggregation`` and put it into ``AGGREGATIONS``.
 """
 
-from calipers.aggregation._aggregation import Aggregation, Interval
-from calipers.aggregation._mean_bounds import MEAN, NONE, SEM, STD, mean, none, sem, std
-from calipers.aggregation._normal import NORMAL, normal
-from calipers.aggregation._snm import SNM, snm
+from calipers.aggregation._mean_bounds import (
+    MEAN,
+    NONE,
+    SEM,
+    STD,
+    Aggregation,
+    Interval,
+    mean,
+    none,
+    sem,
+    std,
+)
+from calipers.aggregation._snm import NORMAL, SNM, normal, snm
 
 __all__ = [
     "AGGREGATIONS",

@@ -19,7 +19,7 @@ from calipers.bank._shared_rows import FloatArray, IntArray, standardised
 
 BLOCK = 8192  # rows handed to a compiled program at a time
 _FEW_ROWS = 4096  # up to which a step's overhead is best shared by more networks
-_FEW_CORES = 4  # which have enough to do with two chunks or three
+_LANES = {2: 5, 4: 2}  # networks to a chunk on up to so many cores; one each on more
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,31 +67,31 @@ class Bank:
         return Scaling(*(part[number] for part in self.scaling))
 
     def predict(self, inputs: FloatArray) -> dict[str, NDArray[np.float64]]:
-        """Every network's parameters for every row.
+        """Every network's parameters for every row: the head's fields, each (networks, rows).
 
-        Parameters
-        ----------
-        inputs : array of shape (rows, inputs)
-            Finite numbers in the data's own units.
-
-        Returns
-        -------
-        dict
-            The head's fields, each of shape (networks, rows), in the target's unit.
+        Inputs are finite numbers in the data's own units, and so are places and lengths in the
+        target's.
         """
         fields = self.program.output.fields
         values = np.empty((len(self), len(fields), len(inputs)))
         for start in range(0, len(inputs), BLOCK):
             block = standardised(inputs[start : start + BLOCK], self.units)
             values[:, :, start : start + BLOCK] = self.forward(block)
+        factor, offset = self._back
+        values *= factor
+        values += offset
+        return {name: values[:, i] for i, name in enumerate(fields)}
+
+    @cached_property
+    def _back(self) -> tuple[FloatArray, FloatArray]:
+        """What takes the networks' own units back to the target's: a factor and an offset."""
         scale = self.scaling.target_scale * self.units.target_scale
         center = self.scaling.target_center * self.units.target_scale + self.units.target_center
         head = self.program.output
-        is_place = np.array([head.is_place(name) for name in fields])
-        is_share = np.array([name in head.shares for name in fields])
-        values *= np.where(is_share, 1.0, scale[:, None])[:, :, None]
-        values += (center[:, None] * is_place)[:, :, None]
-        return {name: values[:, i] for i, name in enumerate(fields)}
+        is_place = np.array([head.is_place(name) for name in head.fields])
+        is_share = np.array([name in head.shares for name in head.fields])
+        factor = np.where(is_share, 1.0, scale[:, None])[:, :, None]
+        return factor, (center[:, None] * is_place)[:, :, None]
 
     def forward(self, block: FloatArray) -> NDArray[np.float32]:
         """Parameters of up to ``BLOCK`` standardised rows, as (networks, fields, rows)."""
@@ -137,7 +137,7 @@ class Bank:
         return found
 
     def __getstate__(self) -> dict[str, Any]:
-        made = ("_chunks", "_dense")
+        made = ("_chunks", "_dense", "_back")
         return {key: value for key, value in self.__dict__.items() if key not in made}
 
 
@@ -145,13 +145,14 @@ def lane_count(program: Program, networks: int, rows: int = 0) -> int:
     """How many networks share a compiled program.
 
     On a CPU a small number, which is fastest there and leaves chunks for other threads, and the
-    smaller one where many ``rows`` are trained on by many cores, so that ten networks keep eight of
-    them busy (``benchmarks/cores.py``). A network's bits depend on it, so that it may follow the
-    machine, and must not follow the threads that a fit is given. On an accelerator as many as fit
-    in a part of its memory.
+    smaller the more cores there are where many ``rows`` are trained on, so that ten networks keep
+    eight of them busy (``benchmarks/cores.py``). A network's bits depend on it, so that it may
+    follow the machine, and must not follow the threads that a fit is given. On an accelerator as
+    many as fit in a part of its memory.
     """
     if jax.default_backend() == "cpu":
-        return 2 if rows > _FEW_ROWS and joblib.cpu_count() > _FEW_CORES else 5
+        cores = joblib.cpu_count() if rows > _FEW_ROWS else 1
+        return next((lanes for limit, lanes in _LANES.items() if cores <= limit), 1)
     weights = sum(leaf.size for leaf in jax.tree.leaves(program.weights))
     per_network = 4 * (6 * weights + 64 * program.batch_size * max(program.in_size, 64))
     stats = jax.devices()[0].memory_stats() or {}

@@ -4,9 +4,11 @@ A compiled program costs a second of tracing in a new process and half a millise
 row. Products of matrices go to BLAS either way, and the rest is quick in NumPy.
 
 Rows are multiplied in tiles of one size: BLAS then adds up a row's products in the same order
-whatever its company, and on one thread, so that a row's bits depend on neither.
+whatever its company, and on one thread, so that a row's bits depend on neither. Many rows go
+through one network after the other, whose weights and hidden units then stay in a core's cache.
 """
 
+import math
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, Self
@@ -30,29 +32,29 @@ Single = NDArray[np.float32]
 
 NETWORKS = 20  # evaluated at a time, which bounds memory
 TILE = 8  # rows multiplied at a time: a single row then costs what 8 do
-_TOGETHER = 64  # rows whose hidden units stay within a core's cache
+_TOGETHER = 512  # rows times networks whose hidden units stay within a core's cache
 _ONE_THREAD = 2**18  # largest product of three sizes that OpenBLAS leaves to one thread
 # Inputs far out, and weights of a failure, overflow without a word, as in a compiled program.
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
 
 
-def _relu(x: Single) -> None:
+def _relu(x: Single, _: Single) -> None:
     np.maximum(x, 0, out=x)
 
 
-def _tanh(x: Single) -> None:
+def _tanh(x: Single, _: Single) -> None:
     np.tanh(x, out=x)
 
 
-def _silu(x: Single) -> None:
+def _silu(x: Single, gate: Single) -> None:
     """``x / (1 + exp(-x))``, of halves of ``x``."""
-    gate = np.tanh(x)
+    np.tanh(x, out=gate)
     gate *= x
     x += gate
 
 
-def _gelu(x: Single) -> None:
-    gate = x * x
+def _gelu(x: Single, gate: Single) -> None:
+    np.multiply(x, x, out=gate)
     gate *= np.float32(0.044715)
     gate += 1
     gate *= x
@@ -63,35 +65,49 @@ def _gelu(x: Single) -> None:
     x += gate
 
 
-_IN_PLACE: dict[Callable[..., Any], tuple[Callable[[Single], None], float]] = {
+_IN_PLACE: dict[Callable[..., Any], tuple[Callable[[Single, Single], None], float]] = {
     jax.nn.relu: (_relu, 1.0),
     jnp.tanh: (_tanh, 1.0),
     jax.nn.silu: (_silu, 0.5),
     jax.nn.gelu: (_gelu, 1.0),
 }
-"""By activation: the same in place, and what its argument is to be multiplied by first."""
+"""By activation: the same in place, given room, and what to multiply its argument by first."""
 
 
 class _NoFormError(Exception):
     """There is no form in NumPy of these networks."""
 
 
-class _Product:
-    """Rows times a matrix of each network, in tiles."""
+class _Room:
+    """Memory for hidden units, used again by every layer and block of rows."""
 
-    def __init__(self, weight: Single) -> None:
+    def __init__(self, size: int) -> None:
+        self._arrays = [np.empty(size, np.float32) for _ in range(3)]
+
+    def array(self, *shape: int) -> Single:
+        """One that is neither of the last two given out."""
+        self._arrays.append(self._arrays.pop(0))
+        return self._arrays[-1][: math.prod(shape)].reshape(shape)
+
+
+class _Affine:
+    """Rows times a matrix of each network and plus a vector, in tiles."""
+
+    def __init__(self, weight: Single, bias: Single) -> None:
         _, inputs, self.outputs = weight.shape
         parts = max(1, -(-inputs * self.outputs * TILE // _ONE_THREAD))
         ends = [i * self.outputs // parts for i in range(parts + 1)]
         self.units = [slice(*pair) for pair in pairwise(ends)]
         self.weights = [np.ascontiguousarray(weight[:, None, :, part]) for part in self.units]
+        self.bias = np.repeat(bias[:, None, None], TILE, axis=2)  # of a whole tile: longer loops
 
-    def __call__(self, x: Single) -> Single:
+    def __call__(self, x: Single, which: slice, room: _Room) -> Single:
         networks, rows, inputs = x.shape
         tiles = x.reshape(networks, -1, TILE, inputs)
-        found = np.empty((networks, rows // TILE, TILE, self.outputs), np.float32)
+        found = room.array(networks, rows // TILE, TILE, self.outputs)
         for units, weight in zip(self.units, self.weights, strict=True):
-            np.matmul(tiles, weight, out=found[..., units])
+            np.matmul(tiles, weight[which], out=found[..., units])
+        found += self.bias[which]
         return found.reshape(networks, rows, self.outputs)
 
 
@@ -99,21 +115,19 @@ class _Layer:
     """An affine map of all networks, and the activation after it."""
 
     def __init__(self, weight: Single, bias: Single, activation: str | None) -> None:
-        self.activate: Callable[[Single], None] | None = None
+        self.activate: Callable[[Single, Single], None] | None = None
         factor = 1.0
         if activation is not None:
             known = [form for of, form in _IN_PLACE.items() if of is ACTIVATIONS[activation]]
             if not known:
                 raise _NoFormError
             self.activate, factor = known[0]
-        self.product = _Product(weight * np.float32(factor))
-        self.bias = (bias * np.float32(factor))[:, None]
+        self.affine = _Affine(weight * np.float32(factor), bias * np.float32(factor))
 
-    def __call__(self, x: Single) -> Single:
-        result = self.product(x)
-        result += self.bias
+    def __call__(self, x: Single, which: slice, room: _Room) -> Single:
+        result = self.affine(x, which, room)
         if self.activate is not None:
-            self.activate(result)
+            self.activate(result, room.array(*result.shape))
         return result
 
 
@@ -125,22 +139,20 @@ class _Embedding:
         frequency = turn * np.asarray(embedding.frequency)
         networks, columns, count = frequency.shape
         self.clip = np.float32(embedding.clip)
-        self.phase = (turn * np.asarray(embedding.phase)).reshape(networks, 1, -1)
+        phase = (turn * np.asarray(embedding.phase)).reshape(networks, -1)
         self.amplitude = np.repeat(np.asarray(embedding.amplitude), count, axis=1)[..., None]
         spread = np.zeros((networks, inputs, columns, count), np.float32)
         spread[:, embedding.columns, range(columns)] = frequency
-        self.product = _Product(spread.reshape(networks, inputs, -1))
+        self.angles = _Affine(spread.reshape(networks, inputs, -1), phase)
 
-    def __call__(self, x: Single) -> Single:
+    def __call__(self, x: Single, which: slice, room: _Room) -> Single:
         networks, rows, inputs = x.shape
-        found = np.empty((networks, rows, inputs + self.product.outputs), np.float32)
         root = np.square(x / self.clip)
         root += 1
         x = x / np.sqrt(root, out=root)
-        angle = self.product(x)
-        angle += self.phase
+        found = room.array(networks, rows, inputs + self.angles.outputs)
         found[..., :inputs] = x
-        np.cos(angle, out=found[..., inputs:])
+        np.cos(self.angles(x, which, room), out=found[..., inputs:])
         return found
 
 
@@ -149,27 +161,31 @@ class Dense:
 
     def __init__(self, network: Tree, scaling: Scaling, head: Head) -> None:
         self.head = head
-        self.center = np.asarray(scaling.input_center, np.float32)[:, None]
-        self.scale = np.asarray(scaling.input_scale, np.float32)[:, None]
+        self.networks, self.inputs = scaling.input_center.shape
+        # Of a whole tile, as biases: loops are the longer.
+        self.center, self.scale = (
+            np.tile(np.asarray(part, np.float32), TILE)[:, None]
+            for part in (scaling.input_center, scaling.input_scale)
+        )
         self.around: AroundPoint | None = None
         if type(network) is AroundPoint:
             self.around, network = network, network.network
         self.embedding: _Embedding | None = None
         if type(network) is EmbeddedPerceptron:
-            self.embedding = _Embedding(network.embedding, self.center.shape[2])
+            self.embedding = _Embedding(network.embedding, self.inputs)
             network = network.perceptron
         if type(network) is not Perceptron:
             raise _NoFormError
         weights = [np.asarray(layer.weight) for layer in network.layers]
         if self.embedding is not None:
-            inputs = self.center.shape[2]
-            cosines = weights[0][:, inputs:] * self.embedding.amplitude
-            weights[0] = np.concatenate([weights[0][:, :inputs], cosines], axis=1)
+            cosines = weights[0][:, self.inputs :] * self.embedding.amplitude
+            weights[0] = np.concatenate([weights[0][:, : self.inputs], cosines], axis=1)
         names = [*[network.activation] * (len(weights) - 1), None]
         self.layers = [
             _Layer(weight, np.asarray(layer.bias), name)
             for layer, weight, name in zip(network.layers, weights, names, strict=True)
         ]
+        self.widest = max(size for weight in weights for size in weight.shape[1:])
 
     @classmethod
     @_QUIETLY
@@ -183,7 +199,7 @@ class Dense:
             dense = cls(network, scaling, head)
         except _NoFormError:
             return None
-        place = np.cos(np.arange(dense.center.shape[2], dtype=np.float32))
+        place = np.cos(np.arange(dense.inputs, dtype=np.float32))
         raw = dense._raw(np.tile(place, (TILE, 1)))
         if not all(isinstance(found, np.ndarray) for found in head.parameters(raw)):
             return None
@@ -192,24 +208,33 @@ class Dense:
     @_QUIETLY
     def __call__(self, rows: Single) -> Single:
         """Parameters of standardised rows, as (networks, fields, rows)."""
-        fields = self.head.fields
-        found = np.empty((len(self.center), len(fields), len(rows)), np.float32)
-        for start in range(0, len(rows), _TOGETHER):
-            part = rows[start : start + _TOGETHER]
-            padded = np.zeros((-(-len(part) // TILE) * TILE, rows.shape[1]), np.float32)
-            padded[: len(part)] = part
-            parameters = self.head.parameters(self._raw(padded))
-            for i, values in enumerate(parameters):
-                found[:, i, start : start + _TOGETHER] = values[:, : len(part)]
-        return found
+        padded = np.zeros((-(-len(rows) // TILE) * TILE, rows.shape[1]), np.float32)
+        padded[: len(rows)] = rows
+        return np.stack(self.head.parameters(self._raw(padded)), axis=1)[..., : len(rows)]
 
     def _raw(self, rows: Single) -> Single:
-        x = (rows - self.center) / self.scale
-        if self.embedding is not None:
-            x = self.embedding(x)
-        for layer in self.layers:
-            x = layer(x)
+        """Outputs for a number of rows that is a multiple of ``TILE``."""
+        networks, count = self.networks, len(rows)
+        raw = np.empty((networks, count, self.layers[-1].affine.outputs), np.float32)
+        together = min(count, _TOGETHER)
+        side_by_side = min(networks, _TOGETHER // together)
+        room = _Room(side_by_side * together * self.widest)
+        for first in range(0, networks, side_by_side):
+            which = slice(first, first + side_by_side)
+            for start in range(0, count, together):
+                part = slice(start, start + together)
+                raw[which, part] = self._outputs(rows[part], which, room)
         if self.around is not None:
-            point = x[..., self.around.point_at]
+            point = raw[..., self.around.point_at]
             point[...] = np.float32(self.around.reach) * np.tanh(point)
+        return raw
+
+    def _outputs(self, rows: Single, which: slice, room: _Room) -> Single:
+        x = rows.reshape(-1, TILE * self.inputs) - self.center[which]
+        x /= self.scale[which]
+        x = x.reshape(len(x), *rows.shape)
+        if self.embedding is not None:
+            x = self.embedding(x, which, room)
+        for layer in self.layers:
+            x = layer(x, which, room)
         return x

@@ -300,14 +300,8 @@ class Program:
     ) -> tuple[State, Array, Array]:
         """Train every lane for some epochs, at most ``SEGMENT``.
 
-        Returns
-        -------
-        state : State
-            Where the lanes stand now.
-        records : array of shape (SEGMENT, lanes, 2, measures)
-            Training and validation measures, NaN where there are none.
-        running : bool array of shape (lanes,)
-            Which lanes have not finished.
+        Gives the state, measures of shape (SEGMENT, lanes, 2, measures) on training and validation
+        rows, NaN where there are none, and which lanes have not finished.
         """
         lane_count = lanes.seed.shape[0]
         records = jnp.full((SEGMENT, lane_count, 2, len(MEASURES)), jnp.nan)

@@ -24,6 +24,7 @@ from calipers.bank._shared_rows import FloatArray, IntArray, Plan, Table
 
 _SEGMENT_SECONDS = 0.5
 _LONGEST_WAIT = 30.0  # seconds for what cannot be stopped, such as compiling
+_MANY_LANES = 128  # more of them take an accelerator longer, trained or not
 
 History = NDArray[np.void]
 """Structured array with the field ``epoch``, the measures on training rows, and those on validation
@@ -153,6 +154,8 @@ def run(
             passed = time.monotonic() - asked  # turns of others included
             spent, trained = spent + passed, trained + epochs
             lanes.shorten(min(passed / epochs, spent / trained), until)
+        else:
+            lanes.compact()
         pace = _SEGMENT_SECONDS / took
         most = 1 if table.streams else min(SEGMENT, 8 * epochs)
         epochs = int(np.clip(epochs * pace, 1, most))
@@ -250,6 +253,20 @@ class _Filling:
             self.lanes.settings.epochs[lane] = min(planned, int(epoch[lane]) + allowed)
         settings = jax.device_put(self.lanes.settings)
         self.on_device = self.on_device._replace(settings=settings)
+
+    def compact(self) -> None:
+        """Give up most lanes where few still train and nothing waits: an idle one costs as much."""
+        fewer = len(self.owner) // 4
+        busy = [lane for lane, _ in self._occupied()]
+        if self.waiting or 4 * fewer < _MANY_LANES or not 0 < len(busy) <= fewer:
+            return
+        idle = [lane for lane, number in enumerate(self.owner) if number is None]
+        kept = [*busy, *idle][:fewer]
+        self.owner = [self.owner[lane] for lane in kept]
+        self.shape = self.shape._replace(lanes=fewer)
+        self.lanes = jax.tree.map(lambda leaf: leaf[kept], self.lanes)
+        self.state = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], self.state)
+        self.on_device = jax.device_put(self.lanes)
 
     def advance(self, epochs: int, until: float) -> int:
         """Train for some epochs and collect what is to go no further; network-epochs done."""

@@ -109,13 +109,7 @@ class ShardWriter:
         self.file.close()
 
     def write(self, inputs: Float32Array, target: Float32Array) -> None:
-        """Add rows. Fewer than there are shards wait for those that follow.
-
-        Raises
-        ------
-        ValueError
-            If they are more than were to come.
-        """
+        """Add rows, no more than were to come; a few wait for those that follow."""
         rows = np.concatenate([self.waiting, np.column_stack([inputs, target])])
         slots = len(rows) // self.shards
         if self.slots + slots > self.capacity:

@@ -71,15 +71,9 @@ class Table:
     ) -> "Table":
         """Make a table of finite inputs (rows, inputs) and targets (rows,).
 
-        Parameters
-        ----------
-        inputs, target : array
-            The rows.
-        units : Scaling, optional
-            Of the table that a bank came from which is trained further.
-        robust : bool
-            Whether gross errors among the inputs set no scale. They stay in the table, so that
-            this is for networks that clip what they see.
+        ``units`` are those of the table that a bank came from which is trained further. With
+        ``robust``, gross errors among the inputs set no scale; they stay in the table, so that this
+        is for networks that clip what they see.
         """
         limits = ordinary_limits(inputs) if robust else None
         if units is None:

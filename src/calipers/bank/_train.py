@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 
+from calipers._checks import BoolArray
 from calipers.bank._bank import BLOCK, Bank, lane_count
 from calipers.bank._cache import training_devices
 from calipers.bank._clock import Clock
@@ -22,7 +22,6 @@ from calipers.bank._run import Observer, Shape, Trained, run
 from calipers.bank._shared_rows import IntArray, Plan, Table, padded
 from calipers.cluster import received, sender
 
-BoolArray = NDArray[np.bool_]
 Examine = Callable[[Bank, Table, Sequence[Plan]], Sequence[Any]]
 """What is to be found of networks where they were trained, see ``train``."""
 
@@ -47,7 +46,7 @@ def train(
     seconds: float = math.inf,
     examine: Examine | None = None,
 ) -> Bank:
-    """Train one network for each plan.
+    """Train one network for each plan; the bank has them in the order of the plans.
 
     Parameters
     ----------
@@ -77,11 +76,6 @@ def train(
         Called with some trained networks, the table and their plans, in the process that trained
         them, and gives one finding for each: ``examined`` of the bank. A function at the top of a
         module, so that it can be sent to other processes.
-
-    Returns
-    -------
-    Bank
-        The networks in the order of the plans.
 
     Raises
     ------

@@ -73,23 +73,25 @@ References
 from typing import Any
 
 from calipers.calibration._by import CalibrationBy
-from calipers.calibration._calibrated import CalibratedMixture, Unsupported
-from calipers.calibration._effective import effective_number
+from calipers.calibration._calibrated import CalibratedMixture, Unsupported as Unsupported
+from calipers.calibration._effective import effective_number as effective_number
 from calipers.calibration._folds import out_of_fold
-from calipers.calibration._learned import Learned
+from calipers.calibration._learned import (
+    Learned,
+    NetworkDistribution as NetworkDistribution,
+)
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._online import AdaptiveCoverage
-from calipers.calibration._pool import UnseenPools, unseen_pools
-from calipers.calibration._protocol import Calibrator, LevelMap, ScoreCalibrator
+from calipers.calibration._pool import UnseenPools as UnseenPools, unseen_pools
+from calipers.calibration._protocol import Calibrator, LevelMap as LevelMap, ScoreCalibrator
 from calipers.calibration._ratio import DensityRatio
-from calipers.calibration._row_kinds import WIDTH, RowKinds
+from calipers.calibration._row_kinds import WIDTH as WIDTH, RowKinds as RowKinds
 from calipers.calibration._score_map import Calibration
 from calipers.calibration._scores import normal_scores
 from calipers.calibration._width import WidthCalibration
 
 __all__ = [
     "CALIBRATIONS",
-    "WIDTH",
     "AdaptiveCoverage",
     "CalibratedMixture",
     "Calibration",
@@ -97,14 +99,9 @@ __all__ = [
     "Calibrator",
     "DensityRatio",
     "Learned",
-    "LevelMap",
     "Martingale",
-    "RowKinds",
     "ScoreCalibrator",
-    "UnseenPools",
-    "Unsupported",
     "WidthCalibration",
-    "effective_number",
     "normal_scores",
     "out_of_fold",
     "unseen_pools",

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import ndtr
 
-from calipers._checks import FloatArray
-from calipers.calibration._corrected_rows import IntArray, MixtureRows
+from calipers._checks import FloatArray, IntArray
+from calipers.calibration._corrected_rows import MixtureRows
 
 # Rows worked on at a time: some 50 pieces of 7 points each are then a few megabytes.
 CHUNK = 64
@@ -31,8 +31,7 @@ KRONROD, GAUSS = (np.concatenate([half, half[-2::-1]]) for half in (_KRONROD, _G
 
 def crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
     """Score of `y`: the integral of (F(x) - 1[x >= y])^2."""
-    scores: FloatArray = _chunked(_crps, rows, y)[0]
-    return scores
+    return _chunked(_crps, rows, y)[0]
 
 
 def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
@@ -54,8 +53,7 @@ def _crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
 
     def integrand(x: FloatArray, row: IntArray) -> FloatArray:
         v = rows.take(row).levels(x)
-        squares: FloatArray = ndtr(np.where(x < y[row], v, -v))[None] ** 2
-        return squares
+        return ndtr(np.where(x < y[row], v, -v))[None] ** 2
 
     # Outside of the pieces the distribution function is 0 or 1, and the score a distance.
     outside = np.maximum(breaks[0] - y, 0.0) + np.maximum(y - breaks[-1], 0.0)

@@ -16,8 +16,7 @@ from calipers.calibration._effective import worth
 from calipers.calibration._integrals import crps, mean_and_variance
 from calipers.calibration._protocol import LevelMap
 from calipers.distributions import (
-    Distribution,
-    SplitNormal,
+    DerivedDistribution,
     SplitNormalMixture,
     mixture_values,
 )
@@ -26,7 +25,7 @@ Unsupported: TypeAlias = Literal["inf", "raise"]
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class CalibratedMixture(Distribution):
+class CalibratedMixture(DerivedDistribution):
     r"""Distributions whose levels have been corrected by a calibration.
 
     With the mixture's distribution function F and the calibration's map h from levels to scores,
@@ -86,6 +85,7 @@ class CalibratedMixture(Distribution):
     calibration: LevelMap
     row_weights: FloatArray
     unsupported: Unsupported
+    _inner_field = "mixture"
 
     def __init__(
         self,
@@ -109,11 +109,6 @@ class CalibratedMixture(Distribution):
         object.__setattr__(self, "calibration", calibration)
         object.__setattr__(self, "row_weights", own)
         object.__setattr__(self, "unsupported", unsupported)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array of distributions."""
-        return self.mixture.shape
 
     def __getitem__(self, key: Any) -> "CalibratedMixture":
         """Take some of the distributions, by any index that NumPy takes."""
@@ -196,25 +191,10 @@ class CalibratedMixture(Distribution):
         return blockwise(of_block, [z], members, n_jobs=n_jobs)
 
     def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound of the central interval, with equal tails outside.
+        """Lower and upper bound of the central interval, as those of the mixture.
 
-        Parameters
-        ----------
-        coverage : array-like
-            Mass between the bounds, above 0 and below 1; broadcasts against `shape`.
-        n_jobs : int
-            Number of threads, -1 for all cores.
-
-        Returns
-        -------
-        lower, upper : array
-            Of the shape that `coverage` and `shape` broadcast to; infinite where the calibration
-            rows do not support the coverage.
-
-        Raises
-        ------
-        ValueError
-            If they do not, and `unsupported` is "raise".
+        They are infinite where the calibration rows do not support the coverage, or a
+        ``ValueError`` if `unsupported` is "raise".
         """
         level = checks.coverage(coverage)
         tail = 0.5 * (1.0 - level)
@@ -256,26 +236,6 @@ class CalibratedMixture(Distribution):
         return mean, variance
 
     @property
-    def components(self) -> SplitNormal:
-        """The members' split normals, before the correction."""
-        return self.mixture.components
-
-    @property
-    def weights(self) -> FloatArray:
-        """The members' weights."""
-        return self.mixture.weights
-
-    @property
     def per_network(self) -> int:
         """How many consecutive members are the components of one network."""
         return self.mixture.per_network
-
-    @property
-    def aleatoric_var(self) -> FloatArray:
-        """Mean of the networks' variances, before the correction."""
-        return self.mixture.aleatoric_var
-
-    @property
-    def epistemic_var(self) -> FloatArray:
-        """Variance of the networks' means, before the correction."""
-        return self.mixture.epistemic_var

@@ -7,9 +7,8 @@ calibration turns a score into a level on the normal scale, which is the score f
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.calibration._protocol import LevelMap
 from calipers.distributions import (
     mixture_logpdf,
@@ -17,8 +16,6 @@ from calipers.distributions import (
     mixture_values,
     take_weights,
 )
-
-IntArray = NDArray[np.intp]
 
 
 class MixtureRows(NamedTuple):

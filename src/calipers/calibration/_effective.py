@@ -15,18 +15,6 @@ def effective_number(weights: FloatArray, units: ArrayLike | None = None) -> flo
     :math:`W_u`. A unit is what is independent of the others: a group of rows that belong together,
     or a row that was scored several times. So groups count as groups however many rows they have.
 
-    Parameters
-    ----------
-    weights : array of shape (n,)
-        Not negative, not all zero.
-    units : array-like of shape (n,), optional
-        Label of each row's unit; each row is its own if not given.
-
-    Returns
-    -------
-    float
-        Between 1 and the number of units.
-
     Examples
     --------
     >>> effective_number(np.ones(6)), effective_number(np.ones(6), [0, 0, 0, 1, 1, 1])

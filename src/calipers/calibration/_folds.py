@@ -33,19 +33,9 @@ def out_of_fold(
 ) -> SplitNormalMixture:
     """Mixture, for each row, of those networks that were trained without the row's fold.
 
-    Parameters
-    ----------
-    components : SplitNormal of shape (networks, n) or SplitNormalMixture of shape (n,)
-        What every network predicts for every row: one split normal, or several with weights.
-    network_folds : array-like of shape (networks,)
-        The fold that each network was trained without; as many networks for each.
-    row_folds : array-like of shape (n,)
-        The fold that each row is in.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, folds differ in their number of networks, or a row's has none.
+    Components are what every network predicts for every row: a split normal of shape (networks, n),
+    or a mixture of shape (n,) where networks predict several. There are as many networks for each
+    fold.
 
     Examples
     --------

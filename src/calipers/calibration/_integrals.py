@@ -11,7 +11,7 @@ to integrate for one row.
 How far off a rule is follows from the last Legendre coefficients of q on each panel and from what
 the first ones left out would add. Rows for which that is more than `TOLERANCE` standard deviations
 (some with members far apart or very narrow) get panels half as wide, and at last the adaptive
-quadrature.
+quadrature. The few that the first halving does not help get quantiles each of its own.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,9 +21,9 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.calibration import _adaptive as adaptive
-from calipers.calibration._corrected_rows import IntArray, MixtureRows
+from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._rules import (
     FINE_SHARES,
     FINE_WEIGHTS,
@@ -38,7 +38,7 @@ from calipers.distributions import mixture_scores, mixture_values_on_grid
 
 # Error of a row, estimated in standard deviations, with which a rule is good enough.
 TOLERANCE = 5e-7
-HALVINGS = 3
+HALVINGS = 2
 # Rows worked on at a time: the members' arrays then stay in a core's cache.
 CHUNK = 2048
 
@@ -158,7 +158,8 @@ def _weighted(weights: FloatArray, f: FloatArray) -> FloatArray:
 def _quantiles(rows: MixtureRows, stretch: FloatArray, rule: Rule) -> FloatArray:
     """Quantiles at the rule's points, of shape (panels, POINTS, n)."""
     points = rule.points[:, None] * stretch
-    q = mixture_values_on_grid(points, rows.loc, rows.left, rows.right, rows.weights)
+    members = rows.loc, rows.left, rows.right, rows.weights
+    q = mixture_values_on_grid(points, *members, walk=rule.halvings < HALVINGS)
     return q.reshape(*rule.over_p.shape, -1)
 
 

@@ -108,9 +108,8 @@ class AdaptiveCoverage:
     ) -> CalibratedMixture:
         """Correct the distributions that were predicted for the rows ``X``."""
         inputs = self.shift.standardised(np.zeros((len(dist), 0)) if X is None else X)
-        by = self.shift.of_rows(inputs)
-        if by.any():
-            dist = shifted(dist, by * median_and_scale(dist)[1])
+        if self.shift.rows:
+            dist = shifted(dist, self.shift.of_rows(inputs, _positive(median_and_scale(dist)[1])))
         return CalibratedMixture(dist, self.level_map, None, unsupported)
 
     def learn(
@@ -144,20 +143,18 @@ class AdaptiveCoverage:
         state = replace(
             self, levels=self.levels.copy(), shift=self.shift.copy(), alarm=self.alarm.copy()
         )
-        median, scale = median_and_scale(dist)
+        median, own = median_and_scale(dist)
+        scale = _positive(own)
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
-        by, shifts, issued = np.zeros(len(target)), {}, {}
-        off = np.clip((target - median) / np.maximum(scale, np.finfo(float).tiny), -1e6, 1e6)
-        unit = float(state.levels.unit)
+        by, size, shifts, issued = np.zeros(len(target)), np.ones(len(target)), {}, {}
         for now, known in _lagged(len(target), delay):
             if now is not None:
-                shifts[now] = state.shift.issue(inputs[now])
-                by[now] = shifts[now][-1] * scale[now]
+                shifts[now] = state.shift.issue(inputs[now], scale[now])
+                by[now] = shifts[now][-1]
             if known is not None:
-                unit = unit or float(scale[known])
-                size = float(scale[known]) / max(unit, 1e-300)
-                state.shift.learn(inputs[known], float(off[known]), size, shifts.pop(known))
-                unit = 0.99 * unit + 0.01 * float(scale[known])  # as the levels will have it
+                size[known] = state.shift.size(scale[known])
+                error = target[known] - median[known]
+                state.shift.learn(inputs[known], error, scale[known], shifts.pop(known))
         state.alarm.learn(normal_scores(dist, target))
         moved = shifted(dist, by)
         scores = normal_scores(moved, target)
@@ -168,7 +165,7 @@ class AdaptiveCoverage:
                 issued[now] = state.levels.issue()
                 knots[now] = issued[now].scores
             if known is not None:
-                state.levels.learn(float(z[known]), float(scale[known]), issued.pop(known))
+                state.levels.learn(float(z[known]), float(size[known]), issued.pop(known))
         return Learned(state, moved, target, knots)
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
@@ -216,6 +213,11 @@ class AdaptiveCoverage:
         return template
 
 
+def _positive(scale: FloatArray) -> FloatArray:
+    """Scales that can be divided by."""
+    return np.maximum(scale, np.finfo(float).tiny)
+
+
 def _whole(delay: Any) -> int:
     """A delay as a whole number of rows, or a sentence on why it is none."""
     try:
@@ -255,7 +257,7 @@ def _check(key: str, array: NDArray[Any]) -> None:
             refuse(f"array {key!r}", "shares that add up to 1", array.sum(axis=0))
     elif key in _COUNTS:
         low = 0.0
-    elif key == "levels.unit":
+    elif key == "shift.typical":
         low, high = 0.0, 1e150
     within(key, array, low, high)
     if key == "levels.shape" and (np.diff(array, axis=1) < 0).any():

@@ -66,30 +66,11 @@ def unseen_pools(
 ) -> UnseenPools:
     """Pools of networks none of which has seen the row, as new rows are predicted by.
 
-    Parameters
-    ----------
-    components : SplitNormal of shape (networks, n) or SplitNormalMixture of shape (n,)
-        What every network predicts for every row, those that have seen it included.
-    y : array-like of shape (n,)
-        Targets.
-    network_folds : array-like of shape (networks,)
-        The fold that each network was trained without; the same number of networks, two or more,
-        for each of two or more folds.
-    row_folds : array-like of shape (n,)
-        The fold that each row is in.
+    Components are what every network predicts for every row, those that have seen it included: a
+    split normal of shape (networks, n), or a mixture of shape (n,). There are as many networks, two
+    or more, for each of two or more folds. One pool is drawn for each of many rows, several for
+    each of few, the same for the same arguments.
 
-    Returns
-    -------
-    UnseenPools
-        One pool for each of many rows, several for each of few; the same for the same arguments.
-
-    Raises
-    ------
-    ValueError
-        If shapes do not fit, folds differ in their number of networks, or have fewer than two.
-
-    Notes
-    -----
     The module says how. Assumed are errors of the networks that are independent given what they
     share; with two folds, also that folds differ by their networks alone. The result holds on
     average over rows, it is no guarantee.
@@ -171,8 +152,7 @@ def _disagreement(
     found = (own_freedom * own + (freedom - own_freedom) * memory * others) / freedom
     common = (found / unit).mean() * unit
     prior = _prior_freedom(found / unit, freedom)
-    result: FloatArray = (freedom * found + prior * common) / (freedom + prior)
-    return result
+    return (freedom * found + prior * common) / (freedom + prior)
 
 
 def _prior_freedom(ratios: FloatArray, freedom: float) -> float:

@@ -46,24 +46,10 @@ class DensityRatio:
 
     @classmethod
     def learn(cls, X: FloatArray, X_new: FloatArray, seed: int = 0) -> tuple[Self, FloatArray]:
-        """Learn the ratio of the densities of ``X_new`` and ``X``.
+        """Learn the ratio of the densities of ``X_new`` and ``X``, dozens of rows each at least.
 
         Cross-fitted: the weight of a row of ``X`` comes from a classifier that has not seen it, and
-        new rows get the mean of all.
-
-        Parameters
-        ----------
-        X, X_new : array of shape (n, inputs) and (n_new, inputs)
-            Inputs at hand and inputs in use; a few dozen of each at least.
-        seed : int
-            Seeds the folds.
-
-        Returns
-        -------
-        DensityRatio
-            For new rows.
-        array of shape (n,)
-            Ratios of the rows of ``X``.
+        new rows get the mean of all. Gives the ratio for new rows, and those of the rows of ``X``.
         """
         from sklearn.linear_model import LogisticRegression
         from sklearn.model_selection import GridSearchCV, StratifiedKFold

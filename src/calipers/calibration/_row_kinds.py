@@ -7,10 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
-
-IntArray = NDArray[np.intp]
 
 WIDTH = "predicted width"
 """Stands for bins of the width of predictions where a column could be named."""
@@ -44,17 +42,7 @@ class RowKinds:
 
     @classmethod
     def of_columns(cls, X: FloatArray, columns: IntArray, bins: int) -> Self:
-        """Kinds by an input: its categories, or bins with as many rows each where it is a number.
-
-        Parameters
-        ----------
-        X : array of shape (n, inputs)
-            Rows to learn from.
-        columns : array of int
-            The columns that the input has become.
-        bins : int
-            Most bins of a number.
-        """
+        """Kinds by an input: its categories, or bins of equal size where it is a number."""
         distinct = np.unique(X[:, columns], axis=0)
         most = FEW_VALUES if len(columns) == 1 else MOST_KINDS
         if len(distinct) <= most:

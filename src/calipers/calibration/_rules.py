@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.polynomial import legendre
-from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 
 if TYPE_CHECKING:
     from calipers.calibration._score_map import Calibration
 
-IntArray = NDArray[np.intp]
 Chain = tuple["Calibration", ...]
 
 # Levels, on the normal scale, beyond which there is less than 1e-8 of a variance.
@@ -42,6 +40,7 @@ FINE_SHARES = 0.5 * (1.0 + FINE_NODES)
 class Rule(NamedTuple):
     """Panels of scores, the cells that knots cut them into, and integrals over both."""
 
+    halvings: int  # how often panels were cut into halves
     edges: FloatArray  # (panels + 1,): ends of the panels
     # (panels, POINTS): weights of the points in integrals over dP and over P dP
     over_p: FloatArray
@@ -87,6 +86,7 @@ def make_rule(calibrations: Chain, weights: tuple[float, ...], halvings: int = 0
     upto = np.cumsum(by_cell, axis=0)
     above = upto[np.searchsorted(panel, panel, side="right") - 1] - upto
     return Rule(
+        halvings=halvings,
         edges=edges,
         over_p=over_p[:, :POINTS] @ TRANSFORM,
         over_p2=over_p2[:, :POINTS] @ TRANSFORM,

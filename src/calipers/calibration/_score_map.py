@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -301,7 +302,7 @@ class Calibration:
             above = np.where(knot < self._upper, 1.0, np.minimum(above, limit))
         return np.where(below < above, ndtri(below), -ndtri(above))
 
-    @property
+    @cached_property
     def _lower(self) -> int:
         """Number of knots in the lower half; of strict ones, before the median's."""
         if self.strict:

@@ -74,7 +74,6 @@ class LevelTracker:
     weights: FloatArray
     spread: FloatArray  # (levels,): discounted sums of squared regrets
     margin: FloatArray  # (tails,): in units of the experts' mean scale
-    unit: FloatArray  # (): mean scale of recent rows in the target's unit; 0 before the first
     rows: FloatArray  # (): scores taken in
 
     @classmethod
@@ -89,7 +88,6 @@ class LevelTracker:
             weights=np.full(full, 1.0 / _EXPERTS),
             spread=np.zeros(len(LEVELS)),
             margin=np.zeros(_HALF),
-            unit=np.zeros(()),
             rows=np.zeros(()),
         )
 
@@ -103,18 +101,15 @@ class LevelTracker:
         middle = np.sort((self.weights * own).sum(axis=0))
         return Issued(own, middle, self._widened(middle))
 
-    def learn(self, z: float, scale: float, issued: Issued) -> None:
+    def learn(self, z: float, size: float, issued: Issued) -> None:
         """Take in the score of a row that was predicted with what was issued then.
 
-        ``scale`` is that of its distribution, in the target's unit.
+        ``size`` is the scale of its distribution, in units of the mean of recent rows.
         """
         own, middle, scores = issued
         missed = (z < scores[:_HALF]) | (z > scores[:_HALF:-1])
         self.margin = self.margin + GAIN * (missed - 2.0 * TAILS)
-        if not self.unit:
-            self.unit = np.asarray(scale)
-        unit, self.unit = self.unit, 0.99 * self.unit + 0.01 * scale
-        self._weigh(z - own, z - middle, scale / max(float(unit), 1e-300))
+        self._weigh(z - own, z - middle, size)
         self._follow(z, own)
         self.rows = self.rows + 1.0
 

@@ -54,19 +54,8 @@ class WidthCalibration:
     def from_rows(cls, dist: SplitNormalMixture, scores: FloatArray, n_rows: int) -> Self | None:
         """Learn from predictions of rows, as new ones are made, and their normal scores.
 
-        Parameters
-        ----------
-        dist : SplitNormalMixture of shape (n,)
-            Predictions, several for each row if there are more than ``n_rows``.
-        scores : array of shape (n,)
-            Scores of the rows.
-        n_rows : int
-            Number of rows.
-
-        Returns
-        -------
-        WidthCalibration or None
-            None where chance explains that spreads differ.
+        There are several predictions for each row if they are more than ``n_rows``. None where
+        chance explains that spreads differ.
         """
         bins = min(n_rows // BIN_ROWS, MOST_BINS)
         if bins < FEWEST_BINS:
@@ -208,5 +197,4 @@ def _walk(seen: FloatArray, variance: float) -> FloatArray:
     total = np.multiply.outer(PACES, values) + variance
     likelihood = -0.5 * (part**2 / total + np.log(total)).sum(axis=1)
     best = int(np.argmax(likelihood))
-    found: FloatArray = vectors @ (PACES[best] * values / total[best] * part)
-    return found
+    return vectors @ (PACES[best] * values / total[best] * part)

@@ -4,29 +4,14 @@ from typing import Annotated, Any
 
 import typer
 
+from calipers.cli import _table_options as common
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict import ModelFolder
-from calipers.cli._table_options import (
-    AsJSON,
-    Delimiter,
-    Encoding,
-    Files,
-    Jobs,
-    MissingTarget,
-    OnMissing,
-    Types,
-    make_form,
-    print_json,
-    reading,
-    say_left_out,
-    take_target,
-    target_of,
-)
 
 
 def conformalize_command(
     model: ModelFolder,
-    data: Files,
+    data: common.Files,
     by: Annotated[
         str | None,
         typer.Option(
@@ -54,47 +39,39 @@ def conformalize_command(
     out: Annotated[
         str | None, typer.Option(help="Folder to write; the model's own by default.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column with the truth; the model's own by default.")
-    ] = None,
-    types: Types = None,
-    missing_target: MissingTarget = OnMissing.drop,
-    delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
-    n_jobs: Jobs = -1,
-    as_json: AsJSON = False,
+    target: common.Target = None,
+    types: common.Types = None,
+    missing_target: common.MissingTarget = common.OnMissing.drop,
+    delimiter: common.Delimiter = None,
+    encoding: common.Encoding = "utf-8",
+    n_jobs: common.Jobs = -1,
+    as_json: common.AsJSON = False,
 ) -> None:
     """Calibrate a model on rows it was not fitted on, so that its coverage is guaranteed.
 
     If the rows and new ones are exchangeable, intervals of 90% hold at least 90% of new targets on
     average, whatever the model; with --by in each kind of row, with --groups for new groups.
     """
-    form = make_form(delimiter, encoding)
+    form = common.make_form(delimiter, encoding)
     from calipers import load
-    from calipers._text import did_you_mean
     from calipers.preprocessing import DataError, as_text
-    from calipers.tables import find_files, read_table
 
-    files = find_files(data)
     fitted = load(model)
-    name, kind = target_of(fitted, target, types)
-    with reading(files) as report:
-        table = read_table(files, form=form, report=report)
-    table, values, left_out, _ = take_target(table, name, kind, missing_target)
-    frame = table.frame
-    if groups is not None and groups not in frame:
-        raise table.placed(DataError(f"there is no column {groups!r}{did_you_mean(groups, frame)}"))
+    name, kind = common.target_of(fitted, target, types)
+    files, table = common.read_files(data, form)
+    table, values, left_out, _ = common.take_target(table, name, kind, missing_target)
     options: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
     if groups is not None:
-        labels = as_text(frame[groups]).to_numpy(zero_copy_only=False)
+        table.require(groups)
+        labels = as_text(table.frame[groups]).to_numpy(zero_copy_only=False)
         options["groups"] = [str(label) for label in labels]
     try:
         if shifted_to is not None:
-            new = read_table(find_files([shifted_to]), form=form)
+            new = common.read_files([shifted_to], form)[1]
             options["shifted_to"] = fitted.pick(new.frame)
         # Threads are for the work here, not part of the model that is written again.
         threads = fitted.n_jobs
-        fitted.set_params(n_jobs=n_jobs).conformalize(fitted.pick(frame), values, **options)
+        fitted.set_params(n_jobs=n_jobs).conformalize(fitted.pick(table.frame), values, **options)
     except DataError as error:
         raise table.placed(error) from None
     except ValueError as error:
@@ -104,14 +81,14 @@ def conformalize_command(
     found = {"model": folder, "files": files} | fitted.about_["conformalized"]
     found |= {"rows_without_target": left_out, "unbounded": unbounded(fitted, [fitted.coverage])}
     if as_json:
-        print_json(found)
+        common.print_json(found)
     else:
         _show(found, by, groups)
 
 
 def _show(found: dict[str, Any], by: str | None, groups: str | None) -> None:
     typer.echo(f"{found['model']}: conformalized on {found['rows']:,} rows")
-    say_left_out(found["rows_without_target"])
+    common.say_left_out(found["rows_without_target"])
     if groups is not None:
         typer.echo(f"  in {found['groups']:,} groups, which count as so many rows")
     elif found["effective_rows"] < found["rows"] - 0.5:

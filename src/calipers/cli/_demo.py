@@ -17,6 +17,8 @@ def demo_command(
     as_json: AsJSON = False,
 ) -> None:
     """Fit on the diabetes data, print what the intervals are worth, write model and report."""
+    from importlib.util import find_spec
+
     from sklearn.model_selection import train_test_split
 
     frame, target = load_frame(DIABETES)
@@ -28,7 +30,7 @@ def demo_command(
     out.mkdir(parents=True, exist_ok=True)
     model.save(out / "model")
     written = {"model": out / "model", "report": model.report(X, y, out / "report.html")}
-    if _can_draw():
+    if find_spec("matplotlib") is not None:
         written["figure"] = out / "intervals.png"
         _draw(written["figure"], bounds, model.predict(X), y)
     paths = {name: str(path) for name, path in written.items()}
@@ -46,12 +48,6 @@ def _model(**parameters: Any) -> Any:
     from calipers import IntervalRegressor
 
     return IntervalRegressor(coverage=0.95, **parameters)
-
-
-def _can_draw() -> bool:
-    from importlib.util import find_spec
-
-    return find_spec("matplotlib") is not None
 
 
 def _draw(path: Path, bounds: Any, point: Any, target: Any) -> None:

@@ -9,40 +9,20 @@ from typing import Annotated, Any
 
 import typer
 
+from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
-from calipers.cli._notes import say_far_targets, without_far_targets
+from calipers.cli._notes import note_leaks, say_far_targets, without_far_targets
 from calipers.cli._settings_file import Bounds, make_model
-from calipers.cli._table_options import (
-    AsJSON,
-    Delimiter,
-    Encoding,
-    Files,
-    Jobs,
-    MissingTarget,
-    OnMissing,
-    Types,
-    check_learnable,
-    drop_columns,
-    finite,
-    make_form,
-    parse_kinds,
-    print_json,
-    print_rows,
-    reading,
-    say_left_out,
-    take_target,
-    take_targets,
-)
 
 _MOST_SHOWN = 60  # columns in a line each
 _AFFORDABLE = 20_000  # rows up to which training a second time, on all of them, is worth it
 
 
 def fit_command(
-    data: Files,
+    data: common.Files,
     target: Annotated[
         list[str],
         typer.Option(help="Column to predict; repeated for several, with joint intervals."),
@@ -55,23 +35,18 @@ def fit_command(
     time_budget: Annotated[
         float | None, typer.Option(min=1.0, help="Seconds that training may take.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    seed: common.Seed = 0,
     config: Annotated[
         Path | None, typer.Option(help="Parameters of IntervalRegressor in a TOML file.")
     ] = None,
-    groups: Annotated[
-        str | None, typer.Option(help="Column whose equal values belong together; no input.")
-    ] = None,
+    groups: common.Groups = None,
     time_column: Annotated[
         str | None,
         typer.Option(help="Column of dates or numbers by which the last rows are held out."),
     ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
-    ] = None,
-    types: Types = None,
-    missing_target: MissingTarget = OnMissing.drop,
+    ignore: common.Ignored = None,
+    types: common.Types = None,
+    missing_target: common.MissingTarget = common.OnMissing.drop,
     test_fraction: Annotated[
         float, typer.Option(min=0.0, max=0.9, help="Share of rows held out to evaluate; 0: none.")
     ] = 0.2,
@@ -94,21 +69,21 @@ def fit_command(
         bool, typer.Option("--overwrite", help="Replace a model that is in the folder.")
     ] = False,
     in_blocks: InBlocks = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
-    n_jobs: Jobs = -1,
+    delimiter: common.Delimiter = None,
+    encoding: common.Encoding = "utf-8",
+    n_jobs: common.Jobs = -1,
     cluster: OnCluster = None,
-    as_json: AsJSON = False,
+    as_json: common.AsJSON = False,
 ) -> None:
     """Fit a model to a table, evaluate it on rows held out, and save it in a folder.
 
     ``calipers fit flats.csv --target price --out model`` is all that is needed.
     """
-    kinds = parse_kinds(types)
+    kinds = common.parse_kinds(types)
     if more_rows and len(target) > 1:
         raise typer.BadParameter("--more-rows is for one target")
     _check_folder(out, overwrite)
-    form = make_form(delimiter, encoding)
+    form = common.make_form(delimiter, encoding)
     given = {"coverage": coverage, "time_budget": time_budget, "bounds": bounds}
     model = make_model(config, given | {"random_state": seed, "n_jobs": n_jobs})
     began = time.monotonic()
@@ -137,23 +112,24 @@ def fit_command(
         )
         result["seconds"] = round(time.monotonic() - began, 1)
         if as_json:
-            print_json(result)
+            common.print_json(result)
         else:
             _print_columns(result, files)
             _print_end(result, target[0])
         return
-    with reading(files) as report:
+    with common.reading(files) as report:
         table = read_table(files, form=form, report=report)
     if len(target) > 1:
-        labelled = take_targets(table, target, kinds, missing_target)
+        labelled = common.take_targets(table, target, kinds, missing_target)
     else:
-        labelled = take_target(table, target[0], kinds.pop(target[0], None), missing_target)
+        labelled = common.take_target(table, target[0], kinds.pop(target[0], None), missing_target)
     table, values = labelled.table, labelled.values
     inputs, labels = _parts(table, values, groups, ignore or [])
     times = None if time_column is None else time_order(table, time_column, kinds)
     kinds = {name: kind for name, kind in kinds.items() if name in inputs or name != time_column}
     encoder, inputs = _learn(model.preprocessor, inputs, kinds, table)
-    result = _describe(encoder, values, files, labelled.left_out)
+    result = _describe(encoder, values, files, labelled)
+    note_leaks(result["columns"], inputs, values)
     if not as_json:
         _print_columns(result, files)
     _check_bounds(model.bounds, values, table)
@@ -175,7 +151,7 @@ def fit_command(
             found = None if found is None else found["targets"][name]
             kinds_of_targets = json.loads(labelled.kind)[name]
         own.about_ |= {
-            "evaluation": finite(found),
+            "evaluation": common.finite(found),
             "source": {
                 "files": files,
                 "rows": len(values),
@@ -193,7 +169,7 @@ def fit_command(
     result["support"] = dict(zip(target, supports, strict=True))
     result |= {"model": os.fspath(out), "seconds": round(time.monotonic() - began, 1)}
     if as_json:
-        print_json(result)
+        common.print_json(result)
     else:
         _print_end(result, target[0])
 
@@ -219,20 +195,12 @@ def _parts(table: Any, values: Any, groups: str | None, ignore: list[str]) -> An
     """Inputs, and labels of groups."""
     import pandas as pd
 
-    from calipers.preprocessing import DataError, as_text
-
-    frame, targets = table.frame, pd.DataFrame(values)
+    targets = pd.DataFrame(values)
     names = list(map(str, targets))
-    inputs = drop_columns(table, names, [*ignore, *([groups] if groups else [])])
+    inputs = common.drop_columns(table, names, [*ignore, *([groups] if groups else [])])
     ends = zip(targets.min(), targets.max(), strict=True)
-    check_learnable(table, len(frame), dict(zip(names, ends, strict=True)))
-    labels = None
-    if groups:
-        labels = as_text(frame[groups]).to_numpy(zero_copy_only=False)
-        lacking = [row for row, label in enumerate(labels) if label is None]
-        if lacking:
-            raise table.placed(DataError("the group is missing", column=groups, row=lacking[0]))
-    return inputs, labels
+    common.check_learnable(table, len(targets), dict(zip(names, ends, strict=True)))
+    return inputs, common.group_labels(table, groups)
 
 
 def _check_bounds(bounds: Any, values: Any, table: Any) -> None:
@@ -300,17 +268,24 @@ def _worth(model: Any, X: Any, y: Any, labels: Any, rows: Any) -> str:
     return str(worth_of_more_rows(model, X, y, None if labels is None else labels[rows]))
 
 
-def _describe(encoder: Any, values: Any, files: list[str], left_out: int) -> dict[str, Any]:
+def _describe(
+    encoder: Any, values: Any, files: list[str], labelled: common.Labelled
+) -> dict[str, Any]:
     import pandas as pd
 
     from calipers.preprocessing import describe_numbers
 
     table = pd.DataFrame(values)
     targets = [c.to_document() for c in describe_numbers(table.to_numpy(), list(map(str, table)))]
+    kinds = [labelled.kind] if len(targets) == 1 else json.loads(labelled.kind).values()
+    for target, kind in zip(targets, kinds, strict=True):
+        written = kind.partition(" ")[2]
+        how = "clock times as hours" if written == "10:30" else f"numbers written like {written}"
+        target["note"] = how if written else ""
     return {
         "files": files,
         "rows": len(values),
-        "rows_without_target": left_out,
+        "rows_without_target": labelled.left_out,
         **({"target": targets[0]} if len(targets) == 1 else {"targets": targets}),
         "columns": [column.to_document() for column in encoder.columns_],
     }
@@ -321,14 +296,14 @@ def _print_columns(result: dict[str, Any], files: list[str]) -> None:
     targets = result.get("targets") or [result["target"]]
     where = files[0] if len(files) == 1 else f"{len(files)} files"
     typer.echo(f"{where}: {result['rows']:,} rows")
-    say_left_out(result["rows_without_target"])
+    common.say_left_out(result["rows_without_target"])
     columns = result["columns"]
     shown = columns
     if len(columns) > _MOST_SHOWN:  # those that are not as others first
         shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MOST_SHOWN]
-    rows = [(target["name"], "target", _range(target), "") for target in targets]
+    rows = [(target["name"], "target", _range(target), target["note"]) for target in targets]
     rows += [(c["name"], c["kind"], _range(c), _remark(c)) for c in shown]
-    print_rows(("column", "kind", "values", "noticed"), rows)
+    common.print_rows(("column", "kind", "values", "noticed"), rows)
     if len(shown) < len(columns):
         counts = Counter(column["kind"] for column in columns)
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
@@ -352,6 +327,7 @@ def _remark(column: dict[str, Any]) -> str:
 
 
 def _print_end(result: dict[str, Any], target: str) -> None:
+    result, target = common.for_terminal(result), common.for_terminal(target)
     found = result["evaluation"]
     if found is None:
         typer.echo("No rows were held out, so nothing is known of how good the model is.")

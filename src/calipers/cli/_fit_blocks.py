@@ -3,19 +3,14 @@
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from calipers.cli import _table_options as common
 from calipers.cli._measures import measure
-from calipers.cli._table_options import (
-    OnMissing,
-    check_learnable,
-    drop_columns,
-    finite,
-    take_target,
-)
 
 LARGE = 2**29
 """Bytes of files from which on they are read in blocks."""
@@ -46,7 +41,7 @@ def fit_in_blocks(
     form: Any,
     kinds: dict[str, str],
     ignore: list[str],
-    missing: OnMissing,
+    missing: common.OnMissing,
     test_fraction: float,
     unable: dict[str, Any],
     as_json: bool,
@@ -68,7 +63,7 @@ def fit_in_blocks(
     seed = model.random_state
     rows = RowBlocks(blocks, target)
     sample = rows.sample(_TEST_ROWS, seed + 1)
-    check_learnable(blocks.whole, sample.total, {target: (blocks.low, blocks.high)})
+    common.check_learnable(blocks.whole, sample.total, {target: (blocks.low, blocks.high)})
     tested = min(len(sample.y), int(test_fraction * sample.total))
     model.set_params(preprocessor__kinds=(model.preprocessor.kinds or {}) | kinds)
     model.fit(rows.without(sample, tested, seed + 1))
@@ -78,7 +73,7 @@ def fit_in_blocks(
         found |= {"copies": None, "last_by": None, "refitted": False}
     source = {"files": files, "rows": sample.total, "target": target, "target_kind": blocks.kind}
     source |= {"groups": None, "time_column": None}
-    model.about_ |= {"evaluation": finite(found), "source": source}
+    model.about_ |= {"evaluation": common.finite(found), "source": source}
     model.save(out)
     return {
         "files": files,
@@ -93,6 +88,7 @@ def fit_in_blocks(
     }
 
 
+@dataclass(eq=False)
 class _TargetBlocks:
     """Blocks of the rows of files that have a target.
 
@@ -100,18 +96,12 @@ class _TargetBlocks:
     and ``low`` and ``high`` are the ends of all targets.
     """
 
-    def __init__(
-        self,
-        files: list[str],
-        form: Any,
-        target: str,
-        kind: str | None,
-        ignore: list[str],
-        missing: OnMissing,
-    ) -> None:
-        self.files, self.form, self.target = files, form, target
-        self.given, self.ignore, self.missing = kind, ignore, missing
-        self.kind = kind
+    files: list[str]
+    form: Any
+    target: str
+    given: str | None  # how the target is written, if that is known
+    ignore: list[str]
+    missing: common.OnMissing
 
     @property
     def whole(self) -> Any:
@@ -128,10 +118,10 @@ class _TargetBlocks:
         self.left_out, self.low, self.high = 0, math.inf, -math.inf
         kind, name = self.given, self.target
         for block in (block for file in self.files for block in read_blocks(file, form=self.form)):
-            table, values, lacking, found = take_target(
+            table, values, lacking, found = common.take_target(
                 block, name, kind, self.missing, whole=False
             )
-            own = drop_columns(table, [name], self.ignore).reset_index(drop=True)
+            own = common.drop_columns(table, [name], self.ignore).reset_index(drop=True)
             self.left_out += lacking
             if len(values):
                 kind = found

@@ -49,13 +49,11 @@ def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
     """Where each row stands in time, as numbers."""
     import numpy as np
 
-    from calipers._text import did_you_mean
     from calipers.preprocessing import DataError, TableEncoder, learn_number
 
     frame = table.frame
-    try:
-        if name not in frame:
-            raise DataError(f"there is no column {name!r}{did_you_mean(name, frame)}")
+    table.require(name)
+    with table.placing():
         own = {name: kinds[name]} if name in kinds else None
         encoder = TableEncoder(kinds=own)
         typed = encoder.fit_typed(frame[[name]].reset_index(drop=True))[name]
@@ -70,8 +68,6 @@ def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
             raise DataError("the time is missing", column=name, row=int(gone[0]))
         if times.min() == times.max():
             raise DataError("the time is the same in every row", column=name)
-    except DataError as error:
-        raise table.placed(error) from None
     return times
 
 

@@ -7,7 +7,7 @@ import typer
 
 from calipers.cli._measures import is_measured, print_measures
 from calipers.cli._predict import ModelFolder
-from calipers.cli._table_options import AsJSON, print_json, print_rows, show
+from calipers.cli._table_options import AsJSON, for_terminal, print_json, print_rows, show
 
 
 def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
@@ -94,6 +94,7 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
 def _show(found: dict[str, Any]) -> None:
     from calipers.training import out_of_time
 
+    found = for_terminal(found)
     target, inputs, about = found["target"], found["inputs"], found["about"]
     used = sum(column["used"] for column in inputs)
     typer.echo(f"{found['model']}: predicts {target['name']} from {used} of {len(inputs)} inputs")
@@ -127,11 +128,11 @@ def _networks(found: dict[str, Any]) -> str:
     networks, settings = found["networks"], found["settings"]
     first, last = networks["epochs"]
     epochs = f"{first:,}" if first == last else f"{first:,} to {last:,}"
-    loss = _loss(settings["loss"])
+    loss = _loss(settings.get("loss", "the default"))
     again = networks["trained_again"]
     return (
         f"{networks['count']} networks with {networks['weights']:,} weights, trained for {epochs} "
-        f"epochs; loss {loss}, aggregation {settings['aggregation']}"
+        f"epochs; loss {loss}, aggregation {settings.get('aggregation', 'the default')}"
         + (f"; {again} failed and were trained again" if again else "")
     )
 

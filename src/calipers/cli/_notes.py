@@ -7,6 +7,23 @@ from typing import Any
 
 import typer
 
+_LOOKED_AT = 5_000  # rows that are looked at for inputs that are the target
+_FEWEST_RANKS = 20  # by fewer, an input may be in the order of the target by chance
+_THE_SAME = 0.9999  # rank correlation of what says the same
+
+
+def printable(text: str) -> str:
+    r"""Text for a terminal, which control characters in names and categories could steer.
+
+    Examples
+    --------
+    >>> printable("\x1b[2Jgrösse\n")
+    '\\x1b[2Jgrösse\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
 
 @contextmanager
 def as_notes() -> Iterator[None]:
@@ -17,7 +34,7 @@ def as_notes() -> Iterator[None]:
 
 
 def _show(message: Any, *_: Any, **__: Any) -> None:
-    typer.echo(f"note: {' '.join(str(message).split())}", err=True)
+    typer.echo(f"note: {printable(' '.join(str(message).split()))}", err=True)
 
 
 @contextmanager
@@ -26,6 +43,37 @@ def without_far_targets() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "y is far from all other targets", UserWarning)
         yield
+
+
+def note_leaks(columns: list[dict[str, Any]], inputs: Any, values: Any) -> None:
+    """Note of inputs that rank rows as a target does: they may be it, by another name.
+
+    Parameters
+    ----------
+    columns : list of dict
+        Documents of the columns, whose notes are set.
+    inputs : DataFrame
+        The inputs, each in its own type.
+    values : Series or DataFrame
+        The targets.
+    """
+    import numpy as np
+    import pandas as pd
+
+    rows = np.arange(len(inputs))[:: max(1, len(inputs) // _LOOKED_AT)]
+    targets = pd.DataFrame(values).iloc[rows].set_axis(rows, axis=0).rank()
+    for column in columns:
+        if column["kind"] not in ("number", "date"):
+            continue
+        ranks = inputs[column["name"]].iloc[rows].set_axis(rows, axis=0).rank()
+        known = ranks.notna()
+        if known.sum() < _FEWEST_RANKS or ranks.nunique() < 0.5 * known.sum():
+            continue
+        for name in targets:
+            together = abs(np.corrcoef(ranks[known], targets[name][known])[0, 1])
+            if together > _THE_SAME:
+                leak = f"ranks rows as {name!r} does: --ignore it if it is not known beforehand"
+                column["note"] = "; ".join(filter(None, [column["note"], leak]))
 
 
 def say_far_targets(model: Any, table: Any, values: Any, rows: Any) -> None:
@@ -46,4 +94,4 @@ def say_far_targets(model: Any, table: Any, values: Any, rows: Any) -> None:
             "learn from it, calibration counts it, so that intervals of high coverage may be wide. "
             "Correct or leave out what is wrong; if such targets are real, fit their logarithm"
         )
-        typer.echo(f"note: {table.placed(DataError(problem, column=str(name), row=row))}", err=True)
+        _show(table.placed(DataError(problem, column=str(name), row=row)))

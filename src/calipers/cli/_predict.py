@@ -7,20 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
+from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict_parts import score_parts
-from calipers.cli._table_options import (
-    AsJSON,
-    Delimiter,
-    Encoding,
-    Files,
-    Jobs,
-    make_form,
-    print_json,
-    reading,
-    shares,
-)
 from calipers.tables import known_endings
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder of a model that calipers has saved.")]
@@ -30,7 +20,7 @@ _STANDARD = "-"
 
 def predict_command(
     model: ModelFolder,
-    data: Files,
+    data: common.Files,
     out: Annotated[
         str,
         typer.Option(
@@ -57,11 +47,11 @@ def predict_command(
             "--joint", help="Intervals that hold all targets together, of a model of several."
         ),
     ] = False,
-    delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
-    n_jobs: Jobs = -1,
+    delimiter: common.Delimiter = None,
+    encoding: common.Encoding = "utf-8",
+    n_jobs: common.Jobs = -1,
     cluster: OnCluster = None,
-    as_json: AsJSON = False,
+    as_json: common.AsJSON = False,
 ) -> None:
     """Predict every row of a table, in blocks: the size of the table does not matter.
 
@@ -69,7 +59,7 @@ def predict_command(
     that name, and the same command does it again. With --cluster, tables are Parquet files or
     folders of them, and the same command goes on with the parts that are missing.
     """
-    levels, wanted = shares(coverage, "--coverage"), shares(quantiles, "--quantiles")
+    levels, wanted = common.shares(coverage, "--coverage"), common.shares(quantiles, "--quantiles")
     if cluster is not None:
         if out == _STANDARD:
             raise typer.BadParameter("--cluster needs a folder as --out")
@@ -79,7 +69,7 @@ def predict_command(
         result = score_parts(model, data, out, wishes | {"mark_outside": mark_outside}, cluster)
         (_report_json if as_json else _report)(result, out)
         return
-    form = make_form(delimiter, encoding)
+    form = common.make_form(delimiter, encoding)
     from calipers.tables import find_files, format_of, write_blocks
 
     format_of(out)
@@ -91,7 +81,7 @@ def predict_command(
         raise typer.BadParameter(f"--joint is for models of several targets, {model} has one")
     as_text = format_of(out)[0].is_text
     asked = RowScorer(fitted, levels, wanted, keep, mark_outside, as_text, joint)
-    with reading(files, "predicting") as report, write_blocks(out) as write:
+    with common.reading(files, "predicting") as report, write_blocks(out) as write:
         for table in asked.tables(files, form, report):
             write(table)
     result = {"rows": asked.rows, "out": out, "outside": asked.outside_report()}
@@ -237,7 +227,7 @@ def _report_json(result: dict[str, Any], out: str) -> None:
 
         typer.echo(json.dumps(result, ensure_ascii=False), err=True)
     else:
-        print_json(result)
+        common.print_json(result)
 
 
 def _report(result: dict[str, Any], out: str) -> None:

@@ -5,24 +5,10 @@ from typing import Annotated
 
 import typer
 
+from calipers.cli import _table_options as common
 from calipers.cli._holdout import say_copies
 from calipers.cli._measures import is_measured
 from calipers.cli._predict import ModelFolder
-from calipers.cli._table_options import (
-    AsJSON,
-    Delimiter,
-    Encoding,
-    Jobs,
-    MissingTarget,
-    OnMissing,
-    Types,
-    make_form,
-    print_json,
-    reading,
-    say_left_out,
-    take_target,
-    target_of,
-)
 
 
 def report_command(
@@ -36,70 +22,46 @@ def report_command(
     ] = None,
     named: Annotated[list[str] | None, typer.Option("--data", hidden=True)] = None,
     out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
-    target: Annotated[
-        str | None, typer.Option(help="Column with the truth; the model's own by default.")
-    ] = None,
+    target: common.Target = None,
     title: Annotated[str | None, typer.Option(help="Headline of the page.")] = None,
-    types: Types = None,
-    missing_target: MissingTarget = OnMissing.drop,
-    delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
-    n_jobs: Jobs = -1,
-    as_json: AsJSON = False,
+    types: common.Types = None,
+    missing_target: common.MissingTarget = common.OnMissing.drop,
+    delimiter: common.Delimiter = None,
+    encoding: common.Encoding = "utf-8",
+    n_jobs: common.Jobs = -1,
+    as_json: common.AsJSON = False,
 ) -> None:
     """Write one HTML file that shows how far the intervals of a model can be trusted.
 
     It opens in any browser without a network. Charts show at most 1,500 rows; every number is of
     all rows.
     """
-    form = make_form(delimiter, encoding)
+    form = common.make_form(delimiter, encoding)
     check_place(out)
     data = [*(data or []), *(named or [])]
     if not data:
         raise typer.BadParameter("name the table, as in: calipers report model new.csv")
     from calipers import load
-    from calipers.preprocessing import DataError
     from calipers.report import write
-    from calipers.tables import find_files, read_table
 
-    files = find_files(data)
     fitted = load(model).set_params(n_jobs=n_jobs)
-    name, kind = target_of(fitted, target, types)
-    with reading(files) as report:
-        table = read_table(files, form=form, report=report)
-    table, values, left_out, _ = take_target(table, name, kind, missing_target)
-    try:
-        inputs = fitted.pick(table.frame)
-    except DataError as error:
-        raise table.placed(error) from None
-    if hasattr(inputs, "index"):
-        inputs = inputs.set_axis(table.row_numbers)
+    name, kind = common.target_of(fitted, target, types)
+    files, table = common.read_files(data, form)
+    table, values, left_out, _ = common.take_target(table, name, kind, missing_target)
     where = files[0] if len(files) == 1 else f"{len(files)} files"
-    try:
-        write(
-            fitted,
-            inputs,
-            values,
-            out,
-            title=title,
-            source="standard input" if where == "-" else where,
-            cautions=_cautions(fitted.about_, files),
-        )
-    except DataError as error:
-        raise table.placed(error) from None
+    source = "standard input" if where == "-" else where
+    with table.placing():
+        inputs = fitted.pick(table.frame)
+        if hasattr(inputs, "index"):
+            inputs = inputs.set_axis(table.row_numbers)
+        cautions = _cautions(fitted.about_, files)
+        write(fitted, inputs, values, out, title=title, source=source, cautions=cautions)
     if as_json:
-        print_json(
-            {
-                "model": model,
-                "files": files,
-                "rows": len(values),
-                "rows_without_target": left_out,
-                "out": str(out),
-            }
-        )
+        found = {"model": model, "files": files, "rows": len(values)}
+        common.print_json(found | {"rows_without_target": left_out, "out": str(out)})
     else:
         typer.echo(f"{len(values):,} rows evaluated, written to {out}")
-        say_left_out(left_out)
+        common.say_left_out(left_out)
 
 
 def check_place(out: Path, such_as: str = "report.html") -> None:

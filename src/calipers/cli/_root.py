@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 import calipers
 from calipers.cli import _plugins
-from calipers.cli._notes import as_notes
+from calipers.cli._notes import as_notes, printable
 
 ERROR, INTERRUPTED, BROKEN_PIPE = 1, 130, 141
 CODES = {"TableError": 3, "DataError": 3, "ModelFileError": 4}
@@ -73,7 +73,7 @@ def one_line(error: Exception) -> str:
     ('no file, no data', 'KeyError')
     """
     text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-    return " ".join(text.split()) or type(error).__name__
+    return printable(" ".join(text.split())) or type(error).__name__
 
 
 app = typer.Typer(

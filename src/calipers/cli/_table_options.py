@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from calipers.cli._notes import printable
 from calipers.tables import FORMATS
 
 Files = Annotated[
@@ -34,6 +35,17 @@ Types = Annotated[
 ]
 
 
+Target = Annotated[
+    str | None, typer.Option(help="Column with the truth; the model's own by default.")
+]
+Groups = Annotated[
+    str | None, typer.Option(help="Column whose equal values belong together; no input.")
+]
+Ignored = Annotated[
+    list[str] | None,
+    typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 _FEWEST = 20  # rows without which nothing can be learnt and evaluated
 
 
@@ -99,6 +111,12 @@ def shares(text: str | None, option: str) -> list[float] | None:
     return list(dict.fromkeys(found))
 
 
+def check_coverage(coverage: float | None) -> None:
+    """Refuse a coverage that is no probability, or so near to 0 or 1 that no model has it."""
+    if coverage is not None and not 1e-9 <= coverage <= 1 - 1e-9:
+        raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage}")
+
+
 @contextmanager
 def reading(files: Sequence[str], what: str = "reading") -> Iterator[Any]:
     """A bar over the bytes of some files; nothing for standard input."""
@@ -107,6 +125,15 @@ def reading(files: Sequence[str], what: str = "reading") -> Iterator[Any]:
     size = sum(os.path.getsize(name) for name in files if os.path.isfile(name))  # noqa: PTH113, PTH202
     with progress(what, size, visible=size > 2**20) as report:
         yield report
+
+
+def read_files(data: Sequence[str], form: Any) -> tuple[list[str], Any]:
+    """Files that names and patterns stand for, and their rows."""
+    from calipers.tables import find_files, read_table
+
+    files = find_files(data)
+    with reading(files) as report:
+        return files, read_table(files, form=form, report=report)
 
 
 class Labelled(NamedTuple):
@@ -135,7 +162,7 @@ def take_target(
     import pandas as pd
 
     from calipers._text import did_you_mean
-    from calipers.preprocessing import DataError, learn_number
+    from calipers.preprocessing import DataError, is_in_thousands, learn_number
 
     frame = table.frame
     if name not in frame:
@@ -143,8 +170,9 @@ def take_target(
             DataError(f"there is no column {name!r}{did_you_mean(name, frame)}{_seen(frame)}")
         )
     try:
-        if pd.api.types.is_datetime64_any_dtype(frame[name].dtype):
-            raise DataError("the target holds dates, and a model predicts numbers", column=name)
+        others = (frame[other] for other in frame if other != name)
+        if kind is None and is_in_thousands(frame[name], others):
+            kind = "number 1.234,5"
         values, kind = learn_number(frame[name], kind)
         there = ~np.isnan(values)
         lacking = int((~there).sum())
@@ -182,18 +210,28 @@ def check_learnable(table: Any, rows: int, spans: dict[str, tuple[float, float]]
 
 def drop_columns(table: Any, targets: Sequence[str], others: Sequence[str]) -> Any:
     """The inputs of a table, as a frame: all columns but some, which must be there."""
-    from calipers._text import did_you_mean
     from calipers.preprocessing import DataError
 
     for name in others:
-        if name not in table.frame:
-            problem = f"there is no column {name!r}{did_you_mean(name, table.frame)}"
-            raise table.placed(DataError(problem))
+        table.require(name)
     inputs = table.frame.drop(columns=list({*targets, *others}))
     if not len(inputs.columns):
         shown = ", ".join(map(repr, targets))
         raise table.placed(DataError(f"there is no column beside {shown} to learn from"))
     return inputs
+
+
+def group_labels(table: Any, column: str | None) -> Any:
+    """Labels of groups, none of which may be missing; None without a column of them."""
+    from calipers.preprocessing import DataError, as_text
+
+    if column is None:
+        return None
+    labels = as_text(table.frame[column]).to_numpy(zero_copy_only=False)
+    lacking = [row for row, label in enumerate(labels) if label is None]
+    if lacking:
+        raise table.placed(DataError("the group is missing", column=column, row=lacking[0]))
+    return labels
 
 
 def take_targets(
@@ -269,8 +307,18 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def for_terminal(value: Any) -> Any:
+    """A document with all texts in it as ``printable`` makes them."""
+    if isinstance(value, dict):
+        return {key: for_terminal(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [for_terminal(item) for item in value]
+    return printable(value) if isinstance(value, str) else value
+
+
 def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, err: bool = False) -> None:
     """Print rows in columns: numbers to the right, text to the left."""
+    header, rows = for_terminal(header), for_terminal(rows)
     cells = [list(header), *([show(value) for value in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     right = [all(_is_number(row[i]) for row in rows) for i in range(len(header))]

@@ -6,30 +6,14 @@ from typing import Annotated, Any
 
 import typer
 
+from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster, spread
 from calipers.cli._report import check_place
 from calipers.cli._settings_file import Bounds, parse_bounds
-from calipers.cli._table_options import (
-    AsJSON,
-    Delimiter,
-    Encoding,
-    Files,
-    Jobs,
-    MissingTarget,
-    OnMissing,
-    Types,
-    make_form,
-    parse_kinds,
-    print_json,
-    print_rows,
-    reading,
-    say_left_out,
-    take_target,
-)
 
 
 def tune_command(
-    data: Files,
+    data: common.Files,
     target: Annotated[str, typer.Option(help="Column to predict.")],
     out: Annotated[Path, typer.Option(help="The TOML file.")] = Path("settings.toml"),
     paper: Annotated[
@@ -56,21 +40,16 @@ def tune_command(
             "still evaluated.",
         ),
     ] = None,
-    groups: Annotated[
-        str | None, typer.Option(help="Column whose equal values belong together; no input.")
-    ] = None,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
-    ] = None,
-    types: Types = None,
-    missing_target: MissingTarget = OnMissing.drop,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
-    delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
-    n_jobs: Jobs = -1,
+    groups: common.Groups = None,
+    ignore: common.Ignored = None,
+    types: common.Types = None,
+    missing_target: common.MissingTarget = common.OnMissing.drop,
+    seed: common.Seed = 0,
+    delimiter: common.Delimiter = None,
+    encoding: common.Encoding = "utf-8",
+    n_jobs: common.Jobs = -1,
     cluster: OnCluster = None,
-    as_json: AsJSON = False,
+    as_json: common.AsJSON = False,
 ) -> None:
     """Search settings for a table and write them as a file that ``fit --config`` takes.
 
@@ -78,11 +57,13 @@ def tune_command(
     splits, as the defaults are; these stay if nothing is better. May be stopped at any moment: the
     same command goes on where it was.
     """
-    if not 0 < coverage < 1:
-        raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
+    common.check_coverage(coverage)
     check_place(out, "settings.toml")
-    form = make_form(delimiter, encoding)
-    table, y, left_out = _rows(data, target, form, kinds := parse_kinds(types), missing_target)
+    form = common.make_form(delimiter, encoding)
+    kinds = common.parse_kinds(types)
+    table = common.read_files(data, form)[1]
+    labelled = common.take_target(table, target, kinds.pop(target, None), missing_target)
+    table, y, left_out = labelled.table, labelled.values.to_numpy(), labelled.left_out
     X, labels = _numbers(table, target, groups, ignore or [], kinds)
     kept = store or out.with_name(f"{out.stem}.search.jsonl")
     model = _model(paper, coverage, seed, n_jobs)
@@ -98,46 +79,22 @@ def tune_command(
     replace_file(out, _toml(settings, _heading(data, target, result, gain)).encode())
     if as_json:
         found = {"settings": settings, "gain": gain, "rows_without_target": left_out}
-        print_json(found | {"out": str(out), "store": str(kept)})
+        common.print_json(found | {"out": str(out), "store": str(kept)})
         return
-    say_left_out(left_out)
+    common.say_left_out(left_out)
     _show(result, usual, gain)
     typer.echo(f"\nwritten to {out}; fit with it:")
     typer.echo(f"  calipers fit {' '.join(data)} --target {target} --config {out} --out model")
-
-
-def _rows(
-    data: list[str], target: str, form: Any, kinds: dict[str, str], missing: OnMissing
-) -> tuple[Any, Any, int]:
-    """Rows that have a target, their targets, and how many lack one."""
-    from calipers.tables import find_files, read_table
-
-    files = find_files(data)
-    with reading(files) as report:
-        table = read_table(files, form=form, report=report)
-    labelled = take_target(table, target, kinds.pop(target, None), missing)
-    return labelled.table, labelled.values.to_numpy(), labelled.left_out
 
 
 def _numbers(
     table: Any, target: str, groups: str | None, ignore: list[str], kinds: dict[str, str]
 ) -> tuple[Any, Any]:
     """Inputs as numbers, and labels of groups."""
-    from calipers._text import did_you_mean
-    from calipers.preprocessing import DataError, TableEncoder, as_text
+    from calipers.preprocessing import DataError, TableEncoder
 
-    named = [*ignore, *([groups] if groups else [])]
-    for name in named:
-        if name not in table.frame:
-            hint = did_you_mean(name, table.frame)
-            raise table.placed(DataError(f"there is no column {name!r}{hint}"))
-    inputs = table.frame.drop(columns=list({target, *named}))
-    labels = None
-    if groups:
-        labels = as_text(table.frame[groups]).to_numpy(zero_copy_only=False)
-        lacking = [row for row, label in enumerate(labels) if label is None]
-        if lacking:
-            raise table.placed(DataError("the group is missing", column=groups, row=lacking[0]))
+    inputs = common.drop_columns(table, [target], [*ignore, *([groups] if groups else [])])
+    labels = common.group_labels(table, groups)
     try:
         numbers = TableEncoder(kinds=kinds).fit_transform(inputs)
     except DataError as error:
@@ -200,7 +157,7 @@ def _search(
     from calipers.training import batch_size_of, make_settings
 
     epochs = make_settings(model, len(y), batch_size_of(model, len(y)), stops=True).epochs
-    common: Any = {
+    shared: Any = {
         **counts,
         "max_epochs": epochs,
         "patience": max(10, epochs // 5),
@@ -210,12 +167,12 @@ def _search(
     }
     space = PAPER_SPACE if paper else DEFAULT_SPACE
     result = search(
-        model, X, y, space, n_candidates=candidates, store=store, time_budget=seconds, **common
+        model, X, y, space, n_candidates=candidates, store=store, time_budget=seconds, **shared
     )
     own = {"batch_size": [model.batch_size]}
     beside = store.with_name(f"{store.stem}.default{store.suffix}")
-    common |= {"n_candidates": 1, "finalists": 1, "store": beside}
-    return result, search(model, X, y, own, **common)
+    shared |= {"n_candidates": 1, "finalists": 1, "store": beside}
+    return result, search(model, X, y, own, **shared)
 
 
 def _chosen(result: Any, usual: Any, paper: bool) -> tuple[dict[str, Any], float]:
@@ -252,14 +209,14 @@ def _toml(settings: dict[str, Any], heading: str) -> str:
 def _show(result: Any, usual: Any, gain: float) -> None:
     """The finalists beside the defaults."""
     names = sorted(name for name in result.best.params if len(_values(result, name)) > 1)
-    last = [c for c in result.ranked() if c.rung == result.best.rung]
+    last = [c for c in result.ranked() if c.finalist == result.best.finalist]
     rows = []
     for label, candidate in (*((f"{c.number}", c) for c in last), ("defaults", usual.best)):
         own = ["" if label == "defaults" else str(candidate.params[name]) for name in names]
         outcome = candidate.outcome
         rate, width = f"{outcome.coverage_rate:.1%}", outcome.mean_width
         rows.append((label, *own, rate, width, outcome.interval_score))
-    print_rows(("candidate", *names, "inside", "mean width", "interval score"), rows)
+    common.print_rows(("candidate", *names, "inside", "mean width", "interval score"), rows)
     said = f"{gain:.1%} better than the defaults" if gain else "none better than the defaults"
     typer.echo(f"\n{len(result.candidates)} candidates, {said} as an ensemble before calibration")
 

@@ -1,40 +1,25 @@
 """``calipers watch``: a model that follows a stream of rows in a file."""
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from calipers.cli import _table_options as common
 from calipers.cli._predict import ModelFolder
-from calipers.cli._table_options import (
-    AsJSON,
-    Delimiter,
-    Encoding,
-    Files,
-    Jobs,
-    OnMissing,
-    Types,
-    make_form,
-    print_json,
-    reading,
-    show,
-    take_target,
-    target_of,
-)
 
 _WINDOW = 200  # rows of the coverage that is called recent
 
 
 def watch_command(
     model: ModelFolder,
-    data: Files,
+    data: common.Files,
     out: Annotated[
         str | None, typer.Option(help="CSV file that predictions are added to, row by row.")
     ] = None,
-    target: Annotated[
-        str | None, typer.Option(help="Column with the truth; the model's own by default.")
-    ] = None,
+    target: common.Target = None,
     coverage: Annotated[
         float | None, typer.Option(help="Coverage to watch; the model's own by default.")
     ] = None,
@@ -42,11 +27,11 @@ def watch_command(
     delay: Annotated[
         int, typer.Option(min=0, help="Rows predicted between a row and its target.")
     ] = 0,
-    types: Types = None,
-    delimiter: Delimiter = None,
-    encoding: Encoding = "utf-8",
-    n_jobs: Jobs = -1,
-    as_json: AsJSON = False,
+    types: common.Types = None,
+    delimiter: common.Delimiter = None,
+    encoding: common.Encoding = "utf-8",
+    n_jobs: common.Jobs = -1,
+    as_json: common.AsJSON = False,
 ) -> None:
     """Predict each row of a table in time order, then learn from its target.
 
@@ -54,41 +39,65 @@ def watch_command(
     have stopped being like those of the fit. What was learnt is saved in the model's folder after
     every block. The same command goes on where it stopped, after a kill or when the file has grown.
     """
-    if coverage is not None and not 0 < coverage < 1:
-        raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage:g}")
+    common.check_coverage(coverage)
     if delay > block:
         raise typer.BadParameter(
             f"--delay {delay} is more than --block {block}: take blocks many times as long"
         )
-    form = make_form(delimiter, encoding)
+    form = common.make_form(delimiter, encoding)
     from calipers import load
     from calipers.preprocessing import DataError
-    from calipers.tables import find_files, read_table
 
-    files = find_files(data)
     fitted = load(model).set_params(n_jobs=n_jobs)
     level = coverage or fitted.coverage
-    name, kind = target_of(fitted, target, types)
-    with reading(files) as report:
-        table = read_table(files, form=form, report=report)
-    table, values, _, _ = take_target(table, name, kind, OnMissing.drop)
+    name, kind = common.target_of(fitted, target, types)
+    files, table = _read(data, form)
+    table, values, _, _ = common.take_target(table, name, kind, common.OnMissing.drop)
     log = _Log(fitted, model, files, out, level)
     numbers, start = table.row_numbers, 0
     try:
         inputs = fitted.pick(table.frame)
-        for start in range(log.start(numbers), len(values), block):
+        marks = _Marks(table.frame, values, [column.name for column in fitted.inputs_])
+        for start in range(log.start(numbers, marks), len(values), block):
             rows = slice(start, start + block)
             found = fitted.update(inputs[rows], values[rows], delay=delay)
-            log.take(found, int(numbers[rows][-1]))
+            last = start + len(found.y) - 1
+            log.take(found, int(numbers[last]), marks[last])
             if not as_json:
                 typer.echo(log.line())
     except DataError as error:
         row = None if error.row is None else error.row + start
         raise table.placed(DataError(error.problem, column=error.column, row=row)) from None
     if as_json:
-        print_json({"model": model, "files": files} | log.summary())
+        common.print_json({"model": model, "files": files} | log.summary())
     elif not log.added:
         typer.echo(f"no new rows: all {log.rows:,} had been learnt")
+
+
+def _read(data: list[str], form: Any) -> tuple[list[str], Any]:
+    """Files, and their rows but one that is still being written: it has no end, or a file grows."""
+    import numpy as np
+
+    from calipers.tables import find_files, whole_lines
+
+    before = whole_lines(find_files(data)[-1])
+    files, table = common.read_files(data, form)
+    if before is None or whole_lines(files[-1]) != before:
+        typer.echo(f"the last line of {files[-1]} waits until it has an end", err=True)
+        table = table.take(np.arange(table.table.num_rows) < table.table.num_rows - 1)
+    return files, table
+
+
+class _Marks:
+    """Digests of rows, by which it is known that they are the ones that were learnt."""
+
+    def __init__(self, frame: Any, values: Any, names: list[str]) -> None:
+        self.columns = [frame[name] for name in sorted(names) if name in frame]
+        self.values = values
+
+    def __getitem__(self, row: int) -> str:
+        cells = [str(column.iloc[row]) for column in self.columns]
+        return hashlib.sha256(repr([float(self.values[row]), *cells]).encode()).hexdigest()[:16]
 
 
 class _Log:
@@ -129,22 +138,31 @@ class _Log:
         """Rows learnt so far."""
         return int(self.state["rows"])
 
-    def start(self, numbers: Any) -> int:
+    def start(self, numbers: Any, marks: _Marks) -> int:
         """Which of the rows is the first new one, given their numbers in the files."""
         import numpy as np
 
         if "place" not in self.state:  # as saved before places were, or a new stream
             return self.rows
-        return int(np.searchsorted(numbers, self.state["place"], side="right"))
+        place, mark = self.state["place"], self.state.get("mark")
+        start = int(np.searchsorted(numbers, place, side="right"))
+        there = start > 0 and numbers[start - 1] == place
+        if mark is not None and not (there and marks[start - 1] == mark):
+            raise typer.BadParameter(
+                f"{', '.join(self.state['files'])}: row {place:,}, the last one learnt, is another "
+                "or gone: was the file cut off or replaced? Bring it back, or give the rows that "
+                "follow in a file of another name"
+            )
+        return start
 
-    def take(self, found: Any, place: int) -> None:
+    def take(self, found: Any, place: int, mark: str) -> None:
         """Write a block that ends with this row of the files, and save the model."""
         state, coverage = self.state, self.state["coverage"]
         bounds = found.intervals(coverage)
         hits = (bounds[:, 0] <= found.y) & (found.y <= bounds[:, 1])
         if self.out is not None:
             state["bytes"] = _append(self.out, found, bounds, coverage)
-        state["place"] = place
+        state |= {"place": place, "mark": mark}
         state["rows"] += len(hits)
         state["counted"] += len(hits)
         state["covered"] += int(hits.sum())
@@ -175,7 +193,7 @@ class _Log:
         text = (
             f"{found['rows']:>9,} rows  covered {found['observed']:.1%} of "
             f"{found['coverage']:.0%}, of the last {len(self.state['recent'])} "
-            f"{found['observed_recently']:.1%}  mean width {show(self.width)}"
+            f"{found['observed_recently']:.1%}  mean width {common.show(self.width)}"
         )
         if found["alarm"]:
             text += f"  ALARM: not as in training, noticed by row {found['alarm_at']:,}"

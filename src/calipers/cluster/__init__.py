@@ -13,8 +13,13 @@ A value that many tasks need, such as the rows of a bank or a model, is a task o
 fetches it once, and the engine makes it again where the workers that held it are gone.
 """
 
-from calipers.cluster._connect import Cluster, ClusterError, connect
+from calipers.cluster._connect import (
+    Cluster,
+    ClusterError,
+    connect,
+    received as received,
+    sender as sender,
+)
 from calipers.cluster._lazy import is_lazy as is_lazy, lazily as lazily
-from calipers.cluster._send import received as received, sender as sender
 
 __all__ = ["Cluster", "ClusterError", "connect"]

@@ -7,12 +7,14 @@ lets nothing through that differs from the catalogue. Three environment variable
 """
 
 from calipers._files import cache_folder
-from calipers.datasets._catalogue import CATALOGUE, Entry, lookup
-from calipers.datasets._failures import (
+from calipers.datasets._catalogue import (
+    CATALOGUE,
     DatasetCorruptError,
     DatasetError,
     DatasetUnavailableError,
+    Entry,
     UnknownDatasetError,
+    lookup,
 )
 from calipers.datasets._load import Dataset, available, load
 from calipers.datasets._synthetic import (
@@ -22,7 +24,6 @@ from calipers.datasets._synthetic import (
     SKEWED,
     TOY,
     TWO_MODES,
-    Noise,
     Problem,
 )
 
@@ -39,7 +40,6 @@ __all__ = [
     "DatasetError",
     "DatasetUnavailableError",
     "Entry",
-    "Noise",
     "Problem",
     "UnknownDatasetError",
     "available",

@@ -6,7 +6,22 @@ from importlib import resources
 from typing import Any
 
 from calipers._text import did_you_mean
-from calipers.datasets._failures import UnknownDatasetError
+
+
+class DatasetError(Exception):
+    """Any failure of :mod:`calipers.datasets`."""
+
+
+class UnknownDatasetError(DatasetError, ValueError):
+    """The name is not in the catalogue."""
+
+
+class DatasetUnavailableError(DatasetError):
+    """The data is neither at hand nor to be had; the message says how to provide it."""
+
+
+class DatasetCorruptError(DatasetError, ValueError):
+    """A file is there, but it does not hold the dataset that the catalogue describes."""
 
 
 @dataclass(frozen=True, kw_only=True)

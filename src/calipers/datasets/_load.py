@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calipers._files import cache_folder
-from calipers.datasets._catalogue import Entry, lookup
+from calipers.datasets._catalogue import DatasetCorruptError, DatasetUnavailableError, Entry, lookup
 from calipers.datasets._download import TransferError, download
-from calipers.datasets._failures import DatasetCorruptError, DatasetUnavailableError
 from calipers.datasets._raw_files import read, require_sha256, source_sha256
 
 
@@ -94,7 +93,7 @@ def load(
     >>> load("yatch")
     Traceback (most recent call last):
         ...
-    calipers.datasets._failures.UnknownDatasetError: There is no dataset 'yatch' (did you \
+    calipers.datasets._catalogue.UnknownDatasetError: There is no dataset 'yatch' (did you \
 mean 'yacht'?). Known: boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, year.
     """
     entry = lookup(name)
@@ -125,13 +124,6 @@ def available(name: str, *, folder: str | os.PathLike[str] | None = None) -> boo
     """Whether :func:`load` would find a file for a dataset on this machine.
 
     Looks at names only: a file that turns out to be damaged is for :func:`load` to report.
-
-    Parameters
-    ----------
-    name : str
-        A key of :data:`CATALOGUE`.
-    folder : path-like, optional
-        As in :func:`load`.
 
     Examples
     --------

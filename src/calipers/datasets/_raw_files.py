@@ -18,8 +18,7 @@ from typing import IO
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.datasets._catalogue import Entry
-from calipers.datasets._failures import DatasetCorruptError
+from calipers.datasets._catalogue import DatasetCorruptError, Entry
 
 Table = tuple[NDArray[np.float64], NDArray[np.float64]]
 

@@ -6,26 +6,14 @@ forms, so that quantiles, means and intervals are exact.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, gammainc, gammaincinv, ndtr, ndtri
+from scipy.special import expit, ndtr, ndtri
+from scipy.stats import gamma, norm, rv_continuous
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Noise:
-    """A distribution on the line in closed form."""
-
-    #: ``(n, generator) -> values``, without use of `quantile`.
-    draw: Callable[[int, np.random.Generator], Array]
-    #: Distribution function and its inverse, elementwise.
-    cdf: Callable[[Array], Array]
-    quantile: Callable[[Array], Array]
-    #: Mean and standard deviation.
-    mean: float
-    std: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,30 +39,19 @@ class Problem:
     #: Functions of such `x`, one number per row; the scale is never negative.
     location: Callable[[Array], Array] = field(repr=False)
     scale: Callable[[Array], Array] = field(repr=False)
-    noise: Noise = field(repr=False)  #: Distribution of ``(y - location(x)) / scale(x)``.
+    #: Distribution of ``(y - location(x)) / scale(x)``, as those of ``scipy.stats``.
+    noise: Any = field(repr=False)
     inputs: int = 1  #: Number of inputs.
 
     def sample(self, n: int, random_state: int | np.random.Generator) -> tuple[Array, Array]:
         """Draw `n` rows: X of shape (n, inputs) and y of shape (n,)."""
         generator = np.random.default_rng(random_state)
         x = self.draw_x(n, generator)
-        y = self.location(x) + self.scale(x) * self.noise.draw(n, generator)
+        y = self.location(x) + self.scale(x) * self.noise.rvs(size=n, random_state=generator)
         return x.reshape(n, self.inputs), y
 
     def quantile(self, X: ArrayLike, p: ArrayLike) -> Array:
-        """Value that `y` stays below with probability `p`, given `X`.
-
-        Parameters
-        ----------
-        X : array-like of shape (n, inputs)
-            Inputs.
-        p : float or array-like of shape (k,)
-            Probabilities strictly between 0 and 1.
-
-        Returns
-        -------
-        ndarray of shape (n,), or (n, k) if `p` is an array
-        """
+        """Value that `y` stays below with probability `p`, (n,); or (n, k) for k probabilities."""
         x = self._x(X)
         levels = np.asarray(p, dtype=np.float64)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
@@ -82,7 +59,7 @@ class Problem:
         location, scale = self.location(x), self.scale(x)
         if levels.ndim == 1:
             location, scale = location[:, np.newaxis], scale[:, np.newaxis]
-        return np.asarray(location + scale * self.noise.quantile(levels))
+        return np.asarray(location + scale * self.noise.ppf(levels))
 
     def cdf(self, X: ArrayLike, y: ArrayLike) -> Array:
         """Probability that the target is at most `y`, given `X`; one value per row."""
@@ -97,11 +74,11 @@ class Problem:
     def mean(self, X: ArrayLike) -> Array:
         """Return the mean of the target given `X`, of shape (n,)."""
         x = self._x(X)
-        return self.location(x) + self.scale(x) * self.noise.mean
+        return self.location(x) + self.scale(x) * self.noise.mean()
 
     def std(self, X: ArrayLike) -> Array:
         """Return the standard deviation of the target given `X`, of shape (n,)."""
-        return self.scale(self._x(X)) * self.noise.std
+        return self.scale(self._x(X)) * self.noise.std()
 
     def interval(self, X: ArrayLike, coverage: float) -> Array:
         """Bounds that leave equal probability outside on both sides: lower, upper, shape (n, 2)."""
@@ -128,49 +105,29 @@ def _two_sides(n: int, generator: np.random.Generator) -> Array:
     return np.asarray(generator.uniform(1.0, 4.0, n) * generator.choice([-1.0, 1.0], n))
 
 
-NORMAL = Noise(
-    draw=lambda n, generator: generator.standard_normal(n),
-    cdf=ndtr,
-    quantile=ndtri,
-    mean=0.0,
-    std=1.0,
-)
+class TwoBumps(rv_continuous):
+    """Logistic noise around -4 or 4, equally likely."""
 
-GAMMA = Noise(
-    draw=lambda n, generator: generator.gamma(2.0, size=n),
-    cdf=lambda z: np.asarray(gammainc(2.0, np.maximum(z, 0.0))),
-    quantile=lambda p: np.asarray(gammaincinv(2.0, p)),
-    mean=2.0,
-    std=2.0**0.5,
-)
+    place = 4.0
 
-_BUMP = 4.0
-"""Distance of each bump of the two-bump noise from 0, in units of the logistic scale."""
+    def _rvs(self, *_: Any, size: Any = None, random_state: Any = None) -> Any:
+        return random_state.choice([-self.place, self.place], size) + random_state.logistic(
+            size=size
+        )
 
+    def _cdf(self, x: Any, *_: Any) -> Any:
+        return np.asarray((expit(x - self.place) + expit(x + self.place)) / 2)
 
-def _bumps_draw(n: int, generator: np.random.Generator) -> Array:
-    return np.asarray(generator.choice([-_BUMP, _BUMP], n) + generator.logistic(size=n))
+    def _ppf(self, q: Any, *_: Any) -> Any:
+        """Solve cdf(z) = q: below 1/2 a quadratic equation in exp(-z), above by symmetry."""
+        tail, c = np.minimum(q, 1 - q), np.cosh(self.place)
+        b = c * (1 - 2 * tail)
+        u = (b + np.sqrt(b**2 + 4 * tail * (1 - tail))) / (2 * tail)
+        return np.asarray(np.copysign(np.log(u), q - 0.5))
 
+    def _stats(self, *_: Any, **__: Any) -> Any:
+        return 0.0, self.place**2 + np.pi**2 / 3, None, None
 
-def _bumps_cdf(z: Array) -> Array:
-    return np.asarray((expit(z - _BUMP) + expit(z + _BUMP)) / 2)
-
-
-def _bumps_quantile(p: Array) -> Array:
-    """Solve cdf(z) = p: for p below 1/2 a quadratic equation in exp(-z), above by symmetry."""
-    tail, c = np.minimum(p, 1 - p), np.cosh(_BUMP)
-    b = c * (1 - 2 * tail)
-    u = (b + np.sqrt(b**2 + 4 * tail * (1 - tail))) / (2 * tail)
-    return np.asarray(np.copysign(np.log(u), p - 0.5))
-
-
-TWO_BUMPS = Noise(
-    draw=_bumps_draw,
-    cdf=_bumps_cdf,
-    quantile=_bumps_quantile,
-    mean=0.0,
-    std=(_BUMP**2 + np.pi**2 / 3) ** 0.5,
-)
 
 TOY = Problem(
     name="toy",
@@ -181,7 +138,7 @@ TOY = Problem(
     draw_x=_cut_normal,
     location=np.sin,
     scale=lambda x: np.expm1(0.15 * np.abs(x)),
-    noise=NORMAL,
+    noise=norm(),
 )
 
 SKEWED = Problem(
@@ -193,7 +150,7 @@ SKEWED = Problem(
     draw_x=lambda n, generator: generator.uniform(-4.0, 4.0, n),
     location=np.sin,
     scale=lambda x: 0.1 + 0.05 * np.abs(x),
-    noise=GAMMA,
+    noise=gamma(2.0),
 )
 
 TWO_MODES = Problem(
@@ -205,7 +162,7 @@ TWO_MODES = Problem(
     draw_x=lambda n, generator: generator.uniform(-4.0, 4.0, n),
     location=lambda x: x / 2,
     scale=lambda x: 0.1 + 0.02 * (x + 4),
-    noise=TWO_BUMPS,
+    noise=TwoBumps()(),
 )
 
 GAP = Problem(
@@ -217,7 +174,7 @@ GAP = Problem(
     draw_x=_two_sides,
     location=lambda x: np.sin(2 * x),
     scale=lambda x: np.full_like(x, 0.2),
-    noise=NORMAL,
+    noise=norm(),
 )
 
 FRIEDMAN = Problem(
@@ -235,7 +192,7 @@ FRIEDMAN = Problem(
         + 5 * x[:, 4]
     ),
     scale=lambda x: 0.5 + 2 * x[:, 5],
-    noise=NORMAL,
+    noise=norm(),
     inputs=10,
 )
 

@@ -5,7 +5,10 @@ one block of rows, values of shape (n,), parameters of shape (members, n) and we
 (members, 1) or (members, n), and check nothing.
 """
 
-from calipers.distributions._distribution import Distribution
+from calipers.distributions._distribution import (
+    DerivedDistribution as DerivedDistribution,
+    Distribution,
+)
 from calipers.distributions._drawing import atoms as atoms, mean_density as mean_density
 from calipers.distributions._exact_fit import scale_table as scale_table
 from calipers.distributions._grid import mixture_values_on_grid as mixture_values_on_grid

@@ -62,8 +62,7 @@ def mean_difference(
         + high_above * low_above * _one_inwards(gap, low_right, high_right)
     )
     mean = gap + SQRT_2_OVER_PI * ((high_right - high_left) - (low_right - low_left))
-    apart: FloatArray = mean + 2.0 * negative
-    return apart
+    return mean + 2.0 * negative
 
 
 def _both_inwards(gap: FloatArray, p: FloatArray, s: FloatArray) -> FloatArray:

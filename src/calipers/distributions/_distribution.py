@@ -1,7 +1,7 @@
 """What every predictive distribution has, one for each row, whatever it is made of."""
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -110,3 +110,38 @@ class Distribution(ABC):
     def median(self) -> FloatArray:
         """Quantile at one half."""
         return self.ppf(0.5)
+
+
+class DerivedDistribution(Distribution):
+    """Distributions that are made of others, with the same members."""
+
+    _inner_field: ClassVar[str] = "latent"
+
+    @property
+    def _inner(self) -> Any:
+        return getattr(self, self._inner_field)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the array of distributions."""
+        return self._inner.shape
+
+    @property
+    def components(self) -> SplitNormal:
+        """The members' split normals, before any correction and on their own scale."""
+        return self._inner.components
+
+    @property
+    def weights(self) -> FloatArray:
+        """The members' weights."""
+        return self._inner.weights
+
+    @property
+    def aleatoric_var(self) -> FloatArray:
+        """Mean of the networks' variances, before any correction and on their own scale."""
+        return self._inner.aleatoric_var
+
+    @property
+    def epistemic_var(self) -> FloatArray:
+        """Variance of the networks' means, before any correction and on their own scale."""
+        return self._inner.epistemic_var

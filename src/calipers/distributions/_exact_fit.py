@@ -69,8 +69,7 @@ def _lookup(ratio: FloatArray, coverage: float) -> tuple[FloatArray, FloatArray]
 def _coordinate(ratio: FloatArray, coverage: float) -> FloatArray:
     """Map [0, 1] to [0, CELLS], logarithmic from where the ratio exceeds the tail's mass."""
     tail = (1.0 - coverage) / 2.0
-    place: FloatArray = np.log1p(ratio / tail) * (CELLS / np.log1p(1.0 / tail))
-    return place
+    return np.log1p(ratio / tail) * (CELLS / np.log1p(1.0 / tail))
 
 
 @lru_cache(maxsize=32)
@@ -103,5 +102,4 @@ def scale_table(coverage: float) -> tuple[FloatArray, FloatArray]:
 def _distance(inside: FloatArray, tail: float) -> FloatArray:
     """Solve erf(t) = inside / (tail + inside), from whichever end of erf has the digits."""
     mass = tail + inside
-    distance: FloatArray = np.where(inside < tail, erfinv(inside / mass), erfcinv(tail / mass))
-    return distance
+    return np.where(inside < tail, erfinv(inside / mass), erfcinv(tail / mass))

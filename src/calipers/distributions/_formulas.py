@@ -130,20 +130,6 @@ def half_mean_difference(left: FloatArray, right: FloatArray) -> FloatArray:
     )
 
 
-def skewness(left: FloatArray, right: FloatArray) -> FloatArray:
-    """Third central moment, sqrt(2/pi) d ((4/pi - 1) d^2 + s1 s2) with d = s2 - s1, over std^3."""
-    unit = np.maximum(left, right)
-    low, high = left / unit, right / unit
-    d = high - low
-    third = SQRT_2_OVER_PI * d * ((4.0 / math.pi - 1.0) * d * d + low * high)
-    return np.where(unit > 0, third / var(low, high) ** 1.5, 0.0)
-
-
-def entropy(left: FloatArray, right: FloatArray) -> FloatArray:
-    """1/2 + log sqrt(pi / 2) + log(s1 + s2)."""
-    return 0.5 + 0.5 * math.log(math.pi / 2.0) + np.log(left + right)
-
-
 def crps(y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
     """E|X - y| - E|X - X'| / 2."""
     return expected_distance(y, loc, left, right) - half_mean_difference(left, right)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _mixture_formulas as formulas
-from calipers.distributions._modes import mixture_modes
+from calipers.distributions._density import mixture_modes
 from calipers.distributions._quantile import mixture_interval, mixture_isf, mixture_ppf
-from calipers.distributions._roots import IntArray, find_roots
+from calipers.distributions._roots import find_roots
 
 # Where, in scales from its mode, a component stops the sliding interval.
 STOPS = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5])

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._density import (
     LogTerms,
@@ -17,11 +17,11 @@ from calipers.distributions._density import (
     log_terms,
     lowest_level,
     settle,
+    stationary_points,
     widen,
 )
 from calipers.distributions._mixture_formulas import average, take_weights
-from calipers.distributions._modes import stationary_points
-from calipers.distributions._roots import IntArray, find_crossings, find_roots
+from calipers.distributions._roots import find_crossings, find_roots
 
 
 class Hills(NamedTuple):

@@ -14,10 +14,10 @@ from calipers._blocks import blockwise, blockwise_ragged, sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._crps import mixture_crps
+from calipers.distributions._density import mixture_modes
 from calipers.distributions._distribution import Distribution
 from calipers.distributions._hdi import shortest_interval
 from calipers.distributions._hdr import density_region
-from calipers.distributions._modes import mixture_modes
 from calipers.distributions._quantile import mixture_interval, mixture_isf, mixture_ppf
 from calipers.distributions._split_normal import SplitNormal
 
@@ -40,15 +40,6 @@ class SplitNormalMixture(Distribution):
     per_network : int
         How many consecutive members are the components of one network. It matters to
         `aleatoric_var`, `epistemic_var` and `by_network` alone.
-
-    Attributes
-    ----------
-    components : SplitNormal
-        As given.
-    weights : array of shape (members,) or (members, ...)
-        Of sum 1 over the members.
-    per_network : int
-        As given.
 
     Raises
     ------
@@ -189,17 +180,6 @@ class SplitNormalMixture(Distribution):
         of_block, members = self.in_blocks(function)
         return blockwise(of_block, rows, members, outputs=outputs, n_jobs=n_jobs)
 
-    def _apply_ragged(
-        self,
-        function: Callable[..., tuple[FloatArray, ...]],
-        *rows: FloatArray,
-        outputs: int,
-        n_jobs: int = 1,
-    ) -> list[FloatArray]:
-        """Do the same with a function that gives some rows more numbers than others."""
-        of_block, members = self.in_blocks(function)
-        return blockwise_ragged(of_block, rows, members, outputs=outputs, n_jobs=n_jobs)
-
     def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Density at `x`; infinite at a point mass."""
         return self._apply(formulas.pdf, checks.not_nan("x", x), n_jobs=n_jobs)
@@ -296,7 +276,8 @@ class SplitNormalMixture(Distribution):
         ([[-1.96], [8.04]], [[1.96], [11.96]])
         """
         level = checks.coverage(coverage)
-        lower, upper = self._apply_ragged(density_region, level, outputs=2, n_jobs=n_jobs)
+        of_block, members = self.in_blocks(density_region)
+        lower, upper = blockwise_ragged(of_block, [level], members, outputs=2, n_jobs=n_jobs)
         return lower, upper
 
     def modes(self, *, n_jobs: int = 1) -> FloatArray:
@@ -316,7 +297,8 @@ class SplitNormalMixture(Distribution):
         array([[ 0.,  0.],
                [nan,  9.]])
         """
-        (modes,) = self._apply_ragged(mixture_modes, outputs=1, n_jobs=n_jobs)
+        of_block, members = self.in_blocks(mixture_modes)
+        (modes,) = blockwise_ragged(of_block, [], members, outputs=1, n_jobs=n_jobs)
         return modes
 
     def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:

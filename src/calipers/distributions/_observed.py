@@ -11,8 +11,7 @@ from scipy.special import ndtr
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
-from calipers.distributions._distribution import Distribution
-from calipers.distributions._split_normal import SplitNormal
+from calipers.distributions._distribution import DerivedDistribution, Distribution
 from calipers.distributions._support import Support
 
 # Mass beyond either end of the range over which moments and scores are summed.
@@ -29,7 +28,7 @@ _NO_MASS = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedDistribution(Distribution):
+class ObservedDistribution(DerivedDistribution):
     r"""Distributions of y = T(z), where z has a continuous distribution and T is a support's map.
 
     Part of the distribution may be continuous, with the density `pdf`, and part on single values,
@@ -54,11 +53,6 @@ class ObservedDistribution(Distribution):
 
     latent: Distribution  #: Distributions of z.
     support: Support  #: Values that y can take.
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array of distributions."""
-        return self.latent.shape
 
     def __getitem__(self, key: Any) -> "ObservedDistribution":
         """Take some of the distributions, by any index that NumPy takes."""
@@ -153,26 +147,6 @@ class ObservedDistribution(Distribution):
         mean = median + self._integral(lambda x, below, y: (x >= y) - below, median, n_jobs)
         around = self._integral(lambda x, below, y: 2 * (x - y) * ((x >= y) - below), mean, n_jobs)
         return mean, np.maximum(around, 0.0)
-
-    @property
-    def components(self) -> SplitNormal:
-        """The members' split normals, on the latent scale."""
-        return self.latent.components
-
-    @property
-    def weights(self) -> FloatArray:
-        """The members' weights."""
-        return self.latent.weights
-
-    @property
-    def aleatoric_var(self) -> FloatArray:
-        """Mean of the members' variances, on the latent scale."""
-        return self.latent.aleatoric_var
-
-    @property
-    def epistemic_var(self) -> FloatArray:
-        """Variance of the members' means, on the latent scale."""
-        return self.latent.epistemic_var
 
     def _unchanged(self) -> NDArray[np.bool_]:
         """Which distributions lie within the bounds as they are, so that T does nothing to them."""

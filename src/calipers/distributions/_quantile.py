@@ -148,8 +148,7 @@ def _moment_start(
     means = formulas.mean(loc, left, right)
     centre = sum_members(weights * means)
     variance = sum_members(weights * (formulas.var(left, right) + (means - centre) ** 2))
-    start: FloatArray = centre + ndtri(q) * np.sqrt(variance)
-    return start
+    return centre + ndtri(q) * np.sqrt(variance)
 
 
 def _halley_step(here: Values, q: FloatArray) -> tuple[FloatArray, NDArray[np.bool_]]:

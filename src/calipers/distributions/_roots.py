@@ -3,11 +3,8 @@
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
-
-IntArray = NDArray[np.intp]
+from calipers._checks import FloatArray, IntArray
 
 MAX_STEPS = 200
 

@@ -4,15 +4,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
 from calipers._blocks import blockwise
-from calipers._checks import FloatArray
+from calipers._checks import BoolArray, FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._exact_fit import fit_scales
-
-BoolArray = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False, init=False)
@@ -266,13 +264,3 @@ class SplitNormal:
     def std(self) -> FloatArray:
         """Standard deviation."""
         return blockwise(formulas.std, (self.left_scale, self.right_scale))
-
-    @property
-    def skewness(self) -> FloatArray:
-        """Third standardised moment, between -0.996 and 0.996; 0 for a point mass."""
-        return blockwise(formulas.skewness, (self.left_scale, self.right_scale))
-
-    @property
-    def entropy(self) -> FloatArray:
-        """Differential entropy in nats; minus infinity for a point mass."""
-        return blockwise(formulas.entropy, (self.left_scale, self.right_scale))

@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
-from calipers.distributions._distribution import Distribution
+from calipers.distributions._distribution import DerivedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 
 KINDS = ("log", "asinh")
@@ -156,7 +156,7 @@ def _expected(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class TransformedMixture(Distribution):
+class TransformedMixture(DerivedDistribution):
     """Distributions of targets whose mapped values have the distributions `latent`.
 
     Notes
@@ -177,12 +177,6 @@ class TransformedMixture(Distribution):
 
     latent: Any  #: Distributions on the scale of the map.
     target_map: TargetMap  #: The map.
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the array of distributions."""
-        shape: tuple[int, ...] = self.latent.shape
-        return shape
 
     def __getitem__(self, key: Any) -> "TransformedMixture":
         """Take some of the distributions, by any index that NumPy takes."""
@@ -254,17 +248,6 @@ class TransformedMixture(Distribution):
         while not isinstance(inner, SplitNormalMixture):
             inner = inner.mixture
         return inner
-
-    @property
-    def components(self) -> Any:
-        """The networks' split normals on the scale of the map, before calibration."""
-        return self.latent.components
-
-    @property
-    def weights(self) -> FloatArray:
-        """Their weights."""
-        weights: FloatArray = self.latent.weights
-        return weights
 
     @property
     def aleatoric_var(self) -> FloatArray:

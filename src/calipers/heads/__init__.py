@@ -5,9 +5,8 @@ bounds and a point, a point alone, or the location and scales of a density. To a
 subclass of ``Head`` and put it into ``HEADS``.
 """
 
-from calipers.heads._bounds import Free, Midpoint, Ordered, Point
 from calipers.heads._densities import Normal, SplitNormalByMean, SplitNormalByMode
-from calipers.heads._head import Head, Values as Values
+from calipers.heads._head import Free, Head, Midpoint, Ordered, Point, Values as Values
 
 __all__ = ["HEADS", "Head"]
 

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.importance._replacing import as_table, column_of, with_values
+from calipers._checks import FloatArray
+from calipers.importance._permutation import as_table, column_of, with_values
 from calipers.prediction import Query
 from calipers.regressor import IntervalRegressor
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,10 +65,6 @@ def dependence(
         At most so many rows are averaged over, drawn at random.
     random_state : int, optional
         Seeds the draw.
-
-    Returns
-    -------
-    Dependence
 
     Raises
     ------

@@ -17,12 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers.importance._replacing import as_table, with_values
+from calipers._checks import FloatArray
 from calipers.metrics import interval_score
 from calipers.prediction import Query
 from calipers.regressor import IntervalRegressor
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +67,6 @@ def permutation_importance(
         How often each column is shuffled.
     random_state : int, optional
         Seeds the shuffles.
-
-    Returns
-    -------
-    Importances
 
     Raises
     ------
@@ -125,3 +119,31 @@ def _measure(model: IntervalRegressor, table: Any, y: FloatArray, level: float) 
     lower, upper = found.bounds(level)
     score = interval_score(y, lower, upper, coverage=level)
     return _Measures(score, float(np.mean((found.point - y) ** 2)), upper - lower)
+
+
+def with_values(
+    table: Any, rows: NDArray[np.intp], place: int, name: str, sources: NDArray[np.intp]
+) -> Any:
+    """Some rows of a table, in which a column has the values that it has in other rows."""
+    if isinstance(table, np.ndarray):
+        copy = table[rows]
+        copy[:, place] = table[sources, place]
+        return copy
+    copy = table.iloc[rows].reset_index(drop=True)
+    copy[_label(copy, name)] = column_of(table, place, name).iloc[sources].reset_index(drop=True)
+    return copy
+
+
+def column_of(table: Any, place: int, name: str) -> Any:
+    """A column of a frame by its name, of an array by its place."""
+    return table[:, place] if isinstance(table, np.ndarray) else table[_label(table, name)]
+
+
+def _label(frame: Any, name: str) -> Any:
+    return next(label for label in frame.columns if str(label) == name)
+
+
+def as_table(X: Any) -> Any:
+    """A pandas frame or an array."""
+    table = X.to_pandas() if hasattr(X, "to_pandas") else X
+    return table if hasattr(table, "columns") else np.asarray(table)

@@ -24,9 +24,15 @@ from calipers.losses._capture import (
     hard_capture,
     soft_capture,
 )
-from calipers.losses._density_scores import normal_nll, split_normal_crps, split_normal_nll
+from calipers.losses._density_scores import (
+    interval_score,
+    normal_nll,
+    pinball,
+    split_normal_crps,
+    split_normal_nll,
+    squared_error,
+)
 from calipers.losses._mixtures import mixture_crps, mixture_nll
-from calipers.losses._proper_scores import interval_score, pinball, squared_error
 from calipers.losses._quality import crossing_penalty, qd, qd_paper, qd_plus
 
 __all__ = [

@@ -88,11 +88,6 @@ def captured_width(
     weight : array of shape (n_samples,), optional
         Row weights; they multiply k in both sums.
 
-    Returns
-    -------
-    scalar array
-        The width.
-
     Examples
     --------
     >>> import numpy as np
@@ -121,11 +116,6 @@ def coverage_shortfall(
         Nominal probability :math:`1 - \alpha`.
     weight : array of shape (n_samples,), optional
         Row weights.
-
-    Returns
-    -------
-    scalar array
-        The shortfall.
 
     Examples
     --------

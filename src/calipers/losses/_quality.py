@@ -6,7 +6,7 @@ The batch is their unit: they are not means of per-row losses, so its size matte
 from array_api_compat import array_namespace
 
 from calipers.losses._capture import captured_width, coverage_shortfall, hard_capture, soft_capture
-from calipers.losses._proper_scores import squared_error
+from calipers.losses._density_scores import squared_error
 from calipers.losses._rows import Array, Scalar, positive_part, rows, weighted_mean
 
 
@@ -25,11 +25,6 @@ def crossing_penalty(
         Bounds and point estimates.
     weight : array of shape (n_samples,), optional
         Row weights.
-
-    Returns
-    -------
-    scalar array
-        The penalty.
 
     Examples
     --------
@@ -84,11 +79,6 @@ def qd_plus(
         The width is divided by it: the range of the target gives NMPIW in place of MPIW.
     weight : array of shape (n_samples,), optional
         Row weights.
-
-    Returns
-    -------
-    scalar array
-        The loss.
 
     Examples
     --------
@@ -145,11 +135,6 @@ def qd(
     weight : array of shape (n_samples,), optional
         Row weights; n is their sum.
 
-    Returns
-    -------
-    scalar array
-        The loss.
-
     Examples
     --------
     One of four targets missed, 2 * 3 / 3.001 + 15 * 2 * (0.95 - 0.75)**2:
@@ -191,11 +176,6 @@ def qd_paper(
         As for ``qd``.
     coverage_weight : scalar, default 0.07
         Coverage against width, :math:`\lambda`.
-
-    Returns
-    -------
-    scalar array
-        The loss.
 
     Examples
     --------

@@ -11,7 +11,7 @@ Errors of points and single quantiles are scikit-learn's own: ``root_mean_square
 ``mean_absolute_error``, ``mean_pinball_loss`` and their like in ``sklearn.metrics``.
 """
 
-from calipers.metrics._chance import coverage_band, coverage_p_value, pit_band
+from calipers.metrics._chance import coverage_band, coverage_p_value, pit_band, shared_coverage
 from calipers.metrics._conditional import (
     GroupedCoverage,
     coverage_by_group,
@@ -30,7 +30,6 @@ from calipers.metrics._intervals import (
 )
 from calipers.metrics._nominal_levels import CalibrationCurve, calibration_curve, calibration_error
 from calipers.metrics._scorers import neg_crps, neg_interval_score
-from calipers.metrics._ties import shared_coverage
 
 __all__ = [
     "CalibrationCurve",

@@ -31,7 +31,7 @@ class HasCdf(Protocol):
 
 
 def crps(y_true: ArrayLike, dist: HasCrps, *, sample_weight: ArrayLike | None = None) -> float:
-    r"""Mean continuous ranked probability score, less is better.
+    r"""Mean continuous ranked probability score, in the target's unit; less is better.
 
     .. math:: \frac{1}{n} \sum_i \int (F_i(x) - 1\{x \ge y_i\})^2 dx
 
@@ -43,11 +43,6 @@ def crps(y_true: ArrayLike, dist: HasCrps, *, sample_weight: ArrayLike | None = 
         A distribution for each row.
     sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
-
-    Returns
-    -------
-    float
-        In the target's unit.
 
     Examples
     --------
@@ -121,11 +116,6 @@ def pit_values(
         A distribution for each row; one with ``cdf_below(x)`` may have mass on single values.
     rng : numpy.random.Generator, optional
         Draws the place within the mass of a value.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-        Between 0 and 1.
 
     Examples
     --------

@@ -27,11 +27,6 @@ def coverage_rate(
     sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
-    Returns
-    -------
-    float
-        Between 0 and 1.
-
     Examples
     --------
     >>> coverage_rate([0.5, 2], [0, 0], [1, 1])
@@ -46,7 +41,7 @@ def coverage_rate(
 def mean_width(
     y_lower: ArrayLike, y_upper: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Mean of upper minus lower bound (MPIW).
+    """Mean of upper minus lower bound, in the target's unit (MPIW).
 
     Crossed bounds count as negative widths; see ``crossing_rate``.
 
@@ -56,11 +51,6 @@ def mean_width(
         Bounds.
     sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
-
-    Returns
-    -------
-    float
-        In the target's unit.
 
     Examples
     --------
@@ -90,11 +80,6 @@ def normalized_mean_width(
         the smallest.
     sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
-
-    Returns
-    -------
-    float
-        Without unit.
 
     Raises
     ------
@@ -151,11 +136,6 @@ def coverage_width_criterion(
     sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
-    Returns
-    -------
-    float
-        Without unit.
-
     Raises
     ------
     ValueError
@@ -193,7 +173,7 @@ def interval_score(
     coverage: float,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    r"""Mean interval score of Winkler (1972), less is better.
+    r"""Mean interval score of Winkler (1972), in the target's unit; less is better.
 
     .. math::
         \frac{1}{n} \sum_i (U_i - L_i)
@@ -208,11 +188,6 @@ def interval_score(
         Nominal probability of the intervals.
     sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
-
-    Returns
-    -------
-    float
-        In the target's unit.
 
     Examples
     --------
@@ -237,11 +212,6 @@ def crossing_rate(
         Bounds.
     sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
-
-    Returns
-    -------
-    float
-        Between 0 and 1.
 
     Examples
     --------

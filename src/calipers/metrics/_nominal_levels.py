@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers._checks import FloatArray, finite, fraction, numbers
+from calipers.metrics._chance import shared_coverage
 from calipers.metrics._intervals import coverage_rate
-from calipers.metrics._ties import shared_coverage
 
 _COVERAGES = tuple(k / 20 for k in range(1, 20))
 
@@ -80,17 +80,12 @@ def calibration_error(
     coverages: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Mean distance between observed and nominal coverage, along ``calibration_curve``.
+    """Mean distance of observed from nominal coverage along ``calibration_curve``; 0 is perfect.
 
     Parameters
     ----------
     y_true, y_pred, coverages, sample_weight
         As for ``calibration_curve``.
-
-    Returns
-    -------
-    float
-        Between 0 and 1; 0 is perfect.
 
     Examples
     --------

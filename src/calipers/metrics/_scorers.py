@@ -22,7 +22,7 @@ def neg_interval_score(
     *,
     coverage: float | None = None,
 ) -> float:
-    """Negative interval score of an estimator's intervals.
+    """Negative interval score of an estimator's intervals, in the target's unit.
 
     Parameters
     ----------
@@ -36,11 +36,6 @@ def neg_interval_score(
         Nominal probability of the intervals, by default the estimator's own ``coverage``. A search
         over ``coverage`` needs one that all candidates share:
         ``functools.partial(neg_interval_score, coverage=0.9)``.
-
-    Returns
-    -------
-    float
-        In the target's unit.
 
     Examples
     --------
@@ -62,7 +57,7 @@ def neg_interval_score(
 def neg_crps(
     estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Negative CRPS of an estimator's predictive distributions.
+    """Negative CRPS of an estimator's predictive distributions, in the target's unit.
 
     Parameters
     ----------
@@ -72,11 +67,6 @@ def neg_crps(
         Inputs and targets.
     sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
-
-    Returns
-    -------
-    float
-        In the target's unit.
     """
     last, inputs = _last_step(estimator, X)
     return -crps(y, last.predict_dist(inputs), sample_weight=sample_weight)

@@ -32,30 +32,31 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
+from calipers._checks import FloatArray
 from calipers._files import replace_file
 from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import WidthCalibration
 from calipers.ensemble import Ensemble
 from calipers.onnx._graph import TYPES, Graph, array_info
-from calipers.onnx._graph_inputs import OUTPUTS, columns, matrix
-from calipers.onnx._networks import parameters
+from calipers.onnx._networks import OUTPUTS, columns, matrix, parameters
 from calipers.onnx._quantiles import (
+    clipped,
     density_mean,
+    in_own_unit,
     lower_quantile,
+    mapped_mean,
+    observed,
     upper_quantile,
     width_steps,
 )
-from calipers.onnx._support_graph import clipped, in_own_unit, mapped_mean, observed
 from calipers.prediction import Query
 from calipers.preprocessing import TableEncoder
 from calipers.storage import versions
 
 __all__ = ["export"]
 
-FloatArray = NDArray[np.float64]
 
 _DESCRIPTION = (
     "Points and prediction intervals of an ensemble of neural networks. Inputs and outputs are in "
@@ -75,35 +76,18 @@ def export(
 ) -> Path:
     """Write an ensemble as an ONNX file; ``IntervalRegressor.to_onnx`` is the way to call it.
 
-    Parameters
-    ----------
-    ensemble : Ensemble
-        The model.
-    path : path
-        The file, replaced in one step if it exists.
-    coverage : float or sequence of float, optional
-        Coverages of the interval; by default the ensemble's own.
-    dtype : {"float64", "float32"}
-        Type of numbers that go in. Those that come out are double precision.
-    inputs : sequence of str
-        Names of the columns of ``X``.
-    table : TableEncoder, optional
-        What makes numbers of tables, where the model has that.
-    target : str
-        Name of what is predicted.
-
-    Raises
-    ------
-    ValueError
-        If the model has a network of one's own or a ``row_weight``, or too few calibration rows
-        for the coverage.
+    Numbers that come out are double precision, whatever the ``dtype`` of those that go in. Raises
+    ``ValueError`` if the model has a network of one's own or a ``row_weight``, or too few
+    calibration rows for the coverage.
     """
     if dtype not in TYPES:
         raise ValueError(f"dtype must be one of {sorted(TYPES)}, got {dtype!r}")
     graph = Graph()
     X, given = matrix(graph, len(inputs), dtype) if table is None else columns(graph, table, dtype)
     values = parameters(graph, ensemble.bank, X)
-    outputs = {"point": clipped(graph, _point(graph, ensemble, values), ensemble.support)}
+    outputs = {
+        "point": clipped(graph, graph.mean(_points(graph, ensemble, values)), ensemble.support)
+    }
     shape: list[Any] = ["rows"]
     levels = np.atleast_1d(ensemble.coverage if coverage is None else coverage).astype(float)
     has_interval = ensemble.head.has_interval
@@ -137,10 +121,6 @@ def export(
     onnx.checker.check_model(model)
     replace_file(Path(path), model.SerializeToString())
     return Path(path)
-
-
-def _point(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
-    return graph.mean(_points(graph, ensemble, values))
 
 
 def _points(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:

@@ -17,10 +17,10 @@ except ImportError as error:
         "figures need Matplotlib: install it with `pip install 'calipers[plots]'`"
     ) from error
 
-from calipers.plots._by_group import plot_coverage_by, plot_width_by
-from calipers.plots._calibration import plot_calibration, plot_pit, plot_width_error
+from calipers.plots._calibration import plot_calibration, plot_coverage_by, plot_pit
 from calipers.plots._diagnostics import (
     plot_dependence,
+    plot_history,
     plot_importance,
     plot_intervals,
     plot_reliability,
@@ -32,7 +32,6 @@ from calipers.plots._predictions import (
     plot_uncertainty,
 )
 from calipers.plots._style import COLORS, PAGE, new_figure, style
-from calipers.plots._training import plot_history
 
 __all__ = [
     "COLORS",
@@ -50,7 +49,5 @@ __all__ = [
     "plot_reliability",
     "plot_rows",
     "plot_uncertainty",
-    "plot_width_by",
-    "plot_width_error",
     "style",
 ]

@@ -1,14 +1,15 @@
-"""Pictures of calibration: coverage, PIT values, widths against errors."""
+"""Pictures of calibration: coverage at all levels and in groups of rows, and the PIT."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import cycle
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import ArrayLike
 
-from calipers.metrics import CalibrationCurve, coverage_band, pit_band
-from calipers.plots._style import COLORS, few_ticks
+from calipers.metrics import CalibrationCurve, GroupedCoverage, coverage_band, pit_band
+from calipers.plots._style import COLORS
 
 
 def plot_calibration(
@@ -83,51 +84,64 @@ def plot_pit(ax: Axes, values: ArrayLike, *, bins: int = 20, color: str = COLORS
     ax.set_xticks([0, 0.5, 1])
 
 
-def plot_width_error(
+def plot_coverage_by(
     ax: Axes,
-    half_width: ArrayLike,
-    error: ArrayLike,
+    groups: GroupedCoverage,
     *,
     coverage: float = 0.95,
-    groups: int = 10,
-    color: str = COLORS["blue"],
-    most: int = 1500,
+    labels: Sequence[str] | None = None,
 ) -> None:
-    """Draw absolute errors against half the width of their intervals, on logarithmic axes.
-
-    Rows are grouped by width, and a marker shows each group's error quantile at ``coverage``:
-    where wide intervals mean large errors, markers follow the diagonal.
+    """Draw the coverage rate of groups of rows, one line each, with what chance allows.
 
     Parameters
     ----------
     ax : Axes
         Where to draw.
-    half_width, error : array-like of shape (n,)
-        Half widths, and distances of the targets from the middle of their intervals.
+    groups : GroupedCoverage
+        From ``calipers.metrics.coverage_by_group``, ``coverage_by_value`` or ``coverage_by_width``.
     coverage : float
         Nominal probability of the intervals.
-    groups : int
-        Number of groups, of equal size.
-    color : str
-        Of the markers.
-    most : int
-        At most so many rows are drawn as dots; all of them count for the markers.
+    labels : sequence of str, optional
+        Names of the groups; by default the groups themselves.
+
+    Examples
+    --------
+    >>> from calipers.metrics import coverage_by_group
+    >>> from calipers.plots import new_figure
+    >>> ax = new_figure(2.0).subplots()
+    >>> groups = coverage_by_group([0.5, 2, 0.1], [0, 0, 0], [1, 1, 1], ["a", "a", "b"])
+    >>> plot_coverage_by(ax, groups)
+    >>> [text.get_text() for text in ax.get_yticklabels()]
+    ['a (2)', 'b (1)']
     """
-    width, distance = np.asarray(half_width, dtype=float), np.asarray(error, dtype=float)
-    order = np.argsort(width, kind="stable")
-    shown = order[:: max(1, -(-len(order) // most))]
-    floor = np.quantile(width, 0.01) * 1e-2
-    dots = np.maximum(distance[shown], floor)
-    ax.plot(
-        width[shown], dots, ".", color=COLORS["grey"], markersize=1.6, alpha=0.4, rasterized=True
-    )
-    parts = [part for part in np.array_split(order, groups) if part.size]
-    center = [float(np.median(width[part])) for part in parts]
-    quantile = [float(np.quantile(distance[part], coverage)) for part in parts]
-    ends = np.array([width.min(), width.max()])
-    ax.plot(ends, ends, color=COLORS["black"], linewidth=0.8, linestyle=(0, (4, 3)))
-    ax.plot(center, quantile, "o-", color=color, markersize=3, linewidth=0.9)
-    ax.set(xscale="log", yscale="log")
-    ax.set_ylim(bottom=floor)
-    few_ticks(ax.xaxis)
-    few_ticks(ax.yaxis)
+    rate, place = groups.coverage_rate, np.arange(len(groups.group))
+    low, high = coverage_band(groups.n_samples, coverage)
+    ax.barh(
+        place, high - low, left=low, height=0.6, color=COLORS["grey"], alpha=0.3, linewidth=0,
+        label="within chance",
+    )  # fmt: skip
+    ax.axvline(coverage, color=COLORS["black"], linewidth=0.8, linestyle=(0, (4, 3)))
+    within = (low <= rate) & (rate <= high)
+    for mask, mark, color in ((within, "o", "blue"), (~within, "D", "orange")):
+        ax.plot(rate[mask], place[mask], mark, color=COLORS[color], markersize=4)
+    names = _names(groups, labels)
+    counted = [f"{name} ({rows:,})" for name, rows in zip(names, groups.n_samples, strict=True)]
+    _lines(ax, counted)
+    ax.set(xlim=(min(low.min(), rate.min()) - 0.03, 1.01), xlabel="share of rows inside")
+    ax.xaxis.set_major_locator(MaxNLocator(5))
+    ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+
+
+def _names(groups: GroupedCoverage, labels: Sequence[str] | None) -> list[str]:
+    if labels is None:
+        numeric = groups.group.dtype.kind in "biuf"
+        return [f"{value:.4g}" if numeric else str(value) for value in groups.group.tolist()]
+    if len(labels) != len(groups.group):
+        raise ValueError(f"labels must name {len(groups.group)} groups, got {len(labels)}")
+    return list(labels)
+
+
+def _lines(ax: Axes, names: Sequence[str]) -> None:
+    ax.set_yticks(np.arange(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)

@@ -5,10 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import matplotlib as mpl
-import numpy as np
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 COLORS: dict[str, str] = {
     "blue": "#0072B2",
@@ -66,12 +63,3 @@ def new_figure(height: float, *, width: float = PAGE) -> Figure:
     2
     """
     return Figure(figsize=(width, height), layout="constrained")
-
-
-def few_ticks(axis: Axis) -> None:
-    """Label few powers of ten; where there is no power between the ends, 1, 2 and 5 as well."""
-    low, high = sorted(axis.get_view_interval())
-    wide = np.floor(np.log10(high)) - np.ceil(np.log10(low)) >= 1
-    axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=4))
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
-    axis.set_minor_formatter(NullFormatter())

@@ -29,13 +29,19 @@ from calipers.preprocessing._frames import (
     is_frame as is_frame,
     pick_numbers as pick_numbers,
 )
+from calipers.preprocessing._kinds import is_in_thousands as is_in_thousands
 from calipers.preprocessing._learn import (
     as_numbers as as_numbers,
     learn_number as learn_number,
-    read_number as read_number,
+    read_number,
 )
 from calipers.preprocessing._repeats import holds_names as holds_names
 from calipers.preprocessing._targets import LargeCategories as LargeCategories
-from calipers.preprocessing._text_columns import MISSING_MARKS, MISSING_WORDS, as_text as as_text
+from calipers.preprocessing._text_columns import (
+    HOW as HOW,
+    MISSING_MARKS,
+    MISSING_WORDS,
+    as_text as as_text,
+)
 
-__all__ = ["MISSING_MARKS", "MISSING_WORDS", "Column", "DataError", "TableEncoder"]
+__all__ = ["MISSING_MARKS", "MISSING_WORDS", "Column", "DataError", "TableEncoder", "read_number"]

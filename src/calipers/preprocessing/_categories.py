@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from calipers._checks import BoolArray, FloatArray
 from calipers.preprocessing._text_columns import as_text
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 
 def as_objects(texts: Any) -> NDArray[np.object_]:

@@ -3,17 +3,16 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers.preprocessing._text_columns import HOW, every
-
-FloatArray = NDArray[np.float64]
 
 _DAYS = ("%Y/%m/%d", "%d.%m.%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y")
 _SLASHED = ("%m/%d/%Y", "%d/%m/%Y")
 _WHICH_FIRST = (
     f"the day or the month may be first: give the kind 'date %d/%m/%Y' or 'date %m/%d/%Y' {HOW}"
 )
+_FIRST, _END = np.array(["0001-01-01", "10000-01-01"], "datetime64[us]")
 _TIMES = ("", " %H:%M", " %H:%M:%S")
 
 
@@ -51,10 +50,14 @@ def _reads(texts: Any, form: str) -> bool:
 
 
 def read_dates(texts: Any, form: str | None) -> FloatArray:
-    """Seconds since 1970 of dates in an Arrow array or a series; NaN for what is none."""
+    """Seconds since 1970 of dates in an Arrow array or a series; NaN for what is none.
+
+    Years beyond 1 to 9999, as in ``0000-01-01``, are those of no calendar that others would read.
+    """
     import pandas as pd
 
     series = texts if isinstance(texts, pd.Series) else texts.to_pandas()
     found = pd.to_datetime(series, format=form, errors="coerce", utc=True)
     times = found.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
-    return np.where(np.isnat(times), np.nan, times.astype(np.int64) / 1e6)
+    known = (times >= _FIRST) & (times < _END)
+    return np.where(known, times.astype(np.int64) / 1e6, np.nan)

@@ -23,6 +23,7 @@ from calipers._schema import (
 from calipers.preprocessing._column import KINDS
 from calipers.preprocessing._dates import read_dates
 from calipers.preprocessing._encoders import CYCLES, DAY
+from calipers.preprocessing._numbers import is_unit
 
 _COUNT = whole(1, 2**53)
 _TARGETS = {"means": list_of(number(-1e12, 1e12)), "spreads": list_of(number(-100, 100))}
@@ -38,6 +39,12 @@ def _end(value: Any, place: str) -> None:
             refuse(place, "a number, an ISO date or null", value)
     elif value is not None:
         number()(value, place)
+
+
+def _unit(value: Any, place: str) -> None:
+    text(value, place)
+    if not is_unit(value):
+        refuse(place, "a unit such as % or kg, : for clock times, or nothing", value)
 
 
 _COLUMN = record(
@@ -60,7 +67,7 @@ _NUMBER = record(
         "scale": number(0),
         "decimal": one_of(".", ","),
         "thousands": one_of("", ",", ".", " ", "'"),
-        "unit": one_of("", ":", *"%$€£¥"),
+        "unit": _unit,
         "levels": list_of(number()),
         "counts": list_of(_COUNT),
         **_TARGETS,

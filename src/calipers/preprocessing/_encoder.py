@@ -11,17 +11,17 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils._param_validation import Interval as Within
 from sklearn.utils.validation import check_is_fitted
 
+from calipers._checks import FloatArray
 from calipers._text import did_you_mean
 from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._column import Column, DataError, check_kind
 from calipers.preprocessing._document import check_table
 from calipers.preprocessing._encoders import ENCODERS, Encoder, NumberEncoder, level_codes
 from calipers.preprocessing._frames import as_frame, check_names
+from calipers.preprocessing._kinds import is_in_thousands
 from calipers.preprocessing._learn import kind_of, learn
 from calipers.preprocessing._repeats import columns_of_names
 from calipers.preprocessing._targets import WIDTH, Differ, LargeCategories
-
-FloatArray = NDArray[np.float64]
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -122,19 +122,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
-        """What ``fit`` and then ``transform`` give, reading every column once.
-
-        Parameters
-        ----------
-        X : pandas, polars or Arrow table, or array-like of shape (n_samples, n_columns)
-            The table.
-        y : ignored
-
-        Returns
-        -------
-        array of shape (n_samples, n_features_out)
-            The numbers.
-        """
+        """What ``fit`` and then ``transform`` give, reading every column once."""
         values = self._learn(as_frame(X))
         return self._encoded(zip(self._encoders, values, strict=True))
 
@@ -156,10 +144,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Find out what the columns hold; gives their values."""
         self._validate_params()
         kinds = self._checked_kinds(frame)
-        learnt = [
-            learn(series, kinds.get(name), self.max_categories, self.min_frequency)
-            for name, series in frame.items()
-        ]
+        learnt = []
+        for name, series in frame.items():
+            others = (frame[other] for other in frame if other != name)
+            grouped = name not in kinds and is_in_thousands(series, others)
+            kind = "number 1.234,5" if grouped else kinds.get(name)
+            found = learn(series, kind, self.max_categories, self.min_frequency)
+            if grouped:
+                note = "points part thousands, as other columns have decimal commas"
+                found = found._replace(column=replace(found.column, note=note))
+            learnt.append(found)
         self.columns_ = tuple(column for column, _, _ in learnt)
         self._encoders: tuple[Encoder, ...] = tuple(encoder for _, encoder, _ in learnt)
         if not any(column.used for column in self.columns_):
@@ -245,18 +239,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     ) -> LargeCategories | None:
         """Rows and their targets as seen by categories whose levels differ; None without.
 
-        Large categories, and numbers that are also names.
-
-        Parameters
-        ----------
-        X : pandas, polars or Arrow table
-            The table.
-        encoded : array of shape (n_samples, n_features_out)
-            What ``transform`` gives for it.
-        y : array of shape (n_samples,)
-            Targets.
-        weights, groups : array of shape (n_samples,), optional
-            Weights of the rows, and labels of those that belong together.
+        Large categories, and numbers that are also names; ``encoded`` is what ``transform`` gives.
         """
         check_is_fitted(self, "columns_")
         if not self.target_encoding:
@@ -303,17 +286,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def learn_targets(self, categories: LargeCategories, encoded: FloatArray) -> FloatArray:
         """Learn what the targets of large categories, and of numbers that are names, are like.
 
-        Parameters
-        ----------
-        categories : LargeCategories
-            What ``large_categories`` gave.
-        encoded : array of shape (n_samples, n_features_out)
-            What ``transform`` gave for all rows before.
-
-        Returns
-        -------
-        array of shape (n_samples, n_features_out)
-            What it gives from now on.
+        ``encoded`` is what ``transform`` gave for all rows before; gives what it does from now on.
         """
         columns, encoders, place = list(self.columns_), list(self._encoders), 0
         encoded = categories.inserted(encoded)
@@ -382,13 +355,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The encoder that ``to_document`` wrote.
-
-        Raises
-        ------
-        SchemaError
-            If it is another document; the message says where.
-        """
+        """The encoder that ``to_document`` wrote; a ``SchemaError`` says where it is another."""
         check_table(document)
         encoder = cls(**document["parameters"])
         columns = document["columns"]

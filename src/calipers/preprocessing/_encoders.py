@@ -13,14 +13,12 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from calipers._checks import BoolArray, FloatArray
 from calipers.preprocessing._categories import CategoryEncoder, as_objects
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._dates import read_dates
 from calipers.preprocessing._numbers import NumberText
 from calipers.preprocessing._text_columns import as_text, read_truth
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 TAIL = 10.0  # robust deviations beyond which the tail of a column is heavy
 DAY = 86_400.0
@@ -102,7 +100,8 @@ class NumberEncoder:
             values = series.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             style = NumberText(self.decimal, self.thousands, self.unit)
-            values = _read(series, style.read, "a number")
+            like = style.example()
+            values = _read(series, style.read, f"a number like {like}" if like else "a number")
         check_finite(series, values)
         return values
 
@@ -197,7 +196,13 @@ class DateEncoder:
         if isinstance(series.dtype, pd.PeriodDtype):
             series = series.dt.to_timestamp()
         if pd.api.types.is_datetime64_any_dtype(series.dtype):
-            return read_dates(series, None)
+            found = read_dates(series, None)
+            lost = np.flatnonzero(np.isnan(found) & series.notna().to_numpy())
+            if lost.size:
+                row, name = int(lost[0]), str(series.name)
+                problem = f"{series.iloc[row]} is not in the years 1 to 9999"
+                raise DataError(problem, column=name, row=row)
+            return found
         form = self.form or "ISO8601"
         like = "2024-01-31" if form == "ISO8601" else form
         return _read(series, lambda texts: read_dates(texts, form), f"a date such as {like}")

@@ -1,6 +1,7 @@
 """Which kind a column is: by its type, or by what all of its text means."""
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import date, time
 from functools import cached_property
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._dates import date_text, read_dates
 from calipers.preprocessing._encoders import NumberEncoder, check_finite
@@ -18,17 +20,18 @@ from calipers.preprocessing._numbers import NumberText, best_number_text, number
 from calipers.preprocessing._text_columns import (
     MISSING_MARKS,
     as_text,
+    every,
     is_truth,
     is_whole,
     read_truth,
 )
 
-FloatArray = NDArray[np.float64]
-
 _FEWEST_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
 _NAMES_ROWS = re.compile(r"(^|[\W_])(id|uuid|guid|index|key|row|rownum|nr|no)$|[a-z](Id|ID)$", re.I)
 _SCALARS = ("string", "mixed-integer", "mixed", "bytes", "time", "empty")
 _MOSTLY = 0.9  # a column with this share of numbers, or dates, is one with mistakes in it
+_IN_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"
+_LIKE_NUMBERS = r"^[<>~≈±+-]*\s*[$€£¥]?\s*\d+([.,]\d+)*\s*[A-Za-z%$€£¥]{0,9}$"
 _SENTENCE = 25  # characters of half of the texts of a column of free text, or more
 
 
@@ -160,6 +163,8 @@ def _kind_of_text(series: Any, most: int) -> Found:
     note = note or hint
     if len(words) > most:
         _refuse_mixture(texts, name)
+    if len(words) > _FEWEST_IDENTIFIERS and not note and every(words, _LIKE_NUMBERS):
+        note = f"like numbers in several units, e.g. {words[0].as_py()!r}: make plain ones of them"
     rows = int(texts.counts.sum())
     if rows >= _FEWEST_IDENTIFIERS and len(texts.levels) > 0.9 * rows:
         note = note or "nearly every text differs: names rows, no value is kept"
@@ -228,3 +233,25 @@ def number_style(words: Any, name: str) -> NumberText:
     if note:
         raise DataError(note, column=name)
     return style or best_number_text(words)
+
+
+def is_in_thousands(series: Any, others: Iterable[Any]) -> bool:
+    """Whether points of a column of text part thousands, since other columns have decimal commas.
+
+    ``17.195`` alone is a number with three decimals; in every row, beside ``71,2``, it is not.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> price, size = pd.Series(["17.195", "147.242"]), pd.Series(["71,2", "9,5"])
+    >>> is_in_thousands(price, [size]), is_in_thousands(price, [price])
+    (True, False)
+    """
+    first = next((value for value in series.iloc[:20] if isinstance(value, str)), "")
+    if not re.match(_IN_THOUSANDS, first.strip()) or type_of(series) is not None:
+        return False
+    if not every(Texts.of(series).words, _IN_THOUSANDS):
+        return False
+    texts = (Texts.of(other).words for other in others if type_of(other) is None)
+    styles = (number_text(found)[0] for found in texts if len(found))
+    return any(style is not None and style.decimal == "," for style in styles)

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers.preprocessing._categories import CategoryEncoder, as_objects, digests
 from calipers.preprocessing._column import Column, DataError, check_kind
 from calipers.preprocessing._dates import date_text
@@ -21,8 +22,6 @@ from calipers.preprocessing._encoders import (
 from calipers.preprocessing._kinds import Found, Texts, find_kind, number_style, type_of
 from calipers.preprocessing._numbers import NumberText, given_number_text, number_text
 from calipers.preprocessing._text_columns import is_truth
-
-FloatArray = NDArray[np.float64]
 
 
 class Learnt(NamedTuple):
@@ -73,11 +72,22 @@ def learn_number(series: Any, kind: str | None = None) -> tuple[FloatArray, str]
     kind, _, written = (kind or "number").partition(" ")
     if kind != "number":
         raise DataError(f"a column of numbers cannot be of kind {kind!r}", column=str(series.name))
-    if not written and type_of(series) is None and is_truth(Texts.of(series).words):
+    own = type_of(series)
+    words = Texts.of(series).words if own is None else pa.array([], pa.large_string())
+    if own == "boolean" or (not written and len(words) and is_truth(words)):
         return BooleanEncoder(0.0, 1.0, 0.0, True).read(series), "number"
+    if own == "date" or (not written and _only_dates(words)):
+        problem = "holds dates where numbers are needed: make days, hours or years of them"
+        raise DataError(problem, column=str(series.name))
     style, _ = _format(series, "number", written)
     encoder = NumberEncoder(0.0, 0.0, 0.0, True, **vars(style))
     return encoder.read(series), kind_of("number", encoder)
+
+
+def _only_dates(words: Any) -> bool:
+    """Whether texts are dates, and not numbers."""
+    numbers = number_text(words, codes=False) != (None, "")
+    return not numbers and date_text(words)[0] is not None
 
 
 def as_numbers(series: Any) -> Any:
@@ -182,7 +192,12 @@ def _ordered(series: Any, name: str, found: Found) -> Learnt:
     there = values[~np.isnan(values)]
     missing = len(there) < len(values)
     if not there.size or (there.min() == there.max() and not missing):
-        return _constant(Texts.of(series), name, note)
+        texts = Texts.of(series)
+        if len(texts.levels) > 1 and there.size:
+            note = "numbers that differ beyond 15 digits: name rows, no value is kept"
+            column = Column(name, "identifier", used=False, note=note)
+            return Learnt(column, IdentifierEncoder(), IdentifierEncoder().read(series))
+        return _constant(texts, name, note)
     low, high, middle = float(there.min()), float(there.max()), float(np.median(there))
     encoder: Encoder
     ends: tuple[Any, Any, Any] = (low, high, middle)

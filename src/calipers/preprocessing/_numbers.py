@@ -7,17 +7,23 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers.preprocessing._text_columns import HOW, as_floats, every, some
-
-FloatArray = NDArray[np.float64]
 
 _SPACE = r"[\s\x{A0}\x{202F}\x{2009}]"
 _POWER = r"([eE][+-]?\d+)?"
 _PLAIN = rf"^[+-]?((\d+\.?\d*|\.\d+){_POWER}|(?i:inf(inity)?))$"
 _CODE = r"^[+-]?0\d"
-_UNITS = "%$€£¥"
+_CURRENCIES = (
+    r"(?:US|NZ|HK|[ACRS])?\$|[€£¥₹₩₺₽₪]|USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK"
+    r"|HUF|BRL|MXN|ZAR|SGD|HKD|KRW|TRY"
+)
+# Words in front may name things, as in "Room 12"; the same word behind is a unit.
+_WORD = r"[^\W\d_][^\d()]{0,11}[23]?"
+_FRONT = re.compile(rf"[+-]?\s*({_CURRENCIES})")
+_BACK = re.compile(rf"[\d.](?:[eE][+-]?\d+)?\s*([%‰°](?:{_WORD})?|{_CURRENCIES}|{_WORD})$")
+_UNIT = re.compile(rf":|[%‰°](?:{_WORD})?|{_CURRENCIES}|{_WORD}|")
 _CLOCK = ":"
 _CLOCK_TIME = (
     r"^(?P<h>\d{1,3}):(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d(?:\.\d+)?))?"
@@ -30,8 +36,9 @@ _WAYS = ((".", ","), (",", "."), (",", " "), (".", " "), (".", "'"))  # decimal 
 class NumberText:
     """How numbers are written: decimal mark, mark between thousands, and a unit.
 
-    A space between thousands stands for any kind of space. The unit ``:`` means clock times, which
-    are read as hours.
+    A space between thousands stands for any kind of space. The unit, a currency in front or any
+    word behind, is what all numbers have; ``:`` means clock times, which are read as hours.
+    Numbers below zero may be written ``-5``, ``(5)`` or ``5-``.
     """
 
     decimal: str = "."
@@ -58,7 +65,9 @@ class NumberText:
         if self == NumberText():
             return ""
         number = f"1{self.thousands}234{self.decimal}5"
-        return f"{number}%" if self.unit == "%" else f"{self.unit}{number}"
+        if not re.fullmatch(_CURRENCIES, self.unit):
+            return f"{number} {self.unit}" if self.unit[:1].isalpha() else f"{number}{self.unit}"
+        return f"{self.unit} {number}" if self.unit.isalpha() else f"{self.unit}{number}"
 
 
 def _mark(thousands: str) -> str:
@@ -69,12 +78,21 @@ def _mark(thousands: str) -> str:
 
 def _grouped(decimal: str, thousands: str) -> str:
     """Pattern of numbers whose thousands may be grouped."""
-    groups = rf"[1-9]\d{{0,2}}({_mark(thousands)}\d{{3}})+"
+    mark = _mark(thousands)
+    lakhs = rf"({mark}\d{{2}})*" if thousands == "," else ""  # 12,34,567 of India
+    groups = rf"[1-9]\d{{0,2}}({lakhs}{mark}\d{{3}})+"
     return rf"^[+-]?({groups}|\d+)({re.escape(decimal)}\d+)?{_POWER}$"
+
+
+def _signed(texts: Any) -> Any:
+    """Texts with a minus in front, where there is another one or accountants write it otherwise."""
+    texts = pc.replace_substring(texts, "\u2212", "-")
+    return pc.replace_substring_regex(texts, r"^(?:\((.*)\)|([^-+(].*)-)$", r"-\1\2")
 
 
 def _bare(texts: Any, unit: str) -> Any:
     """Numbers without their unit, which stands in front, behind the sign, or at the end."""
+    texts = _signed(texts)
     if not unit:
         return texts
     sign = re.escape(unit)
@@ -95,13 +113,28 @@ def _hours(texts: Any) -> FloatArray:
 
 
 def unit_of(texts: Any) -> str:
-    """The unit that all texts have; empty if there is none."""
+    """The unit that all texts have; empty if there is none.
+
+    Examples
+    --------
+    >>> unit_of(pa.array(["12.5 kg", "7kg"])), unit_of(pa.array(["$3", "($1,200)"]))
+    ('kg', '$')
+    >>> unit_of(pa.array(["12 kg", "7 lb"])), unit_of(pa.array(["Q1", "Q2"]))
+    ('', '')
+    """
+    texts = _signed(texts)
     first = texts[0].as_py() if len(texts) else ""
-    for unit in _UNITS:
-        sign = re.escape(unit)
-        if unit in first and every(texts, rf"^[+-]?{_SPACE}*{sign}|{sign}$"):
-            return unit
+    for found in (_FRONT.match(first), _BACK.search(first)):
+        if found:
+            sign = re.escape(found[1])
+            if every(texts, rf"^[+-]?{_SPACE}*{sign}|{sign}$"):
+                return found[1]
     return ""
+
+
+def is_unit(text: str) -> bool:
+    """Whether a text can be a unit of ``NumberText``."""
+    return _UNIT.fullmatch(text) is not None
 
 
 def number_text(texts: Any, *, codes: bool = True) -> tuple[NumberText | None, str]:
@@ -149,7 +182,6 @@ def given_number_text(example: str, texts: Any) -> NumberText | None:
 
 def best_number_text(texts: Any) -> NumberText:
     """The way of writing numbers that fits most of some texts, so that an error names the rest."""
-    sign = next((sign for sign in _UNITS if some(texts, re.escape(sign))), "")
-    ways = [NumberText(*way, unit=unit) for unit in dict.fromkeys(["", sign]) for way in _WAYS]
-    fitting = [int((~np.isnan(way.read(texts))).sum()) for way in (NumberText(), *ways)]
-    return [NumberText(), *ways][int(np.argmax(fitting))]
+    units = dict.fromkeys(["", *(unit_of(texts[i : i + 1]) for i in range(min(len(texts), 3)))])
+    ways = [NumberText(*way, unit=unit) for unit in units for way in ((".", ""), *_WAYS)]
+    return max(ways, key=lambda way: int((~np.isnan(way.read(texts))).sum()))

@@ -16,7 +16,7 @@ Rows that are the same in all inputs would always show it, and count once.
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from calipers._checks import FloatArray
 
 _FEATURES = 256  # random frequencies of the smooth function
 _PENALTIES = 10.0 ** np.arange(-2, 4)

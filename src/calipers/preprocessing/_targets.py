@@ -31,13 +31,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from calipers._checks import FloatArray, IntArray
 from calipers.preprocessing._repeats import smooth_residuals
-
-FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.intp]
 
 WIDTH = 3  # inputs of a large category beside ones and zeros: frequency, mean and spread
 _PARTS = 5  # of training rows, each of which gets its numbers from the others

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float64]
+from calipers._checks import FloatArray
 
 MISSING_WORDS = ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "missing")
 """Text that means a missing value in any column; any case."""
@@ -49,11 +48,13 @@ def _strings(series: Any) -> Any:
     """A column as an Arrow array of text."""
     try:
         found = pa.array(series, _TEXT, from_pandas=True)
-    except (pa.ArrowException, UnicodeEncodeError):
+    except (pa.ArrowException, UnicodeEncodeError, TypeError):  # TypeError: intervals, periods
         pairs = zip(series, series.isna(), strict=True)
         texts = [None if gone else _string(value) for value, gone in pairs]
         found = pa.array(texts, _TEXT)
-    return found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
+    if isinstance(found, pa.ChunkedArray):  # the chunks of an empty column may be of another type
+        found = pa.concat_arrays([pa.array([], _TEXT), *(c.cast(_TEXT) for c in found.chunks)])
+    return found
 
 
 def _string(value: Any) -> str:

@@ -53,11 +53,6 @@ def write(
     verbose : int, default 1
         0 shows no progress bar.
 
-    Returns
-    -------
-    Path
-        The file.
-
     Raises
     ------
     ValueError

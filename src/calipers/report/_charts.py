@@ -46,14 +46,13 @@ def chart_data(
         },
         "calibration": _calibration(labelled),
         "pit": _pit(labelled),
-        "groups": [[vars(group) | _finite(group.width) for group in one.groups] for one in parts],
+        "groups": [
+            [vars(group) | {"width": rounded(np.array([group.width]))[0]} for group in one.groups]
+            for one in parts
+        ],
         "uncertainty": _uncertainty(labelled, rows),
         "history": [_history(history) for history in histories[:_NETWORKS]],
     }
-
-
-def _finite(width: float) -> dict[str, float | None]:
-    return {"width": rounded(np.array([width]))[0]}
 
 
 def _level(

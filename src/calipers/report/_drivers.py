@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 
 from calipers.importance import Dependence, dependence, permutation_importance
 from calipers.regressor import IntervalRegressor
@@ -51,7 +51,7 @@ def find_drivers(model: IntervalRegressor, X: Any, labelled: LabelledPrediction)
     if not measurable or not 0 < len(used) <= _INPUTS:
         return None
     rows = np.random.default_rng(0).permutation(len(labelled))[:_ROWS]
-    table, target = _take(X, rows), labelled.target[rows]
+    table, target = _safe_indexing(X, rows), labelled.target[rows]
     found = permutation_importance(model, table, target, n_repeats=_REPEATS)
     before = float(np.mean((labelled.point[rows] - target) ** 2))
     grown = np.sqrt(np.maximum(before + found.squared_error.mean(axis=1), 0)) - np.sqrt(before)
@@ -64,12 +64,6 @@ def find_drivers(model: IntervalRegressor, X: Any, labelled: LabelledPrediction)
     best = [place for place in np.argsort(-scores, kind="stable") if scores[place] > 0][:_CURVES]
     curves = [dependence(model, table, found.names[place], n_values=_VALUES) for place in best]
     return Drivers(inputs, curves)
-
-
-def _take(X: Any, rows: NDArray[np.intp]) -> Any:
-    """Some rows of a frame or an array."""
-    table = X.to_pandas() if hasattr(X, "to_pandas") else X
-    return table.iloc[rows] if hasattr(table, "iloc") else np.asarray(table)[rows]
 
 
 def driver_sentence(found: Drivers, unit: Unit) -> str:

@@ -8,11 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d
 
+from calipers._checks import FloatArray
 from calipers._progress import progress
 from calipers.prediction import Prediction, Query
 from calipers.regressor import IntervalRegressor
-
-FloatArray = NDArray[np.float64]
 
 _BLOCK = 2**14  # rows predicted at a time
 _LEVELS = (0.5, 0.8, 0.9, 0.95)
@@ -101,7 +100,8 @@ def predict_labelled(
             report(len(rows))
     found = Prediction.concatenate(parts)
     pit, ties = _pit(found)
-    aleatoric, epistemic = (None if part is None else np.sqrt(part) for part in _variances(found))
+    parts_of_variance = (found.aleatoric_variance, found.epistemic_variance)
+    aleatoric, epistemic = (None if v is None else np.sqrt(v) for v in parts_of_variance)
     return LabelledPrediction(
         coverage,
         levels,
@@ -123,10 +123,6 @@ def _pit(found: Prediction) -> tuple[FloatArray | None, bool]:
     mass = found.cdf - found.cdf_below
     place = np.random.default_rng(0).random(len(mass))
     return found.cdf_below + place * mass, bool((mass > 1e-9).any())
-
-
-def _variances(found: Prediction) -> tuple[FloatArray | None, FloatArray | None]:
-    return found.aleatoric_variance, found.epistemic_variance
 
 
 def _checked_target(X: Any, y: Any) -> FloatArray:

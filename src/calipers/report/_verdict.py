@@ -8,8 +8,9 @@ import numpy as np
 from sklearn.metrics import root_mean_squared_error
 
 from calipers import metrics
+from calipers._checks import FloatArray
 from calipers.report._format import count, share
-from calipers.report._labelled import FloatArray, LabelledPrediction
+from calipers.report._labelled import LabelledPrediction
 
 _FEW = 30  # rows below which a rate near one says little
 

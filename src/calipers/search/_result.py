@@ -41,9 +41,9 @@ class Candidate:
 
     number: int  #: Its place among the candidates drawn.
     params: Mapping[str, Any]  #: Its parameters.
-    rung: int  #: The last rung it was trained in, 0 without halving; one more for a finalist.
+    finalist: bool  #: Whether it was trained once more, as the estimator will be.
     outcome: Outcome  #: How it did there.
-    network_epochs: int  #: Epochs its networks trained, in all rungs.
+    network_epochs: int  #: Epochs its networks trained.
 
 
 def paper_score(coverage_rate: float, mean_width: float, *, coverage: float = 0.95) -> float:
@@ -130,11 +130,11 @@ class SearchResult:
         return SCORES[self.select](outcome, self.estimator.coverage)
 
     def ranked(self) -> list[Candidate]:
-        """Candidates from best to worst: a later rung first, within it the lower score."""
+        """Candidates from best to worst: finalists first, among them the lower score."""
 
-        def key(candidate: Candidate) -> tuple[bool, int, float]:
+        def key(candidate: Candidate) -> tuple[bool, bool, float]:
             score = self.score(candidate)
-            return math.isinf(score), -candidate.rung, score
+            return math.isinf(score), not candidate.finalist, score
 
         return sorted(self.candidates, key=key)
 
@@ -180,7 +180,7 @@ class SearchResult:
                 "candidate": candidate.number,
                 **{f"param_{name}": value for name, value in candidate.params.items()},
                 "score": self.score(candidate),
-                "rung": candidate.rung,
+                "finalist": candidate.finalist,
                 **candidate.outcome._asdict(),
                 "network_epochs": candidate.network_epochs,
             }

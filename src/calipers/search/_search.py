@@ -10,15 +10,15 @@ from sklearn.utils import check_random_state, check_X_y
 
 from calipers.regressor import IntervalRegressor
 from calipers.search._result import SearchResult, known_score
-from calipers.search._setup import (
+from calipers.search._space import (
+    Space,
     Splits,
+    candidates,
     check_counts,
     check_estimator,
     identity,
-    rung_budgets,
     split_rows,
 )
-from calipers.search._space import Space, candidates
 from calipers.search._store import Store
 from calipers.search._validation import Trial
 from calipers.search._work import Work
@@ -35,8 +35,6 @@ def search(
     validation_fraction: float = 0.1,
     max_epochs: int = 5000,
     patience: int | None = 500,
-    halving: int | None = None,
-    min_epochs: int = 60,
     finalists: int = 0,
     final_splits: Splits | None = None,
     time_budget: float | None = None,
@@ -74,14 +72,9 @@ def search(
     max_epochs : int, default 5000
         Epochs that a network may train, unless ``epochs`` is in the space.
     patience : int, optional, default 500
-        Epochs without a better validation loss after which a network stops. With None there is no
-        early stopping, and networks train as many epochs as the estimator says.
-    halving : int, optional
-        Successive halving: train all candidates for few epochs, and one in ``halving`` of them
-        again, for ``halving`` times as many, until ``max_epochs``. By default every candidate has
-        its full time.
-    min_epochs : int, default 60
-        Fewest epochs of a rung, when ``halving``.
+        Epochs without a better validation loss after which a network stops. One whose exponential
+        learning rate has fallen below 1e-9 stops too. With None there is no early stopping, and
+        networks train as many epochs as the estimator says.
     finalists : int, default 0
         Best candidates that train once more, as the estimator will: with its own number of
         networks, for the epochs found and without early stopping. Their aggregates then decide.
@@ -91,11 +84,11 @@ def search(
         Splits for the finalists; as many new ones hold out rows other than those that made them
         finalists. The same as ``splits`` by default.
     time_budget : float, optional
-        Seconds after which no further candidate is begun in the first rung; those that are not
-        are left out of the result. What follows, later rungs and finalists, is still trained.
+        Seconds after which no further candidate is begun; those that are not are left out of the
+        result. Finalists are still trained.
     select : {"interval score", "covered", "paper", "paper deviation"}
-        Score that decides among those that went farthest, see ``SCORES``. Who goes on to the next
-        rung or becomes a finalist is up to the interval score, which chance moves least.
+        Score that decides, among finalists if there are any, see ``SCORES``. Who becomes a finalist
+        is up to the interval score, which chance moves least.
     random_state : int, RandomState or None
         Seeds candidates, splits and networks.
     n_jobs : int, optional, default -1
@@ -129,14 +122,6 @@ def search(
     92 % in twenty trials of the study; two others 92 and 97 % on new splits, 91 and 97 % in twenty
     trials.
 
-    A rung of halving starts its candidates from the beginning, not from the weights of the rung
-    before: the optimiser's memory and the schedule of the learning rate then are those of a
-    training in one piece, whose outcome and epochs hold for the final fit. Going on from the
-    weights cost a quarter less on yacht and boston, but what it chose ranked 3rd to 24th of 40 to
-    60 candidates that had their full time, and what starting again chose 3rd to 6th. That in turn
-    cost 17 to 57 % of training every candidate in full, and lost up to half of the best score: a
-    means to try more candidates, not to find the best of few.
-
     Examples
     --------
     >>> import numpy as np
@@ -153,9 +138,9 @@ def search(
     """
     known_score(select)
     check_estimator(estimator)
-    optional = {"patience": patience, "halving": halving}
     check_counts(n_candidates=n_candidates, finalists=finalists, max_epochs=max_epochs)
-    check_counts(**{name: value for name, value in optional.items() if value is not None})
+    if patience is not None:
+        check_counts(patience=patience)
     if time_budget is not None and not time_budget > 0:
         raise ValueError(f"time_budget must be above 0 seconds, got {time_budget!r}")
     if store is not None and not isinstance(random_state, int | np.integer):
@@ -177,5 +162,4 @@ def search(
         final = replace(final, splits=others)
     kept = Store(store, identity(trial, final, base, drawn))
     work = Work(trial, final, base, drawn, kept, visible=bool(verbose), seconds=time_budget)
-    ladder = rung_budgets(work.most_epochs, halving, min_epochs)
-    return SearchResult(clone(estimator), work.run(ladder, halving or 1, finalists), select)
+    return SearchResult(clone(estimator), work.run(finalists), select)

@@ -1,5 +1,6 @@
 """Training some candidates on every split and measuring them on its validation rows."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -8,18 +9,19 @@ from numpy.typing import NDArray
 from sklearn.metrics import mean_squared_error
 
 from calipers import metrics
+from calipers._checks import FloatArray
 from calipers.aggregation import Interval
 from calipers.bank import Bank, History, Plan, Program, Settings, Table, spawn_seeds, train
 from calipers.distributions import learn_support
 from calipers.ensemble import Ensemble
 from calipers.regressor import IntervalRegressor
 from calipers.search._result import Outcome
-from calipers.training import batch_size_of, make_program, make_settings
+from calipers.training import batch_size_of, make_program, make_settings, optimizer_of
 
-FloatArray = NDArray[np.float64]
 Rows = NDArray[np.intp]
 
 _LOST = (np.nan,) * 4
+_SMALLEST_RATE = 1e-9  # with less, weights of single precision stay as they are
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +55,8 @@ class Trial:
         settings = make_settings(estimator, rows, batch_size, stops=self.patience is not None)
         searched = estimator.epochs is not None
         limit = settings.epochs if searched or self.patience is None else self.max_epochs
+        if self.patience is not None and optimizer_of(estimator).schedule == "exponential":
+            limit = min(limit, _epochs_that_change(settings, -(-rows // batch_size), limit))
         return settings._replace(
             epochs=min(limit, budget or limit),
             patience=self.patience or 0,
@@ -76,6 +80,14 @@ class Trial:
             for number, (train_rows, valid_rows) in enumerate(self.splits)
             for seed in spawn_seeds((self.seed, number), self.n_networks)
         ]
+
+
+def _epochs_that_change(settings: Settings, batches: int, most: int) -> int:
+    """Epochs after which the learning rate has fallen below ``_SMALLEST_RATE``."""
+    if not settings.decay_rate < 1:
+        return most
+    falls = math.log(_SMALLEST_RATE / settings.learning_rate) / math.log(settings.decay_rate)
+    return max(1, math.ceil(falls * settings.decay_steps / batches))
 
 
 def evaluate(

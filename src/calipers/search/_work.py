@@ -1,9 +1,10 @@
-"""The work of a search: rungs of ever fewer candidates, then finalists, in batches."""
+"""The work of a search: all candidates, then finalists, in batches."""
 
 import math
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -19,10 +20,12 @@ from calipers.search._store import Store
 from calipers.search._validation import Trial, evaluate
 
 CPU_BATCH = 100
-"""Networks between two visits to the store for every five threads or workers; an accelerator trains
-everything at once."""
+"""Networks between two visits to the store for every five threads or workers."""
 
-_FINAL = 0  # stands for finalists where others have the epochs of their rung
+ACCELERATOR_BATCH = 500
+"""The same on an accelerator, which they fill."""
+
+_FINAL = 0  # stands for finalists where others have their epochs
 
 
 class Stage(NamedTuple):
@@ -40,33 +43,21 @@ class Stage(NamedTuple):
         return self.trial.networks * self.budget
 
 
+@dataclass(eq=False)
 class Work:
-    """Candidates, and what is known of them so far.
+    """Candidates, and what is known of them so far."""
 
-    ``final`` is the trial of finalists. After ``seconds`` the first rung begins no further
-    candidates.
-    """
+    trial: Trial
+    final: Trial  # that of finalists
+    base: IntervalRegressor
+    drawn: list[Params]
+    store: Store
+    visible: bool
+    seconds: float | None = None  # after which no further candidate begins
 
-    def __init__(
-        self,
-        trial: Trial,
-        final: Trial,
-        base: IntervalRegressor,
-        drawn: list[Params],
-        store: Store,
-        *,
-        visible: bool,
-        seconds: float | None = None,
-    ) -> None:
-        self.seconds = math.inf if seconds is None else seconds
-        self.trial = trial
-        self.final = final
-        self.base = base
-        self.drawn = drawn
-        self.store = store
-        self.visible = visible
-        self.estimators = [clone(base).set_params(**params) for params in drawn]
-        self.table = Table.from_arrays(trial.X, trial.y)
+    def __post_init__(self) -> None:
+        self.estimators = [clone(self.base).set_params(**params) for params in self.drawn]
+        self.table = Table.from_arrays(self.trial.X, self.trial.y)
 
     @property
     def most_epochs(self) -> int:
@@ -74,30 +65,21 @@ class Work:
         rows = min(len(train) for train, _ in self.trial.splits)
         return max(int(self.trial.settings(e, rows).epochs) for e in self.estimators)
 
-    def run(self, ladder: list[int], halving: int, finalists: int) -> tuple[Candidate, ...]:
-        """Train all candidates on the first rung, ever fewer on the next ones, then finalists."""
-        alive = list(range(len(self.drawn)))
-        passed: dict[int, list[int]] = {number: [] for number in alive}
-        for rung, budget in enumerate(ladder):
-            if rung:
-                alive = self._best(alive, ladder[rung - 1], -(-len(self.drawn) // halving**rung))
-            chosen = {number: self.estimators[number] for number in alive}
-            name = f"searching, rung {rung + 1} of {len(ladder)}"
-            stage = Stage(name, budget, budget, self.trial, chosen)
-            self._train(stage, math.inf if rung else self.seconds)
-            alive = [number for number in alive if (budget, number) in self.store.outcomes]
-            for number in alive:
-                passed[number].append(budget)
-        chosen = self._as_fitted(self._best(alive, ladder[-1], finalists), ladder[-1])
+    def run(self, finalists: int) -> tuple[Candidate, ...]:
+        """Train all candidates, while there is time, and the best of them again as finalists."""
+        budget, chosen = self.most_epochs, dict(enumerate(self.estimators))
+        first = Stage("searching", budget, budget, self.trial, chosen)
+        self._train(first, math.inf if self.seconds is None else self.seconds)
+        tried = [number for number in chosen if (budget, number) in self.store.outcomes]
+        chosen = self._as_fitted(self._best(tried, budget, finalists), budget)
         if chosen:
-            most = max(self.store.outcomes[ladder[-1], i].whole_epochs for i in chosen)
+            most = max(self.store.outcomes[budget, i].whole_epochs for i in chosen)
             self._train(Stage("searching, finalists", _FINAL, most, self.final, chosen))
-            for number in chosen:
-                passed[number].append(_FINAL)
-        return tuple(self._candidate(number, keys) for number, keys in passed.items() if keys)
+        keys = {number: [budget, *([_FINAL] if number in chosen else [])] for number in tried}
+        return tuple(self._candidate(number, own) for number, own in keys.items())
 
     def _best(self, numbers: list[int], budget: int, count: int) -> list[int]:
-        """The best of a rung: those with fewest failures, and the lowest interval score."""
+        """The best so far: those with fewest failures, and the lowest interval score."""
 
         def key(number: int) -> tuple[int, float]:
             outcome = self.store.outcomes[budget, number]
@@ -157,13 +139,13 @@ class Work:
     def _candidate(self, number: int, keys: list[int]) -> Candidate:
         outcomes = [self.store.outcomes[key, number] for key in keys]
         spent = sum(outcome.network_epochs for outcome in outcomes)
-        return Candidate(number, self.drawn[number], len(keys) - 1, outcomes[-1], spent)
+        return Candidate(number, self.drawn[number], len(keys) > 1, outcomes[-1], spent)
 
 
 def _batches(numbers: list[int], trial: Trial) -> Iterator[list[int]]:
-    size = len(numbers)
+    networks = ACCELERATOR_BATCH
     if jax.default_backend() == "cpu":
         networks = CPU_BATCH * max(1, joblib.effective_n_jobs(trial.n_jobs) // 5)
-        size = max(1, networks // trial.networks)
+    size = max(1, networks // trial.networks)
     for start in range(0, len(numbers), size):
         yield numbers[start : start + size]

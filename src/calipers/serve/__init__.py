@@ -19,7 +19,7 @@ except ImportError as error:
     ) from error
 
 from calipers.serve._app import create_app
-from calipers.serve._server import run
+from calipers.serve._connections import run
 from calipers.serve._settings import (
     ServerSettings,
     hosts_for as hosts_for,

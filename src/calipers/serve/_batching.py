@@ -6,30 +6,50 @@ delayed in order to fill one.
 """
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
+
+from calipers.serve._queries import Piece, ServedPrediction
+
+_SMALL = 2**16  # bytes that are read and rows times numbers that are written without a thread
+
+LARGE = _SMALL + 1
+"""Stands for work of a size that is not known."""
+
+T = TypeVar("T")
 
 
-class Sized(Protocol):
-    """Something with rows."""
+async def aside(size: int, function: Callable[..., T], *arguments: Any) -> T:
+    """Call a function, in a thread where it would keep others waiting.
 
-    def __len__(self) -> int: ...
+    Whoever gives up waiting still waits for a call that has begun: what it holds stays counted
+    until it is let go.
+    """
+    if size <= _SMALL:
+        return function(*arguments)
+    given_up = threading.Event()
+
+    def call() -> T | None:
+        return None if given_up.is_set() else function(*arguments)
+
+    future = asyncio.get_running_loop().run_in_executor(None, call)
+    try:
+        return cast(T, await asyncio.shield(future))
+    except asyncio.CancelledError:
+        given_up.set()
+        await asyncio.wait([future])
+        raise
 
 
-PieceT = TypeVar("PieceT", bound=Sized)
-ResultT = TypeVar("ResultT")
+class _Waiting(NamedTuple):
+    piece: Piece
+    future: "asyncio.Future[ServedPrediction]"
 
 
-@dataclass(eq=False)
-class _Waiting(Generic[PieceT, ResultT]):
-    piece: PieceT
-    future: "asyncio.Future[ResultT]"
-
-
-class Batcher(Generic[PieceT, ResultT]):
+class Batcher:
     """A thread of its own for one model, and the pieces that wait for it.
 
     ``work`` is called in the thread with a list of pieces, of ``max_rows`` in all, and gives a list
@@ -47,11 +67,11 @@ class Batcher(Generic[PieceT, ResultT]):
     """
 
     def __init__(
-        self, work: Callable[[list[PieceT]], list[ResultT | Exception]], max_rows: int
+        self, work: Callable[[list[Piece]], list[ServedPrediction | Exception]], max_rows: int
     ) -> None:
         self._work = work
         self._max_rows = max_rows
-        self._waiting: deque[_Waiting[PieceT, ResultT]] = deque()
+        self._waiting: deque[_Waiting] = deque()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="calipers-model")
         self._task: asyncio.Task[None] | None = None
 
@@ -59,9 +79,9 @@ class Batcher(Generic[PieceT, ResultT]):
         """Pieces that wait."""
         return len(self._waiting)
 
-    async def submit(self, piece: PieceT) -> ResultT:
+    async def submit(self, piece: Piece) -> ServedPrediction:
         """Wait for the result of a piece; whoever gives up waiting takes it out of the queue."""
-        future: asyncio.Future[ResultT] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[ServedPrediction] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(piece, future))
         if self._task is None:
             self._task = asyncio.create_task(self._drain())
@@ -86,9 +106,9 @@ class Batcher(Generic[PieceT, ResultT]):
         finally:
             self._task = None
 
-    def _next(self) -> list[_Waiting[PieceT, ResultT]]:
+    def _next(self) -> list[_Waiting]:
         """The pieces that go next: in their order, as many as fit."""
-        batch: list[_Waiting[PieceT, ResultT]] = []
+        batch: list[_Waiting] = []
         rows = 0
         while self._waiting:
             first = self._waiting[0]

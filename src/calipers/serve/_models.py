@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from calipers._checks import FloatArray
 from calipers.calibration import AdaptiveCoverage, Martingale
 from calipers.ensemble import Ensemble
 from calipers.prediction import Query
 from calipers.preprocessing import Column, check_names
 from calipers.regressor import IntervalRegressor
 from calipers.serve._queries import Columns, Piece, ServedPrediction, served_prediction
-
-FloatArray = NDArray[np.float64]
 
 _PUBLIC = ("fitted_at", "rows", "versions", "evaluation")  # not where on a disk the rows were
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

@@ -36,28 +36,10 @@ def media_type(header: str) -> str:
 
 
 def read_table(body: bytes, kind: str, limits: Limits, reserve: Reserve) -> Any:
-    """The table of a body in CSV or Arrow; columns of CSV are text.
+    """The table of a body in CSV or Arrow, none of whose values shares its bytes with another.
 
-    Parameters
-    ----------
-    body : bytes
-        Not compressed.
-    kind : str
-        ``CSV``, ``ARROW_STREAM`` or ``ARROW_FILE``.
-    limits : Limits
-        Most of what the table may have.
-    reserve : callable
-        Called with the number of bytes before they are allocated, including those of a frame.
-
-    Returns
-    -------
-    pyarrow.Table
-        No value shares its bytes with another.
-
-    Raises
-    ------
-    HTTPProblem
-        If it is too large, or no table.
+    Columns of CSV are text. ``reserve`` is called with the number of bytes before they are
+    allocated, including those of a frame.
     """
     read: Callable[..., Any] = _read_csv if kind == CSV else read_arrow
     table = read(body, limits, reserve)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve import _bodies as bodies
-from calipers.serve._batching import Batcher
+from calipers.serve._batching import LARGE, Batcher, aside
 from calipers.serve._guard import ACCOUNT, read_body
 from calipers.serve._json import read_labels, read_request
 from calipers.serve._limits import Account, Limits, Reserve
@@ -32,7 +32,6 @@ from calipers.serve._responses import (
     write_frame,
 )
 from calipers.serve._settings import ServerSettings
-from calipers.serve._threads import LARGE, aside
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ class Service:
         self._learning = {name: asyncio.Lock() for name in models}
         self.ready = False
 
-    def _batcher(self, served: Served) -> Batcher[Piece, ServedPrediction]:
+    def _batcher(self, served: Served) -> Batcher:
         rows = self._monitor.batches.labels(served.name)
 
         def work(pieces: list[Piece]) -> list[ServedPrediction | Exception]:

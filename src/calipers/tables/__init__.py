@@ -10,16 +10,21 @@ and column.
 
 from calipers.tables._compression import COMPRESSIONS, Compression
 from calipers.tables._delimited import TextFormat
-from calipers.tables._errors import TableError, TooLargeError as TooLargeError
 from calipers.tables._formats import (
     FORMATS,
     FileFormat,
     format_of as format_of,
     known_endings as known_endings,
 )
+from calipers.tables._open import whole_lines as whole_lines
 from calipers.tables._parts import Part as Part, find_parts as find_parts, read_part as read_part
 from calipers.tables._read import find_files, read_blocks, read_bytes as read_bytes, read_table
-from calipers.tables._source import RowSource, check_distinct as check_distinct
+from calipers.tables._source import (
+    RowSource,
+    TableError,
+    TooLargeError as TooLargeError,
+    check_distinct as check_distinct,
+)
 from calipers.tables._write import write_blocks
 
 __all__ = [

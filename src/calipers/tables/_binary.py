@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from calipers.tables._delimited import TextFormat
-from calipers.tables._errors import TableError
+from calipers.tables._source import TableError
 
 
 def parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:

@@ -1,5 +1,6 @@
-"""Compressed files: how to recognise, read and write each kind of compression."""
+"""Compressed files, and text of any encoding as a stream of UTF-8."""
 
+import codecs
 import io
 import lzma
 import zlib
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, BinaryIO, NoReturn
 
-from calipers.tables._errors import TableError
+from calipers.tables._source import TableError
 
 DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 """What reading damaged data raises."""
@@ -101,3 +102,73 @@ def refuse_compressed(name: str, error: Exception) -> NoReturn:
     early = isinstance(error, EOFError) or "runcated" in str(error)
     what = "end early: the file was cut off" if early else f"are damaged ({error})"
     raise TableError(f"the compressed data {what}", file=name) from None
+
+
+_CHUNK = 2**20
+_WIDE = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+
+
+class TextStream(io.RawIOBase):
+    """Text as UTF-8 without a mark in front, checked on the way; counts quotation marks."""
+
+    def __init__(self, raw: BinaryIO, encoding: str, name: str) -> None:
+        self._raw, self._name, self._encoding = raw, name, encoding
+        try:
+            kind = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+            self._decoder = codecs.getincrementaldecoder(kind)()
+        except LookupError:
+            raise TableError(f"there is no encoding {encoding!r}", file=name) from None
+        self._ready, self._lines, self.quotes, self._start = b"", 1, 0, True
+
+    def readable(self) -> bool:
+        """Yes."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill a buffer; 0 at the end."""
+        while not self._ready:
+            chunk = self._chunk()
+            if chunk is None:
+                return 0
+            self._ready = chunk
+        count = min(len(buffer), len(self._ready))
+        buffer[:count], self._ready = self._ready[:count], self._ready[count:]
+        return count
+
+    def peek(self, size: int) -> bytes:
+        """The next bytes without taking them; fewer where the text ends before."""
+        while len(self._ready) < size:
+            chunk = self._chunk()
+            if chunk is None:
+                break
+            self._ready += chunk
+        return self._ready[:size]
+
+    def _chunk(self) -> bytes | None:
+        """The next part of the text; None at the end."""
+        try:
+            found = self._raw.read(_CHUNK)
+        except DAMAGED as error:
+            refuse_compressed(self._name, error)
+        if self._start and found[:2] in _WIDE and not self._encoding.lower().startswith("utf-16"):
+            raise TableError("the text is UTF-16: give the encoding utf-16", file=self._name)
+        self._start = False
+        try:
+            text = self._decoder.decode(found, final=not found)
+        except UnicodeDecodeError as error:
+            line = self._lines + error.object[: error.start].count(b"\n")
+            raise TableError(
+                f"the byte 0x{error.object[error.start]:02x} in line {line:,} is not "
+                f"{self._encoding}: give the encoding, such as cp1252 or latin-1",
+                file=self._name,
+            ) from None
+        if "\0" in text:
+            line = self._lines + text[: text.index("\0")].count("\n")
+            raise TableError(
+                f"there is a NUL byte in line {line:,}: the file is damaged, is no text, or has "
+                "the encoding utf-16",
+                file=self._name,
+            )
+        self._lines += text.count("\n")
+        self.quotes += text.count('"')
+        return text.encode() if found or text else None

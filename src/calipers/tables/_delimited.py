@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, Self
 
-from calipers.tables._decode import TextStream
-from calipers.tables._errors import TableError
+from calipers.tables._compression import TextStream
+from calipers.tables._source import TableError
 
 DELIMITERS = ",;\t|"
 

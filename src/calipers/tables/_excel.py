@@ -1,12 +1,22 @@
 """The first sheet of an Excel workbook as tables of some rows each, by an optional reader."""
 
+import re
 import zipfile
+import zlib
 from collections.abc import Iterator
+from functools import reduce
 from importlib.util import find_spec
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO, NoReturn
 
 from calipers.tables._delimited import TextFormat
-from calipers.tables._errors import TableError
+from calipers.tables._source import TableError
+
+_MOST_BYTES = 2**29  # of all that a workbook unpacks to
+_MOST_TEXT = 2**29  # characters in its cells
+_MOST_CELLS = 2**25
+_CHUNK = 2**20
+_TAG = re.compile(rb"<(?:[^\s<>/:]*:)?(row|c)(?=[\s/>])([^<]*)")
+_PLACE = re.compile(rb"\sr\s*=\s*[\"']([^\"']*)")
 
 
 def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
@@ -14,8 +24,7 @@ def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
     import pandas as pd
     import pyarrow as pa
 
-    if not _is_workbook(raw):
-        raise TableError("this is a zip archive: extract it", file=name)
+    _check(raw, name)
     if find_spec("openpyxl") is None:  # what pandas reads workbooks with
         raise TableError(
             "this is an Excel workbook, which openpyxl reads: pip install 'calipers[excel]', or "
@@ -23,10 +32,14 @@ def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
             file=name,
         )
     try:
-        sheet = pd.read_excel(raw, engine="openpyxl")
+        sheet = pd.read_excel(raw, engine="openpyxl", dtype=object)
     except Exception as error:  # of many kinds, where a file is damaged
         raise TableError(f"the workbook cannot be read ({error})", file=name) from None
+    size = sum(len(value) for _, values in sheet.items() for value in values if type(value) is str)
+    if size > _MOST_TEXT:  # cells share the texts that they repeat, tables do not
+        _refuse(f"texts of {size:,} characters", name)
     sheet.columns = [str(column) for column in sheet.columns]
+    sheet = sheet.infer_objects()
     for column, values in sheet.items():
         if values.dtype == object:  # texts, or texts among numbers and dates
             sheet[column] = values.map(str, na_action="ignore")
@@ -34,12 +47,49 @@ def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
     yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
 
 
-def _is_workbook(raw: BinaryIO) -> bool:
-    """Whether a zip archive is a workbook of Excel; leaves the file at its beginning."""
+def _check(raw: BinaryIO, name: str) -> None:
+    """Refuse archives that are no workbooks, or stand for far more than their size.
+
+    A few kilobytes can unpack to gigabytes, or have one cell in the last row and column of a sheet.
+    """
     try:
         with zipfile.ZipFile(raw) as archive:
-            found = "xl/workbook.xml" in archive.namelist()
-    except zipfile.BadZipFile:
-        found = False
+            entries = {entry.filename: entry.file_size for entry in archive.infolist()}
+            if "xl/workbook.xml" not in entries:
+                raise zipfile.BadZipFile
+            if (size := sum(entries.values())) > _MOST_BYTES:
+                _refuse(f"{size:,} bytes when unpacked", name)
+            for entry in entries:
+                if entry.startswith("xl/worksheets/") and entry.endswith(".xml"):
+                    with archive.open(entry) as sheet:
+                        _check_cells(sheet, name)
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
+        way = f"unzip -p {name} | calipers ... -"
+        problem = f"this is a zip archive: extract it, or pipe it, {way}"
+        raise TableError(problem, file=name) from None
     raw.seek(0)
-    return found
+
+
+def _check_cells(sheet: IO[bytes], name: str) -> None:
+    """Refuse a sheet of too many cells, also of empty ones that would be filled in."""
+    rows = columns = cells = 0
+    rest = b""
+    while chunk := sheet.read(_CHUNK):
+        whole, mark, rest = (rest + chunk).rpartition(b"<")
+        rest = mark + rest
+        if len(rest) > _CHUNK or b"\0" in chunk or b"<!DOCTYPE" in whole:
+            _refuse("XML that no spreadsheet program writes", name)
+        for kind, attributes in _TAG.findall(whole):
+            cells += kind == b"c"
+            for value in _PLACE.findall(attributes):
+                place = re.fullmatch(rb"([A-Z]{0,3})(\d{0,7})", value.upper())
+                if place is None:
+                    _refuse(f"a cell at {value[:20]!r}", name)
+                rows = max(rows, int(place[2] or 0))
+                columns = max(columns, reduce(lambda n, letter: 26 * n + letter - 64, place[1], 0))
+        if (most := max(cells, rows * columns)) > _MOST_CELLS:
+            _refuse(f"a sheet of {most:,} cells", name)
+
+
+def _refuse(what: str, name: str) -> NoReturn:
+    raise TableError(f"the workbook has {what}: save the sheet as CSV", file=name)

@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 from calipers.tables._binary import arrow_tables, arrow_writer, parquet_tables, parquet_writer
 from calipers.tables._compression import COMPRESSIONS, Compression
 from calipers.tables._delimited import TextFormat, TextWriter, text_tables
-from calipers.tables._errors import STANDARD, TableError
 from calipers.tables._excel import excel_tables
+from calipers.tables._source import STANDARD, TableError
 
 Reader = Callable[[BinaryIO, str, TextFormat, int], Iterator[Any]]
 Writer = Callable[[Any, Any], AbstractContextManager[Any]]

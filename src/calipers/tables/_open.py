@@ -14,8 +14,8 @@ from calipers.tables._compression import (
     find_compression,
     refuse_compressed,
 )
-from calipers.tables._errors import STANDARD, TableError
 from calipers.tables._formats import FileFormat, find_format
+from calipers.tables._source import STANDARD, TableError
 
 _CHUNK = 2**20
 _FOREIGN = {
@@ -55,6 +55,20 @@ def open_bytes(
     return raw, form
 
 
+def whole_lines(name: str) -> int | None:
+    """Bytes of a file, or None if it is plain text whose last line has no end yet."""
+    path = Path(name)
+    if name == STANDARD or not path.is_file():
+        return 0
+    with path.open("rb") as raw:
+        head = _peek(raw)
+        size = raw.seek(0, io.SEEK_END)
+        raw.seek(max(0, size - 4))
+        last = raw.read().rstrip(b"\0")[-1:]  # in encodings of several bytes as well
+    text = find_compression(head) is None and find_format(head).is_text
+    return None if text and last not in (b"\n", b"\r") else size
+
+
 def _open_raw(name: str, stack: ExitStack) -> BinaryIO:
     if name == STANDARD:
         return _buffered(sys.stdin.buffer, stack)
@@ -74,8 +88,7 @@ def _buffered(stream: Any, stack: ExitStack) -> BinaryIO:
 
 
 def _peek(raw: Any) -> bytes:
-    found: bytes = raw.peek(16)[:16]
-    return found
+    return raw.peek(16)[:16]
 
 
 def _spooled(raw: BinaryIO, stack: ExitStack) -> BinaryIO:

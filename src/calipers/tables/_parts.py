@@ -5,9 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from calipers.tables._errors import TableError
 from calipers.tables._read import find_files
-from calipers.tables._source import RowSource, check_distinct
+from calipers.tables._source import RowSource, TableError, check_distinct
 
 _LARGEST = 256 * 2**20  # bytes of a file that is one part
 _ROWS = 2**16
@@ -54,8 +53,8 @@ def find_parts(names: Sequence[str]) -> tuple[list[Part], list[list[Any]]]:
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """Parquet files under a folder, but those that are marked or hidden."""
-    found = sorted(folder.rglob("*.parquet"))
+    """Parquet files under a folder, but those that are marked or hidden; no folders and pipes."""
+    found = sorted(p for p in folder.rglob("*.parquet") if p.is_file() or not p.exists())
     found = [p for p in found if not any(n[0] in "._" for n in p.relative_to(folder).parts)]
     if not found:
         raise TableError("there is no Parquet file in this folder", file=os.fspath(folder))

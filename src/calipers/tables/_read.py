@@ -9,10 +9,9 @@ from contextlib import ExitStack
 from typing import Any, BinaryIO
 
 from calipers.tables._delimited import TextFormat
-from calipers.tables._errors import STANDARD, TableError, TooLargeError
 from calipers.tables._formats import TEXT, FileFormat
 from calipers.tables._open import open_bytes
-from calipers.tables._source import RowSource, check_distinct
+from calipers.tables._source import STANDARD, RowSource, TableError, TooLargeError, check_distinct
 
 _ROWS = 2**16
 _MARKS = re.compile(r"[*?\[]")

@@ -1,17 +1,49 @@
 """Rows that know where they are from, so that errors name file and row."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
-
-from calipers.tables._errors import TableError
 
 if TYPE_CHECKING:  # so that the command line, which lists the formats, starts without them
     import numpy as np
     from numpy.typing import NDArray
 
     from calipers.preprocessing import DataError
+
+STANDARD = "-"
+"""The name of standard input and output."""
+
+
+class TableError(ValueError):
+    """A table that cannot be read or used, with its file and, where they are known, row and column.
+
+    Examples
+    --------
+    >>> raise TableError("'many' is not a number", file="flats.csv", row=3, column="rooms")
+    Traceback (most recent call last):
+    calipers.tables._source.TableError: flats.csv, row 3, column 'rooms': 'many' is not a number
+    """
+
+    def __init__(
+        self, problem: str, *, file: str, row: int | None = None, column: str | None = None
+    ) -> None:
+        self.problem, self.file, self.row, self.column = problem, file, row, column
+        place = "standard input" if file == STANDARD else file
+        place += "" if row is None else f", row {row:,}"
+        place += "" if column is None else f", column {column!r}"
+        super().__init__(f"{place}: {problem}")
+
+    def __reduce__(self) -> Any:
+        """Let the error come from another machine."""
+        make = partial(type(self), file=self.file, row=self.row, column=self.column)
+        return make, (self.problem,)
+
+
+class TooLargeError(TableError):
+    """A table with more rows or columns than are allowed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +95,25 @@ class RowSource:
         row = error.row if self.rows is None else int(self.rows[error.row])
         file, start = next(entry for entry in reversed(self.files) if entry[1] <= row)
         return TableError(error.problem, file=file, row=row - start + 1, column=error.column)
+
+    @contextmanager
+    def placing(self) -> Iterator[None]:
+        """Let errors in the rows leave the block with their place in the files."""
+        from calipers.preprocessing import DataError
+
+        try:
+            yield
+        except DataError as error:
+            raise self.placed(error) from None
+
+    def require(self, column: str) -> None:
+        """Refuse rows without a column."""
+        from calipers._text import did_you_mean
+        from calipers.preprocessing import DataError
+
+        if column not in self.frame:
+            hint = did_you_mean(column, self.frame)
+            raise self.placed(DataError(f"there is no column {column!r}{hint}"))
 
 
 def check_distinct(names: list[str], name: str) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from calipers._files import replacing
-from calipers.tables._errors import STANDARD, TableError
 from calipers.tables._formats import format_of
+from calipers.tables._source import STANDARD, TableError
 
 
 @contextmanager

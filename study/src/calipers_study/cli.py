@@ -94,7 +94,7 @@ def run_command(
 def all_command(
     store: StoreFolder = _STORE,
     out: Out = Path("results"),
-    max_steps: MaxSteps = 40_000,
+    max_steps: MaxSteps = 0,
     processes: Processes = 1,
 ) -> None:
     """Train everything that is missing, search, and write all tables and figures, with times."""
@@ -188,9 +188,6 @@ def search_command(
     select: Annotated[
         str, typer.Option(help="Score that decides, see calipers.search.")
     ] = "covered",
-    halving: Annotated[
-        int | None, typer.Option(min=2, help="Keep one in so many candidates in each round.")
-    ] = None,
     max_steps: MaxSteps = 40_000,
     trials: Annotated[
         int | None, typer.Option(min=1, help="Only the first so many trials of each dataset.")
@@ -206,7 +203,7 @@ def search_command(
     from calipers_study.search import Protocol, search_settings
 
     _, chosen = _sort_out([], None, [*(dataset or []), *(names or [])])
-    protocol = Protocol(candidates, select, halving, max_steps=max_steps or None)
+    protocol = Protocol(candidates, select, max_steps=max_steps or None)
     with spread(cluster):
         found = search_settings(
             chosen,

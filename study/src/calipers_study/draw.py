@@ -20,12 +20,11 @@ from calipers.plots import (
     plot_interval,
     plot_mixture,
     plot_pit,
-    plot_width_error,
 )
 from calipers_study.cells import Results
 from calipers_study.measures import combine, pit as pit_of, stored_trials
 from calipers_study.methods import DATASETS, METHODS
-from calipers_study.panels import FAILED, plot_counts, plot_heat_map
+from calipers_study.panels import FAILED, plot_counts, plot_heat_map, plot_width_error
 from calipers_study.sensitivity import normalised
 from calipers_study.store import Store, StoreEntry, StoreError
 from calipers_study.verdict import published_cells

@@ -55,13 +55,17 @@ def experiments_markdown(store: Store, results: Found) -> str | None:
         lines += [
             f"| {label} | {dataset} | {name} | {' | '.join(t)} |" for name, t in texts.items()
         ]
-    return "\n".join([*lines, "", *_late(groups), ""])
+    return "\n".join([*lines, "", *_draws(groups, labels), *_late(groups), ""])
 
 
 def _printed(label: str, dataset: str) -> list[str]:
-    paper = {c.metric: c for c in published_cells() if (c.method, c.dataset) == (label, dataset)}
-    cells = [paper.get(metric) for metric in _SHOWN]
+    cells = map(_published(label, dataset).get, _SHOWN)
     return ["" if cell is None else f"{cell.printed} ± {cell.sem:g}" for cell in cells]
+
+
+def _published(label: str, dataset: str) -> dict[str, Published]:
+    cells = published_cells()
+    return {c.metric: c for c in cells if (c.method, c.dataset) == (label, dataset)}
 
 
 def _at_1_96(trial: StoreEntry) -> dict[str, float]:
@@ -81,6 +85,45 @@ def _estimate(found: tuple[float | None, float | None]) -> str:
         return ""
     digits = 6 if mean < 0.001 else 3
     return f"{mean:.{digits}f}" + ("" if sem is None else f" ± {sem:.{digits}f}")
+
+
+def _draws(
+    groups: dict[tuple[str, str, str], dict[str, list[Row]]], labels: dict[tuple[str, str], str]
+) -> list[str]:
+    """What a cell would have been in each of several draws of all trials."""
+    lines = []
+    for (method, dataset, aggregation), variants in sorted(groups.items()):
+        label = labels.get((method, aggregation), "")
+        paper = {
+            c.metric: c for c in published_cells() if (c.method, c.dataset) == (label, dataset)
+        }
+        rows = [row for own in variants.values() for row in own if "draw" in row]
+        for metric in (m for m in _SHOWN if rows and m in paper):
+            draws: dict[int, list[float]] = defaultdict(list)
+            for row in rows:
+                draws[row["draw"]].append(row[metric])
+            means = np.array([np.mean(own) for own in draws.values()])
+            cell = paper[metric]
+            off = np.sign(cell.mean - np.median(means)) * (means - cell.mean)
+            beyond = np.sum(off >= -cell.half_unit)
+            spread = [means.min(), np.median(means), means.max(), means.std(ddof=1)]
+            texts = " | ".join(f"{value:.3g}" for value in spread)
+            lines.append(
+                f"| {label} | {dataset} | {metric} | {cell.printed} | {len(means)} | {texts} | "
+                f"{beyond} |"
+            )
+    if not lines:
+        return []
+    return [
+        "What the cell would have been in each of several further draws of all trials; the last "
+        "column counts those that would print the paper's number or lie beyond it:",
+        "",
+        "| method | dataset | measure | paper | draws | smallest | median | largest | deviation "
+        "| as in the paper |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
+        *lines,
+        "",
+    ]
 
 
 def _late(groups: dict[tuple[str, str, str], dict[str, list[Row]]]) -> list[str]:

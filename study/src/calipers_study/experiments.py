@@ -37,8 +37,11 @@ class Variant:
         Round matrix products as an accelerator does by default.
     best_epoch : bool
         Keep the weights of the epoch that does best on the test rows, to see what that would hide.
+    draws : int
+        How often all trials are drawn, with seeds from ``seed`` on.
     plain : str
-        Train by the loop of ``calipers_study.plain`` in this precision, not by the bank.
+        Train not by the bank but by the loop of ``calipers_study.plain`` ("numpy float32") or that
+        of ``calipers_study.points`` ("jax float32" or "jax float64").
     steps : str
         "one", or two steps of learning: "further" trains networks for points by all their weights,
         "frozen" by their last layer alone.
@@ -56,6 +59,7 @@ class Variant:
     constant_inputs: bool = False
     tf32: bool = False
     best_epoch: bool = False
+    draws: int = 1
     plain: str = ""
     steps: str = "one"
 
@@ -84,7 +88,11 @@ EXPERIMENTS: dict[str, tuple[Variant, tuple[str, ...]]] = {
         (Variant(_FULL, "qd", full_batches=True), ("energy", *_FEW_LEFT)),
         (Variant("standardised by all rows", "qd", scaled_by_all=True), ("energy",)),
         (Variant("TF32 products", "qd", tf32=True), ("concrete", "energy", "wine")),
-        (Variant("a plain loop in NumPy", "qd", plain="float32"), ("energy",)),
+        (Variant("a plain loop in NumPy", "qd", plain="numpy float32"), ("energy",)),
+        (Variant("20 further draws", "qd", seed=2, draws=20), ("energy",)),
+        (Variant("4 further draws", "mse", seed=2, draws=4), ("naval",)),
+        (Variant("a plain loop in JAX", "mse", plain="jax float32"), ("naval",)),
+        (Variant("a plain loop in JAX, double precision", "mse", plain="jax float64"), ("naval",)),
         (Variant("TF32 products", "qd-1-layer", tf32=True), ("naval",)),
         (Variant("constant inputs are 1", "qd-1-layer", constant_inputs=True), ("naval",)),
         (Variant("TF32 products", "mse", tf32=True), ("naval",)),

@@ -75,13 +75,13 @@ def parts(groups: Iterable[str] | None = None, datasets: Iterable[str] | None = 
         if group in wanted:
             found += [Part(group, name, dataset) for name in names for dataset in known]
     if "figures" in wanted:
-        found += [Part("figures", name, "yacht") for name in ("xi-10", "xi-0", "toy")]
+        found += [Part("figures", name, "yacht") for name in ("xi-10", "xi-0", "seeds", "toy")]
     return sorted(found, key=lambda part: -part.steps)
 
 
 def compute(part: Part, store: Store) -> list[Row]:
     """Rows of one part; figures go into the store by themselves and give none."""
-    from calipers_study.sensitivity import sensitivity
+    from calipers_study.sensitivity import other_seeds, sensitivity
     from calipers_study.shift import shift_rows
     from calipers_study.toy import toy
     from calipers_study.variants import variant_rows
@@ -89,6 +89,8 @@ def compute(part: Part, store: Store) -> list[Row]:
     if part.group == "figures":
         if part.name == "toy":
             toy(store)
+        elif part.name == "seeds":
+            other_seeds(store)
         else:
             sensitivity(store, 10.0 if part.name == "xi-10" else 0.0, visible=False)
         return []

@@ -1,12 +1,14 @@
-"""Panels that only the study draws: heat maps with gaps, and counts beside published ones."""
+"""Panels that only the study draws: heat maps with gaps, counts beside published ones, errors."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.collections import QuadMesh
 from matplotlib.colors import Normalize
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from numpy.typing import ArrayLike
 
 from calipers.plots import COLORS
@@ -99,3 +101,62 @@ def plot_counts(
             ax.hlines(reference[name], x - width * 0.45, x + width * 0.45, label=label, **lines)
     ax.set_xticks(place, names)
     ax.tick_params(axis="x", length=0)
+
+
+def plot_width_error(
+    ax: Axes,
+    half_width: ArrayLike,
+    error: ArrayLike,
+    *,
+    coverage: float = 0.95,
+    groups: int = 10,
+    color: str = COLORS["blue"],
+    most: int = 1500,
+) -> None:
+    """Draw absolute errors against half the width of their intervals, on logarithmic axes.
+
+    Rows are grouped by width, and a marker shows each group's error quantile at ``coverage``:
+    where wide intervals mean large errors, markers follow the diagonal.
+
+    Parameters
+    ----------
+    ax : Axes
+        Where to draw.
+    half_width, error : array-like of shape (n,)
+        Half widths, and distances of the targets from the middle of their intervals.
+    coverage : float
+        Nominal probability of the intervals.
+    groups : int
+        Number of groups, of equal size.
+    color : str
+        Of the markers.
+    most : int
+        At most so many rows are drawn as dots; all of them count for the markers.
+    """
+    width, distance = np.asarray(half_width, dtype=float), np.asarray(error, dtype=float)
+    order = np.argsort(width, kind="stable")
+    shown = order[:: max(1, -(-len(order) // most))]
+    floor = np.quantile(width, 0.01) * 1e-2
+    dots = np.maximum(distance[shown], floor)
+    ax.plot(
+        width[shown], dots, ".", color=COLORS["grey"], markersize=1.6, alpha=0.4, rasterized=True
+    )
+    parts = [part for part in np.array_split(order, groups) if part.size]
+    center = [float(np.median(width[part])) for part in parts]
+    quantile = [float(np.quantile(distance[part], coverage)) for part in parts]
+    ends = np.array([width.min(), width.max()])
+    ax.plot(ends, ends, color=COLORS["black"], linewidth=0.8, linestyle=(0, (4, 3)))
+    ax.plot(center, quantile, "o-", color=color, markersize=3, linewidth=0.9)
+    ax.set(xscale="log", yscale="log")
+    ax.set_ylim(bottom=floor)
+    _few_ticks(ax.xaxis)
+    _few_ticks(ax.yaxis)
+
+
+def _few_ticks(axis: Axis) -> None:
+    """Label few powers of ten; where there is no power between the ends, 1, 2 and 5 as well."""
+    low, high = sorted(axis.get_view_interval())
+    wide = np.floor(np.log10(high)) - np.ceil(np.log10(low)) >= 1
+    axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=4))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())

@@ -40,7 +40,7 @@ class Protocol:
 
     Attributes
     ----------
-    candidates, select, halving, finalists, max_epochs, patience
+    candidates, select, finalists, max_epochs, patience
         As in ``calipers.search.search``.
     max_steps : int, optional
         Shortens ``max_epochs`` on large datasets to so many steps of a network, and ``patience`` in
@@ -49,7 +49,6 @@ class Protocol:
 
     candidates: int = 300
     select: str = "covered"
-    halving: int | None = None
     finalists: int = 20
     max_epochs: int = 5000
     patience: int = 500
@@ -192,7 +191,6 @@ def _searched(
         finalists=protocol.finalists,
         max_epochs=max_epochs,
         patience=patience,
-        halving=protocol.halving,
         select=protocol.select,
         random_state=seed,
         n_jobs=n_jobs,

@@ -33,6 +33,7 @@ MEASURES = ("PICP", "MPIW", "MSE")
 
 _BANDS = ((0.0, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 0.95), (0.95, 0.99), (0.99, 1.0))
 _DATASET, _SHUFFLE, _PATIENCE = "yacht", 5, 500
+_SEEDS = "figures/sensitivity-seeds"
 
 
 def normalised(widths: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
@@ -99,6 +100,30 @@ def sensitivity(
     return store.read(name)
 
 
+def other_seeds(
+    store: Store,
+    seeds: range = range(1, 11),
+    *,
+    grid: int = 21,
+    settings: StudySettings | None = None,
+    n_jobs: int | None = -1,
+) -> StoreEntry:
+    """Coarse maps without the penalty for other seeds, each with a shuffle of its own.
+
+    All networks of a map start alike, so that a map is one draw, whatever the number of its cells.
+    The array ``PICP`` has the shape (seeds, grid, grid).
+    """
+    if store.record(_SEEDS) is None:
+        settings = dataclasses.replace(
+            settings or load_settings("qd+", _DATASET), crossing_weight=0.0
+        )
+        maps = [_map(settings, load(_DATASET), grid, seed, n_jobs, visible=False) for seed in seeds]
+        arrays = {"weights": maps[0]["weights"], "PICP": np.stack([own["PICP"] for own in maps])}
+        record = {"seeds": list(seeds), "settings": settings_record(settings)}
+        store.write(_SEEDS, {**record, **circumstances()}, arrays)
+    return store.read(_SEEDS)
+
+
 def _map(
     settings: StudySettings,
     data: Dataset,
@@ -154,12 +179,27 @@ def failures_markdown(store: Store) -> str | None:
     lines.append("|---|---|" + "---:|" * (1 + len(_BANDS)))
     for name in names:
         entry = store.read(name)
-        failed, weights = np.isnan(entry.arrays["PICP"]), np.round(entry.arrays["weights"], 6)
+        failed, weights = np.isnan(entry.arrays["PICP"]), entry.arrays["weights"]
         penalty = entry.record["settings"]["crossing_weight"]
         for axis, weight in enumerate(("lambda_1", "lambda_2")):
-            by = failed.mean(axis=1 - axis)
-            inside = [(weights >= a) & ((weights < b) | (b == 1)) for a, b in _BANDS]
-            shares = [by.mean(), *(by[band].mean() if band.any() else None for band in inside)]
+            shares = _shares(failed.mean(axis=1 - axis), weights)
             texts = ["" if share is None else f"{100 * share:.0f}%" for share in shares]
             lines.append(f"| xi = {penalty:g} | {weight} | " + " | ".join(texts) + " |")
+    if store.record(_SEEDS) is not None:
+        entry = store.read(_SEEDS)
+        failed = np.isnan(entry.arrays["PICP"]).mean(axis=2)
+        by_seed = zip(*(_shares(own, entry.arrays["weights"]) for own in failed), strict=True)
+        texts = [
+            "" if None in own else f"{100 * min(own):.0f}% to {100 * max(own):.0f}%"
+            for own in by_seed
+        ]
+        title = f"xi = 0, {len(failed)} other seeds and shuffles"
+        lines.append(f"| {title} | lambda_1 | " + " | ".join(texts) + " |")
     return "\n".join([*lines, ""])
+
+
+def _shares(failed: NDArray[np.float64], weights: NDArray[np.float64]) -> list[Any]:
+    """Share of failures in all, and in each band of a weight; None where a band has no value."""
+    weights = np.round(weights, 6)
+    inside = [(weights >= a) & ((weights < b) | (b == 1)) for a, b in _BANDS]
+    return [failed.mean(), *(failed[band].mean() if band.any() else None for band in inside)]

@@ -21,6 +21,7 @@ from calipers_study.measures import MEMBERS, measure, measure_combined, members
 from calipers_study.methods import METHODS, paper_trials
 from calipers_study.modules import Kaiming, LastLayerFactory
 from calipers_study.plain import outputs, train_plainly
+from calipers_study.points import late_errors, standardised
 from calipers_study.settings import StudySettings, load_settings, settings_record
 from calipers_study.splits import Split, paper_splits
 from calipers_study.store import StoreEntry
@@ -43,21 +44,43 @@ SCHEDULES["exponential by epoch"] = _by_epoch
 def variant_rows(variant: Variant, dataset: str, *, trials: int | None = None) -> list[Row]:
     """Train a variant on the trials of a dataset, and measure every trial."""
     count = trials or paper_trials(dataset)
+    if variant.plain.startswith("jax"):
+        return points_rows(variant, dataset, count)
     if variant.plain:
         work = joblib.Parallel(n_jobs=-1)
         every = work(joblib.delayed(plain_rows)(variant, dataset, i) for i in range(count))
         return [row for rows in every for row in rows]
-    data, job, splits = _job(variant, dataset, count)
-    table = Table.from_arrays(data.X, data.y)
+    seeds = range(variant.seed, variant.seed + variant.draws)
+    drawn = [_job(replace(variant, seed=seed), dataset, count) for seed in seeds]
+    data, table = drawn[0][0], Table.from_arrays(drawn[0][0].X, drawn[0][0].y)
+    trained = [
+        (job, trial, split) for _, job, splits in drawn for trial, split in enumerate(splits)
+    ]
     with _precision(variant):
-        bank = _train(variant, job, table, splits)
+        bank = _train(variant, table, trained)
     rows = []
-    for trial, split in enumerate(splits):
-        mine = bank[bank.numbers // job.settings.members == trial]
+    for number, (job, trial, split) in enumerate(trained):
+        mine = bank[bank.numbers // job.settings.members == number]
         if len(mine):
             arrays = trial_arrays(job.settings, mine, data, split)
-            rows += list(_measured(variant, job, arrays, trial))
+            own = _measured(variant, job, arrays, trial)
+            rows += [{**row, "draw": job.seed} for row in own] if variant.draws > 1 else list(own)
     return rows
+
+
+def points_rows(variant: Variant, dataset: str, count: int) -> list[Row]:
+    """Train all trials of "mse" by the loop in JAX; "late MSE" is as in ``plain_rows``."""
+    data, job, splits = _job(variant, dataset, count)
+    train, test, scales = standardised(data.X, data.y, splits)
+    seeds = [member_seeds(job, trial) for trial in range(count)]
+    errors = late_errors(job.settings, train, test, seeds, dtype=variant.plain.split()[1])
+    place = {"variant": variant.label, "method": job.method, "dataset": dataset}
+    counts = {"networks": job.settings.members, "retries": 0, "aggregation": "mean"}
+    return [
+        {**place, "trial": trial, **counts, "MSE": float(own[-1]),
+         "late MSE": [float(f"{error:.3g}") for error in own]}
+        for trial, own in enumerate(errors * np.square(scales)[:, None])
+    ]  # fmt: skip
 
 
 def plain_rows(variant: Variant, dataset: str, trial: int) -> list[Row]:
@@ -74,7 +97,7 @@ def plain_rows(variant: Variant, dataset: str, trial: int) -> list[Row]:
         data.y[split.train].std(),
     )
     spread = np.where(np.ptp(own, axis=0) > 0, own.std(axis=0), 1.0)
-    dtype = np.dtype(variant.plain).type
+    dtype = np.dtype(variant.plain.split()[1]).type
     inputs = ((data.X[split.test] - own.mean(axis=0)) / spread).astype(dtype)
     inputs = np.broadcast_to(inputs, (job.settings.members, *inputs.shape))
     target = (data.y[split.test] - center) / scale
@@ -146,17 +169,18 @@ def _precision(variant: Variant) -> Iterator[None]:
         yield
 
 
-def _train(variant: Variant, job: Job, table: Table, splits: list[Split]) -> Bank:
-    program = _program(variant, job.settings, table)
-    patience = job.settings.epochs if variant.best_epoch else 0
-    numbers = training_of(job.settings, patience=patience)
+def _train(variant: Variant, table: Table, trained: list[tuple[Job, int, Split]]) -> Bank:
+    settings = trained[0][0].settings
+    program = _program(variant, settings, table)
+    patience = settings.epochs if variant.best_epoch else 0
+    numbers = training_of(settings, patience=patience)
     if variant.loss == "cwc":
-        numbers = numbers._replace(loss={"softness": job.settings.softness})
+        numbers = numbers._replace(loss={"softness": settings.softness})
     plans = []
-    for trial, split in enumerate(splits):
+    for job, trial, split in trained:
         rows = split.train
         if variant.full_batches:
-            rows = rows[: len(rows) // job.settings.batch_size * job.settings.batch_size or None]
+            rows = rows[: len(rows) // settings.batch_size * settings.batch_size or None]
         scaling = _scaling(variant, table, rows)
         seen = split.test if variant.best_epoch else split.test[:0]
         plans += [
@@ -164,7 +188,7 @@ def _train(variant: Variant, job: Job, table: Table, splits: list[Split]) -> Ban
             for seed in member_seeds(job, trial)
         ]
     if variant.steps != "one":
-        plans = _after_points(job.settings, table, plans)
+        plans = _after_points(settings, table, plans)
     return train_networks(program, table, plans, n_jobs=-1)
 
 

@@ -19,7 +19,7 @@ def run_all(
     *,
     store: str | os.PathLike[str] = "results/study",
     out: str | os.PathLike[str] = "results",
-    max_steps: int | None = 40_000,
+    max_steps: int | None = None,
     processes: int = 1,
     notify: Callable[[str], None] = lambda _: None,
 ) -> dict[str, float]:
@@ -30,7 +30,7 @@ def run_all(
     store, out : path-like
         Folder of the store, and folder for search, tables and figures.
     max_steps : int, optional
-        Most steps of a network in the search, see ``Protocol``.
+        Most steps of a network in the search, see ``Protocol``; the published size by default.
     processes : int
         Trainings at a time.
     notify : callable
