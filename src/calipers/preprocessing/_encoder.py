@@ -246,7 +246,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return None
         frame = as_frame(X, self.columns_)
         rows = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
-        names = {} if groups is not None else self._names(frame, encoded, y, rows)
+        names: dict[int, FloatArray] = {}
+        if groups is None:
+            names = self._names(frame, encoded, y, rows)
         codes, levels, kept, differ, numbers, place = {}, {}, {}, {}, {}, 0
         for i, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
             width = len(encoder.names(column.name))
@@ -259,7 +261,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     codes[at], levels[at], differ[at] = own[0], count[0], found
                     kept[at] = encoder.kept
                     width += 0 if encoder.means else 2
-            elif i in names:
+            elif isinstance(encoder, NumberEncoder) and i in names:
                 at = place + width - (WIDTH if encoder.levels else 0)
                 codes[at] = level_codes(names[i], encoder.read(frame[column.name]))
                 levels[at], differ[at], numbers[at] = len(names[i]), Differ(True, True), names[i]
@@ -273,7 +275,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self, frame: Any, encoded: FloatArray, y: FloatArray, rows: NDArray[np.intp]
     ) -> dict[int, FloatArray]:
         """Levels of the columns whose numbers are also names, by the position of the column."""
-        numbers = {i: e for i, e in enumerate(self._encoders) if type(e) is NumberEncoder}
+        numbers: dict[int, NumberEncoder] = {
+            i: e for i, e in enumerate(self._encoders) if type(e) is NumberEncoder
+        }
         if self.knows_targets:
             return {i: np.array(e.levels) for i, e in numbers.items() if e.levels}
         values = {i: e.read(frame[self.columns_[i].name])[rows] for i, e in numbers.items()}
@@ -292,25 +296,27 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         encoded = categories.inserted(encoded)
         left = categories.left(encoded, categories.rows)
         for i, (column, encoder) in enumerate(zip(columns, encoders, strict=True)):
-            width = len(encoder.names(column.name))
-            named = type(encoder) is NumberEncoder
-            at = place + (width if named else getattr(encoder, "kept", 0) + 1)
-            place += width
-            if at not in categories.codes or not (named or isinstance(encoder, CategoryEncoder)):
-                continue
-            learnt, codes = categories.learnt(at, left=left), categories.codes[at]
-            if named:
+            start, note = place, column.note
+            place += len(encoder.names(column.name))
+            if (
+                isinstance(encoder, CategoryEncoder)
+                and (at := start + encoder.kept + 1) in categories.kept
+            ):
+                learnt, codes = categories.learnt(at), categories.codes[at]
+                encoders[i] = encoder.with_targets(learnt.means, learnt.spreads)
+                note = note.replace("have inputs", "have inputs, all by their targets")
+                place += WIDTH - 1
+            elif isinstance(encoder, NumberEncoder) and (at := place) in categories.numbers:
+                learnt, codes = categories.learnt(at, left=left), categories.codes[at]
                 levels, own = categories.numbers[at], codes[categories.rows]
                 counts = np.bincount(own[own >= 0], minlength=len(levels))
-                encoders[i] = encoder.with_levels(levels, counts, learnt.means, learnt.spreads)
-                encoded[:, at] = encoders[i].numbers[0][codes]
-                note = f"{len(levels):,} values repeat and differ: taken as numbers and as names"
-                note = f"{column.note}; {note}" if column.note else note
+                known = encoder.with_levels(levels, counts, learnt.means, learnt.spreads)
+                encoders[i], encoded[:, at] = known, known.numbers[0][codes]
+                more = f"{len(levels):,} values repeat and differ: taken as numbers and as names"
+                note = f"{note}; {more}" if note else more
                 place += WIDTH
             else:
-                encoders[i] = encoder.with_targets(learnt.means, learnt.spreads)
-                note = column.note.replace("have inputs", "have inputs, all by their targets")
-                place += WIDTH - 1
+                continue
             encoded[:, at + 1], encoded[:, at + 2] = learnt.means[codes], learnt.spreads[codes]
             columns[i] = replace(column, note=note)
         self.columns_, self._encoders = tuple(columns), tuple(encoders)

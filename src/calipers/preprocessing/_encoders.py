@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calipers._checks import BoolArray, FloatArray
+from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers.preprocessing._categories import CategoryEncoder, as_objects
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._dates import read_dates
@@ -146,11 +146,16 @@ class NumberEncoder:
         return [counts, np.array(self.means), np.array(self.spreads)]
 
     def with_levels(
-        self, levels: FloatArray, counts: FloatArray, means: FloatArray, spreads: FloatArray
+        self, levels: FloatArray, counts: IntArray, means: FloatArray, spreads: FloatArray
     ) -> "NumberEncoder":
         """The same for numbers that are also names, with what is known of each and of others."""
-        known = {"counts": [int(n) for n in counts], "means": means.tolist()}
-        return replace(self, levels=levels.tolist(), spreads=spreads.tolist(), **known)
+        return replace(
+            self,
+            levels=levels.tolist(),
+            counts=counts.tolist(),
+            means=means.tolist(),
+            spreads=spreads.tolist(),
+        )
 
     def names(self, name: str) -> list[str]:
         """Names of what ``encode`` gives."""
