@@ -29,7 +29,7 @@ PARTS = {"test": (0.5, 1.0), "dev": (0.25, 0.5), "full": (0.5, 1.0, 10**9)}
 
 
 def measures(y, bounds):
-    """Coverage, the worst window of 200 steps, and the mean interval score."""
+    """Coverage, that of intervals that are no single value, the worst window, the mean score."""
     lower, upper = bounds.T
     hit = (lower <= y) & (y <= upper)
     windows = np.convolve(hit, np.ones(WINDOW) / WINDOW, "valid")
@@ -37,6 +37,7 @@ def measures(y, bounds):
     score = upper - lower + 2 / (1 - COVERAGE) * beyond
     return {
         "coverage": round(float(hit.mean()), 4),
+        "coverage_with_width": round(float(hit[lower < upper].mean()), 4),
         "worst_window": round(float(windows.min()), 4),
         "interval_score": float(f"{score.mean():.6g}"),
         "steps": len(y),

@@ -103,7 +103,7 @@ class Inputs:
         } | ({} if self.regressor is None else {"regressor": type(self.regressor).__name__})
 
     @classmethod
-    def from_document(cls, document: Mapping[str, Any], regressor: Any = None) -> Self:
+    def from_document(cls, document: Mapping[str, Any]) -> Self:
         """Make one again of what ``to_document`` gave; its regressor is code and not stored."""
         if document["preprocessor"] is None:
             list_of(anything, least=1)(document["columns"], "inputs.columns")
@@ -111,9 +111,9 @@ class Inputs:
                 check_column(column, f"inputs.columns[{i}]")
                 one_of("number")(column["kind"], f"inputs.columns[{i}].kind")
             columns = tuple(map(Column.from_document, document["columns"]))
-            return cls(columns, regressor=regressor)
+            return cls(columns)
         encoder = TableEncoder.from_document(document["preprocessor"])
-        return cls(encoder.columns_, encoder, regressor)
+        return cls(encoder.columns_, encoder)
 
 
 def read_target(y: Any) -> Any:

@@ -2,40 +2,42 @@
 
 The first reading draws a sample: rows to calibrate and to validate on, which no network trains on,
 and rows from which the encoding, the units and the shape of the networks are learnt. The second
-encodes all other rows into shards (``calipers.bank.Shards``). Where rows are many, those held out
+encodes all other rows into shards (``calipers.bank.Shards``), on a cluster of Dask those of each
+worker (``calipers._shares``). Where rows are many, those held out
 tell as much as folds would, and every network learns from all others.
 
 ``model`` is an ``IntervalRegressor``, whose parameters say what to do.
 """
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from copy import copy
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from calipers._candidates import FOLDS, choose_shape, has_choice
 from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows, read_rows, train_in_time
+from calipers._large_rows import Float32Array, Scale, Seen, encoded, learnt, spanning
 from calipers._outliers import far_targets, farthest
+from calipers._shares import WorkerShares
 from calipers.bank import (
+    Bank,
     Plan,
     Program,
-    Shards,
     ShardWriter,
     Table,
     spawn_seeds,
-    standardised,
 )
+from calipers.cluster import is_lazy
 from calipers.crossfit import Fold, calibrate
-from calipers.distributions import Support, TargetMap, refuse_outside
 from calipers.ensemble import Ensemble
-from calipers.preprocessing import Column, DataError
+from calipers.preprocessing import DataError
 from calipers.rowblocks import RowBlocks, Sample
 from calipers.training import (
     check_parameters,
@@ -43,28 +45,9 @@ from calipers.training import (
     make_settings,
 )
 
-Float32Array = NDArray[np.float32]
-
 _SAMPLE = 170_000  # rows in memory, at most
 _CALIBRATION, _VALIDATION = 0.3, 0.12  # shares of them
 _FEWEST = 1000  # rows from which to learn the encoding, if there are so many
-_NAMED = 10  # rows that a warning names
-
-
-class _Scale(NamedTuple):
-    """How rows become what networks train on."""
-
-    table: Table  # of a sample of the rows, whose units and limits hold for all
-    target_map: TargetMap | None  # the scale of the target
-    ordinary: tuple[float, float]  # ends of the targets that are no gross errors
-
-    def __call__(self, X: FloatArray, y: FloatArray) -> tuple[Float32Array, Float32Array]:
-        """Rows whose targets are no gross errors, in the units of the table."""
-        kept = (y >= self.ordinary[0]) & (y <= self.ordinary[1])
-        units = self.table.units
-        goal = y[kept] if self.target_map is None else self.target_map.forward(y[kept])
-        goal = (goal - units.target_center) / units.target_scale
-        return standardised(X[kept], units), goal.astype(np.float32)
 
 
 def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ensemble:
@@ -76,13 +59,14 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
         raise ValueError("RowBlocks have their own targets: RowBlocks(source, target)")
     rows = X if isinstance(X, RowBlocks) else RowBlocks(X, y)
     seed = int(check_random_state(model.random_state).randint(2**31))
-    sample = rows.sample(_SAMPLE, seed)
+    shares = WorkerShares.of(rows, model.n_networks) if is_lazy(rows.source) else None
+    sample = (rows if shares is None else shares).sample(_SAMPLE, seed)
     to_calibrate, to_validate, to_learn = _roles(model, sample)
     try:
         data = read_rows(model, sample.X[to_learn], sample.y[to_learn], None, None, reset=True)
     except DataError as error:  # whose row is one of the sample, not of the source
         raise DataError(error.problem, column=error.column) from None
-    model.target_ = _spanning(model.target_, sample.y.min(), sample.y.max())
+    model.target_ = spanning(model.target_, sample.y.min(), sample.y.max())
     if isinstance(rows.target, str):
         model.target_ = replace(model.target_, name=rows.target)
     # What is learnt of the targets of categories must not be trained on by the rows it is from.
@@ -97,15 +81,20 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
         "encoding_learnt_from": len(data.y),
     }
     with joblib.parallel_config(backend="threading"):  # other processes see no scratch file
-        program, scale = _shape(model, data, count, sample.total)
-        with ShardWriter(data.X.shape[1], count, data.seed) as scratch:
-            rest = rows.without(sample, last, seed)
-            support = _write(model, rest, count, scratch, scale, data.support)
-            shards = scratch.finish(
-                *scale(*_read(model, sample, to_validate)), scale.table.units, scale.table.limits
-            )
-            plans = _plans(model, program, shards, count, data.seed)
-            bank = train_in_time(model, program, shards, plans, scratch.shards)
+        own = count if shares is None else -(-count // len(shares.workers))
+        program, scale = _shape(model, data, own, sample.total)
+        encode = partial(encoded, model, scale, data.support)
+        validation = scale(*_read(model, sample, to_validate))
+        work = partial(_trained, model, program, scale, validation, data.seed)
+        rest, seeds = rows.without(sample, last, seed), spawn_seeds(data.seed, model.n_networks)
+        seen: list[Seen] = []
+        if shares is None:
+            bank = work(_here(rest, count, encode, seen), count, seeds, model.n_jobs)
+        else:
+            banks, seen = shares.train(rest, encode, work, seeds)
+            bank = Bank.concatenate(banks)[shares.order(len(seeds))]
+            model.about_["shares"] = len(banks)
+        support = learnt(model, seen)
         ensemble = Ensemble(
             bank,
             model.coverage,
@@ -153,7 +142,7 @@ def _read(model: Any, sample: Sample, part: slice) -> tuple[FloatArray, FloatArr
     return found
 
 
-def _shape(model: Any, data: TrainingRows, count: int, every: int) -> tuple[Program, _Scale]:
+def _shape(model: Any, data: TrainingRows, count: int, every: int) -> tuple[Program, Scale]:
     """What networks are, and the scale of their rows, by a sample of them."""
     ordinary = farthest(data.y, every)
     inside = (data.y >= ordinary[0]) & (data.y <= ordinary[1])
@@ -168,49 +157,17 @@ def _shape(model: Any, data: TrainingRows, count: int, every: int) -> tuple[Prog
     goal = data.y if target_map is None else target_map.forward(data.y)
     clips = getattr(program.network, "clips_inputs", False)
     table = Table.from_arrays(data.X, goal, robust=clips)
-    return program, _Scale(table, target_map, ordinary)
+    return program, Scale(table, target_map, ordinary)
 
 
-def _write(
-    model: Any, rows: RowBlocks, count: int, scratch: ShardWriter, scale: _Scale, support: Support
-) -> Support:
-    """Encode all rows into shards; gives the support that they leave of that of a sample.
-
-    Warns if targets are left out since they are likely to be errors.
-    """
-    low: Any = np.inf
-    high: Any = -np.inf
-    far: list[int] = []
-    far_count = 0
-    few, many = np.inf, -np.inf
-    for numbers, X, y in _counted(rows, count):
-        try:
-            X, y = model.reader_.read_with_targets(model, X, y)
-            if support.given:
-                refuse_outside(y, support)
-        except ValueError as error:
-            raise _placed(error, numbers) from None
-        support = support.widened(y)
-        few, many = min(few, y.min()), max(many, y.max())
-        low, high = np.minimum(low, X.min(axis=0)), np.maximum(high, X.max(axis=0))
-        outside = (y < scale.ordinary[0]) | (y > scale.ordinary[1])
-        far_count += int(outside.sum())
-        far += numbers[outside][: _NAMED - len(far)].tolist()
-        scratch.write(*scale(X, y))
-    model.target_ = _spanning(model.target_, few, many)
-    if model.reader_.encoder is None:
-        columns = map(_spanning, model.reader_.columns, low, high)
-        model.reader_ = replace(model.reader_, columns=tuple(columns))
-    if far:
-        model.about_["far_targets"] = {"count": far_count, "rows": far}
-        warnings.warn(
-            f"y is far from all other targets in {far_count:,} rows, the first of them "
-            f"{', '.join(map(str, far))} (from 0): networks do not learn from them. "
-            "Correct or leave out what is wrong; if such targets are real, fit their logarithm",
-            UserWarning,
-            stacklevel=4,
-        )
-    return support
+def _here(
+    rows: RowBlocks, count: int, encode: Callable[..., Any], seen: list[Seen]
+) -> Iterator[tuple[Float32Array, Float32Array]]:
+    """Encoded blocks of this machine; what is seen on the way goes into a list."""
+    for block in _counted(rows, count):
+        encoded, own = encode(*block)
+        seen[:] = [seen[0] + own] if seen else [own]
+        yield encoded
 
 
 def _counted(rows: RowBlocks, count: int) -> Iterator[Any]:
@@ -222,27 +179,32 @@ def _counted(rows: RowBlocks, count: int) -> Iterator[Any]:
             yield block
 
 
-def _placed(error: ValueError, numbers: Any) -> DataError:
-    """An error in a block, with its place among all rows."""
-    if isinstance(error, DataError) and error.row is not None:
-        return DataError(error.problem, column=error.column, row=int(numbers[error.row]))
-    return DataError(f"in the block of {len(numbers):,} rows from {numbers[0]:,} on: {error}")
-
-
-def _spanning(column: Any, low: float, high: float) -> Column:
-    """What is known of a column of numbers, with the range of all rows."""
-    ends = {"low": min(column.low, float(low)), "high": max(column.high, float(high))}
-    return replace(column, **ends)
-
-
-def _plans(model: Any, program: Program, shards: Shards, count: int, seed: int) -> list[Plan]:
-    """What each network is to do: train on all shards."""
-    stops, parts = bool(len(shards.validation)), shards.scratch.shards
-    settings = make_settings(model, count, program.batch_size, stops=stops, shards=parts)
-    return [
-        Plan(own, shards.train, validation=shards.validation, settings=settings)
-        for own in spawn_seeds(seed, model.n_networks)
-    ]
+def _trained(
+    model: Any,
+    program: Program,
+    scale: Scale,
+    validation: tuple[Float32Array, Float32Array],
+    shuffle: int,
+    blocks: Iterable[tuple[Float32Array, Float32Array]],
+    count: int,
+    seeds: list[int],
+    n_jobs: int | None,
+) -> Bank:
+    """Networks of these seeds, trained on at most so many rows by way of a scratch file."""
+    model = copy(model)
+    model.n_jobs = n_jobs
+    table = scale.table
+    with ShardWriter(table.inputs.shape[1], count, shuffle) as scratch:
+        for block in blocks:
+            scratch.write(*block)
+        shards = scratch.finish(*validation, table.units, table.limits)
+        stops, parts = bool(len(shards.validation)), scratch.shards
+        settings = make_settings(model, count, program.batch_size, stops=stops, shards=parts)
+        plans = [
+            Plan(own, shards.train, validation=shards.validation, settings=settings)
+            for own in seeds
+        ]
+        return train_in_time(model, program, shards, plans, parts)
 
 
 def _calibrated(

@@ -148,33 +148,50 @@ class Ensemble:
         """
         return normal_scores(dist, self._latent_targets(dist, y, rng))
 
-    def learn(self, X: FloatArray, y: FloatArray, delay: int = 0) -> tuple["Ensemble", Learned]:
+    def learn(
+        self,
+        X: FloatArray,
+        y: FloatArray,
+        delay: int = 0,
+        made_by: "Sequence[Ensemble] | None" = None,
+    ) -> tuple["Ensemble", Learned]:
         """Follow a stream: take in the targets of rows in time order, one after the other.
 
-        Each row is predicted by what was known ``delay`` rows before it. Gives the ensemble for the
-        rows that come next, with an ``AdaptiveCoverage`` as its last calibration, and what was
+        Each row counts as predicted by what was known ``delay`` rows before it, or by the ensemble
+        of ``made_by`` that did predict it, an earlier one of this stream. Gives the ensemble for
+        the rows that come next, with an ``AdaptiveCoverage`` as its last calibration, and what was
         predicted for each row before its target was known. Raises ``ValueError`` if the aggregation
         gives bounds and no distribution, or a target has no logarithm where the model predicts
         that.
         """
         if self.target_map is not None:
             self.target_map.check(y)
-        return self.taking(y)._learn(X, y, delay)
+        return self.taking(y)._learn(X, y, delay, made_by)
 
-    def _learn(self, X: FloatArray, y: FloatArray, delay: int) -> tuple["Ensemble", Learned]:
-        online = self.calibrations[-1] if self.calibrations else None
-        if isinstance(online, AdaptiveCoverage):
-            fixed = self.calibrations[:-1]
-        else:
-            fixed = self.calibrations
-            units = self.bank.units if isinstance(self.bank, Bank) else None
-            rows = fixed[-1].n_rows if fixed else _ANY
-            places = (None, None) if units is None else (units.input_center, units.input_scale)
-            online = AdaptiveCoverage.start(rows, *places)
+    def _adaptive(self) -> AdaptiveCoverage:
+        """What has been learnt of a stream, nothing at first."""
+        last = self.calibrations[-1] if self.calibrations else None
+        if isinstance(last, AdaptiveCoverage):
+            return last
+        units = self.bank.units if isinstance(self.bank, Bank) else None
+        places = (None, None) if units is None else (units.input_center, units.input_scale)
+        return AdaptiveCoverage.start(_ANY if last is None else last.n_rows, *places)
+
+    def _learn(
+        self, X: FloatArray, y: FloatArray, delay: int, made_by: "Sequence[Ensemble] | None"
+    ) -> tuple["Ensemble", Learned]:
+        online = self._adaptive()
+        fixed = tuple(c for c in self.calibrations if c is not online)
+        states = {id(maker): maker._adaptive() for maker in made_by or ()}
+        makers = None if made_by is None else [states[id(maker)] for maker in made_by]
         dist = replace(self, calibrations=fixed).calibrated(X)
         rng = np.random.default_rng(int(online.levels.rows))  # no two updates draw the same
         latent = self._latent_targets(dist, y, rng)
-        found = online.learn(dist, latent, X, delay)
+        cells = None
+        if not self.support.is_line:
+            cells = np.stack([self.support.lower_edge(y), self.support.upper_edge(y)])
+            cells = cells if self.target_map is None else self.target_map.forward(cells)
+        found = online.learn(dist, latent, X, delay, cells, makers)
         following = replace(self, calibrations=(*fixed, found.state))
         return following, replace(found, y=y, support=self.support, target_map=self.target_map)
 

@@ -11,6 +11,7 @@ import tempfile
 import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -78,6 +79,7 @@ class RowBlocks:
         self.drop_missing = drop_missing
         self._open = _opener(source, target)
         self._left_out: tuple[tuple[int, int], ...] = ()
+        self._start = 0  # number of the first row
         self._first: dict[str, int] = {}  # what the first whole reading has found
 
     def __iter__(self) -> Iterator[tuple[Any, FloatArray]]:
@@ -137,6 +139,19 @@ class RowBlocks:
             rest._left_out = (*self._left_out, (seed, int(sample.hashes[rows - 1])))
         return rest
 
+    def partitions(self) -> list[Any]:
+        """Blocks that are not computed yet, of a source of Dask."""
+        parts = _delayed(self.source)
+        if self.target is None or isinstance(self.target, str):
+            return parts
+        pair = dask_function(_pair)
+        return [pair(X, y) for X, y in zip(parts, _delayed(self.target), strict=True)]
+
+    def reader(self) -> Callable[[Any, int], "RowBlocks"]:
+        """A function for other processes: from a block and its first number to its rows."""
+        target = self.target if isinstance(self.target, str) else None
+        return partial(_of_block, target, self.drop_missing, self._left_out)
+
     def numbered(self) -> Iterator[tuple[Hashes, Any, FloatArray]]:
         """Blocks, and the numbers of their rows in the source.
 
@@ -146,7 +161,7 @@ class RowBlocks:
             If the source gives other rows than when it was first read, or in another order: rows
             held out are known by their numbers.
         """
-        start, digest, first = 0, 0, None
+        start, digest, first = self._start, 0, None
         for block in self._open():
             X, y = _parted(block, self.target, start)
             first = _check_columns(X, first, start)
@@ -177,6 +192,53 @@ class RowBlocks:
                 f"the source gave {rows:,} rows when first read and {start:,} now{order}: it must "
                 "give the same rows each time"
             )
+
+
+def dask_function(function: Callable[..., Any]) -> Any:
+    """A function that Dask calls later."""
+    from dask.delayed import delayed
+
+    return delayed(function, pure=False)
+
+
+def _delayed(source: Any) -> list[Any]:
+    whole = source.rechunk({1: -1}) if hasattr(source, "rechunk") and source.ndim == 2 else source
+    return list(np.ravel(whole.to_delayed()))
+
+
+def _pair(X: Any, y: Any) -> tuple[Any, Any]:
+    return X, y
+
+
+def _of_block(
+    target: str | None,
+    drop_missing: bool,
+    left_out: tuple[tuple[int, int], ...],
+    block: Any,
+    start: int,
+) -> RowBlocks:
+    rows = RowBlocks([block], target, drop_missing=drop_missing)
+    rows._left_out, rows._start = left_out, start
+    return rows
+
+
+def chosen_rows(rows: RowBlocks, seed: int, limit: int) -> tuple[Hashes, Any, FloatArray, int]:
+    """Rows of one block whose hash is low enough, and how many rows there are."""
+    for numbers, X, y in rows.numbered():
+        hashes = _hashes(numbers, seed)
+        chosen = np.flatnonzero(hashes <= np.uint64(limit))
+        return hashes[chosen], _take(X, chosen), y[chosen], len(y)
+    return np.empty(0, np.uint64), None, np.empty(0), 0
+
+
+def merged_sample(parts: Iterable[tuple[Hashes, Any, FloatArray, int]], rows: int) -> Sample:
+    """The sample that ``RowBlocks.sample`` would have drawn of all blocks."""
+    found = [part for part in parts if part[3]]
+    if not found:
+        raise ValueError("the source has no rows with a target")
+    rows = min(rows, max(1, _CELLS // found[0][1].shape[1]))
+    hashes, X, y = _lowest([part[:3] for part in found], rows)
+    return Sample(X, y, hashes, sum(part[3] for part in found))
 
 
 def _hashes(numbers: Hashes, seed: int) -> Hashes:

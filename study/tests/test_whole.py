@@ -63,4 +63,5 @@ def test_a_second_draw_is_compared_with_the_paper_and_with_the_first(store, tmp_
     assert text.count("| MSE | 1 | 1 | 1 | 1 |") >= 2  # second draw above both
     assert leans_markdown(Store(store), results) is None
     shown = experiments_markdown(Store(tmp_path), results)
-    assert "| yacht | other shuffles and seeds | 2 | 1.0e+00 | 4.0e+00 | 1.0e+01 | 10.0 |" in shown
+    line = "| yacht | other shuffles and seeds | 2 | 1.0e+00 | 4.0e+00 | 1.0e+01 | 10.0 |"
+    assert f"{line} 1.0e+00 to 1.0e+01 | 0 |" in shown

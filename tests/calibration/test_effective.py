@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from scipy.special import ndtr
 from sklearn.model_selection import RepeatedKFold
 
 from calipers import IntervalRegressor
+from calipers._schema import SchemaError
 from calipers.calibration import Calibration, effective_number
 from calipers.networks import MLP
 
@@ -65,15 +65,32 @@ def test_groups_weights_and_repeats_decide_what_fit_supports(rows):
     assert not is_finite(repeated, X, 0.99)
 
 
-# Bands are four standard errors of 600 runs; the order is that of the correlation in groups.
-@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.95])
-def test_forty_clusters_cover_at_least_what_they_promise(correlation):
+# Bands are four standard errors of 600 runs; groups differ by place, or by how they scatter.
+@pytest.mark.parametrize(("correlation", "spread"), [(0.0, 0), (0.5, 0), (0.95, 0), (0.0, 1)])
+def test_forty_clusters_cover_what_they_promise(correlation, spread):
     rng = np.random.default_rng(0)
     groups, covered = np.repeat(np.arange(40), 6), []
+    new = rng.standard_normal(20_000) * np.exp(0.5 * spread * rng.standard_normal(20_000))
     for _ in range(600):
         common, own = rng.standard_normal(40)[groups], rng.standard_normal(240)
         scores = correlation**0.5 * common + (1 - correlation) ** 0.5 * own
-        found = Calibration.from_scores(scores, units=groups).score_of_level([0.025, 0.975])
-        covered.append(np.diff(ndtr(found)))
+        scores *= np.exp(0.5 * spread * rng.standard_normal(40))[groups]
+        found = Calibration.from_scores(scores, units=groups)
+        lower, upper = found.score_of_level([0.025, 0.975])
+        covered.append(np.mean((lower <= new) & (new <= upper)))
+        assert not found.supports(0.005)
     assert np.mean(covered) > 0.95 - 4 * np.std(covered) / 600**0.5
-    assert np.mean(covered) < 0.975
+    assert np.mean(covered) < 0.96
+
+
+def test_what_groups_have_in_common_is_stored():
+    groups = np.repeat(np.arange(40), 6)
+    found = Calibration.from_scores(np.random.default_rng(0).standard_normal(240), units=groups)
+    assert found.n_effective == 40 < 150 < found.n_independent <= 240
+    again = Calibration.from_arrays(found.to_arrays())
+    assert again.n_independent == found.n_independent
+    assert again.score_of_level(0.025) == found.score_of_level(0.025)
+    strict = Calibration.from_scores(np.arange(240.0), strict=True, units=groups)
+    assert strict.n_independent is None
+    with pytest.raises(SchemaError, match="n_independent"):
+        Calibration.from_arrays(found.to_arrays() | {"n_independent": np.asarray(1e9)})

@@ -133,6 +133,46 @@ def test_coverage_is_that_of_predictions_made_before_a_delay():
     np.testing.assert_array_equal(parts.intervals(0.9), late.intervals(0.9)[:delay])
 
 
+def late_coverage(n, known):
+    """Coverage of intervals as they were made, where labels come forty rows late and mixed up."""
+    block = 40
+    y, rng = drifts(n)["autoregressive"], np.random.default_rng(4)
+    state, past, hits = AdaptiveCoverage.start(base_rows=1000), [], np.zeros(n, bool)
+    for t in range(n):
+        lower, upper = state.calibrated(standard(1)).interval(0.9)
+        hits[t] = lower[0] <= y[t] <= upper[0]
+        past.append(state)
+        if t % block == block - 1 and t >= 2 * block:
+            come = rng.permutation(np.arange(t - 2 * block + 1, t - block + 1))
+            makers = [past[i] for i in come] if known else None
+            state = state.learn(standard(block), y[come], made_by=makers).state
+    return hits[200:].mean()
+
+
+def test_labels_that_come_late_count_for_the_intervals_that_were_made():
+    assert abs(late_coverage(2000, known=True) - 0.9) <= 0.03
+    assert late_coverage(800, known=False) < 0.8
+
+
+def test_targets_with_atoms_are_covered_as_intervals_are_seen():
+    """Half of the rows are 0 for certain; others are cut off at 0, which a model does not know."""
+    n, rng = 3000, np.random.default_rng(6)
+    night = np.arange(n) % 2 == 0
+    loc = np.where(night, -9.0, 1.0)
+    latent = loc + 2.0 * rng.standard_normal(n)
+    y = np.maximum(latent, 0.0)
+    cells = np.where(y > 0, y, [[-np.inf], [0.0]])
+    dist = SplitNormalMixture(SplitNormal(loc[None], 1.0, 1.0))
+    drawn = np.where(y > 0, y, np.minimum(latent, 0.0))
+    found = AdaptiveCoverage.start(300).learn(dist, drawn, cells=cells)
+    for coverage in COVERAGES:
+        lower, upper = np.maximum(found.intervals(coverage), 0.0).T
+        held, single = (lower <= y) & (y <= upper), lower == upper
+        assert single.mean() > 0.4
+        assert held[single].mean() > 0.95
+        assert abs(held[~single].mean() - coverage) <= 0.015
+
+
 def test_rows_at_once_or_one_by_one_are_the_same():
     y = drifts(60)["mean"]
     whole = AdaptiveCoverage.start(100).learn(standard(60), y)

@@ -487,6 +487,12 @@ class TestReadings:
             assert re.search(rf"{name} .*ranks rows as 'price' does: --ignore it if", shown)
         assert not re.search("near .*ranks rows", shown)
 
+    def test_long_names_keep_the_table_together(self, found):
+        shown = found(**{"x" * 300: range(60), "kind": ["y" * 300, "z"] * 30})
+        (line,) = [line for line in shown.splitlines() if "xxx" in line]
+        assert line.split()[:2] == ["x" * 59 + "…", "identifier"]
+        assert max(map(len, shown.splitlines())) < 240
+
     def test_clock_times_as_a_target(self, found, flats):
         shown = found(price=[f"{i % 24}:{i % 60:02d}" for i in range(len(flats))])
         assert re.search(r"price +target +0 to .* clock times as hours", shown)

@@ -77,6 +77,26 @@ def test_coverage_is_that_of_answers_as_they_were_made(make_client, folder, tmp_
     assert np.mean(inside[-600:]) == pytest.approx(0.9, abs=0.1)
 
 
+def test_coverage_is_kept_where_labels_come_after_later_requests(make_client, folder, tmp_path):
+    """Labels of twenty-five rows at a time, each after the next two requests."""
+    own = tmp_path / "plain"
+    shutil.copytree(folder / "plain", own)
+    client, rng, inside = make_client(str(own), adapt=True), np.random.default_rng(1), []
+    up, waiting = 0.0, []
+    for _ in range(40):
+        rows = [{"speed": x, "load": 0.0} for x in rng.uniform(-2, 2, 25)]
+        found, y = client.predict(rows=rows, coverage=0.9).json(), []
+        for row in rows:
+            up = 0.98 * up + 0.4 * rng.normal()
+            y.append(row["speed"] ** 2 + up)
+        ends = [row["intervals"][0] for row in found["predictions"]]
+        inside += [end["lower"] <= v <= end["upper"] for end, v in zip(ends, y, strict=True)]
+        waiting.append({"id": found["id"], "y": y})
+        if len(waiting) > 2:
+            assert client.label(waiting.pop(0)).json()["counted"] == 25
+    assert np.mean(inside[-600:]) == pytest.approx(0.9, abs=0.08)
+
+
 def test_bounds_alone_and_points_alone_do_not_learn(make_client):
     client = make_client("bounds")
     found = client.predict(model="bounds", rows=[{"speed": 0.0, "load": 0.0}]).json()

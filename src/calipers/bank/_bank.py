@@ -1,5 +1,6 @@
 """A bank of trained networks, and what it predicts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -56,6 +57,23 @@ class Bank:
             [self.histories[i] for i in numbers],
             self.out_of_time[numbers],
             [self.examined[i] for i in numbers] if self.examined else [],
+        )
+
+    @classmethod
+    def concatenate(cls, banks: Sequence["Bank"]) -> "Bank":
+        """One bank of the networks of several, all of one program and of the same units."""
+        first = banks[0]
+        return cls(
+            first.program,
+            [np.concatenate(parts) for parts in zip(*(b.weights for b in banks), strict=True)],
+            Scaling(*map(np.concatenate, zip(*(b.scaling for b in banks), strict=True))),
+            first.units,
+            np.arange(sum(map(len, banks))),
+            np.concatenate([bank.seeds for bank in banks]),
+            np.concatenate([bank.failures for bank in banks]),
+            [history for bank in banks for history in bank.histories],
+            np.concatenate([bank.out_of_time for bank in banks]),
+            [found for bank in banks for found in bank.examined],
         )
 
     def weights_of(self, number: int) -> list[FloatArray]:

@@ -30,7 +30,8 @@ two densities of the inputs (up to a factor), for the calibration rows and for e
 **Groups.** Let groups of rows and the group of the new row be exchangeable, and rows within a
 group. With weights of one over the size of each group, and groups as units, the same holds for a
 row drawn from the new group, with groups in place of rows (hierarchical conformal prediction,
-[7]_). Without ``strict``, too, support counts what rows are worth (`effective_number`).
+[7]_). Without ``strict``, too, support counts what rows are worth (`effective_number`); levels then
+depend on what rows of a group have in common (``_effective.independent_number``), estimated.
 
 **Kinds of rows.** ``CalibrationBy`` has a strict map for each kind with enough rows: the same holds
 inside the kind, given exchangeability there (Mondrian conformal prediction, [8]_).

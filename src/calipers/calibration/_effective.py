@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray
 
@@ -33,6 +33,55 @@ def effective_number(weights: FloatArray, units: ArrayLike | None = None) -> flo
     number = float(share.sum() ** 2 / (share**2).sum())
     whole = round(number)  # equal weights are worth their number, whatever rounding does
     return float(whole) if abs(number - whole) <= 1e-9 * whole else number
+
+
+def independent_number(scores: FloatArray, weights: FloatArray, units: ArrayLike) -> float:
+    r"""Number of independent rows that scores are worth, as far as their quantiles go.
+
+    Kish's effective size of the rows over the design effect :math:`1 + (m - 1) \rho` (Kish, 1965),
+    where m is what units have of rows on average, and :math:`\rho` the correlation of two scores of
+    a unit: of the scores or of their absolute values, whichever is larger, since units may differ
+    by where they are or by how far they scatter. It lies between the number of units, if scores of
+    a unit are all the same, and that of rows, if they have nothing in common.
+
+    Parameters
+    ----------
+    scores : array of shape (n,) or (draws, n)
+    weights : array of shape (n,)
+        Not negative, not all zero.
+    units : array-like of shape (n,)
+        Label of each row's unit.
+
+    Examples
+    --------
+    >>> units, one = np.repeat(np.arange(50), 4), np.ones(200)
+    >>> rng = np.random.default_rng(0)
+    >>> round(independent_number(rng.standard_normal(200), one, units))
+    172
+    >>> round(independent_number(rng.standard_normal(50)[units], one, units))
+    50
+    """
+    groups, rows = effective_number(weights, units), effective_number(weights)
+    place = np.unique(np.asarray(units), return_inverse=True)[1]
+    size = np.bincount(place).astype(np.float64)
+    if not 1 < len(size) < len(place):
+        return groups
+    common = 0.0
+    for values in (scores, np.abs(scores)):
+        each = np.atleast_2d(values)
+        parts = [_variances(part - part.mean(), place, size) for part in each]
+        between, within = np.mean(parts, axis=0)
+        common = max(common, between / max(between + within, 1e-300))
+    return float(np.clip(rows / (1.0 + (rows / groups - 1.0) * common), groups, rows))
+
+
+def _variances(values: FloatArray, place: NDArray[np.intp], size: FloatArray) -> FloatArray:
+    """Variance between and within units, by the analysis of variance of one factor."""
+    n, units = len(values), len(size)
+    explained = float((np.bincount(place, values) ** 2 / size).sum())
+    within = ((values**2).sum() - explained) / (n - units)
+    rows = (n - (size**2).sum() / n) / (units - 1)
+    return np.array([max(explained / (units - 1) - within, 0.0) / rows, within])
 
 
 def worth(calibration: Any) -> str:

@@ -1,6 +1,6 @@
 """Calibration that follows a stream: coverage kept under drift, at every level at once."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import index
@@ -118,6 +118,8 @@ class AdaptiveCoverage:
         y: ArrayLike,
         X: FloatArray | None = None,
         delay: int = 0,
+        cells: FloatArray | None = None,
+        made_by: "Sequence[AdaptiveCoverage] | None" = None,
     ) -> Learned:
         """Take in the targets of rows, one after the other.
 
@@ -132,6 +134,11 @@ class AdaptiveCoverage:
         delay : int
             Rows that are predicted between a row and its target: each is predicted by what was
             known so many rows before it.
+        cells : array of shape (2, n), optional
+            Values between which each target would have been observed as the same value, infinite
+            ones included, where targets have a mass of their own; ``y`` is then drawn in between.
+        made_by : sequence of AdaptiveCoverage, optional
+            The state that each row was predicted by, where that is known, in place of ``delay``.
 
         Returns
         -------
@@ -149,7 +156,8 @@ class AdaptiveCoverage:
         by, size, shifts, issued = np.zeros(len(target)), np.ones(len(target)), {}, {}
         for now, known in _lagged(len(target), delay):
             if now is not None:
-                shifts[now] = state.shift.issue(inputs[now], scale[now])
+                maker = state if made_by is None else made_by[now]
+                shifts[now] = maker.shift.issue(inputs[now], scale[now])
                 by[now] = shifts[now][-1]
             if known is not None:
                 size[known] = state.shift.size(scale[known])
@@ -160,12 +168,14 @@ class AdaptiveCoverage:
         scores = normal_scores(moved, target)
         knots = np.empty((len(target), len(NORMAL)))
         z = np.clip(scores, -1e6, 1e6)
+        ends = _end_scores(moved, target, z, cells)
         for now, known in _lagged(len(target), delay):
             if now is not None:
-                issued[now] = state.levels.issue()
+                maker = state if made_by is None else made_by[now]
+                issued[now] = maker.levels.issue()
                 knots[now] = issued[now].scores
             if known is not None:
-                state.levels.learn(float(z[known]), float(size[known]), issued.pop(known))
+                state.levels.learn(z[known], ends[known], size[known], issued.pop(known))
         return Learned(state, moved, target, knots)
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
@@ -216,6 +226,19 @@ class AdaptiveCoverage:
 def _positive(scale: FloatArray) -> FloatArray:
     """Scales that can be divided by."""
     return np.maximum(scale, np.finfo(float).tiny)
+
+
+def _end_scores(
+    dist: NetworkDistribution, target: FloatArray, z: FloatArray, cells: FloatArray | None
+) -> FloatArray:
+    """Scores of both ends of the cells, of shape (n, 2)."""
+    if cells is None:
+        return np.stack([z, z], axis=1)
+    finite = np.isfinite(cells)
+    scores = [
+        normal_scores(dist, np.where(f, c, target)) for f, c in zip(finite, cells, strict=True)
+    ]
+    return np.where(finite, np.clip(scores, -1e6, 1e6), cells).T
 
 
 def _whole(delay: Any) -> int:

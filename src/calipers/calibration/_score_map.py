@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported
-from calipers.calibration._effective import effective_number
+from calipers.calibration._effective import effective_number, independent_number
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._stored import check_arrays
@@ -75,6 +75,9 @@ class Calibration:
     #: Weights of new rows from their inputs, under covariate shift; stored if it is a
     #: `DensityRatio`, and otherwise code, which is not.
     row_weight: Callable[[FloatArray], FloatArray] | None = None
+    #: Number of independent rows that they are worth as far as levels go, see
+    #: `independent_number`; `n_effective` if not given.
+    n_independent: float | None = None
 
     kind: ClassVar[str] = "map"
     """Key in ``CALIBRATIONS``."""
@@ -105,7 +108,8 @@ class Calibration:
             Gives the weights of new rows.
         units : array-like of shape (n,), optional
             Label of what each score belongs to, a group of rows or a row with several scores;
-            scores of one unit count together as one. Each its own if not given.
+            scores of one unit count together as one in what coverage is supported and, if strict,
+            in every level. Each its own if not given.
 
         Raises
         ------
@@ -127,8 +131,9 @@ class Calibration:
         scores_, mass, share = (strict_knots if strict else ordinary_knots)(distinct, weight)
         slope = tail_slope(distinct, weight)
         size = effective_number(given, units)
+        alike = None if strict or units is None else independent_number(values, given, units)
         total = float(weight.sum())
-        return cls(scores_, mass, share, total, rows, slope, size, strict, row_weight)
+        return cls(scores_, mass, share, total, rows, slope, size, strict, row_weight, alike)
 
     @classmethod
     def without_rows(cls) -> Self:
@@ -151,7 +156,7 @@ class Calibration:
 
         That is the sum of the squares of the weights over their sum.
         """
-        return self.total_weight / self.n_effective if self.n_rows else 1.0
+        return self.total_weight / (self.n_independent or self.n_effective) if self.n_rows else 1.0
 
     def calibrated(
         self,
@@ -184,7 +189,8 @@ class Calibration:
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """Give all there is to it, as plain arrays."""
-        names = [field.name for field in fields(self) if field.name != "row_weight"]
+        left_out = ["row_weight"] + ["n_independent"] * (self.n_independent is None)
+        names = [field.name for field in fields(self) if field.name not in left_out]
         arrays: dict[str, NDArray[np.generic]] = {n: np.asarray(getattr(self, n)) for n in names}
         ratio = self.row_weight
         return arrays | (ratio.to_arrays() if isinstance(ratio, DensityRatio) else {})
@@ -193,6 +199,7 @@ class Calibration:
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Make one again of what `to_arrays` gave; a `SchemaError` says if it is another."""
         check_arrays({name: np.asarray(array) for name, array in arrays.items()})
+        alike = arrays.get("n_independent")
         return cls(
             scores=np.asarray(arrays["scores"], np.float64),
             mass=np.asarray(arrays["mass"], np.float64),
@@ -203,6 +210,7 @@ class Calibration:
             n_effective=float(np.asarray(arrays.get("n_effective", arrays["n_rows"]))),
             strict=bool(np.asarray(arrays["strict"])),
             row_weight=DensityRatio.from_arrays(arrays) if "ratio.coef" in arrays else None,
+            n_independent=float(np.asarray(alike)) if alike is not None else None,
         )
 
     def score_of_level(self, p: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
@@ -241,6 +249,8 @@ class Calibration:
         That is 2 w / (W + w), and for a row of the expected weight 2 / (n_effective + 1).
         """
         own = self._weight(weight)
+        if self.n_independent is not None:
+            own = own * (self.n_independent / self.n_effective)
         return np.minimum(2.0 * own / (self.total_weight + own), 1.0)
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> BoolArray:

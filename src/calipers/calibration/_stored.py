@@ -31,8 +31,9 @@ def check_arrays(arrays: Mapping[str, NDArray[Any]]) -> None:
         return
     within("total_weight", total, 1e-300, 1e300)
     within("n_rows", np.asarray(rows), 1, 2.0**53)
-    if "n_effective" in arrays:  # which folders of before lack
-        within("n_effective", array_of(arrays, "n_effective", "f", ()), 0.5, rows)
+    for name in ("n_effective", "n_independent"):  # which folders of before lack
+        if name in arrays:
+            within(name, array_of(arrays, name, "f", ()), 0.5, rows)
     if (np.diff(scores) < 0).any():
         refuse("array 'scores'", "in ascending order", scores)
     lower, upper = (share == 1.0).sum(), (share == 0.0).sum()

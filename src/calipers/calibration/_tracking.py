@@ -10,7 +10,12 @@ follows the regrets themselves [1]_, so that there is none to choose.
 On top, each central interval has a margin that grows by ``GAIN (1 - alpha)`` of the current scale
 after a miss and shrinks by ``GAIN alpha`` after a hit [2]_. Over T rows, whatever they are, hits
 differ from their nominal number by no more than the margin has moved, divided by ``GAIN``: that is
-what keeps the coverage, in the long run and in short windows.
+what keeps the coverage, in the long run and in short windows. Where targets have values of their
+own mass, a hit is one of the interval as it is seen, which ends on such values. An interval that is
+a single value cannot be shorter though it covers more than was asked: where it holds its target the
+margin shrinks by what is predicted beside that value, less than ``alpha``. So misses are never more
+than ``alpha`` of the rows, and over rows whose interval has a width, coverage stays nominal. No
+margin falls far below what makes its interval a point, from where it would be long in growing.
 
 .. [1] Zaffran, Dieuleveut, Féron, Goude and Josse, "Adaptive conformal predictions for time series"
        (AgACI), ICML (2022).
@@ -48,6 +53,7 @@ _SHAPE_ROWS, _SHAPE_START = 500, 100  # memory of the shape, and what the start 
 _FORGET = 2.0 ** (-1.0 / 500)  # of regrets
 _SHARE = 0.001  # of the weights, which is spread evenly
 _FAR = 4.0  # scales by which one score may at most be off for the memories
+_BEYOND = 1.0  # what a margin may fall by after its interval is a point
 _LEAST = 1e-3  # scale, in normal scores
 _HALF = len(TAILS)
 
@@ -101,21 +107,32 @@ class LevelTracker:
         middle = np.sort((self.weights * own).sum(axis=0))
         return Issued(own, middle, self._widened(middle))
 
-    def learn(self, z: float, size: float, issued: Issued) -> None:
+    def learn(self, z: float, ends: tuple[float, float], size: float, issued: Issued) -> None:
         """Take in the score of a row that was predicted with what was issued then.
 
-        ``size`` is the scale of its distribution, in units of the mean of recent rows.
+        ``ends`` are the scores between which the target would have been observed as the same value,
+        ``size`` is the scale of the distribution, in units of the mean of recent rows.
         """
         own, middle, scores = issued
-        missed = (z < scores[:_HALF]) | (z > scores[:_HALF:-1])
-        self.margin = self.margin + GAIN * (missed - 2.0 * TAILS)
+        lower, upper = scores[:_HALF], scores[:_HALF:-1]
+        missed = (ends[1] < lower) | (ends[0] > upper)
+        one_value = (ends[0] <= lower) & (upper <= ends[1])
+        beside = 1.0 - np.diff(np.interp(ends, scores, LEVELS, left=0.0, right=1.0))
+        alpha = np.minimum(2.0 * TAILS, np.where(one_value, beside, 1.0))
+        half = np.maximum(middle[_HALF] - middle[:_HALF], middle[:_HALF:-1] - middle[_HALF])
+        least = -half / self._unit() - _BEYOND
+        self.margin = np.maximum(self.margin + GAIN * (missed - alpha), least)
         self._weigh(z - own, z - middle, size)
         self._follow(z, own)
         self.rows = self.rows + 1.0
 
+    def _unit(self) -> float:
+        """The experts' mean scale, in which margins are."""
+        return float(self.weights.mean(axis=1) @ self.scale)
+
     def _widened(self, middle: FloatArray) -> FloatArray:
         """Quantiles with their margins, ever further out from the median."""
-        half = self.margin * (self.weights.mean(axis=1) @ self.scale)
+        half = self.margin * self._unit()
         median = middle[_HALF]
         lower = np.minimum(middle[:_HALF] - half, median)
         upper = np.maximum(middle[:_HALF:-1] + half, median)

@@ -48,14 +48,7 @@ def without_far_targets() -> Iterator[None]:
 def note_leaks(columns: list[dict[str, Any]], inputs: Any, values: Any) -> None:
     """Note of inputs that rank rows as a target does: they may be it, by another name.
 
-    Parameters
-    ----------
-    columns : list of dict
-        Documents of the columns, whose notes are set.
-    inputs : DataFrame
-        The inputs, each in its own type.
-    values : Series or DataFrame
-        The targets.
+    Notes are set in the columns' documents; the inputs are each in its own type.
     """
     import numpy as np
     import pandas as pd

@@ -46,6 +46,7 @@ Ignored = Annotated[
     typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
+_WIDEST = 60  # characters of a cell of a printed table, but for the last of a row
 _FEWEST = 20  # rows without which nothing can be learnt and evaluated
 
 
@@ -316,10 +317,12 @@ def for_terminal(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
-def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, err: bool = False) -> None:
+def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows in columns: numbers to the right, text to the left."""
     header, rows = for_terminal(header), for_terminal(rows)
     cells = [list(header), *([show(value) for value in row] for row in rows)]
+    for row in cells:  # a long name would push all other columns out of sight
+        row[:-1] = [c if len(c) <= _WIDEST else f"{c[: _WIDEST - 1]}…" for c in row[:-1]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
     right = [all(_is_number(row[i]) for row in rows) for i in range(len(header))]
     for row in cells:
@@ -327,7 +330,7 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]], *, err: boo
             cell.rjust(width) if side else cell.ljust(width)
             for cell, width, side in zip(row, widths, right, strict=True)
         ]
-        typer.echo("  " + "  ".join(parts).rstrip(), err=err)
+        typer.echo("  " + "  ".join(parts).rstrip())
 
 
 def _is_number(value: Any) -> bool:

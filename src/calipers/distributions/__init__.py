@@ -23,7 +23,7 @@ from calipers.distributions._matching import (
 )
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._mixture_formulas import (
-    logpdf as mixture_logpdf,
+    mixture_logpdf as mixture_logpdf,
     take_weights as take_weights,
 )
 from calipers.distributions._normal_scores import (
@@ -50,5 +50,4 @@ __all__ = [
     "TargetMap",
     "TransformedMixture",
     "learn_support",
-    "mixture_logpdf",
 ]

@@ -8,7 +8,7 @@ from nothing takes three or more. It is made in single precision, in a unit of e
 is quick, and off by some 1e-7 of the row's spread.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,7 +117,7 @@ def _walk(
     unit = np.maximum(np.abs(loc - median), left + right).max(axis=0)
     unit = np.where(unit > 0, unit, 1.0)
     parts = mixture_terms((loc - median) / unit, left / unit, right / unit, weights)
-    terms = Terms(*(part.astype(np.float32) for part in parts))
+    terms = Terms(*(cast(FloatArray, part.astype(np.float32)) for part in parts))
     here = _look(np.zeros(median.size), terms)
     found = np.empty((len(depths), median.size))
     far, misses = depths < FAR, np.zeros(median.size, dtype=np.intp)
@@ -204,16 +204,16 @@ def _look(x: FloatArray, terms: Terms) -> Place:
     return Place(at.astype(np.float64), score, first, 2.0 * slope / total * first - score)
 
 
-def _sum(values: NDArray[np.float32]) -> FloatArray:
+def _sum(values: NDArray[Any]) -> FloatArray:
     """Sum over members, one after the other, so that company does not change it."""
     return np.add.reduce(values, axis=0).astype(np.float64)
 
 
-def upper_mass(t: NDArray[np.float32], gauss: NDArray[np.float32]) -> NDArray[np.float32]:
+def upper_mass(t: NDArray[Any], gauss: NDArray[Any]) -> NDArray[Any]:
     """Complementary error function of `t` >= 0, given exp(-t^2), to a few 1e-7 of itself."""
     u, scale = t - MAPPED, t + MAPPED
     u /= scale
-    found: NDArray[np.float32] = POLYNOMIAL[0] * u
+    found: NDArray[Any] = POLYNOMIAL[0] * u
     for coefficient in POLYNOMIAL[1:-1]:
         found += coefficient
         found *= u

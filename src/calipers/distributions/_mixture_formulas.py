@@ -40,6 +40,9 @@ def logpdf(
     return np.where(np.isinf(top), top, top + np.log(sum_members(np.exp(each - top))))
 
 
+mixture_logpdf = logpdf  # its name outside of this module
+
+
 def cdf(
     x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
 ) -> FloatArray:

@@ -90,10 +90,6 @@ class ObservedDistribution(DerivedDistribution):
         with np.errstate(divide="ignore"):
             return np.log(np.where(mass > _NO_MASS, mass, self.pdf(x, n_jobs=n_jobs)))
 
-    def pit(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Mid-distribution function: P(Y < y) and half of P(Y = y)."""
-        return 0.5 * (self.cdf_below(y, n_jobs=n_jobs) + self.cdf(y, n_jobs=n_jobs))
-
     def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
         """Quantile: the least value of the support whose `cdf` is at least `p`."""
         return self.support.observe(self.latent.ppf(p, n_jobs=n_jobs))

@@ -89,8 +89,8 @@ def brief(value: Any) -> str:
     return text if len(text) <= 40 else text[:39] + "\N{HORIZONTAL ELLIPSIS}"
 
 
-def rounded(values: NDArray[Any], digits: int = 5) -> list[float | None]:
-    """Values for JSON, with a few significant digits; None where one is not finite.
+def rounded(values: NDArray[Any]) -> list[float | None]:
+    """Values for JSON, with five significant digits; None where one is not finite.
 
     Examples
     --------
@@ -98,6 +98,6 @@ def rounded(values: NDArray[Any], digits: int = 5) -> list[float | None]:
     [1234.6, 0.00012346, None]
     """
     return [
-        float(f"{value:.{digits}g}") if math.isfinite(value) else None
+        float(f"{value:.5g}") if math.isfinite(value) else None
         for value in np.asarray(values, dtype=float).tolist()
     ]

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
 from calipers.calibration import AdaptiveCoverage, Martingale
@@ -19,6 +21,7 @@ from calipers.regressor import IntervalRegressor
 from calipers.serve._queries import Columns, Piece, ServedPrediction, served_prediction
 
 _PUBLIC = ("fitted_at", "rows", "versions", "evaluation")  # not where on a disk the rows were
+_MOST_VERSIONS = 256  # of a model that adapts, which labels may still come for
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -39,6 +42,11 @@ class Served:
     def ensemble(self) -> Ensemble:
         """Its networks; bounds that its calibration does not support are infinite."""
         return replace(self.model.ensemble_, n_jobs=1, unsupported="inf")
+
+    @cached_property
+    def _versions(self) -> deque[tuple[int, Ensemble]]:
+        """The last ensembles that predicted, each with how often it had learnt."""
+        return deque([(0, self.ensemble)], _MOST_VERSIONS)
 
     @property
     def coverage(self) -> float:
@@ -87,13 +95,16 @@ class Served:
         frame = pd.DataFrame(_joined(ordered))
         numbers, outside = self.model.read(self.model.pick(frame))
         queries = [(len(piece), self._with_own_coverage(piece.query)) for piece in ordered]
-        found = self.ensemble.predict_each(numbers, queries)
+        version, ensemble = self._versions[-1]
+        found = ensemble.predict_each(numbers, queries)
         ends = np.cumsum([len(piece) for piece in ordered])[:-1]
         parts, inputs = np.split(outside, ends), np.split(numbers, ends)
         served: dict[int, ServedPrediction] = {}
         for place, prediction, part, rows in zip(arranged, found, parts, inputs, strict=True):
             answer = served_prediction(prediction, part, pieces[place].query, self.coverage)
-            served[place] = replace(answer, inputs=rows) if self.has_distribution else answer
+            if self.has_distribution:
+                answer = replace(answer, inputs=rows, version=version)
+            served[place] = answer
         return [served[place] for place in range(len(pieces))]
 
     def _with_own_coverage(self, query: Query) -> Query:
@@ -117,16 +128,22 @@ class Served:
         if isinstance(result, Exception):
             raise result
 
-    def learn(self, inputs: FloatArray, y: FloatArray, adapt: bool) -> None:
+    def learn(
+        self, inputs: FloatArray, y: FloatArray, versions: NDArray[np.intp], adapt: bool
+    ) -> None:
         """Learn from labels; with ``adapt``, predict by it from now on.
 
-        Without, what is learnt serves the alarm alone. All rows count as predicted before the
-        first of these labels was known, as those of a request are.
+        Each label counts as that of the answer which was given, by the version of the model that
+        gave it, however late it comes; if that is forgotten, by the oldest that is not. Without
+        ``adapt``, what is learnt serves the alarm alone.
         """
         following = vars(self).get("_following", self.ensemble)
-        learnt = following.learn(inputs, y, delay=len(y))[0]
+        known, oldest = dict(self._versions), self._versions[0][1]
+        made_by = [known.get(version, oldest) for version in versions.tolist()]
+        learnt = following.learn(inputs, y, made_by=made_by)[0]
         vars(self)["_following"] = learnt
         if adapt:
+            self._versions.append((self._versions[-1][0] + 1, learnt))
             vars(self)["ensemble"] = self.model.ensemble_ = learnt
             vars(self)["_unsaved"] = self.folder is not None
 

@@ -74,13 +74,18 @@ class Ring:
     def __init__(self, capacity: int) -> None:
         self.lower, self.upper = np.zeros((2, capacity))
         self.labelled = np.zeros(capacity, dtype=bool)
+        self.version = np.zeros(capacity, dtype=np.intp)
         self._inputs = np.zeros((0, 0))
         self._owner = np.zeros(0, dtype=np.intp)  # the place each row of inputs belongs to
         self._rows = 0  # put in so far
         self._key = secrets.token_bytes(32)
 
     def put(
-        self, lower: FloatArray, upper: FloatArray, inputs: FloatArray | None = None
+        self,
+        lower: FloatArray,
+        upper: FloatArray,
+        inputs: FloatArray | None = None,
+        version: int = 0,
     ) -> str | None:
         """Keep intervals, and inputs as far as there is room; their id, or None if too many."""
         count, capacity = len(lower), len(self.lower)
@@ -88,6 +93,7 @@ class Ring:
             return None
         places = (self._rows + np.arange(count)) % capacity
         self.lower[places], self.upper[places], self.labelled[places] = lower, upper, False
+        self.version[places] = version
         if inputs is not None and inputs.size:
             self._keep_inputs(places, inputs)
         plain = struct.pack(">QI", self._rows, count)
@@ -134,7 +140,7 @@ class Watch:
     def __init__(self, window: int, remember: int) -> None:
         self.outside, self.width, self.covered = (Rolling(window) for _ in range(3))
         self._ring = Ring(remember)
-        self._fresh: list[tuple[FloatArray, FloatArray]] = []
+        self._fresh: list[tuple[FloatArray, FloatArray, NDArray[np.intp]]] = []
 
     def keep(self, answer: ServedPrediction) -> str | None:
         """Take in a prediction; its id, under which labels may come, or None if it is not kept."""
@@ -143,7 +149,7 @@ class Watch:
             return None
         lower, upper = answer.bounds.T
         self.width.add(upper - lower)
-        return self._ring.put(lower, upper, answer.inputs)
+        return self._ring.put(lower, upper, answer.inputs, answer.version)
 
     def label(self, key: str, labels: FloatArray) -> tuple[int, int, int] | None:
         """Compare labels, NaN where there is none yet, with the intervals of a prediction.
@@ -166,16 +172,20 @@ class Watch:
         self._ring.labelled[places[new]] = True
         kept, inputs = self._ring.inputs(places[new])
         if kept.any():
-            self._fresh.append((inputs, labels[new][kept]))
+            versions = self._ring.version[places[new]]
+            self._fresh.append((inputs, labels[new][kept], versions[kept]))
         return int(new.sum()), int(inside[new].sum()), int((there & ~new).sum())
 
-    def fresh(self) -> tuple[FloatArray, FloatArray] | None:
-        """Inputs and labels that have come since the last call, in the order of their posts."""
-        pairs, self._fresh = self._fresh, []
-        if not pairs:
+    def fresh(self) -> tuple[FloatArray, FloatArray, NDArray[np.intp]] | None:
+        """Inputs, labels and versions of the model of labels that have come since the last call.
+
+        In the order of their posts.
+        """
+        parts, self._fresh = self._fresh, []
+        if not parts:
             return None
-        inputs, labels = zip(*pairs, strict=True)
-        return np.concatenate(inputs), np.concatenate(labels)
+        inputs, labels, versions = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return inputs, labels, versions
 
 
 class Monitor:

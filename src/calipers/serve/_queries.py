@@ -35,6 +35,7 @@ class ServedPrediction:
     bounds: NDArray[np.float64] | None
     # (rows, encoded inputs): what the networks saw, for labels to teach by
     inputs: NDArray[np.float64] | None = None
+    version: int = 0  # of the model: how often it had learnt
 
     def __len__(self) -> int:
         return len(self.outside)
@@ -42,7 +43,8 @@ class ServedPrediction:
     def __getitem__(self, rows: Any) -> "ServedPrediction":
         bounds = None if self.bounds is None else self.bounds[rows]
         inputs = None if self.inputs is None else self.inputs[rows]
-        return ServedPrediction(self.prediction[rows], self.outside[rows], bounds, inputs)
+        part = self.prediction[rows]
+        return ServedPrediction(part, self.outside[rows], bounds, inputs, self.version)
 
 
 def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
@@ -56,6 +58,7 @@ def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
         np.concatenate([answer.outside for answer in answers]),
         np.concatenate(bounds) if bounds else None,
         np.concatenate(inputs) if inputs else None,
+        answers[0].version,
     )
 
 

@@ -80,14 +80,7 @@ def read_blocks(
             seen = max(at, seen)
 
 
-def read_bytes(
-    body: bytes,
-    *,
-    name: str = "the body",
-    form: TextFormat | None = None,
-    max_rows: int | None = None,
-    max_columns: int | None = None,
-) -> RowSource:
+def read_bytes(body: bytes, *, max_rows: int, max_columns: int) -> RowSource:
     """Delimited text in memory, read as a file of it is.
 
     Nothing but text is tried, so that its size bounds the work. What follows a row beyond the
@@ -96,15 +89,14 @@ def read_bytes(
     import pyarrow as pa
 
     parts: list[Any] = []
-    rows = 0
-    most = _ROWS if max_rows is None else min(_ROWS, max_rows + 1)
+    rows, name = 0, "the body"
     with io.BufferedReader(io.BytesIO(body)) as raw:
-        for block in _blocks(raw, TEXT, name, form, most):
-            if max_columns is not None and block.table.num_columns > max_columns:
+        for block in _blocks(raw, TEXT, name, None, min(_ROWS, max_rows + 1)):
+            if block.table.num_columns > max_columns:
                 raise TooLargeError(f"the table has more than {max_columns:,} columns", file=name)
             parts.append(block.table)
             rows += block.table.num_rows
-            if max_rows is not None and rows > max_rows:
+            if rows > max_rows:
                 raise TooLargeError(f"the table has more than {max_rows:,} rows", file=name)
     return RowSource(pa.concat_tables(parts), ((name, 0),))
 

@@ -1,0 +1,123 @@
+"""Rows of a Dask collection that stay on its workers: each trains some networks on its own share.
+
+Partition i belongs to share i modulo the number of shares, one for each worker and no more than
+networks. A worker reads and encodes the partitions of its share and trains its networks on them; to
+the client come the numbers of rows, a sample and the networks. So which rows a network sees follows
+from the number of workers and from nothing else.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
+
+import joblib
+import numpy as np
+from numpy.typing import NDArray
+
+from calipers.rowblocks import RowBlocks, Sample, chosen_rows, dask_function, merged_sample
+
+IntArray = NDArray[np.intp]
+Train = Callable[[Iterable[Any], int, Sequence[int], int], Any]
+"""From encoded blocks, how many rows they have, seeds and threads to networks."""
+
+_SPARE = 1.2  # rows that the sample is drawn from, times its size
+
+
+class WorkerShares:
+    """Shares of rows on the workers of a cluster."""
+
+    def __init__(self, client: Any, rows: RowBlocks, networks: int) -> None:
+        self.client, self.rows, self.parts = client, rows, rows.partitions()
+        count = dask_function(_size)
+        sizes = client.gather(client.compute([count(part) for part in self.parts]))
+        self.starts = [0, *np.cumsum(sizes).tolist()]
+        workers = sorted(client.nthreads())
+        self.workers = workers[: min(networks, len(self.parts))]
+
+    @classmethod
+    def of(cls, rows: RowBlocks, networks: int) -> Self | None:
+        """Shares on the cluster that joblib works on; None where that is this machine."""
+        client = getattr(joblib.parallel.get_active_backend()[0], "client", None)
+        return None if client is None else cls(client, rows, networks)
+
+    def order(self, networks: int) -> IntArray:
+        """Where networks in their own order are among those of all shares, one after the other."""
+        by_share = np.argsort(np.arange(networks) % len(self.workers), kind="stable")
+        return np.argsort(by_share)
+
+    def sample(self, rows: int, seed: int) -> Sample:
+        """The same sample as of ``RowBlocks``, of rows that workers have chosen."""
+        share = (_SPARE * rows + 1000) / max(1, self.starts[-1])
+        limit = 2**64 - 1 if share >= 1 else int(share * 2**64)
+        choose, reader = dask_function(_chosen), self.rows.reader()
+        pairs = zip(self.parts, self.starts[:-1], strict=True)
+        tasks = [choose(reader, part, start, seed, limit) for part, start in pairs]
+        return merged_sample(self.client.gather(self.client.compute(tasks)), rows)
+
+    def train(
+        self, rest: RowBlocks, encode: Callable[..., Any], train: Train, seeds: Sequence[int]
+    ) -> tuple[list[Any], list[Any]]:
+        """Train on the workers' own rows.
+
+        Parameters
+        ----------
+        rest : RowBlocks
+            The rows without those that are held out.
+        encode : callable
+            From numbers, inputs and targets of a block to its encoded rows and what was seen.
+        train : callable
+            See ``Train``.
+        seeds : sequence of int
+            One for each network; those of share k are every one from k on.
+
+        Returns
+        -------
+        tuple of list
+            What ``train`` has made of each share, and what was seen in each block.
+        """
+        import cloudpickle
+
+        client, shares = self.client, len(self.workers)
+        payload, read = cloudpickle.dumps((rest.reader(), encode)), dask_function(_encoded)
+        trained, seen = [], []
+        for number, worker in enumerate(self.workers):
+            place = {"workers": [worker], "allow_other_workers": True}
+            tools = dask_function(pickle.loads)(payload)
+            tasks = [
+                read(tools, self.parts[i], self.starts[i])
+                for i in range(number, len(self.parts), shares)
+            ]
+            encoded = client.compute(tasks, **place)
+            seen += client.map(_seen, encoded, pure=False, **place)
+            own = list(seeds[number::shares])
+            trained.append(client.submit(_trained, encoded, train, own, pure=False, **place))
+        return client.gather(trained), [one for one in client.gather(seen) if one is not None]
+
+
+def _size(block: Any) -> int:
+    return len(block[1] if isinstance(block, tuple) else block)
+
+
+def _chosen(reader: Callable[..., RowBlocks], block: Any, start: int, *how: int) -> Any:
+    return chosen_rows(reader(block, start), *how)
+
+
+def _encoded(tools: tuple[Any, Any], block: Any, start: int) -> Any:
+    """Encoded rows of one partition and what was seen; None where it has none."""
+    reader, encode = tools
+    found = [encode(*rows) for rows in reader(block, start).numbered()]
+    return found[0] if found else None
+
+
+def _seen(encoded: Any) -> Any:
+    return None if encoded is None else encoded[1]
+
+
+def _trained(encoded: list[Any], train: Train, seeds: list[int]) -> Any:
+    """Networks of one share, on all threads of its worker."""
+    from distributed import get_worker
+
+    rows = [one[0] for one in encoded if one is not None]
+    threads = get_worker().state.nthreads
+    with joblib.parallel_config(backend="threading"):
+        return train(rows, sum(len(target) for _, target in rows), seeds, threads)
