@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -14,9 +15,11 @@ collect_ignore = [f"src/calipers/{name}.py" for name in ("skpro", "torch") if no
 # Most of the time of these tests is compilation: a program takes 2.5 s of a processor with few
 # optimisations, more with all, and 1.1 s if XLA also emits fused loops the old way, in one piece.
 if os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1") == "1":
-    QUICK = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-    if QUICK not in os.environ.get("XLA_FLAGS", ""):  # workers have it from the process above
-        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
+    FLAGS = "--xla_backend_optimization_level=1"
+    if tuple(map(int, version("jaxlib").split(".")[:2])) < (0, 11):  # has no old way any more
+        FLAGS += " --xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+    if FLAGS not in os.environ.get("XLA_FLAGS", ""):  # workers have it from the process above
+        os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {FLAGS}".strip()
 
 settings.register_profile("patient", deadline=None)  # a busy machine is no reason to fail
 settings.load_profile("patient")
@@ -40,7 +43,10 @@ def pytest_configure(config):
 
 def pytest_collection_modifyitems(items):
     """Start with the files that take longest, lest a worker is left alone with one at the end."""
-    longest = ("test_docs.py", "test_regressor.py", "test_search.py", "test_examples.py")
+    longest = {
+        "test_docs.py", "test_regressor.py", "test_campaigns.py", "test_forged.py", "test_files.py",
+        "test_components.py", "test_search.py", "test_examples.py", "test_attacks.py",
+    }  # fmt: skip
     items.sort(key=lambda item: item.path.name not in longest)
 
 
@@ -70,6 +76,20 @@ def _cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CALIPERS_CACHE", str(shared / "cache"))
         patch.delenv("CALIPERS_DATA", raising=False)
+        yield
+
+
+@pytest.fixture
+def some_optimisations(monkeypatch):
+    """For networks as large as users have them: to train them takes longer than to compile."""
+    if os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1":
+        import jax
+
+        monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "0")
+        jax.config.update("jax_disable_most_optimizations", False)
+        yield
+        jax.config.update("jax_disable_most_optimizations", True)
+    else:
         yield
 
 

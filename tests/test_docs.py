@@ -115,6 +115,7 @@ class Reader:
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if p != SERVING], ids=lambda page: str(page.relative_to(ROOT))
 )
+@pytest.mark.usefixtures("some_optimisations")
 def test_page_does_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with mock.patch.dict(AGGREGATIONS):  # a page may add its own

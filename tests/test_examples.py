@@ -12,6 +12,7 @@ EXAMPLES = sorted(path for path in FOLDER.glob("*.py") if path.name not in NEEDS
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.usefixtures("some_optimisations")
 def test_example_runs(path, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = runpy.run_path(str(path), run_name="__main__")

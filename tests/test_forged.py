@@ -15,7 +15,7 @@ from calipers.cli import app
 from calipers.networks import DenseFactory
 from calipers.storage import ModelFileError, read_model
 
-from .campaigns._models import new_models
+from .campaigns._models import new_models, old_models
 from .campaigns._tally import FOLDERS
 from .campaigns.forged_folders import mutants, old_mutants, outcome, reseal
 
@@ -74,6 +74,10 @@ def layers(count):
     return change
 
 
+SUPPORT = {"low": 0.0, "high": None, "step": 1.0, "origin": 0.0, "decimals": 0, "given": False} | {
+    "latent": [],
+    "observed": [],
+}
 NETWORK = ("ensemble", "program", "network")
 CATEGORY = ("inputs", "preprocessor", "columns", 3, "encoder")
 ABOUT = ("inputs", "about")
@@ -96,6 +100,8 @@ FORGED = {
     "no ensemble": ("default", drop("ensemble"), "must be an object with 'ensemble'"),
     "no parameters": ("default", drop("parameters"), "must be an object with 'parameters'"),
     "no inputs": ("default", put("inputs", None), "inputs must be an object, got None"),
+    "far bound": ("default", put("ensemble", "support", SUPPORT | {"low": 1e308}), "support.low"),
+    "far step": ("default", put("ensemble", "support", SUPPORT | {"step": 1e308}), "support.step"),
     "columns": (
         "default",
         put("ensemble", "program", "network", "columns", [0, 3]),
@@ -260,3 +266,13 @@ def test_a_parameter_that_is_not_stored_is_the_default(name, tmp_path):
     shown = CliRunner().invoke(app, ["inspect", str(tmp_path)])
     assert shown.exit_code == 0, shown.output
     assert "the default" in shown.output
+
+
+@pytest.mark.parametrize("field", ["low", "high", "step", "origin"])
+def test_whole_numbers_of_a_support_are_numbers(field, tmp_path):
+    """JSON has whole numbers of any length, which arithmetic on arrays does not take."""
+    document, arrays = read_model(FOLDERS / "default")
+    record = json.loads((FOLDERS / "default" / "model.json").read_bytes())
+    document["ensemble"]["support"] = SUPPORT | {field: 2**63}
+    reseal(tmp_path, record | {"document": document}, arrays)
+    assert outcome(tmp_path, old_models()["default"]) in ("refused", "sound")

@@ -9,9 +9,11 @@ import pytest
 FIT = """
 import numpy as np
 from calipers import IntervalRegressor
+from calipers.networks import MLP
 rng = np.random.default_rng(0)
 X = rng.normal(size=(60, 2))
-model = IntervalRegressor(epochs=5, n_networks=5, random_state=0).fit(X, X[:, 0])
+small = {"n_networks": 2, "cv": 2, "network": MLP(hidden_layers=(8,), frequencies=0), "epochs": 5}
+model = IntervalRegressor(random_state=0, **small).fit(X, X[:, 0])
 """
 
 
@@ -22,7 +24,7 @@ def run(script, **environment):
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

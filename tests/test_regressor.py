@@ -573,7 +573,7 @@ class TestHabits:
         )
         assert process.stdout.readline() == "training\n"
         process.send_signal(signal.SIGINT)
-        assert process.communicate(timeout=60)[0].count("interrupted False\n") == 1
+        assert process.communicate(timeout=600)[0].count("interrupted False\n") == 1
         assert process.returncode == 0  # no thread is cut off inside XLA
 
     def test_importing_changes_no_settings(self):

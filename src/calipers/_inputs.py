@@ -33,6 +33,7 @@ BoolArray = NDArray[np.bool_]
 
 _FLOATS = [np.float64, np.float32]
 _LARGEST = 1e150  # of targets: the square is a number still
+_SMALLEST = 1e-290  # of their range: a millionth of it has all its digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,11 +120,6 @@ class Inputs:
 def read_target(y: Any) -> Any:
     """Targets as scikit-learn can read them; text is read as in a column of inputs.
 
-    Raises
-    ------
-    ValueError
-        If there are others than numbers, naming the first, or some are missing.
-
     Examples
     --------
     >>> read_target(["1,234.5", "(7)"]).tolist()
@@ -170,15 +166,15 @@ def _read_text(values: NDArray[Any]) -> FloatArray:
 
 
 def check_size(y: FloatArray) -> None:
-    """Refuse targets so large, or so close to each other, that their squares are no numbers."""
+    """Refuse targets so large, or so close to each other, that numbers lose their digits."""
     large = np.flatnonzero((np.abs(y) > _LARGEST) & np.isfinite(y))
     if large.size:
         row = int(large[0])
         raise DataError(f"y must lie within +-{_LARGEST:g}, got {y[row]:g}", row=row)
-    if 0 < np.ptp(y) < 1 / _LARGEST:
+    if 0 < np.ptp(y) < _SMALLEST:
         raise ValueError(
-            f"y goes from {y.min():g} to {y.max():g}, too little to compute with: give it in "
-            "another unit"
+            f"y must have a range of at least {_SMALLEST:g}, got {y.min():g} to {y.max():g}: give "
+            "it in another unit"
         )
 
 

@@ -123,13 +123,14 @@ _TARGET_MAP = record(
     {"kind": one_of(*KINDS), "unit": number(1e-100, 1e100)},
     {"low": number(-800, 800), "high": number(-800, 800)},
 )
-_KNOTS = list_of(number(), most=1000)
+_PLACE = number(-_LARGEST_TARGET, _LARGEST_TARGET)
+_KNOTS = list_of(_PLACE, most=1000)
 _SUPPORT = record(
     {
-        "low": optional(number()),
-        "high": optional(number()),
-        "step": number(0),
-        "origin": number(),
+        "low": optional(_PLACE),
+        "high": optional(_PLACE),
+        "step": number(0, _LARGEST_TARGET),
+        "origin": _PLACE,
         "decimals": whole(0, 15),
         "latent": _KNOTS,
         "observed": _KNOTS,

@@ -56,6 +56,8 @@ class RowBlocks:
         - a frame of pandas or Dask, or a dataset of Arrow (``pyarrow.dataset.dataset(...)``);
         - an iterable of frames, or of pairs ``(X, y)``; or a function without arguments that gives
           one. An iterator that can be gone through only once is written to a scratch file.
+
+        Every reading must give the same rows in the same order.
     target : str or array, optional
         Name of the column to predict; or the targets themselves, an array as long as that of
         inputs. None where blocks are pairs.

@@ -4,7 +4,6 @@ The estimator, the search and the study all come here. Functions take the parame
 that has them as attributes, such as an ``IntervalRegressor``.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Protocol
@@ -20,6 +19,8 @@ from calipers.crossfit import Fold, set_aside
 from calipers.networks import MLP, NETWORKS, Network
 from calipers.objectives import LOSSES, Objective
 from calipers.optimizers import OPTIMIZERS, Adam
+
+_FARTHEST = 1e150  # bound of a target: its square is a number still
 
 SHORTHANDS: dict[str, dict[str, Any]] = {
     "loss": LOSSES,
@@ -83,14 +84,14 @@ def check_bounds(bounds: Any) -> None:
     ends = list(bounds) if isinstance(bounds, Sequence) or hasattr(bounds, "__array__") else []
     try:
         good = len(ends) == 2 and all(
-            end is None or (isinstance(end, Real) and math.isfinite(float(end))) for end in ends
+            end is None or (isinstance(end, Real) and abs(float(end)) <= _FARTHEST) for end in ends
         )
     except OverflowError:  # of a whole number beyond all floats
         good = False
     if not good or (None not in ends and not ends[0] < ends[1]):
         raise ValueError(
             "bounds must be 'auto', None or a pair (low, high) with low below high, in which None "
-            f"stands for no bound, got {bounds!r}"
+            f"stands for no bound and none is beyond +-{_FARTHEST:g}, got {bounds!r}"
         )
 
 

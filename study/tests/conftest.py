@@ -108,7 +108,7 @@ def python(mini: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
     def call(code: str) -> subprocess.CompletedProcess[str]:
         whole = f"{SETUP}\ninstall({str(mini / 'data')!r})\n{code}"
         command = [sys.executable, "-c", whole]
-        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
 
     return call
 

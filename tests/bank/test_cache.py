@@ -484,7 +484,7 @@ def start(folder, devices=1, chosen=(0,)):
 
 def finish(process):
     """Devices of a process, the one it ran on, compilations and the result, for each run."""
-    out, _ = process.communicate("go\n", timeout=120)
+    out, _ = process.communicate("go\n", timeout=600)
     assert process.returncode == 0
     runs = [line.split() for line in out.splitlines()]
     return [(int(devices), int(chosen), int(n), total) for devices, chosen, n, total in runs]

@@ -27,11 +27,13 @@ class Server:
 
     Parameters
     ----------
+    folder : Path
+        A model's, which is served under its name.
     settings : any
         Of ``calipers.serve.ServerSettings``.
     """
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(self, folder: Path = FOLDERS / "default", **settings: Any) -> None:
         out, into = os.pipe()
 
         def serve() -> None:
@@ -39,7 +41,7 @@ class Server:
             from calipers.serve import ServerSettings, create_app, run
 
             given = ServerSettings(**settings)
-            app = create_app([FOLDERS / "default"], given)
+            app = create_app([folder], given)
             run(app, given, port=0, notify=lambda a: os.write(into, a.encode() + b"\n") and None)
 
         self.process = fork(serve)

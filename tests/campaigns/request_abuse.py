@@ -5,16 +5,22 @@ The server may have 512 MiB of addresses more than it starts with, of which half
 
 import io
 import json
+import shutil
 import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from calipers import load
+
 from ._server import PREDICT, Server
-from ._tally import Part, Tally
+from ._tally import FOLDERS, Part, Tally
 from .bad_tables import damaged
 
 MEMORY = 256 * 2**20
@@ -161,8 +167,46 @@ def connections(count: int, seed: int) -> Tally:
     return tally
 
 
+SIZES = [0.0, 1.0, -3.5, 5e-324, 1e308, -1e308]
+
+
+def _labelled(server: Server, rng: np.random.Generator) -> int:
+    """Ask for predictions and post labels of any size for them, perhaps many times over."""
+    link = server.connection()
+
+    def post(path: str, body: Any) -> tuple[int, Any]:
+        link.request("POST", path, json.dumps(body), {"Content-Type": JSON})
+        answer = link.getresponse()
+        return answer.status, json.loads(answer.read())
+
+    rows = rng.normal(size=(rng.choice([1, 1, 50]), len(NAMES))).tolist()
+    key = post(PREDICT, {"rows": rows})[1]["id"]
+    label = {"id": key, "y": rng.choice(SIZES, len(rows)).tolist()}
+    status, _ = post("/v1/models/default/labels", {"labels": [label] * rng.choice([1, 100])})
+    link.close()
+    return status
+
+
+def floods(count: int, seed: int) -> Tally:
+    """Labels by eight callers at once, from which a model learns: it can be loaded and predicts."""
+    tally = Tally()
+    with TemporaryDirectory() as root:
+        folder = shutil.copytree(FOLDERS / "default", Path(root) / "default")
+        with Server(folder, adapt=True, max_memory=MEMORY) as server, ThreadPoolExecutor(8) as pool:
+            random = [np.random.default_rng([seed, number]) for number in range(count)]
+            for status in pool.map(lambda rng: _labelled(server, rng), random):
+                tally.check(status == 200, "learnt from", f"labels of seed {seed}: {status}")
+            if server.status("GET", "/health") != 200:
+                tally.wrong("no /health at the end")
+        found = load(folder).set_params(n_jobs=1).predict_quantiles(np.zeros((3, 3)), [0.1, 0.9])
+        if not np.isfinite(found).all():
+            tally.wrong(f"what was learnt predicts {found}")
+    return tally
+
+
 PARTS = (
     Part("requests", "JSON, CSV and Arrow with bytes changed", 3000, mutants, 40, 1000),
     Part("requests", "bodies that stand for gigabytes", 96, explosions, 0),
     Part("requests", "sockets that are idle, slow, endless or garbage", 1000, connections, 60),
+    Part("requests", "labels of any size by eight callers, with `--adapt`", 400, floods, 10),
 )

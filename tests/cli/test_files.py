@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import calipers
 from calipers.cli import _evaluate, _fit, app
 from calipers.cli._holdout import HoldOut
+from calipers.cli._measures import measure_groups
 from calipers.preprocessing import _encoders, _learn, as_numbers
 from calipers.tables import read_table
 
@@ -254,13 +255,13 @@ def test_targets_are_read_as_inputs_are(make, low, run, here, untrained):
 
 
 def test_wide_tables(run, here, untrained):
-    wide = {f"measurement {i}": lambda i: i % 7 for i in range(6_000)}
+    wide = {f"measurement {i}": lambda i: i % 7 for i in range(1_500)}
     frame = table(**wide, key=lambda i: f"k{i}")
     (here / "data.csv").write_text(csv(frame))
     answer = run("fit", "data.csv", "--target", "price", "--out", "out")
     assert answer.exit_code == 0, answer.output
     assert len(answer.stdout.splitlines()) < 80
-    assert "and 5,942 more columns; of all 6,001 number, 1 identifier" in answer.stdout
+    assert "and 1,442 more columns; of all 1,501 number, 1 identifier" in answer.stdout
     assert answer.stdout.splitlines()[3].split()[:2] == ["key", "identifier"]
 
 
@@ -365,6 +366,11 @@ class TestFit:
         shown = run("evaluate", folder / "model", folder / "flats.csv", "--by", "size").stdout
         assert "On 60 rows" in shown
         assert "about " in shown
+
+    def test_groups_are_named_as_they_were(self):
+        column = pd.Series([1.0, 2.0, None, 2.5])
+        groups = measure_groups((np.zeros(4), np.ones(4)), np.zeros(4), column)
+        assert [group["group"] for group in groups] == ["(missing)", "1", "2", "2.5"]
 
     def test_without_rows_held_out(self, run, here, flats, monkeypatch):
         asked = []

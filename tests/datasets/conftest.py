@@ -70,11 +70,19 @@ class Server:
         self.behaviours: list[Behaviour] = []
         self.requests: list[str] = []
         self.released = threading.Event()
+        self.arrived = threading.Condition()
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
-        turn = min(len(self.requests), len(self.behaviours) - 1)
-        self.requests.append(handler.path)
+        with self.arrived:
+            turn = min(len(self.requests), len(self.behaviours) - 1)
+            self.requests.append(handler.path)
+            self.arrived.notify_all()
         self.behaviours[turn](handler)
+
+    def wait_for_requests(self, count: int) -> None:
+        """Wait for requests that the other side may have given up long ago."""
+        with self.arrived:
+            assert self.arrived.wait_for(lambda: len(self.requests) >= count, timeout=60)
 
     def send(self, body: bytes, *, status: int = 200, announced: int | None = None) -> Behaviour:
         def behaviour(handler: BaseHTTPRequestHandler) -> None:
@@ -86,12 +94,12 @@ class Server:
         return behaviour
 
     def stall(self, handler: BaseHTTPRequestHandler) -> None:
-        self.released.wait(5)
+        self.released.wait(60)
 
     def stall_midway(self, handler: BaseHTTPRequestHandler) -> None:
         self.send(b"1 2 3\n", announced=1000)(handler)
         handler.wfile.flush()
-        self.released.wait(5)
+        self.released.wait(60)
 
 
 @pytest.fixture
@@ -113,4 +121,4 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         yield script
         script.released.set()
         http.shutdown()
-        thread.join(5)
+        thread.join(60)

@@ -75,7 +75,8 @@ def test_a_stalled_server_ends_in_an_error(tiny, server, behaviour):
     start = time.monotonic()
     with pytest.raises(DatasetUnavailableError, match="timed out"):
         load("tiny", timeout=0.1)
-    assert time.monotonic() - start < 4
+    assert time.monotonic() - start < 50  # before the server does anything
+    server.wait_for_requests(ATTEMPTS)
     assert len(server.requests) == ATTEMPTS
     assert_nothing_was_kept(tiny)
 
@@ -124,7 +125,7 @@ def test_an_endless_answer_is_cut_off(tiny, server, monkeypatch):
 def test_no_server_at_all(tiny, monkeypatch):
     monkeypatch.setenv("CALIPERS_MIRROR", "http://127.0.0.1:9")
     with pytest.raises(DatasetUnavailableError, match=r"cannot be reached.*refused"):
-        load("tiny", timeout=2)
+        load("tiny", timeout=60)
 
 
 def test_an_address_of_another_kind_is_refused(tiny, monkeypatch, tmp_path):
@@ -156,7 +157,7 @@ def test_an_interrupt_leaves_nothing_behind(server, tmp_path):
 
     server.behaviours = [server.send(b"all of it")]
     with pytest.raises(KeyboardInterrupt):
-        download(server.base + "/x", tmp_path / "a" / "x.txt", check=interrupt, timeout=5)
+        download(server.base + "/x", tmp_path / "a" / "x.txt", check=interrupt, timeout=60)
     assert list((tmp_path / "a").iterdir()) == []
 
 
@@ -165,7 +166,7 @@ def test_a_failure_leaves_the_old_file_alone(server, tmp_path):
     target.write_bytes(b"old")
     server.behaviours = [server.send(b"gone", status=410)]
     with pytest.raises(TransferError, match="answered 410"):
-        download(server.base + "/x", target, check=lambda path: None, timeout=5)
+        download(server.base + "/x", target, check=lambda path: None, timeout=60)
     assert target.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [target]
 
@@ -176,7 +177,7 @@ def test_pauses_between_attempts_grow(server, tmp_path, monkeypatch):
     monkeypatch.setattr(_download.time, "sleep", pauses.append)
     server.behaviours = [server.send(b"no", status=502)]
     with pytest.raises(TransferError):
-        download(server.base + "/x", tmp_path / "x.txt", check=lambda path: None, timeout=5)
+        download(server.base + "/x", tmp_path / "x.txt", check=lambda path: None, timeout=60)
     assert pauses == [1.0, 2.0]
 
 
@@ -185,7 +186,7 @@ def test_progress_is_shown_on_a_terminal(server, tmp_path, monkeypatch, capsys, 
     monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes this for a terminal
     server.behaviours = [server.send(b"all of it")]
     target = tmp_path / "x.txt"
-    download(server.base + "/x", target, check=lambda path: None, timeout=5, verbose=verbose)
+    download(server.base + "/x", target, check=lambda path: None, timeout=60, verbose=verbose)
     out, err = capsys.readouterr()
     assert out == ""
     assert ("x.txt" in err) is shown

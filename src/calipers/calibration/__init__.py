@@ -49,8 +49,9 @@ comes before the map of levels, so that coverage is more even from narrow to wid
 
 **Streams.** `AdaptiveCoverage` follows rows in time order, whatever they do: over T rows the
 coverage of a central interval differs from nominal by at most a constant over T, as long as scores
-are bounded in units of their recent scale. That is a statement about the past as a whole, not about
-the next row.
+are bounded in units of their recent scale. Where targets have values of their own mass it is at
+least that, and nominal over intervals that are no single value as far as these values are predicted
+right. That is a statement about the past as a whole, not about the next row.
 
 A calibration is any class with the methods of ``ScoreCalibrator``, put into ``CALIBRATIONS`` under
 its ``kind``; ensembles apply, store and export it through these.

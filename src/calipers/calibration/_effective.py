@@ -44,14 +44,6 @@ def independent_number(scores: FloatArray, weights: FloatArray, units: ArrayLike
     by where they are or by how far they scatter. It lies between the number of units, if scores of
     a unit are all the same, and that of rows, if they have nothing in common.
 
-    Parameters
-    ----------
-    scores : array of shape (n,) or (draws, n)
-    weights : array of shape (n,)
-        Not negative, not all zero.
-    units : array-like of shape (n,)
-        Label of each row's unit.
-
     Examples
     --------
     >>> units, one = np.repeat(np.arange(50), 4), np.ones(200)

@@ -312,10 +312,8 @@ def _print_columns(result: dict[str, Any], files: list[str]) -> None:
 
 
 def _range(column: dict[str, Any]) -> str:
-    from calipers.cli._table_options import show
-
     if column["low"] is not None:
-        return f"{show(column['low'])} to {show(column['high'])}"
+        return f"{common.show(column['low'])} to {common.show(column['high'])}"
     shown = ", ".join(column["categories"][:4])
     return shown + (", ..." if len(column["categories"]) > 4 else "")
 

@@ -172,7 +172,8 @@ def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
         found = metrics.coverage_by_value(y[there], lower[there], upper[there], values)
         labels = [f"about {show(float(group))}" for group in found.group]
     else:
-        texts = column.astype(object).where(column.notna(), "(missing)").map(str)
+        texts = column.astype(object).where(column.notna(), "(missing)")
+        texts = texts.map(lambda v: str(int(v) if isinstance(v, float) and v.is_integer() else v))
         common = texts.value_counts().index[:_MOST_GROUPS]
         texts = texts.where(texts.isin(common), "(others)")
         found = metrics.coverage_by_group(y, lower, upper, texts.to_numpy(dtype=str))

@@ -42,7 +42,7 @@ class ObservedDistribution(DerivedDistribution):
 
     Examples
     --------
-    >>> from calipers.distributions import SplitNormalMixture
+    >>> from calipers.distributions import SplitNormal, SplitNormalMixture
     >>> z = SplitNormalMixture(SplitNormal([[0.4, 3.0]], 1.0, 1.0))
     >>> dist = ObservedDistribution(z, Support(low=0.0, step=1.0))
     >>> dist.interval(0.9)

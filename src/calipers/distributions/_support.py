@@ -183,5 +183,10 @@ class Support:
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
         """The support that ``to_dict`` wrote."""
-        lists = {name: tuple(document.get(name, ())) for name in ("latent", "observed", "values")}
-        return cls(**{**document, **lists})
+        known = {name: document[name] for name in ("low", "high", "step", "origin")}
+        ends = {name: None if end is None else float(end) for name, end in known.items()}
+        lists = {
+            name: tuple(map(float, document.get(name, ())))
+            for name in ("latent", "observed", "values")
+        }
+        return cls(**{**document, **ends, **lists})
