@@ -11,7 +11,8 @@ several for each fold, pooled, the pool calibrated on the other folds. All candi
 table train as one bank, since what they differ in are numbers: flags among the weights say which
 activation a network has, how deep it is and so on.
 
-How many components networks predict, and on which scale of the target, is found by ``shapes.py``.
+How many components networks predict, and on which scale of the target, is found by ``shapes.py``;
+other embeddings, activations and schedules are compared by ``variants.py``.
 
 ``run`` appends to ``results/defaults/scores.csv`` what is not there: interval score at 95%, mean
 squared error and CRPS, in standard deviations of the target. ``table`` prints ratios to the default
@@ -30,13 +31,13 @@ import jax.numpy as jnp
 import numpy as np
 from _tables import R_TABLES, UCI, read
 from scipy.special import ndtr
+from sklearn.base import clone
 
 from calipers import IntervalRegressor
 from calipers.bank import Plan, Table, spawn_seeds, train
 from calipers.calibration import normal_scores
 from calipers.crossfit import set_aside
 from calipers.distributions import SplitNormalMixture
-from calipers.losses import squared_error
 from calipers.metrics import interval_score
 from calipers.networks import Linear, Periodic
 from calipers.objectives import Density
@@ -61,35 +62,9 @@ CANDIDATES = {  # differences from the default
     "learning_rate 0.001": {"optimizer__learning_rate": 0.001},
     "weight_decay 0.1": {"optimizer__weight_decay": 0.1},
     "validation_fraction 0.2": {"validation_fraction": 0.2},
-    "point_weight 0.05": {"loss__point_weight": 0.05},
-    "point_weight 0.15": {"loss__point_weight": 0.15},
-    "point_weight 0.4": {"loss__point_weight": 0.4},
-    "three times the epochs": {"times": 3},
-    "scaling layer": {"scaling": True},
-    "parametric activations": {"parametric": True},
-    "scaling and parametric, three times the epochs": {
-        "scaling": True,
-        "parametric": True,
-        "times": 3,
-    },
 }
-FLAGS = ("relu", "shallow", "skip", "scaling", "parametric")
-
-
-class WithPoint(Density):
-    """The default's loss and, with a weight, the squared error of the mean."""
-
-    def __init__(self, *, crps_weight=0.95, components=1, scale="identity", point_weight=0.0):
-        super().__init__(crps_weight=crps_weight, components=components, scale=scale)
-        self.point_weight = point_weight
-
-    @staticmethod
-    def loss(loc, left, right, target, *, weight, coverage, crps_weight, point_weight):
-        """Weighted mean of the two losses."""
-        rest = {"weight": weight, "coverage": coverage, "crps_weight": crps_weight}
-        mean = loc + (2 / jnp.pi) ** 0.5 * (right - left)
-        error = squared_error(mean, target, weight=weight)
-        return Density.loss(loc, left, right, target, **rest) + point_weight * error
+FLAGS = ("relu", "shallow", "skip")
+LOSS = Density(components=1, scale="identity")
 
 
 class Variant(eqx.Module):
@@ -99,22 +74,18 @@ class Variant(eqx.Module):
     skip: Linear
     embedding: Periodic
     layers: tuple[Linear, ...]
-    scale: jax.Array
-    slopes: tuple[jax.Array, ...]
 
     def __call__(self, x):
         """Map one row."""
-        relu, shallow, skip, scaling, parametric = jax.lax.stop_gradient(self.flags) > 0
+        relu, shallow, skip = jax.lax.stop_gradient(self.flags) > 0
         first, second, third, last = self.layers
 
-        def bend(z, slope):  # steps of a slope are a tenth of those of weights, as of RealMLP
-            bent = jnp.where(relu, jax.nn.relu(z), jax.nn.silu(z))
-            return jnp.where(parametric, z + (1 + 0.1 * slope) * (bent - z), bent)
+        def bend(z):
+            return jnp.where(relu, jax.nn.relu(z), jax.nn.silu(z))
 
         embedded = self.embedding(x)
-        embedded = embedded * jnp.where(scaling, 1 + 6 * self.scale, 1.0)  # and six times as long
-        hidden = bend(second(bend(first(embedded), self.slopes[0])), self.slopes[1])
-        hidden = jnp.where(shallow, hidden, bend(third(hidden), self.slopes[2]))
+        hidden = bend(second(bend(first(embedded))))
+        hidden = jnp.where(shallow, hidden, bend(third(hidden)))
         return last(hidden) + jnp.where(skip, self.skip(embedded[: len(x)]), 0.0)
 
 
@@ -143,21 +114,17 @@ class Variants:
         layers = [Linear(size, 128, key=k) for size, k in zip(sizes[:3], keys[1:4], strict=True)]
         skip = jax.tree.map(jnp.zeros_like, Linear(in_size, out_size, key=keys[0]))
         last = Linear(128, out_size, key=keys[4])
-        slopes = (jnp.zeros(128),) * 3
         flags = -jnp.ones(len(FLAGS))
-        return Variant(flags, skip, embedding, (*layers, last), jnp.zeros(sizes[0]), slopes)
+        return Variant(flags, skip, embedding, (*layers, last))
 
 
 def plan(program, candidate, initial, seed, rows):
     """Training of one network of a candidate."""
-    model = IntervalRegressor(loss=WithPoint())
+    model = IntervalRegressor(loss=clone(LOSS))
     known = model.get_params()
     model.set_params(**{k: v for k, v in candidate.items() if k in known})
     kept, aside = set_aside(rows, model.validation_fraction, None, seed)
     settings = make_settings(model, len(kept), program.batch_size, stops=True)
-    if times := candidate.get("times"):
-        model.set_params(epochs=times * settings.epochs)
-        settings = make_settings(model, len(kept), program.batch_size, stops=True)
     flags = np.array([1.0 if candidate.get(flag) else -1.0 for flag in FLAGS], np.float32)
     embedding, usual = initial.embedding, program.network
     frequency = embedding.frequency * np.float32(
@@ -176,7 +143,7 @@ def evaluate(name, candidates, members):
     """Rows of the results for one table, of candidates that train as one bank."""
     X, y = read(name)
     rows, inputs = X.shape
-    program = make_program(IntervalRegressor(loss=WithPoint()), X, rows)
+    program = make_program(IntervalRegressor(loss=LOSS), X, rows)
     usual = program.network
     network = Variants(
         usual.columns, max(1, usual.frequencies), usual.spread, usual.amplitude, usual.clip

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from calipers import IntervalRegressor, _candidates, objectives
+from calipers import IntervalRegressor, _candidates, networks, objectives
 from calipers._candidates import Measures
 from calipers._schema import SchemaError
 from calipers._serialization import ensemble_from_dict, ensemble_to_dict
-from calipers.bank import Program
+from calipers.bank import Program, _train
 from calipers.distributions import SplitNormalMixture
 from calipers.heads import HEADS
 from calipers.networks import MLP
@@ -164,6 +164,22 @@ def test_trials_are_of_some_rows(monkeypatch):
     assert max(seen) <= 200
 
 
+def test_a_trial_needs_no_program_that_the_fit_does_not(monkeypatch):
+    seen, original = set(), _train.run
+
+    def run(program, table, plans, shape, *rest):
+        seen.add((program, shape, table.inputs.shape))
+        return original(program, table, plans, shape, *rest)
+
+    monkeypatch.setattr(_train, "run", run)
+    monkeypatch.setattr(_candidates, "MOST_ROWS", 150)
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    X = np.random.default_rng(0).uniform(-1, 1, (700, 1))
+    model = IntervalRegressor(**SMALL | {"epochs": 30}).fit(X, X[:, 0])
+    counts = [program.components for program, _, _ in seen]
+    assert len(counts) == len(set(counts)) == len(model.about_["shapes"])
+
+
 def test_bad_numbers_of_components_are_refused():
     X, y = two_humps(30)
     for wrong in (0, 17, 2.5, "many"):
@@ -209,7 +225,7 @@ def test_a_target_on_another_scale(scale, tmp_path):
 
 
 def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
-    def trial(model, program, shape, data, folds):
+    def trial(model, program, shape, data, folds, room):
         return Measures(*[0.5 if shape.scale == "asinh" else 1.0] * 4)
 
     monkeypatch.setattr("calipers._candidates.trial", trial)
@@ -220,3 +236,38 @@ def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
     assert clone(model).fit(X, y).ensemble_.target_map is None
     with pytest.raises(ValueError, match="scale='log' needs positive targets"):
         IntervalRegressor(loss=Density(scale="log"), **SMALL).fit(X, y)
+
+
+def test_a_trial_takes_another_scale_only_where_it_is_better(monkeypatch):
+    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
+    settings = SMALL | {"epochs": 100}
+    found = IntervalRegressor(**settings).fit(*prices(400, slope=5.0, spread=0.2))
+    assert found.ensemble_.target_map.kind == "asinh"
+    assert found.about_["shapes"]["1, asinh"] < 0.99 * found.about_["shapes"]["1, identity"]
+    rng = np.random.default_rng(0)
+    X = rng.exponential(1, (400, 1))  # as skewed, but with the same noise everywhere
+    plain = IntervalRegressor(**settings).fit(X, X[:, 0] + rng.normal(0, 0.3, 400))
+    assert plain.ensemble_.target_map is None
+    assert set(plain.about_["shapes"]) == {"1, identity", "1, asinh"}
+
+
+@pytest.mark.parametrize(("noise", "bins"), [(0.3, 4), (0.0, 0)])
+def test_inputs_are_cut_into_pieces_where_a_trial_leaves_noise(monkeypatch, noise, bins, tmp_path):
+    monkeypatch.setattr(networks, "ROWS_FOR_PIECES", 300)
+    monkeypatch.setattr(networks, "BINS", 4)
+    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    y = X[:, 0] + noise * rng.normal(0, 1, 400)
+    settings = SMALL | {"network": MLP(hidden_layers=(8,), frequencies=1), "epochs": 60}
+    model = IntervalRegressor(**settings).fit(X, y)
+    assert model.ensemble_.bank.program.network.bins == bins
+    assert set(model.about_["shapes"]) == {"1, identity"}
+    model.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+    few = clone(model).fit(X[:200], y[:200])
+    assert few.ensemble_.bank.program.network.bins == 0
+    assert "shapes" not in few.about_
+    quick = clone(model).set_params(time_budget=60, epochs=1).fit(X, y)
+    assert quick.ensemble_.bank.program.network.bins == 0

@@ -89,9 +89,11 @@ def test_every_activation_and_periodic_inputs(activation, tmp_path):
     check(Ensemble(bank, 0.95, "snm"), tmp_path)
 
 
+@pytest.mark.parametrize("bins", [0, 3])
 @pytest.mark.parametrize("columns", [(), (1,), (0, 2)])
-def test_periodic_inputs_of_some_columns(columns, tmp_path):
-    bank = make_bank(DenseFactory((8,), frequencies=4, columns=columns), "split normal")
+def test_embedded_inputs_of_some_columns(columns, bins, tmp_path):
+    network = DenseFactory((8,), frequencies=4, columns=columns, bins=bins)
+    bank = make_bank(network, "split normal")
     check(Ensemble(bank, 0.95, "snm"), tmp_path)
 
 

@@ -261,6 +261,11 @@ class TestMethods:
         assert few.columns == (0,)  # two values have no frequencies, one even less
         assert few.frequencies == 8
         assert few.amplitude == 0.5
+        assert few.bins == 0
+        assert MLP().alternative(few, 60) is None
+        assert MLP().alternative(few, 900).bins == 32
+        assert MLP(bins=0).alternative(few, 900) is None
+        assert MLP(bins=30).factory(X, 60).bins == 16  # another number is another program
         levels = (rng.integers(0, 90, (60, 1)) == np.arange(90)).astype(float)
         wide = MLP().factory(np.column_stack([X, levels]), 60)
         assert wide == few  # one-hot inputs take none from the numbers

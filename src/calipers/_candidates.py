@@ -15,15 +15,17 @@ import numpy as np
 
 from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows
-from calipers.bank import Program, Table, train
+from calipers.bank import Plan, Program, Table, room_of, train
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
-from calipers.training import make_plans, make_program, objective_of
+from calipers.networks import MLP, DenseFactory
+from calipers.training import expanded, make_plans, make_program, objective_of
 
 EPOCHS = {1: 0.03, 2000: 0.1}  # part of all that a network trains for, from so many rows on
 MARGIN = 0.01  # by which a candidate must be better than the simplest
 EXPLAINED = 0.1  # of the variance: with less left, short trials say little of what components bring
+NOISE = 0.04  # of the variance: with less left, a target is smooth, and not cut into pieces
 FOLDS = 5
 MOST_ROWS = 4000  # that candidates are tried on, drawn from all
 _MEASURED = 2000  # rows
@@ -68,23 +70,39 @@ def choose_shape(
     """
     shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]
-    if has_choice(model, data.y[data.used]):
+    if has_choice(model, program, data.y[data.used]):
+        tried = _alternative(model, program, len(data.used)) or program
         if not any(fold.held_out.size for fold in folds):
             folds = data.folds(FOLDS, FOLDS)
-        short = make_program(model, data.X, min(len(data.used), MOST_ROWS))
+        short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0)
+        short = replace(short, network=tried.network)
+        if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
+            short, room = tried, room_of(_plans(model, program, data, folds))
         some = [_some(fold, MOST_ROWS / len(data.used), data.seed) for fold in folds]
-        found = {best: trial(model, short, best, data, some)}
+        found = {best: trial(model, short, best, data, some, room=room)}
+        program = tried if found[best].unexplained >= NOISE else program
         for shape in worth_trying(shapes[1:], found[best]):
-            found[shape] = trial(model, short, shape, data, some)
+            found[shape] = trial(model, short, shape, data, some, room=room)
         scores = {shape: measures.score for shape, measures in found.items()}
         best = decide(scores)
         model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
     return replace(program, components=best.components), map_of(best, data)
 
 
-def has_choice(model: Any, y: FloatArray) -> bool:
-    """Whether shapes are tried on rows before one is taken."""
-    return model.time_budget is None and len(shapes_of(model, y)) > 1
+def _alternative(model: Any, program: Program, rows: int) -> Program | None:
+    """The same program of the networks that are tried besides, if there are any."""
+    network, usual = expanded("network", model.network), program.network
+    if not (isinstance(network, MLP) and isinstance(usual, DenseFactory)):
+        return None
+    found = network.alternative(usual, rows)
+    return None if found is None else replace(program, network=found)
+
+
+def has_choice(model: Any, program: Program, y: FloatArray) -> bool:
+    """Whether shapes, or other networks, are tried on rows before one is taken."""
+    if model.time_budget is not None:
+        return False
+    return len(shapes_of(model, y)) > 1 or _alternative(model, program, len(y)) is not None
 
 
 def _some(fold: Fold, share: float, seed: int) -> Fold:
@@ -135,25 +153,32 @@ def trial(
     data: TrainingRows,
     folds: list[Fold],
     epochs: float | None = None,
+    room: tuple[int, int] = (0, 0),
 ) -> Measures:
     """Measures of the rows that were held out of a short training."""
     program, target_map = replace(program, components=shape.components), map_of(shape, data)
     y = data.y if target_map is None else target_map.forward(data.y)
     if epochs is None:
         epochs = EPOCHS[max(rows for rows in EPOCHS if rows <= len(data.used))]
-    rest = (data.weights, data.groups, data.seed)
     plans = [
         replace(plan, settings=_shorter(plan.settings, epochs))
-        for plan in make_plans(model, folds, *rest, batch_size=program.batch_size)
+        for plan in _plans(model, program, data, folds)
     ]
     robust = getattr(program.network, "clips_inputs", False)
-    bank = train(program, Table.from_arrays(data.X, y, robust=robust), plans, n_jobs=model.n_jobs)
+    table = Table.from_arrays(data.X, y, robust=robust)
+    bank = train(program, table, plans, n_jobs=model.n_jobs, room=room)
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
     fold_of = np.arange(len(folds))
     rows = (data.X, data.y, data.weights)
     found = calibrate(ensemble, folds, fold_of, *rows, kind="map", seed=data.seed)[1]
     assert found is not None  # noqa: S101 - folds hold rows out
     return measure(found, data.y, data.weights)
+
+
+def _plans(model: Any, program: Program, data: TrainingRows, folds: list[Fold]) -> list[Plan]:
+    """One for each fold."""
+    rest = (data.weights, data.groups, data.seed)
+    return make_plans(model, folds, *rest, batch_size=program.batch_size)
 
 
 def measure(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Measures:

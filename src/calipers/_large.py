@@ -151,7 +151,7 @@ def _shape(model: Any, data: TrainingRows, count: int, every: int) -> tuple[Prog
     data = data._replace(y=np.clip(data.y, data.y[inside].min(), data.y[inside].max()))
     program = make_program(model, data.X, count)
     copies, folds = data, data.folds(FOLDS, FOLDS)
-    if has_choice(model, data.y):
+    if has_choice(model, program, data.y):
         copies, folds = data.encoded_by_fold(folds, data.seed)
     program, target_map = choose_shape(model, program, copies, folds)
     goal = data.y if target_map is None else target_map.forward(data.y)

@@ -75,6 +75,7 @@ def _network(value: Any, place: str) -> None:
             "spread": number(0, 1e6),
             "amplitude": number(0, 1e6),
             "clip": number(1e-3, 1e6),
+            "bins": whole(0, 10**5),
         },
     )
     around = record(
@@ -305,14 +306,19 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
     if network.get("frequencies") is None:
         reach = np.full((networks, leaves[0].shape[1]), _FAR)
     else:
+        clip = float(network.get("clip", 3.0))
         frequency, phase, amplitude = leaves[:3]
         within("weights.0", frequency, 0, 1e6)
         within("weights.1", phase, 0, 1e6)
-        cosines = np.repeat(amplitude, frequency.shape[2], axis=1)
-        plain = leaves[3].shape[1] - cosines.shape[1]
-        clip = float(network.get("clip", 3.0))
-        reach = np.concatenate([np.full((networks, plain), clip), cosines], axis=1)
+        parts = [np.repeat(amplitude, frequency.shape[2], axis=1)]
+        first = leaves[3].shape[1]
         leaves = leaves[3:]
+        if network.get("bins") and amplitude.shape[1]:
+            *leaves, knots, pieces = leaves
+            within(f"weights.{3 + len(leaves)}", knots, 0, 1e9)
+            parts.append(np.repeat(pieces, network["bins"], axis=1))
+        plain = np.full((networks, first - sum(part.shape[1] for part in parts)), clip)
+        reach = np.concatenate([plain, *parts], axis=1)
     with np.errstate(over="ignore", invalid="ignore"):
         for weight, bias in zip(leaves[::2], leaves[1::2], strict=True):
             reach = np.einsum("ni,nij->nj", reach, weight) + bias

@@ -37,6 +37,8 @@ NETWORKS = {
     "plain": (DenseFactory((9, 7), "relu"), {}),
     "embedded": (DenseFactory((12,), "silu", **EMBEDDED), {}),
     "clipped": (DenseFactory((12,), "silu", frequencies=0), {}),
+    "pieces": (DenseFactory((12, 9), "silu", bins=4, **EMBEDDED), {}),
+    "pieces around": (Around(DenseFactory((12,), bins=2, **EMBEDDED), 0, 0.5), {"head": "centred"}),
     "gelu": (DenseFactory((12, 5), "gelu", **EMBEDDED), {}),
     "wide": (DenseFactory((300, 290), "tanh"), {}),
     "components": (DenseFactory((12,), "silu"), {"components": 3}),

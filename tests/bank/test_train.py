@@ -30,8 +30,8 @@ from calipers.bank._clock import Clock
 from calipers.bank._lanes import Lanes, State
 from calipers.bank._shared_rows import padded
 from calipers.bank._shuffle import round_keys, shuffled
-from calipers.networks import DenseFactory
-from calipers.objectives import LOSSES, Objective, QDPlus
+from calipers.networks import Around, DenseFactory
+from calipers.objectives import LOSSES, Density, Objective, QDPlus
 
 
 class Safe(QDPlus):
@@ -41,6 +41,7 @@ class Safe(QDPlus):
 
 
 SETTINGS = Settings(learning_rate=0.01, decay_rate=0.9, decay_steps=3, epochs=4)
+HALVES = (np.arange(115), np.arange(115, 230))
 
 
 def plans(count, rows=200, **changes):
@@ -229,6 +230,31 @@ def test_early_stopping_restores_the_best_weights(table, program):
     unit = float(table.units.target_scale * scaling.target_scale)
     width = (upper - lower).mean() * unit
     np.testing.assert_allclose(width, history["valid_width"][best], rtol=1e-4)
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_inputs_are_cut_at_quantiles_of_the_rows_that_a_network_trains_on(table, around):
+    network = DenseFactory((4,), "silu", 1, columns=(1,), bins=4)
+    network = Around(network, 0, 0.5) if around else network
+    program = Program(network, Density, 2, head="centred" if around else "", averaging=True)
+    settings = SETTINGS._replace(epochs=20, weight_decay=0.1, averaging=0.9)
+    plans = [Plan(seed, rows, settings=settings) for seed, rows in enumerate(HALVES)]
+    bank = train(program, table, plans)
+    for network, rows in enumerate(HALVES):
+        scaling = table.scaling(rows)
+        inputs = (table.inputs[rows] - scaling.input_center) / scaling.input_scale
+        knots = np.quantile(inputs[:, 1], [0, 0.25, 0.5, 0.75, 1])
+        np.testing.assert_allclose(bank.weights[-2][network], knots, rtol=1e-4, atol=1e-6)
+
+
+def test_pieces_between_equal_quantiles_are_left_out():
+    factory = DenseFactory((4,), "silu", 1, bins=4)
+    inputs = np.column_stack([np.repeat([0.0, 1.0, 5.0], [80, 10, 10]), np.zeros(100)])
+    knots = factory.knots(inputs).reshape(2, 5)
+    np.testing.assert_array_equal(knots, [[0, 5, 5, 5, 5], [0, 0, 0, 0, 0]])
+    module = factory.with_knots(factory(2, 3, key=jax.random.key(0)), knots.ravel())
+    pieces = module.pieces(jnp.array([2.5, 7.0])) / module.pieces.amplitude[0]
+    np.testing.assert_allclose(pieces, [0.5, 0, 0, 0, 0, 0, 0, 0])
 
 
 @pytest.mark.parametrize(("early", "waited"), [(30, 30), (2, 10), (50, 40)])

@@ -25,7 +25,7 @@ from calipers.networks import (
     AroundPoint,
     EmbeddedPerceptron,
     Perceptron,
-    Periodic,
+    PiecewiseLinear,
 )
 
 Single = NDArray[np.float32]
@@ -131,28 +131,53 @@ class _Layer:
         return result
 
 
-class _Embedding:
-    """Periodic embeddings; their amplitudes are left to the layer that follows."""
+class _Pieces:
+    """Inputs in pieces."""
 
-    def __init__(self, embedding: Periodic, inputs: int) -> None:
-        turn = np.float32(2 * np.pi)
+    def __init__(self, pieces: PiecewiseLinear) -> None:
+        self.columns = list(pieces.columns)
+        knots = np.asarray(pieces.knots)
+        knots = knots.reshape(len(knots), 1, len(self.columns), -1)
+        self.left, width = knots[..., :-1], np.diff(knots)
+        self.slope = np.where(width > 0, 1 / np.where(width > 0, width, 1), 0).astype(np.float32)
+
+    def __call__(self, x: Single, which: slice) -> Single:
+        found = x[..., self.columns, None] - self.left[which]
+        found *= self.slope[which]
+        return np.clip(found, 0, 1, out=found).reshape(*x.shape[:2], -1)
+
+
+class _Embedding:
+    """Embeddings of inputs; their amplitudes are left to the layer that follows."""
+
+    def __init__(self, network: EmbeddedPerceptron, inputs: int) -> None:
+        embedding, turn = network.embedding, np.float32(2 * np.pi)
         frequency = turn * np.asarray(embedding.frequency)
         networks, columns, count = frequency.shape
         self.clip = np.float32(embedding.clip)
         phase = (turn * np.asarray(embedding.phase)).reshape(networks, -1)
-        self.amplitude = np.repeat(np.asarray(embedding.amplitude), count, axis=1)[..., None]
+        amplitudes = [np.repeat(np.asarray(embedding.amplitude), count, axis=1)]
         spread = np.zeros((networks, inputs, columns, count), np.float32)
         spread[:, embedding.columns, range(columns)] = frequency
         self.angles = _Affine(spread.reshape(networks, inputs, -1), phase)
+        self.pieces: _Pieces | None = None
+        if network.pieces is not None:
+            self.pieces = _Pieces(network.pieces)
+            bins = self.pieces.left.shape[-1]
+            amplitudes.append(np.repeat(np.asarray(network.pieces.amplitude), bins, axis=1))
+        self.amplitude = np.concatenate(amplitudes, axis=1)[..., None]
 
     def __call__(self, x: Single, which: slice, room: _Room) -> Single:
         networks, rows, inputs = x.shape
+        cosines = slice(inputs, inputs + self.angles.outputs)
         root = np.square(x / self.clip)
         root += 1
-        x = x / np.sqrt(root, out=root)
-        found = room.array(networks, rows, inputs + self.angles.outputs)
-        found[..., :inputs] = x
-        np.cos(self.angles(x, which, room), out=found[..., inputs:])
+        clipped = x / np.sqrt(root, out=root)
+        found = room.array(networks, rows, inputs + self.amplitude.shape[1])
+        found[..., :inputs] = clipped
+        np.cos(self.angles(clipped, which, room), out=found[..., cosines])
+        if self.pieces is not None:
+            found[..., cosines.stop :] = self.pieces(x, which)
         return found
 
 
@@ -172,14 +197,14 @@ class Dense:
             self.around, network = network, network.network
         self.embedding: _Embedding | None = None
         if type(network) is EmbeddedPerceptron:
-            self.embedding = _Embedding(network.embedding, self.inputs)
+            self.embedding = _Embedding(network, self.inputs)
             network = network.perceptron
         if type(network) is not Perceptron:
             raise _NoFormError
         weights = [np.asarray(layer.weight) for layer in network.layers]
         if self.embedding is not None:
-            cosines = weights[0][:, self.inputs :] * self.embedding.amplitude
-            weights[0] = np.concatenate([weights[0][:, : self.inputs], cosines], axis=1)
+            embedded = weights[0][:, self.inputs :] * self.embedding.amplitude
+            weights[0] = np.concatenate([weights[0][:, : self.inputs], embedded], axis=1)
         names = [*[network.activation] * (len(weights) - 1), None]
         self.layers = [
             _Layer(weight, np.asarray(layer.bias), name)

@@ -65,6 +65,7 @@ class Lanes(NamedTuple):
     train: RowIndex
     valid: RowIndex
     scaling: Scaling
+    knots: Array | None = None  # of networks that see inputs in pieces
 
 
 class State(NamedTuple):

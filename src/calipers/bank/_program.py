@@ -143,7 +143,10 @@ class Program:
     # One lane. Python calls these through vmap.
 
     def _fresh(self, lane: Lanes) -> State:
-        network = eqx.filter(self._module(lane.seed), eqx.is_array)
+        module = self._module(lane.seed)
+        if lane.knots is not None:
+            module = self.network.with_knots(module, lane.knots)  # type: ignore[attr-defined]
+        network = eqx.filter(module, eqx.is_array)
         return State(
             network,
             network if self.averaging else None,

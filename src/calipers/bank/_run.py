@@ -177,7 +177,9 @@ class _Filling:
         idle_plan = Plan(0, np.empty(0, int), settings=Settings(epochs=0))
         unit = Scaling(np.zeros(program.in_size), np.ones(program.in_size), 0.0, 1.0)
         self.defaults = program.objective().numbers()
-        idle = _entry(idle_plan, unit, shape, self.defaults)
+        self.knots = getattr(program.network, "knots", lambda inputs: None)
+        none = self.knots(np.empty((0, program.in_size)))
+        idle = _entry(idle_plan, unit, shape, self.defaults, none)
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
         self.scalings: dict[int, Scaling] = {}
         self.feed = table.feed()
@@ -209,7 +211,8 @@ class _Filling:
         self.scalings[number] = scaling
         target = (self.table.target[plan.rows] - scaling.target_center) / scaling.target_scale
         numbers = self.program.objective.fitted(self.defaults | dict(plan.settings.loss), target)
-        entry = _entry(plan, scaling, self.shape, numbers)
+        inputs = (self.table.inputs[plan.rows] - scaling.input_center) / scaling.input_scale
+        entry = _entry(plan, scaling, self.shape, numbers, self.knots(inputs))
         for array, value in zip(jax.tree.leaves(self.lanes), jax.tree.leaves(entry), strict=True):
             array[lane] = value
 
@@ -321,7 +324,9 @@ class _Filling:
         )
 
 
-def _entry(plan: Plan, scaling: Scaling, shape: Shape, numbers: dict[str, Any]) -> Lanes:
+def _entry(
+    plan: Plan, scaling: Scaling, shape: Shape, numbers: dict[str, Any], knots: FloatArray | None
+) -> Lanes:
     """A plan as the arrays of one lane; ``numbers`` are those of its loss."""
 
     def rows(index: IntArray, weights: FloatArray | None, size: int) -> RowIndex:
@@ -335,6 +340,7 @@ def _entry(plan: Plan, scaling: Scaling, shape: Shape, numbers: dict[str, Any]) 
         train=rows(plan.rows, plan.weights, shape.train),
         valid=rows(plan.validation, plan.validation_weights, shape.valid),
         scaling=scaling,
+        knots=knots,
     )
     return jax.tree.map(_single, lane)
 

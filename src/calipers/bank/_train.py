@@ -45,6 +45,7 @@ def train(
     report: Callable[[int], None] | None = None,
     seconds: float = math.inf,
     examine: Examine | None = None,
+    room: tuple[int, int] = (0, 0),
 ) -> Bank:
     """Train one network for each plan; the bank has them in the order of the plans.
 
@@ -76,6 +77,9 @@ def train(
         Called with some trained networks, the table and their plans, in the process that trained
         them, and gives one finding for each: ``examined`` of the bank. A function at the top of a
         module, so that it can be sent to other processes.
+    room : (int, int)
+        Rows to train and to validate on for which the program is compiled at least, so that one
+        that is compiled for other plans serves these too.
 
     Raises
     ------
@@ -85,7 +89,7 @@ def train(
     plans = list(plans)
     clock = Clock(seconds)
     work = partial(_run_all, program, table)
-    rest = (n_jobs, largest_loss, report, clock, examine)
+    rest = (n_jobs, largest_loss, report, clock, examine, room)
     trained, lost = work(plans, *rest)
     failures = np.zeros(len(plans), dtype=np.int64)
     failed = np.flatnonzero(lost)
@@ -126,6 +130,7 @@ def _run_all(
     report: Callable[[int], None] | None,
     clock: Clock,
     examine: Examine | None,
+    room: tuple[int, int],
 ) -> tuple[list[Trained], BoolArray]:
     """Train plans in groups, side by side: results in the plans' order, and which have failed."""
     jobs = joblib.effective_n_jobs(n_jobs)
@@ -133,12 +138,12 @@ def _run_all(
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     devices = training_devices(jobs) if threads else [None]
     jobs = max(jobs, len(devices))
-    rows = max(len(plan.rows) for plan in plans)
+    rows, aside = map(max, room, room_of(plans))
     lanes = lane_count(program, -(-len(plans) // len(devices)), rows)
     shape = Shape(
         lanes,
         padded(rows),
-        padded(max(len(plan.validation) for plan in plans)),
+        padded(aside),
     )
     groups = _groups(plans, lanes, jobs)
     report = report or (lambda _: None)
@@ -181,6 +186,11 @@ def _run_all(
         if watch is not None:
             watch.end()
     return [trained[i] for i in range(len(plans))], failed
+
+
+def room_of(plans: Sequence[Plan]) -> tuple[int, int]:
+    """Rows that plans train and validate on, at most: see ``train``."""
+    return max(len(plan.rows) for plan in plans), max(len(plan.validation) for plan in plans)
 
 
 def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[IntArray]:

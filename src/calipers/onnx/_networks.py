@@ -21,6 +21,7 @@ from calipers.networks import (
     Linear,
     Perceptron,
     Periodic,
+    PiecewiseLinear,
 )
 from calipers.onnx._graph import Graph, array_info
 from calipers.preprocessing import (
@@ -193,7 +194,10 @@ def _module(graph: Graph, module: Any, x: str) -> str:
     if isinstance(module, AroundPoint):
         return _module(graph, module.network, x)
     if isinstance(module, EmbeddedPerceptron):
-        return _module(graph, module.perceptron, _periodic(graph, module.embedding, x))
+        found = _periodic(graph, module.embedding, x)
+        if module.pieces is not None:
+            found = graph("Concat", found, _pieces(graph, module.pieces, x), axis=2)
+        return _module(graph, module.perceptron, found)
     if not isinstance(module, Perceptron):
         raise ValueError(_unknown(module))
     *hidden, last = module.layers
@@ -221,6 +225,18 @@ def _periodic(graph: Graph, embedding: Periodic, x: str) -> str:
     cosines = graph("Mul", cosines, graph.single(embedding.amplitude[:, None, :, None]))
     flat = graph("Reshape", cosines, graph.integers(members, -1, inputs * count))
     return graph("Concat", x, flat, axis=2)
+
+
+def _pieces(graph: Graph, pieces: PiecewiseLinear, x: str) -> str:
+    members, inputs = pieces.amplitude.shape
+    knots = np.asarray(pieces.knots).reshape(members, 1, inputs, -1)
+    width = knots[..., 1:] - knots[..., :-1]
+    slope = np.where(width > 0, 1 / np.where(width > 0, width, 1), 0)
+    chosen = graph.unsqueezed(graph("Gather", x, graph.integers(*pieces.columns), axis=2), 3)
+    part = graph("Mul", graph("Sub", chosen, graph.single(knots[..., :-1])), graph.single(slope))
+    part = graph("Clip", part, graph.single(0), graph.single(1))
+    part = graph("Mul", part, graph.single(pieces.amplitude[:, None, :, None]))
+    return graph("Reshape", part, graph.integers(members, -1, inputs * width.shape[-1]))
 
 
 def _silu(graph: Graph, x: str) -> str:
