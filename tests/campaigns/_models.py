@@ -60,7 +60,7 @@ def new_models(root: Path) -> dict[str, Example]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(120, 3))
     y = X[:, 0] + rng.normal(0, 0.3, 120)
-    frame = pd.DataFrame(X, columns=["a", "b", "c"])
+    frame = pd.DataFrame(X.copy(), columns=["a", "b", "c"])  # pandas before 3 would share X
     shop = rng.integers(0, 40, 120)
     frame["shop"] = np.char.add("shop ", shop.astype(str))
     frame["day"] = pd.date_range("2024-01-01", periods=120).astype(str)

@@ -99,9 +99,17 @@ def mixture_values_on_grid(
         rows = np.tile(np.arange(z.shape[1]), len(z))
         return _solved(z.ravel(), rows, loc, left, right, weights).reshape(z.shape)
     middle = mixture_values(np.zeros(loc.shape[1]), loc, left, right, weights)
-    lower = (z < 0).all(axis=1)
-    below = _walk(z[lower][::-1], middle, loc, left, right, weights)
-    above = _walk(-z[~lower], -middle, -loc, right, left, weights)
+    lower, count = (z < 0).all(axis=1), z.shape[1]
+    sides = z[lower][::-1], -z[~lower]  # the upper one is the lower one of the mirror image
+    depths = np.zeros((max(map(len, sides)), 2 * count))
+    for side, part in zip(sides, (depths[:, :count], depths[:, count:]), strict=True):
+        part[: len(side)] = side
+        part[len(side) :] = side[-1] if len(side) else 0.0
+    first, second = np.concatenate([left, right], axis=1), np.concatenate([right, left], axis=1)
+    places, medians = np.concatenate([loc, -loc], axis=1), np.concatenate([middle, -middle])
+    wide = weights if weights.shape[1] == 1 else np.tile(weights, 2)
+    found = _walk(depths, medians, places, first, second, wide)
+    below, above = found[: len(sides[0]), :count], found[: len(sides[1]), count:]
     return np.concatenate([below[::-1], -above])
 
 
@@ -205,8 +213,11 @@ def _look(x: FloatArray, terms: Terms) -> Place:
 
 
 def _sum(values: NDArray[Any]) -> FloatArray:
-    """Sum over members, one after the other, so that company does not change it."""
-    return np.add.reduce(values, axis=0).astype(np.float64)
+    """Sum over members, one after the other, so that company does not change it; overwrites."""
+    total = values[0]
+    for value in values[1:]:
+        total += value
+    return total.astype(np.float64)
 
 
 def upper_mass(t: NDArray[Any], gauss: NDArray[Any]) -> NDArray[Any]:
