@@ -120,7 +120,7 @@ def read_rows(
     name: Any = getattr(y, "name", None) or next(iter(getattr(y, "columns", [])), None)
     given = X
     if reset:
-        model.reader_, X, y = learn_inputs(model, X, y, weights)
+        model.reader_, X, y = learn_inputs(model, X, y, weights, use_targets and groups is None)
     else:
         X, y = model.reader_.read_with_targets(model, X, y)
     used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
@@ -128,7 +128,7 @@ def read_rows(
         groups = _numbered_groups(X, groups)
     categories, encoder = None, model.reader_.encoder
     if reset and use_targets and encoder is not None:
-        categories = encoder.large_categories(given, y, weights, groups)
+        categories = encoder.large_categories(given, X, y, weights, groups)
     if categories is not None:
         X = encoder.learn_targets(categories, X)
         model.reader_ = replace(model.reader_, columns=encoder.columns_)

@@ -22,6 +22,7 @@ from calipers.preprocessing import (
     check_column,
     describe_numbers,
     holds_more_than_numbers,
+    holds_names,
     is_frame,
     learn_number,
     pick_numbers,
@@ -178,12 +179,12 @@ def check_size(y: FloatArray) -> None:
 
 
 def learn_inputs(
-    estimator: Any, X: Any, y: Any, weights: FloatArray | None
+    estimator: Any, X: Any, y: Any, weights: FloatArray | None, use_targets: bool = False
 ) -> tuple[Inputs, FloatArray, FloatArray]:
     """Learn how to read inputs; give them and the targets as numbers.
 
-    Rows of weight 0 are read, but not learnt from. Sets ``n_features_in_`` and
-    ``feature_names_in_`` of the estimator.
+    Rows of weight 0 are read, but not learnt from. With ``use_targets``, numbers of which some are
+    also names are a table. Sets ``n_features_in_`` and ``feature_names_in_`` of the estimator.
     """
     _check_order(X, y)
     y = read_target(y)
@@ -192,11 +193,15 @@ def learn_inputs(
     refuse_masked("X", X)
     encoder = _encoder_for(estimator.preprocessor, X)
     if encoder is None:
-        X, y = _as_numbers(estimator, X, y, reset=True)
+        numbers, y = _as_numbers(estimator, X, y, reset=True)
         check_size(y := np.asarray(y, np.float64))
-        names = getattr(estimator, "feature_names_in_", [f"x{i}" for i in range(X.shape[1])])
-        seen = X if weights is None else X[weights > 0]
-        return Inputs(describe_numbers(seen, names)), X, y
+        seen = slice(None) if weights is None else weights > 0
+        may_learn = use_targets and estimator.preprocessor is not None
+        if not (may_learn and holds_names(numbers[seen], y[seen])):
+            unnamed = [f"x{i}" for i in range(numbers.shape[1])]
+            names = getattr(estimator, "feature_names_in_", unnamed)
+            return Inputs(describe_numbers(numbers[seen], names)), numbers, y
+        encoder = TableEncoder()
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:

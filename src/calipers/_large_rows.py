@@ -48,7 +48,7 @@ class Seen(NamedTuple):
 
     def __add__(self, other: "Seen") -> "Seen":  # type: ignore[override]
         mine, its = self.support, other.support
-        lattice = {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
+        lattice: dict[str, Any] = {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
         support = replace(
             mine,
             low=None if its.low is None else mine.low,

@@ -61,7 +61,7 @@ def errors_of_points(
     seed, encoder = data.seed, model.reader_.encoder
     if isinstance(source, BankPoints) and encoder is not None and encoder.knows_targets:
         seed = points.about_["split"]["seed"]
-        found = encoder.large_categories(X, data.y, data.weights, data.groups)
+        found = encoder.large_categories(X, data.X, data.y, data.weights, data.groups)
         data = data._replace(categories=found)
     rows, copies = data.encoded_by_fold(given, seed)
     points_of_all, seen = source(rows.X)

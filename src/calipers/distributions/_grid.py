@@ -105,9 +105,10 @@ def mixture_values_on_grid(
     for side, part in zip(sides, (depths[:, :count], depths[:, count:]), strict=True):
         part[: len(side)] = side
         part[len(side) :] = side[-1] if len(side) else 0.0
-    members = (np.concatenate(pair, axis=1) for pair in ((loc, -loc), (left, right), (right, left)))
+    first, second = np.concatenate([left, right], axis=1), np.concatenate([right, left], axis=1)
+    places, medians = np.concatenate([loc, -loc], axis=1), np.concatenate([middle, -middle])
     wide = weights if weights.shape[1] == 1 else np.tile(weights, 2)
-    found = _walk(depths, np.concatenate([middle, -middle]), *members, wide)
+    found = _walk(depths, medians, places, first, second, wide)
     below, above = found[: len(sides[0]), :count], found[: len(sides[1]), count:]
     return np.concatenate([below[::-1], -above])
 

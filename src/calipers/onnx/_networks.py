@@ -26,6 +26,7 @@ from calipers.networks import (
 from calipers.onnx._graph import Graph, array_info
 from calipers.preprocessing import (
     CYCLES,
+    SINGLE,
     CategoryEncoder,
     DateEncoder,
     NumberEncoder,
@@ -74,7 +75,22 @@ def _number(graph: Graph, encoder: NumberEncoder, value: str) -> list[str]:
         size = graph("Min", graph("Abs", away), graph.constant(_FAR))
         root = graph("Sqrt", graph("Add", graph("Mul", size, size), graph.constant(1.0)))
         filled = graph("Mul", graph("Sign", away), graph("Log", graph("Add", size, root)))
-    return [filled, graph.cast(gone, "float64")] if encoder.missing else [filled]
+    found = [filled, graph.cast(gone, "float64")] if encoder.missing else [filled]
+    return found + _level(graph, encoder, value) if encoder.levels else found
+
+
+def _level(graph: Graph, encoder: NumberEncoder, value: str) -> list[str]:
+    """What is known of a number that is also a name."""
+    levels = np.array(encoder.levels)
+    middles = graph.constant(levels[None, :-1] / 2 + levels[None, 1:] / 2)
+    above = graph("Greater", graph.unsqueezed(value, 1), middles)
+    above = graph("Cast", above, to=TensorProto.INT64)
+    code = graph("ReduceSum", above, graph.integers(1), keepdims=0)
+    level = graph("Gather", graph.constant(levels), code)
+    size = graph("Mul", graph("Abs", level), graph.constant(SINGLE))
+    near = graph("LessOrEqual", graph("Abs", graph("Sub", value, level)), size)
+    code = graph("Where", near, code, graph.integers(len(levels)))
+    return [graph("Gather", graph.constant(known), code) for known in encoder.numbers]
 
 
 def _date(graph: Graph, encoder: DateEncoder, value: str) -> list[str]:

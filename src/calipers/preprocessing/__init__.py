@@ -19,6 +19,7 @@ from calipers.preprocessing._document import check_column as check_column
 from calipers.preprocessing._encoder import TableEncoder
 from calipers.preprocessing._encoders import (
     CYCLES as CYCLES,
+    SINGLE as SINGLE,
     DateEncoder as DateEncoder,
     NumberEncoder as NumberEncoder,
 )
@@ -34,6 +35,7 @@ from calipers.preprocessing._learn import (
     learn_number as learn_number,
     read_number,
 )
+from calipers.preprocessing._repeats import holds_names as holds_names
 from calipers.preprocessing._targets import LargeCategories as LargeCategories
 from calipers.preprocessing._text_columns import (
     HOW as HOW,

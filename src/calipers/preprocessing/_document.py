@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import pairwise
 from typing import Any
 
 from calipers._schema import (
@@ -25,6 +26,7 @@ from calipers.preprocessing._encoders import CYCLES, DAY
 from calipers.preprocessing._numbers import is_unit
 
 _COUNT = whole(1, 2**53)
+_TARGETS = {"means": list_of(number(-1e12, 1e12)), "spreads": list_of(number(-100, 100))}
 _TIME = number(-1e6 * 365 * DAY, 1e6 * 365 * DAY)
 
 
@@ -66,6 +68,9 @@ _NUMBER = record(
         "decimal": one_of(".", ","),
         "thousands": one_of("", ",", ".", " ", "'"),
         "unit": _unit,
+        "levels": list_of(number()),
+        "counts": list_of(_COUNT),
+        **_TARGETS,
     },
 )
 _ENCODERS: dict[str, Check] = {
@@ -74,11 +79,7 @@ _ENCODERS: dict[str, Check] = {
     "category": record(
         {"levels": list_of(text), "counts": list_of(_COUNT), "kept": whole(0, 2**31)}
         | {"missing": flag},
-        {
-            "rare": list_of(text),
-            "means": list_of(number(-1e12, 1e12)),
-            "spreads": list_of(number(-100, 100)),
-        },
+        {"rare": list_of(text), **_TARGETS},
     ),
     "date": record(
         {"low": _TIME, "high": _TIME, "fill": _TIME, "missing": flag}
@@ -152,6 +153,13 @@ def _check_number(encoder: Mapping[str, Any], place: str) -> None:
         refuse(f"{place}.fill", "between low and high", encoder["fill"])
     if encoder.get("thousands", "") == encoder.get("decimal", "."):
         refuse(f"{place}.thousands", "another mark than the decimal", encoder["thousands"])
+    levels = encoder.get("levels", [])
+    if any(lower >= upper for lower, upper in pairwise(levels)):
+        refuse(f"{place}.levels", "ascending numbers", levels)
+    for name, count in {"counts": 0, "means": 1, "spreads": 1}.items():
+        known, right = encoder.get(name, []), len(levels) + count if levels else 0
+        if len(known) != right:
+            refuse(f"{place}.{name}", f"a list of {right}", known)
 
 
 def _check_category(encoder: Mapping[str, Any], place: str) -> None:

@@ -6,14 +6,14 @@ training did not see). They are frozen dataclasses of JSON values: ``vars`` of o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calipers._checks import BoolArray, FloatArray
+from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers.preprocessing._categories import CategoryEncoder, as_objects
 from calipers.preprocessing._column import DataError
 from calipers.preprocessing._dates import read_dates
@@ -22,6 +22,7 @@ from calipers.preprocessing._text_columns import as_text, read_truth
 
 TAIL = 10.0  # robust deviations beyond which the tail of a column is heavy
 DAY = 86_400.0
+SINGLE = 2e-7  # relative error of a number in single precision, and some more
 _LARGEST = np.finfo(np.float64).max
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}
 
@@ -52,9 +53,28 @@ def _beyond(values: FloatArray, low: float, high: float, missing: bool) -> BoolA
     return (values < low) | (values > high) | (np.isnan(values) & (not missing))
 
 
+def level_codes(levels: Any, values: FloatArray) -> NDArray[np.intp]:
+    """Position of each value among ascending levels, to single precision; -1 for others.
+
+    Examples
+    --------
+    >>> level_codes([0.1, 2.0], np.array([2.0, np.float32(0.1), 0.2, np.nan]))
+    array([ 1,  0, -1, -1])
+    """
+    known = np.asarray(levels, dtype=np.float64)
+    middles = known[:-1] / 2 + known[1:] / 2
+    codes = np.searchsorted(middles, values)
+    near = np.abs(values - known[codes]) <= SINGLE * np.abs(known[codes])
+    return np.where(near, codes, -1)
+
+
 @dataclass(frozen=True)
 class NumberEncoder:
-    """Numbers: the median where they are missing, heavy tails drawn in by asinh."""
+    """Numbers: the median where they are missing, heavy tails drawn in by asinh.
+
+    Numbers that are also names have ``levels``, and as further inputs how often each occurred and
+    what a smooth function left of its targets, ``means`` and ``spreads``; the last are for others.
+    """
 
     low: float
     high: float
@@ -65,6 +85,10 @@ class NumberEncoder:
     decimal: str = "."
     thousands: str = ""
     unit: str = ""
+    levels: list[float] = field(default_factory=list)  # ascending
+    counts: list[int] = field(default_factory=list)
+    means: list[float] = field(default_factory=list)
+    spreads: list[float] = field(default_factory=list)
 
     def read(self, series: Any) -> FloatArray:
         """Numbers of a column, NaN where they are missing."""
@@ -109,11 +133,35 @@ class NumberEncoder:
             with np.errstate(over="ignore"):
                 away = filled / self.scale - self.center / self.scale
             filled = np.arcsinh(np.clip(away, -_LARGEST, _LARGEST))
-        return np.stack([filled, gone] if self.missing else [filled], axis=1)
+        columns = [filled, gone] if self.missing else [filled]
+        if self.levels:
+            codes = level_codes(self.levels, values)
+            columns += [known[codes] for known in self.numbers]
+        return np.stack(columns, axis=1)
+
+    @property
+    def numbers(self) -> list[FloatArray]:
+        """What each level has as inputs beside its size; last, what others have."""
+        counts = np.log1p(np.array([*self.counts, 0.0]))
+        return [counts, np.array(self.means), np.array(self.spreads)]
+
+    def with_levels(
+        self, levels: FloatArray, counts: IntArray, means: FloatArray, spreads: FloatArray
+    ) -> "NumberEncoder":
+        """The same for numbers that are also names, with what is known of each and of others."""
+        return replace(
+            self,
+            levels=levels.tolist(),
+            counts=counts.tolist(),
+            means=means.tolist(),
+            spreads=spreads.tolist(),
+        )
 
     def names(self, name: str) -> list[str]:
         """Names of what ``encode`` gives."""
-        return [name, f"{name} (missing)"] if self.missing else [name]
+        found = [name, f"{name} (missing)"] if self.missing else [name]
+        more = ("frequency", "mean of targets", "spread of targets") if self.levels else ()
+        return found + [f"{name} ({what})" for what in more]
 
     def outside(self, values: FloatArray) -> BoolArray:
         """Which values are beyond what training saw, or missing where none was."""

@@ -20,6 +20,10 @@ fold: those that are held out have the numbers of all training rows; training ro
 the training rows in other parts of five; and new rows, later, those of all rows. Some training rows
 are shown as if their level had never been seen, since networks would otherwise first meet such rows
 when they predict, and take the mean of all rows for a level's own.
+
+Levels may be numbers, whose size tells of the target too. Then targets are first freed of what a
+smooth function of the inputs says, fitted to the training rows of the fold, to each without its own
+target: what is left is what the number tells as a name.
 """
 
 from collections.abc import Mapping
@@ -30,6 +34,7 @@ import numpy as np
 from scipy import stats
 
 from calipers._checks import FloatArray, IntArray
+from calipers.preprocessing._repeats import smooth_residuals
 
 WIDTH = 3  # inputs of a large category beside ones and zeros: frequency, mean and spread
 _PARTS = 5  # of training rows, each of which gets its numbers from the others
@@ -153,52 +158,72 @@ class LargeCategories:
     # for the first input of each large category, the level of each row, -1 for an unknown one
     codes: Mapping[int, IntArray]
     levels: Mapping[int, int]  # how many levels each has
-    # how many of them have an input of their own; these inputs and one for others come before
+    # how many levels of text have an input of their own; these and one for others come before
     kept: Mapping[int, int]
     targets: FloatArray  # targets of the rows
     # weights, and labels of rows that belong together
     weights: FloatArray | None = None
     groups: IntArray | None = None
     differ: Mapping[int, Differ] = field(default_factory=dict)  # what the levels of each differ in
+    # levels that are numbers: what counts is what a smooth function of the inputs leaves of targets
+    numbers: Mapping[int, FloatArray] = field(default_factory=dict)
 
-    def learnt(self, place: int, rows: IntArray | None = None) -> LevelTargets:
-        """What some rows, or all that have a weight, tell of the levels of one category."""
-        if rows is None:
-            rows = np.arange(len(self.targets))
-            rows = rows if self.weights is None else np.flatnonzero(self.weights)
+    @property
+    def rows(self) -> IntArray:
+        """All rows that have a weight."""
+        every = np.arange(len(self.targets))
+        return every if self.weights is None else np.flatnonzero(self.weights)
+
+    def learnt(
+        self, place: int, rows: IntArray | None = None, left: FloatArray | None = None
+    ) -> LevelTargets:
+        """What some rows, or all that have a weight, tell of the levels of one category.
+
+        ``left`` is what is left of the targets of all rows, for levels that are numbers.
+        """
+        rows = self.rows if rows is None else rows
         own = None if self.weights is None else self.weights[rows]
-        return level_targets(
-            self.codes[place][rows],
-            standardised(self.targets[rows], own),
-            own,
-            self.levels[place],
-            self.differ.get(place),
-        )
+        targets = standardised(self.targets[rows], own)
+        if left is not None and place in self.numbers:
+            targets = left[rows]
+        codes, levels = self.codes[place][rows], self.levels[place]
+        return level_targets(codes, targets, own, levels, self.differ.get(place))
+
+    def left(self, X: FloatArray, rows: IntArray) -> FloatArray | None:
+        """What a smooth function of the other inputs leaves of the targets of some rows."""
+        if not self.numbers:
+            return None
+        known = [column for place in self.codes for column in range(place, place + WIDTH)]
+        found = np.full(len(self.targets), np.nan)
+        found[rows] = smooth_residuals(np.delete(X[rows], known, axis=1), self.targets[rows])
+        return found
 
     def encoded(self, X: FloatArray, train: IntArray, seed: int) -> FloatArray:
         """All inputs, those of large categories as networks see them that learn from ``train``."""
-        found = np.array(X, dtype=np.float64)
-        part = self._parts(train, seed)
-        every = len(self.targets) if self.weights is None else np.count_nonzero(self.weights)
+        found, shown = np.array(X, dtype=np.float64), {}
         for place, codes in self.codes.items():
-            columns, codes = slice(place, place + WIDTH), codes.copy()
             hidden = train[np.random.default_rng((seed, place)).random(len(train)) < _HIDDEN]
             hidden = hidden[codes[hidden] >= 0]
-            codes[hidden] = -1
-            found[hidden, place - 1 - self.kept[place] : place - 1] = 0.0
-            found[hidden, place - 1] = 1.0
-            found[:, columns] = self.learnt(place, train).inputs(codes, len(train) / every)
-            for number in range(_PARTS):
-                rows, others = train[part == number], train[part != number]
-                if rows.size and others.size:
-                    learnt = self.learnt(place, others)
-                    found[rows, columns] = learnt.inputs(codes[rows], len(others) / every)
+            shown[place] = codes.copy()
+            shown[place][hidden] = -1
+            if place in self.kept:
+                found[hidden, place - 1 - self.kept[place] : place - 1] = 0.0
+                found[hidden, place - 1] = 1.0
+        part, every, left = self._parts(train, seed), np.arange(len(X)), self.left(X, train)
+        told = [(every, train)] + [(train[part == i], train[part != i]) for i in range(_PARTS)]
+        for rows, others in told:
+            if rows.size and others.size:
+                share = len(others) / len(self.rows)
+                for place, codes in shown.items():
+                    learnt = self.learnt(place, others, left)
+                    found[rows, place : place + WIDTH] = learnt.inputs(codes[rows], share)
         return found
 
     def inserted(self, X: FloatArray) -> FloatArray:
         """Inputs with room for what targets were like, which encoders learnt later."""
         for place in sorted(self.codes):
-            X = np.insert(X, [place + 1] * (WIDTH - 1), 0.0, axis=1)
+            known = int(place in self.kept)  # the frequency
+            X = np.insert(X, [place + known] * (WIDTH - known), 0.0, axis=1)
         return X
 
     def _parts(self, train: IntArray, seed: int) -> IntArray:

@@ -1,0 +1,184 @@
+"""Numbers that are also names: found where they are, told honestly, kept in every form."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import load_diabetes
+
+from calipers import IntervalRegressor, load
+from calipers._fitting import read_rows
+from calipers.networks import MLP
+from calipers.preprocessing import TableEncoder
+from calipers.preprocessing._repeats import columns_of_names, distinct_rows, smooth_residuals
+
+TINY = {
+    "n_networks": 4,
+    "cv": 2,
+    "network": MLP(hidden_layers=(16,), frequencies=0),
+    "epochs": 60,
+    "batch_size": 64,
+    "random_state": 0,
+}
+NUMBERS = np.round(np.random.default_rng(6).uniform(10, 90, 60), 2)
+EFFECT = np.random.default_rng(5).normal(size=60)
+
+
+def problem(rows, seed, *, effect=1.0):
+    """A station's pressure, which names the station, and another number."""
+    rng = np.random.default_rng(seed)
+    station, x = rng.integers(0, 60, rows), rng.uniform(-1, 1, rows)
+    smooth = np.sin(NUMBERS[station] / 15) + x**2
+    y = smooth + effect * EFFECT[station] + rng.normal(0, 0.3, rows)
+    return np.column_stack([x, NUMBERS[station]]), y
+
+
+X, Y = problem(900, 0)
+X_TEST, Y_TEST = problem(600, 1)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return IntervalRegressor(**TINY).fit(X, Y)
+
+
+def found(X, y):
+    return columns_of_names(X, dict(enumerate(X.T)), y)
+
+
+def test_a_number_that_names_is_found_and_one_that_counts_is_not():
+    assert found(X, Y) == [1]
+    assert found(*problem(900, 2, effect=0.0)) == []
+
+
+def test_ordinary_tables_have_none():
+    assert found(*load_diabetes(return_X_y=True)) == []
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        X = rng.integers(0, 40, (600, 3)).astype(float)
+        assert found(X, np.sin(X[:, 0] / 9) + X[:, 1] / 20 + rng.standard_t(3, 600)) == []
+
+
+def test_rows_that_are_the_same_do_not_make_names_of_their_numbers():
+    rng = np.random.default_rng(0)
+    X = np.repeat(np.round(rng.normal(size=(150, 3)), 1), 4, axis=0)
+    y = np.repeat(rng.normal(size=150), 4)
+    assert len(distinct_rows(X)) < 160
+    assert found(X, y) == []
+
+
+def test_a_smooth_function_is_fitted_without_a_rows_own_target():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (400, 2))
+    y = np.sin(3 * X[:, 0]) + rng.normal(0, 0.1, 400)
+    left = smooth_residuals(X, y)
+    assert np.mean(left**2) < 0.1
+    off = y.copy()
+    off[7] += 50 * y.std()
+    again = smooth_residuals(X, off) * off.std() / y.std()
+    assert again[7] - left[7] == pytest.approx(50, rel=0.2)
+
+
+def test_it_halves_the_error_and_intervals_hold(model):
+    plain = IntervalRegressor(**TINY | {"preprocessor": None}).fit(X, Y)
+    errors = [np.mean((m.predict(X_TEST) - Y_TEST) ** 2) for m in (model, plain)]
+    assert errors[0] < 0.5 * errors[1]
+    low, high = model.predict_interval(X_TEST, coverage=0.9).T
+    assert 0.85 < np.mean((low <= Y_TEST) & (high >= Y_TEST)) < 0.95
+
+
+def test_what_was_found_is_said(model):
+    assert "taken as numbers and as names" in model.preprocessor_.columns_[1].note
+    names = model.preprocessor_.get_feature_names_out().tolist()
+    assert names[2:] == ["x1 (frequency)", "x1 (mean of targets)", "x1 (spread of targets)"]
+
+
+def test_held_out_rows_are_not_told_of_their_targets_and_others_hardly():
+    data = read_rows(IntervalRegressor(**TINY), X, Y, None, None, reset=True)
+    train = np.arange(0, len(Y), 2)
+    before = data.categories.encoded(data.X, train, seed=3)[:, 2:]
+    unit = before[:, 1].std()
+    for row, most in ((1, 0.0), (train[5], 0.1)):
+        targets = Y.copy()
+        targets[row] += 3.0
+        changed = replace(data.categories, targets=targets)
+        after = changed.encoded(data.X, train, seed=3)[:, 2:]
+        assert np.abs(after[row] - before[row]).max() <= most * unit
+    targets = Y + 3.0 * (X[:, 1] == X[1, 1]) * (np.arange(len(Y)) % 2 == 0)
+    after = replace(data.categories, targets=targets).encoded(data.X, train, seed=3)[:, 2:]
+    assert after[1, 1] - before[1, 1] > unit  # but of the targets of others of their name
+
+
+def test_numbers_never_seen_have_what_others_have(model):
+    encoder = model.preprocessor_
+    table = encoder.transform([[0.0, NUMBERS[0]], [0.0, NUMBERS[0] + 0.001], [0.0, 1e9]])
+    assert table[0, 2] > 0
+    assert table[1:, 2].tolist() == [0, 0]
+    assert np.isfinite(model.predict_interval([[0.0, NUMBERS[0] + 0.001]])).all()
+
+
+def test_single_precision_knows_its_numbers(model):
+    single, double = model.predict(X_TEST.astype(np.float32)), model.predict(X_TEST)
+    np.testing.assert_allclose(single, double, atol=1e-3)
+
+
+def test_a_folder_keeps_it(model, tmp_path):
+    model.save(tmp_path / "model")
+    again = load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict_interval(X_TEST), model.predict_interval(X_TEST))
+
+
+@pytest.mark.parametrize(
+    ("part", "value", "message"),
+    [
+        ("levels", [2.0, 1.0], "ascending"),
+        ("counts", [1], "a list of"),
+        ("means", [], "a list of"),
+        ("spreads", [1e9], "spreads"),
+    ],
+)
+def test_forged_levels_are_refused(model, part, value, message):
+    document = json.loads(json.dumps(model.preprocessor_.to_document()))
+    document["columns"][1]["encoder"][part] = value
+    with pytest.raises(ValueError, match=message):
+        TableEncoder.from_document(document)
+
+
+def test_the_graph_of_onnx_has_it(model, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    session = runtime.InferenceSession(model.to_onnx(tmp_path / "model.onnx"))
+    rows = np.vstack([X_TEST[:50], [[0.0, 33.333]]])
+    (point,) = session.run(["point"], model.preprocessor_.read(rows))
+    np.testing.assert_allclose(point, model.predict(rows), rtol=1e-5)
+
+
+def test_frames_missing_numbers_and_weights():
+    frame = pd.DataFrame(X, columns=["x", "pressure"])
+    frame.loc[::50, "pressure"] = np.nan
+    weights = np.ones(len(Y))
+    weights[:100] = 0
+    model = IntervalRegressor(**TINY).fit(frame, Y, sample_weight=weights)
+    assert model.preprocessor_.get_feature_names_out()[-3:].tolist() == [
+        "pressure (frequency)",
+        "pressure (mean of targets)",
+        "pressure (spread of targets)",
+    ]
+    assert np.isfinite(model.predict(frame)).all()
+
+
+def test_groups_and_a_word_turn_it_off():
+    groups = np.arange(len(Y)) // 3
+    grouped = IntervalRegressor(**TINY | {"epochs": 1}).fit(X, Y, groups=groups)
+    assert not hasattr(grouped, "preprocessor_")
+    off = IntervalRegressor(
+        preprocessor=TableEncoder(target_encoding=False), **TINY | {"epochs": 1}
+    )
+    assert len(off.fit(X, Y).preprocessor_.get_feature_names_out()) == 2
+
+
+def test_points_of_such_a_model_are_upgraded():
+    points = IntervalRegressor(loss="mse", **TINY).fit(X, Y)
+    upgraded = IntervalRegressor(**TINY).upgrade(points, X, Y)
+    np.testing.assert_allclose(upgraded.predict(X_TEST), points.predict(X_TEST), atol=1e-3)
