@@ -182,3 +182,41 @@ def test_points_of_such_a_model_are_upgraded():
     points = IntervalRegressor(loss="mse", **TINY).fit(X, Y)
     upgraded = IntervalRegressor(**TINY).upgrade(points, X, Y)
     np.testing.assert_allclose(upgraded.predict(X_TEST), points.predict(X_TEST), atol=1e-3)
+
+
+def test_other_columns_stay_numbers():
+    frame = pd.DataFrame(X, columns=["x", "pressure"]).assign(day=np.arange(len(Y)))
+    model = IntervalRegressor(**TINY | {"epochs": 1}).fit(frame, Y)
+    assert [column.used for column in model.inputs_] == [True] * 3
+    assert "pressure (frequency)" in model.preprocessor_.get_feature_names_out()
+
+
+def test_rare_values_are_no_names():
+    options = TINY | {"epochs": 1, "preprocessor": TableEncoder(min_frequency=500)}
+    model = IntervalRegressor(**options).fit(X, Y)
+    assert len(model.preprocessor_.get_feature_names_out()) == 2
+
+
+def test_values_that_differ_in_the_last_bit_are_one(tmp_path):
+    rows = X.copy()
+    rows[::2, 1] = np.nextafter(rows[::2, 1], np.inf)
+    model = IntervalRegressor(**TINY | {"epochs": 1}).fit(rows, Y)
+    model.save(tmp_path / "model")
+    assert min(model.preprocessor_.used_columns()[1][1].counts) > 1
+
+
+def test_a_second_fit_tells_held_out_rows_no_more_than_the_first():
+    model = IntervalRegressor(**TINY | {"warm_start": True, "epochs": 1}).fit(X, Y)
+    again = read_rows(model, X, Y, None, None, reset=False)
+    assert list(again.categories.numbers) == [2]
+    first = read_rows(IntervalRegressor(**TINY), X, Y, None, None, reset=True)
+    train = np.arange(0, len(Y), 2)
+    found = [data.categories.encoded(data.X, train, seed=3) for data in (first, again)]
+    np.testing.assert_allclose(*found)
+
+
+def test_wide_tables_and_far_numbers_take_no_time_and_raise_nothing():
+    rng = np.random.default_rng(0)
+    assert found(rng.integers(0, 20, (250, 400)).astype(float), rng.normal(size=250)) == []
+    far = np.column_stack([X[:, 1], np.where(X[:, 0] > 0, 1.7e308, -1.7e308)])
+    assert found(far, Y) == [0]

@@ -401,12 +401,20 @@ class TestData:
         single = small().fit(X.astype(np.float32), y.astype(np.float32)).predict(X)
         np.testing.assert_allclose(single, double, atol=0.05)
 
-    @pytest.mark.parametrize("unit", [1e-200, 1e-9, 1e9, 1e200])
-    def test_units_do_not_matter(self, data, unit):
+    @pytest.mark.parametrize(
+        ("unit", "of_target"), [(1e-200, 1e-200), (1e-9, 1e-9), (1e9, 1e9), (1e200, 1e140)]
+    )
+    def test_units_do_not_matter(self, data, unit, of_target):
         X, y = data
         plain = small().fit(X, y).predict_interval(X)
-        scaled = small().fit(X * unit + 3 * unit, y * unit).predict_interval(X * unit + 3 * unit)
-        np.testing.assert_allclose(scaled / unit, plain, atol=0.05)
+        inputs = X * unit + 3 * unit
+        scaled = small().fit(inputs, y * of_target).predict_interval(inputs)
+        np.testing.assert_allclose(scaled / of_target, plain, atol=0.05)
+
+    def test_targets_whose_squares_are_no_numbers_are_refused(self, data):
+        X, y = data
+        with pytest.raises(ValueError, match=r"y must lie within \+-1e\+150, got"):
+            small().fit(X, y * 1e200)
 
     @pytest.mark.parametrize(
         ("X", "y"),

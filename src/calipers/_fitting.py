@@ -127,9 +127,9 @@ def read_rows(
     if groups is not None:
         groups = _numbered_groups(X, groups)
     categories, encoder = None, model.reader_.encoder
-    if reset and use_targets and encoder is not None:
+    if use_targets and encoder is not None and (reset or encoder.knows_targets):
         categories = encoder.large_categories(given, X, y, weights, groups)
-    if categories is not None:
+    if reset and categories is not None:
         X = encoder.learn_targets(categories, X)
         model.reader_ = replace(model.reader_, columns=encoder.columns_)
     (model.target_,) = describe_numbers(y[used, None], ["y" if name is None else str(name)])

@@ -171,7 +171,8 @@ def check_size(y: FloatArray) -> None:
     if large.size:
         row = int(large[0])
         raise DataError(f"y must lie within +-{_LARGEST:g}, got {y[row]:g}", row=row)
-    if 0 < np.ptp(y) < _SMALLEST:
+    known = y[np.isfinite(y)]  # scikit-learn has words for the rest
+    if known.size and 0 < np.ptp(known) < _SMALLEST:
         raise ValueError(
             f"y must have a range of at least {_SMALLEST:g}, got {y.min():g} to {y.max():g}: give "
             "it in another unit"
@@ -201,7 +202,9 @@ def learn_inputs(
             unnamed = [f"x{i}" for i in range(numbers.shape[1])]
             names = getattr(estimator, "feature_names_in_", unnamed)
             return Inputs(describe_numbers(numbers[seen], names)), numbers, y
-        encoder = TableEncoder()
+        unnamed = [f"x{i}" for i in range(numbers.shape[1])]
+        names = map(str, getattr(X, "columns", unnamed))
+        encoder = TableEncoder(kinds=dict.fromkeys(names, "number"))
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:
@@ -220,7 +223,11 @@ def _check_order(X: Any, y: Any) -> None:
     rows, own = X.index, y.index
     if len(rows) != len(own) or rows.equals(own):
         return
-    if rows.sort_values().equals(own.sort_values()):
+    try:
+        same = rows.sort_values().equals(own.sort_values())
+    except TypeError:  # labels of several types have no order
+        return
+    if same:
         warnings.warn(
             "X and y have the same index in another order: rows are taken as they stand, by "
             "position; y.loc[X.index] would follow the index",

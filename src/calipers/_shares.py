@@ -30,6 +30,8 @@ class WorkerShares:
         self.client, self.rows, self.parts = client, rows, rows.partitions()
         count = dask_function(_size)
         sizes = client.gather(client.compute([count(part) for part in self.parts]))
+        self.parts = [part for part, size in zip(self.parts, sizes, strict=True) if size]
+        sizes = [size for size in sizes if size]
         self.starts = [0, *np.cumsum(sizes).tolist()]
         workers = sorted(client.nthreads())
         self.workers = workers[: min(networks, len(self.parts))]

@@ -61,10 +61,17 @@ def independent_number(scores: FloatArray, weights: FloatArray, units: ArrayLike
     common = 0.0
     for values in (scores, np.abs(scores)):
         each = np.atleast_2d(values)
-        parts = [_variances(part - part.mean(), place, size) for part in each]
+        parts = [_variances(part - part.mean(), place, size) for part in map(_drawn_in, each)]
         between, within = np.mean(parts, axis=0)
         common = max(common, between / max(between + within, 1e-300))
     return float(np.clip(rows / (1.0 + (rows / groups - 1.0) * common), groups, rows))
+
+
+def _drawn_in(values: FloatArray) -> FloatArray:
+    """Values with those far out at the end of what is ordinary, so that no single one decides."""
+    middle = np.median(values)
+    reach = 6.0 * float(np.median(np.abs(values - middle))) / 0.6745
+    return np.clip(values, middle - reach, middle + reach) if reach else values
 
 
 def _variances(values: FloatArray, place: NDArray[np.intp], size: FloatArray) -> FloatArray:

@@ -120,7 +120,8 @@ class InputShift:
 
     def size(self, scale: float) -> float:
         """A scale in units of its mean over recent rows."""
-        return scale / max(float(self.typical), 1e-300) if self.typical else 1.0
+        ratio = scale / max(float(self.typical), 1e-300) if self.typical else 1.0
+        return float(np.clip(ratio, 1e-6, 1e6))
 
     def learn(self, inputs: FloatArray, error: float, scale: float, issued: FloatArray) -> None:
         """Take in what a row missed its median by, and the scale of its distribution.

@@ -16,7 +16,13 @@ from calipers._text import did_you_mean
 from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._column import Column, DataError, check_kind
 from calipers.preprocessing._document import check_table
-from calipers.preprocessing._encoders import ENCODERS, Encoder, NumberEncoder, level_codes
+from calipers.preprocessing._encoders import (
+    ENCODERS,
+    Encoder,
+    NumberEncoder,
+    distinct_levels,
+    level_codes,
+)
 from calipers.preprocessing._frames import as_frame, check_names
 from calipers.preprocessing._kinds import is_in_thousands
 from calipers.preprocessing._learn import kind_of, learn
@@ -247,7 +253,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         frame = as_frame(X, self.columns_)
         rows = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
         names: dict[int, FloatArray] = {}
-        if groups is None:
+        if groups is None or self.knows_targets:
             names = self._names(frame, encoded, y, rows)
         codes, levels, kept, differ, numbers, place = {}, {}, {}, {}, {}, 0
         for i, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
@@ -283,8 +289,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         values = {i: e.read(frame[self.columns_[i].name])[rows] for i, e in numbers.items()}
         found = {}
         for i in columns_of_names(encoded[rows], values, y[rows]):
-            known, counts = np.unique(values[i][~np.isnan(values[i])], return_counts=True)
-            found[i] = known[counts >= self.min_frequency]
+            known = distinct_levels(values[i][~np.isnan(values[i])])
+            codes = level_codes(known, values[i])
+            counts = np.bincount(codes[codes >= 0], minlength=len(known))
+            if (frequent := counts >= self.min_frequency).any():
+                found[i] = known[frequent]
         return found
 
     def learn_targets(self, categories: LargeCategories, encoded: FloatArray) -> FloatArray:

@@ -53,6 +53,18 @@ def _beyond(values: FloatArray, low: float, high: float, missing: bool) -> BoolA
     return (values < low) | (values > high) | (np.isnan(values) & (not missing))
 
 
+def distinct_levels(values: FloatArray) -> FloatArray:
+    """Different values, ascending; those that are one in single precision are one level.
+
+    Examples
+    --------
+    >>> distinct_levels(np.array([2.0, 0.3, 0.1 + 0.2])).round(3)
+    array([0.3, 2. ])
+    """
+    known = np.unique(values)
+    return known[np.diff(known, prepend=-np.inf) > 2 * SINGLE * np.abs(known)]
+
+
 def level_codes(levels: Any, values: FloatArray) -> NDArray[np.intp]:
     """Position of each value among ascending levels, to single precision; -1 for others.
 

@@ -20,7 +20,7 @@ _CURRENCIES = (
     r"|HUF|BRL|MXN|ZAR|SGD|HKD|KRW|TRY"
 )
 # Words in front may name things, as in "Room 12"; the same word behind is a unit.
-_WORD = r"[^\W\d_][^\d()]{0,11}[23]?"
+_WORD = r"(?![eE][+-]?\d*$)[^\W\d_][^\d()]{0,11}[23]?"
 _FRONT = re.compile(rf"[+-]?\s*({_CURRENCIES})")
 _BACK = re.compile(rf"[\d.](?:[eE][+-]?\d+)?\s*([%‰°](?:{_WORD})?|{_CURRENCIES}|{_WORD})$")
 _UNIT = re.compile(rf":|[%‰°](?:{_WORD})?|{_CURRENCIES}|{_WORD}|")
@@ -121,8 +121,12 @@ def unit_of(texts: Any) -> str:
     ('kg', '$')
     >>> unit_of(pa.array(["12 kg", "7 lb"])), unit_of(pa.array(["Q1", "Q2"]))
     ('', '')
+    >>> unit_of(pa.array(["5e2", "7e2"])), unit_of(pa.array(["1,5e-3", "2,5e-3"]))
+    ('', '')
     """
     texts = _signed(texts)
+    if every(texts, _PLAIN):  # the e of 5e3 is none
+        return ""
     first = texts[0].as_py() if len(texts) else ""
     for found in (_FRONT.match(first), _BACK.search(first)):
         if found:

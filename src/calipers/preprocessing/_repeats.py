@@ -23,6 +23,7 @@ _PENALTIES = 10.0 ** np.arange(-2, 4)
 _FAR = 4.0  # standard deviations beyond which inputs are no larger
 _ROWS = 5_000  # that the smooth function is fitted to; it predicts the others
 _LEAST_ROWS = 200
+_MOST_INPUTS = 300  # beyond, the time of the smooth function, which grows by the cube, is too much
 _FEWEST, _REPEATED = 10, 2.0  # more values than this, and as many rows of each on average
 _SHARE = 0.1  # of what a smooth function leaves that names must explain
 _BEYOND_DOUBT = 6.0  # standard errors, if there were no names
@@ -49,6 +50,7 @@ def smooth_residuals(X: FloatArray, y: FloatArray) -> FloatArray:
     """
     rng = np.random.default_rng(0)
     fitted = np.sort(rng.permutation(len(y))[:_ROWS])
+    X = X / np.maximum(np.abs(X).max(axis=0, initial=0.0), np.finfo(float).tiny)  # for squares
     center, scale = X[fitted].mean(axis=0), X[fitted].std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
     reach = rng.gamma(2.0, 0.7, _FEATURES) / np.sqrt(X.shape[1])
@@ -60,6 +62,7 @@ def smooth_residuals(X: FloatArray, y: FloatArray) -> FloatArray:
         waves = np.sqrt(2) * np.cos(Z @ frequencies + phases)
         return np.column_stack([np.ones(len(Z)), Z, waves])
 
+    y = y / (float(np.abs(y).max(initial=0.0)) or 1.0)
     target = (y - y[fitted].mean()) / (y[fitted].std() or 1.0)
     known = features(fitted)
     values, vectors = np.linalg.eigh(known.T @ known)
@@ -146,6 +149,8 @@ def columns_of_names(X: FloatArray, columns: dict[int, FloatArray], y: FloatArra
     list of int
         Their keys.
     """
+    if X.shape[1] > _MOST_INPUTS:
+        return []
     candidates = {key: values for key, values in columns.items() if may_be_names(values)}
     if not candidates:
         return []
