@@ -101,6 +101,8 @@ def ensemble_from_dict(
         given, _under(arrays, "points."), network, points, largest, len(bank)
     )
     calibrations = calibrations_from_dict(document, arrays)
+    for calibration in calibrations:
+        _check_inputs(calibration, 0 if known else bank.program.in_size)
     if AGGREGATIONS[document["aggregation"]].single and len(bank) > 1:
         refuse("ensemble.aggregation", "another for several networks", document["aggregation"])
     if document["row_weight"] == CUSTOM and row_weight is None:
@@ -139,6 +141,14 @@ def support_from_dict(document: Mapping[str, Any]) -> Support:
         return Support()
     check_support(document["support"], "ensemble.support")
     return Support.from_dict(document["support"])
+
+
+def _check_inputs(calibration: Calibrator, in_size: int) -> None:
+    """Refuse what a stream has taught about other inputs than the networks have."""
+    if isinstance(calibration, AdaptiveCoverage):
+        known = len(calibration.shift.center)
+        if known not in (0, in_size):
+            refuse("array 'shift.center'", f"of {in_size} inputs, or none", known)
 
 
 def _has_code(calibration: Calibrator) -> bool:

@@ -271,6 +271,23 @@ def test_refuses_stored_states_that_are_none(name, value, message):
         AdaptiveCoverage.from_arrays(arrays)
 
 
+def test_refuses_a_stored_state_of_other_inputs():
+    from calipers._serialization import _check_inputs
+
+    state = AdaptiveCoverage.start(50, np.zeros(2), np.ones(2))
+    _check_inputs(state, 2)
+    with pytest.raises(SchemaError, match="of 3 inputs, or none"):
+        _check_inputs(state, 3)
+
+
+def test_a_row_of_no_scale_does_not_end_a_stream():
+    state = AdaptiveCoverage.start(50, np.zeros(1), np.ones(1))
+    for scale in (1e-200, 1.0, 1.0):
+        dist = SplitNormalMixture(SplitNormal(np.zeros((1, 1)), scale, scale))
+        state = state.learn(dist, np.full(1, 0.5 * scale), np.ones((1, 1))).state
+    assert np.isfinite(state.shift.slope).all()
+
+
 def test_refuses_what_it_has_not():
     with pytest.raises(ValueError, match="no ONNX form"):
         AdaptiveCoverage.start(10).fixed_scores(np.zeros(1))

@@ -163,3 +163,21 @@ def test_a_label_beyond_the_bounds_is_refused(make_client, awkward):
     assert "below 0" in answer.json()["detail"]
     answer = client.label({"id": made, "y": [None, 1.0]}, model="bounded")
     assert (answer.status_code, answer.json()["counted"]) == (200, 1)
+
+
+def test_each_row_of_a_joined_answer_keeps_its_version():
+    from calipers.prediction import Prediction
+    from calipers.serve._queries import ServedPrediction, join
+
+    parts = [
+        ServedPrediction(
+            Prediction(np.zeros(n), np.empty(0), np.empty(0)),
+            np.zeros((n, 1), bool),
+            None,
+            None,
+            version,
+        )
+        for n, version in ((2, 0), (3, 4))
+    ]
+    assert join(parts).version.tolist() == [0, 0, 4, 4, 4]
+    assert join(parts)[1:3].version.tolist() == [0, 4]

@@ -79,7 +79,8 @@ def search(
         Best candidates that train once more, as the estimator will: with its own number of
         networks, for the epochs found and without early stopping. Their aggregates then decide.
         Candidates are otherwise evaluated as single networks, at the epoch that was luckiest for
-        the rows held out.
+        the rows held out. What ``fit`` finds out itself (components, the scale of the target,
+        inputs in pieces, numbers that are names) no candidate has.
     final_splits : int or iterable of pairs of arrays of int, optional
         Splits for the finalists; as many new ones hold out rows other than those that made them
         finalists. The same as ``splits`` by default.

@@ -85,7 +85,7 @@ class Ring:
         lower: FloatArray,
         upper: FloatArray,
         inputs: FloatArray | None = None,
-        version: int = 0,
+        version: int | NDArray[np.intp] = 0,
     ) -> str | None:
         """Keep intervals, and inputs as far as there is room; their id, or None if too many."""
         count, capacity = len(lower), len(self.lower)

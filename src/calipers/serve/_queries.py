@@ -35,7 +35,8 @@ class ServedPrediction:
     bounds: NDArray[np.float64] | None
     # (rows, encoded inputs): what the networks saw, for labels to teach by
     inputs: NDArray[np.float64] | None = None
-    version: int = 0  # of the model: how often it had learnt
+    # of the model, for all rows or each: how often it had learnt
+    version: int | NDArray[np.intp] = 0
 
     def __len__(self) -> int:
         return len(self.outside)
@@ -43,8 +44,8 @@ class ServedPrediction:
     def __getitem__(self, rows: Any) -> "ServedPrediction":
         bounds = None if self.bounds is None else self.bounds[rows]
         inputs = None if self.inputs is None else self.inputs[rows]
-        part = self.prediction[rows]
-        return ServedPrediction(part, self.outside[rows], bounds, inputs, self.version)
+        version = np.broadcast_to(self.version, len(self))[rows]
+        return ServedPrediction(self.prediction[rows], self.outside[rows], bounds, inputs, version)
 
 
 def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
@@ -58,7 +59,7 @@ def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
         np.concatenate([answer.outside for answer in answers]),
         np.concatenate(bounds) if bounds else None,
         np.concatenate(inputs) if inputs else None,
-        answers[0].version,
+        np.concatenate([np.broadcast_to(answer.version, len(answer)) for answer in answers]),
     )
 
 
