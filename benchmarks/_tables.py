@@ -4,6 +4,7 @@
 keeps tables as they are read, and is read in place of the package.
 """
 
+import argparse
 import os
 from pathlib import Path
 
@@ -143,3 +144,15 @@ def _of_r(name):
 def _shuffled(X, y, rows):
     rows = np.random.default_rng(7).permutation(rows)[:LARGEST]
     return X[rows], y[rows]
+
+
+def two_commands(description, run, table, results):
+    """A parser of the commands ``run`` and ``table``, and that of the first alone."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    commands = parser.add_subparsers(required=True)
+    found = []
+    for command in (run, table):
+        found.append(commands.add_parser(command.__name__, help=command.__doc__))
+        found[-1].set_defaults(command=command)
+        found[-1].add_argument("--out", type=Path, default=results)
+    return parser, found[0]

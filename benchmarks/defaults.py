@@ -19,7 +19,6 @@ squared error and CRPS, in standard deviations of the target. ``table`` prints r
 and, for each table, the candidate that all others together would choose for it.
 """
 
-import argparse
 import csv
 import time
 from dataclasses import dataclass, replace
@@ -29,7 +28,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _tables import R_TABLES, UCI, read
+from _tables import R_TABLES, UCI, read, two_commands
 from scipy.special import ndtr
 from sklearn.base import clone
 
@@ -266,18 +265,11 @@ def table(options):
 
 def main():
     """Run the command that was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(required=True)
-    one = commands.add_parser("run", help=run.__doc__)
+    parser, one = two_commands(__doc__, run, table, RESULTS)
     usual = (*UCI, *R_TABLES)
     one.add_argument("--tables", nargs="+", choices=usual, default=usual)
     one.add_argument("--candidates", nargs="+", choices=CANDIDATES, default=list(CANDIDATES))
     one.add_argument("--members", type=int, default=2, help="networks of a fold")
-    one.set_defaults(command=run)
-    two = commands.add_parser("table", help=table.__doc__)
-    two.set_defaults(command=table)
-    for command in (one, two):
-        command.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.command(options)
 

@@ -12,7 +12,6 @@ of the epochs. ``run`` appends to ``results/defaults/shapes.csv`` what is not th
 applies rules to the trials and compares what they choose.
 """
 
-import argparse
 import csv
 import os
 import time
@@ -20,7 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from _tables import R_TABLES, SKEWED_TABLES, UCI, read
+from _tables import R_TABLES, SKEWED_TABLES, UCI, read, two_commands
 
 from calipers import IntervalRegressor
 from calipers._candidates import EPOCHS, EXPLAINED, Measures, OutputShape, decide, measure, trial
@@ -161,17 +160,10 @@ def read_results(path):
 def main():
     """Run the command that was asked for."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(required=True)
-    one = commands.add_parser("run", help=run.__doc__)
+    parser, one = two_commands(__doc__, run, table, RESULTS)
     usual = (*SKEWED_TABLES, *UCI, *R_TABLES)
     one.add_argument("--tables", nargs="+", choices=usual, default=usual)
     one.add_argument("--processes", type=int, default=1)
-    one.set_defaults(command=run)
-    two = commands.add_parser("table", help=table.__doc__)
-    two.set_defaults(command=table)
-    for command in (one, two):
-        command.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.command(options)
 

@@ -14,7 +14,6 @@ ratios to the default of the same run, over all tables and over those with many 
 and what would be chosen for each of the latter by all others of them.
 """
 
-import argparse
 import csv
 import time
 from dataclasses import dataclass, fields
@@ -25,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from _tables import R_TABLES, SKEWED_TABLES, UCI, read
+from _tables import R_TABLES, SKEWED_TABLES, UCI, read, two_commands
 from defaults import FOLDS, measure
 
 from calipers import IntervalRegressor
@@ -413,19 +412,12 @@ def table(options):
 
 def main():
     """Run the command that was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(required=True)
-    one = commands.add_parser("run", help=run.__doc__)
+    parser, one = two_commands(__doc__, run, table, RESULTS)
     usual = (*UCI, *R_TABLES, *SKEWED_TABLES)
     one.add_argument("--tables", nargs="+", choices=usual, default=(*UCI, *R_TABLES))
     one.add_argument("--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS))
     one.add_argument("--members", type=int, help="networks of a fold")
     one.add_argument("--run", type=int, default=3, help="number of the run")
-    one.set_defaults(command=run)
-    two = commands.add_parser("table", help=table.__doc__)
-    two.set_defaults(command=table)
-    for command in (one, two):
-        command.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     options.command(options)
 

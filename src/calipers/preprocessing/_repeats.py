@@ -33,8 +33,8 @@ _CLEAR = 3.0  # standard errors, for names like these
 def smooth_residuals(X: FloatArray, y: FloatArray) -> FloatArray:
     """What a smooth function of the inputs leaves of each target, fitted without that target.
 
-    Ridge regression on the inputs and random waves of them, in standard deviations of the targets;
-    of its penalties the one that leaves least.
+    Ridge regression on the inputs and random cosines of them, of its penalties the one that leaves
+    least. In standard deviations of the targets.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def smooth_residuals(X: FloatArray, y: FloatArray) -> FloatArray:
 
     def features(rows: NDArray[np.intp]) -> FloatArray:
         Z = np.clip((X[rows] - center) / scale, -_FAR, _FAR)
-        waves = np.sqrt(2) * np.cos(Z @ frequencies + phases)
-        return np.column_stack([np.ones(len(Z)), Z, waves])
+        cosines = np.sqrt(2) * np.cos(Z @ frequencies + phases)
+        return np.column_stack([np.ones(len(Z)), Z, cosines])
 
     y = y / (float(np.abs(y).max(initial=0.0)) or 1.0)
     target = (y - y[fitted].mean()) / (y[fitted].std() or 1.0)
