@@ -1,8 +1,10 @@
+import re
 import tarfile
 
 import numpy as np
 import pytest
 
+from calipers_study.again import again_markdown
 from calipers_study.archive import pack, unpack
 from calipers_study.store import Store, StoreError
 from calipers_study.tables import write_tables
@@ -57,3 +59,20 @@ def test_other_archives_are_refused(tmp_path):
         tar.add(tmp_path / "x", "../x.json")
     with pytest.raises(StoreError, match="no entry of a store"):
         unpack(tmp_path / "bad.tar.xz", tmp_path / "store")
+
+
+def test_a_second_run_is_compared_cell_by_cell(store, packed, tmp_path):
+    unpack(packed, tmp_path / "store")
+    far = Store(tmp_path / "far")
+    for name in Store(store).names("mse/yacht"):
+        entry = Store(store).read(name)
+        moved = {**entry.arrays, "point": entry.arrays["point"] + 100}
+        far.write(name, entry.record, moved)
+    same = again_markdown(store, tmp_path / "store")
+    found = re.search(r"Of (\d+) cells (\d+) differ by less than one", same)
+    assert found[1] == found[2]
+    assert int(found[1]) > 20
+    assert "Of 1 cells 0 differ by less than one" in again_markdown(store, far.folder)
+    assert "| table2 | yacht | MSE | MSE |" in again_markdown(store, far.folder)
+    with pytest.raises(StoreError, match="no training in common"):
+        again_markdown(store, tmp_path / "nowhere")

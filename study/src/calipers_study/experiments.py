@@ -90,8 +90,6 @@ EXPERIMENTS: dict[str, tuple[Variant, tuple[str, ...]]] = {
         (Variant("TF32 products", "qd", tf32=True), ("concrete", "energy", "wine")),
         (Variant("a plain loop in NumPy", "qd", plain="numpy float32"), ("energy",)),
         (Variant("20 further draws", "qd", seed=2, draws=20), ("energy",)),
-        (Variant("4 further draws", "mse", seed=2, draws=4), ("naval",)),
-        (Variant("a plain loop in JAX", "mse", plain="jax float32"), ("naval",)),
         (Variant("a plain loop in JAX, double precision", "mse", plain="jax float64"), ("naval",)),
         (Variant("TF32 products", "qd-1-layer", tf32=True), ("naval",)),
         (Variant("constant inputs are 1", "qd-1-layer", constant_inputs=True), ("naval",)),

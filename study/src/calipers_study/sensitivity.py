@@ -34,6 +34,7 @@ MEASURES = ("PICP", "MPIW", "MSE")
 _BANDS = ((0.0, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 0.95), (0.95, 0.99), (0.99, 1.0))
 _DATASET, _SHUFFLE, _PATIENCE = "yacht", 5, 500
 _SEEDS = "figures/sensitivity-seeds"
+_LAST = "PICP of last weights"
 
 
 def normalised(widths: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
@@ -111,14 +112,17 @@ def other_seeds(
     """Coarse maps without the penalty for other seeds, each with a shuffle of its own.
 
     All networks of a map start alike, so that a map is one draw, whatever the number of its cells.
-    The array ``PICP`` has the shape (seeds, grid, grid).
+    The array ``PICP`` has the shape (seeds, grid, grid); ``PICP of last weights`` is that of the
+    same networks without early stopping.
     """
     if store.record(_SEEDS) is None:
         settings = dataclasses.replace(
             settings or load_settings("qd+", _DATASET), crossing_weight=0.0
         )
-        maps = [_map(settings, load(_DATASET), grid, seed, n_jobs, visible=False) for seed in seeds]
-        arrays = {"weights": maps[0]["weights"], "PICP": np.stack([own["PICP"] for own in maps])}
+        data, arrays = load(_DATASET), {"weights": np.linspace(0, 1, grid)}
+        for name, patience in (("PICP", _PATIENCE), (_LAST, 0)):
+            maps = [_map(settings, data, grid, seed, n_jobs, False, patience) for seed in seeds]
+            arrays[name] = np.stack([own["PICP"] for own in maps])
         record = {"seeds": list(seeds), "settings": settings_record(settings)}
         store.write(_SEEDS, {**record, **circumstances()}, arrays)
     return store.read(_SEEDS)
@@ -131,6 +135,7 @@ def _map(
     seed: int,
     n_jobs: int | None,
     visible: bool,
+    patience: int = _PATIENCE,
 ) -> dict[str, NDArray[Any]]:
     rows = paper_splits(_DATASET, random_state=seed, trials=_SHUFFLE + 1)[_SHUFFLE].train
     cut, end = round(0.81 * len(data.y)), round(0.81 * len(data.y)) + round(0.09 * len(data.y))
@@ -140,7 +145,7 @@ def _map(
     plans = []
     for first, second in pairs:
         own = dataclasses.replace(settings, coverage_weight=first, point_weight=second)
-        numbers = training_of(own, patience=_PATIENCE)
+        numbers = training_of(own, patience=patience)
         plans.append(Plan(seed, rows[:cut], validation=rows[cut:end], settings=numbers))
     program = dataclasses.replace(program_of(settings, data.X.shape[1]), refuse_crossing=True)
     with progress("sensitivity", len(plans) * settings.epochs, visible=visible) as report:
@@ -187,14 +192,15 @@ def failures_markdown(store: Store) -> str | None:
             lines.append(f"| xi = {penalty:g} | {weight} | " + " | ".join(texts) + " |")
     if store.record(_SEEDS) is not None:
         entry = store.read(_SEEDS)
-        failed = np.isnan(entry.arrays["PICP"]).mean(axis=2)
-        by_seed = zip(*(_shares(own, entry.arrays["weights"]) for own in failed), strict=True)
-        texts = [
-            "" if None in own else f"{100 * min(own):.0f}% to {100 * max(own):.0f}%"
-            for own in by_seed
-        ]
-        title = f"xi = 0, {len(failed)} other seeds and shuffles"
-        lines.append(f"| {title} | lambda_1 | " + " | ".join(texts) + " |")
+        for name, what in (("PICP", ""), (_LAST, ", last weights")):
+            failed = np.isnan(entry.arrays[name]).mean(axis=2)
+            by_seed = zip(*(_shares(own, entry.arrays["weights"]) for own in failed), strict=True)
+            texts = [
+                "" if None in own else f"{100 * min(own):.0f}% to {100 * max(own):.0f}%"
+                for own in by_seed
+            ]
+            title = f"xi = 0, {len(failed)} other seeds and shuffles{what}"
+            lines.append(f"| {title} | lambda_1 | " + " | ".join(texts) + " |")
     return "\n".join([*lines, ""])
 
 
