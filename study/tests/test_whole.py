@@ -65,7 +65,7 @@ def test_time_is_that_of_the_records(store, tmp_path):
     text = time_markdown(Store(tmp_path), found)
     assert "| QD+ | 4 | 4 |" in text
     assert "one chip: 17 s from" in text  # from 8, four seconds before 12, to 25
-    assert "| shift | chip | 1 | 10 | mve on wine, 10 s |" in text
+    assert "| shift | chip | mve on wine, 10 s | 1 | 10 |" in text
 
 
 def second(trial, mse, **more):

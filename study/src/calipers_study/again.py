@@ -5,6 +5,7 @@ from collections import Counter
 
 from calipers_study.cells import Cell, cells_of, collect
 from calipers_study.experiment_tables import Found, against
+from calipers_study.files import markdown_table
 from calipers_study.lean import lean_lines, standardised_difference
 from calipers_study.store import Store, StoreError
 
@@ -43,14 +44,13 @@ def again_markdown(store: str | os.PathLike[str], other: str | os.PathLike[str])
         *lean_lines(cells),
     ]
     far = sorted(zip(distance, pairs, strict=True), key=lambda found: -found[0])[:5]
-    lines += ["", "| table | dataset | method | measure | first | second | errors |"]
-    lines += ["|---|---|---|---|---:|---:|---:|"]
-    lines += [
-        f"| {one.published.table} | {one.published.dataset} | {one.published.method} | "
-        f"{one.published.metric} | {_written(one)} | {_written(two)} | {z:.1f} |"
-        for z, (one, two) in far
-    ]
-    return "\n".join([*lines, ""])
+    rows = []
+    for z, (one, two) in far:
+        cell = one.published
+        place = [cell.table, cell.dataset, cell.method, cell.metric]
+        rows.append([*place, _written(one), _written(two), f"{z:.1f}"])
+    header = ["table", "dataset", "method", "measure", "first", "second", "errors"]
+    return "\n".join([*lines, "", *markdown_table(header, rows, 4), ""])
 
 
 def _written(cell: Cell) -> str:

@@ -109,10 +109,6 @@ def _packed(entry: StoreEntry) -> bytes:
     return buffer.getvalue()
 
 
-def _narrow(values: NDArray[Any]) -> NDArray[Any]:
-    return values.astype(np.float32) if values.dtype == np.float64 else values
-
-
 def _neighbour(
     name: str, whole: dict[str, NDArray[np.int64]], base: NDArray[np.int64], *, middle: bool
 ) -> NDArray[np.int64]:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from calipers.bank import Bank, Plan, Table
 from calipers.datasets import Dataset, load
 from calipers_study.attempts import train_networks
+from calipers_study.files import markdown_table
 from calipers_study.measures import Prediction, measure
 from calipers_study.progress import progress
 from calipers_study.settings import StudySettings, load_settings, settings_record
@@ -177,11 +178,7 @@ def failures_markdown(store: Store) -> str | None:
     names = [name for name in store.names("figures") if "sensitivity-xi" in name]
     if not names:
         return None
-    lines = ["## Failed trainings of the maps, by weight", ""]
-    lines.append(
-        "| penalty | weight | all | " + " | ".join(f"{a:g} to {b:g}" for a, b in _BANDS) + " |"
-    )
-    lines.append("|---|---|" + "---:|" * (1 + len(_BANDS)))
+    rows = []
     for name in names:
         entry = store.read(name)
         failed, weights = np.isnan(entry.arrays["PICP"]), entry.arrays["weights"]
@@ -189,7 +186,7 @@ def failures_markdown(store: Store) -> str | None:
         for axis, weight in enumerate(("lambda_1", "lambda_2")):
             shares = _shares(failed.mean(axis=1 - axis), weights)
             texts = ["" if share is None else f"{100 * share:.0f}%" for share in shares]
-            lines.append(f"| xi = {penalty:g} | {weight} | " + " | ".join(texts) + " |")
+            rows.append([f"xi = {penalty:g}", weight, *texts])
     if store.record(_SEEDS) is not None:
         entry = store.read(_SEEDS)
         for name, what in (("PICP", ""), (_LAST, ", last weights")):
@@ -200,8 +197,10 @@ def failures_markdown(store: Store) -> str | None:
                 for own in by_seed
             ]
             title = f"xi = 0, {len(failed)} other seeds and shuffles{what}"
-            lines.append(f"| {title} | lambda_1 | " + " | ".join(texts) + " |")
-    return "\n".join([*lines, ""])
+            rows.append([title, "lambda_1", *texts])
+    header = ["penalty", "weight", "all", *(f"{a:g} to {b:g}" for a, b in _BANDS)]
+    table = markdown_table(header, rows, 2)
+    return "\n".join(["## Failed trainings of the maps, by weight", "", *table, ""])
 
 
 def _shares(failed: NDArray[np.float64], weights: NDArray[np.float64]) -> list[Any]:
