@@ -67,6 +67,11 @@ def test_sensitivity(mini, tmp_path):
         each = np.isnan(several.arrays[name]).mean(axis=(1, 2))
         assert row.startswith(f"| xi = 0, 2 other seeds and shuffles{what} | lambda_1 | ")
         assert f"| {100 * each.min():.0f}% to {100 * each.max():.0f}% | " in row
+        ends = row.split(" | ")[-1].rstrip(" |").split(", ")
+        for end, share in zip(ends, np.isnan(several.arrays[name]).mean(axis=2), strict=True):
+            first = 3 if end == "none" else round(2 * float(end))
+            assert (share[first:] < 0.5).all()
+            assert first == 0 or share[first - 1] >= 0.5
 
 
 def test_what_is_asked_for_must_be_there(tmp_path):

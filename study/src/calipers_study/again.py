@@ -43,7 +43,7 @@ def again_markdown(store: str | os.PathLike[str], other: str | os.PathLike[str])
         "",
         *lean_lines(cells),
     ]
-    far = sorted(zip(distance, pairs, strict=True), key=lambda found: -found[0])[:5]
+    far = sorted(zip(distance, pairs, strict=True), key=lambda found: -found[0])
     rows = []
     for z, (one, two) in far:
         cell = one.published

@@ -72,9 +72,11 @@ _FEW_LEFT = ("concrete", "kin8nm", "power", "wine")  # where leaving them out co
 EXPERIMENTS: dict[str, tuple[Variant, tuple[str, ...]]] = {
     f"{variant.method}: {variant.label}": (variant, datasets)
     for variant, datasets in (
-        *((Variant(_DRAWN_AGAIN, method, seed=1), _SMALL) for method in ("qd+", "qd", "mve")),
-        (Variant(_DRAWN_AGAIN, "mse", seed=1), (*_SMALL, "naval")),
-        (Variant(_DRAWN_AGAIN, "qd-1-layer", seed=1), (*_SMALL, "naval")),
+        *((Variant(_DRAWN_AGAIN, method, seed=1), _SMALL) for method in ("qd+", "mve")),
+        *(
+            (Variant(_DRAWN_AGAIN, method, seed=1), (*_SMALL, "naval"))
+            for method in ("qd", "qd-1-layer", "mse")
+        ),
         (Variant("a third draw of shuffles", seed=2), ("concrete",)),
         (Variant("PyTorch's default initialisation", initial="kaiming"), ("power",)),
         (Variant(_FULL, full_batches=True), ("boston", *_FEW_LEFT)),

@@ -184,9 +184,9 @@ def failures_markdown(store: Store) -> str | None:
         failed, weights = np.isnan(entry.arrays["PICP"]), entry.arrays["weights"]
         penalty = entry.record["settings"]["crossing_weight"]
         for axis, weight in enumerate(("lambda_1", "lambda_2")):
-            shares = _shares(failed.mean(axis=1 - axis), weights)
-            texts = ["" if share is None else f"{100 * share:.0f}%" for share in shares]
-            rows.append([f"xi = {penalty:g}", weight, *texts])
+            share = failed.mean(axis=1 - axis)
+            texts = ["" if own is None else f"{100 * own:.0f}%" for own in _shares(share, weights)]
+            rows.append([f"xi = {penalty:g}", weight, *texts, _end(share, weights)])
     if store.record(_SEEDS) is not None:
         entry = store.read(_SEEDS)
         for name, what in (("PICP", ""), (_LAST, ", last weights")):
@@ -197,8 +197,10 @@ def failures_markdown(store: Store) -> str | None:
                 for own in by_seed
             ]
             title = f"xi = 0, {len(failed)} other seeds and shuffles{what}"
-            rows.append([title, "lambda_1", *texts])
-    header = ["penalty", "weight", "all", *(f"{a:g} to {b:g}" for a, b in _BANDS)]
+            ends = ", ".join(_end(own, entry.arrays["weights"]) for own in failed)
+            rows.append([title, "lambda_1", *texts, ends])
+    bands = (f"{a:g} to {b:g}" for a, b in _BANDS)
+    header = ["penalty", "weight", "all", *bands, "fewer than half from"]
     table = markdown_table(header, rows, 2)
     return "\n".join(["## Failed trainings of the maps, by weight", "", *table, ""])
 
@@ -208,3 +210,9 @@ def _shares(failed: NDArray[np.float64], weights: NDArray[np.float64]) -> list[A
     weights = np.round(weights, 6)
     inside = [(weights >= a) & ((weights < b) | (b == 1)) for a, b in _BANDS]
     return [failed.mean(), *(failed[band].mean() if band.any() else None for band in inside)]
+
+
+def _end(failed: NDArray[np.float64], weights: NDArray[np.float64]) -> str:
+    """The weight from which on fewer than half fail."""
+    first = int(np.flatnonzero(failed >= 0.5).max(initial=-1)) + 1
+    return f"{weights[first]:.4g}" if first < len(weights) else "none"
