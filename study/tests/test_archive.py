@@ -39,6 +39,18 @@ def test_predictions_come_back_rounded(store, packed, tmp_path):
             assert width / 2000 < step <= width / 1000
 
 
+def test_packing_again_changes_nothing(packed, tmp_path):
+    unpack(packed, tmp_path / "store")
+    for name in Store(tmp_path / "store").names("qd/yacht"):  # as if their typical width were other
+        entry = Store(tmp_path / "store").read(name)
+        entry.record["rounded_to"] /= 2
+        Store(tmp_path / "store").write(name, entry.record, entry.arrays)
+    pack(tmp_path / "store", tmp_path / "a.tar.xz")
+    unpack(tmp_path / "a.tar.xz", tmp_path / "again")
+    pack(tmp_path / "again", tmp_path / "b.tar.xz")
+    assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
+
+
 def test_tables_of_what_was_packed_are_those_of_the_store(store, packed, tmp_path):
     unpack(packed, tmp_path / "store")
     write_tables(store, tmp_path / "a")
