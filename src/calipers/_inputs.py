@@ -8,10 +8,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_X_y, validate_data
 
-from calipers._checks import refuse_masked
+from calipers._checks import BoolArray, FloatArray, IntArray, refuse_masked
 from calipers._schema import anything, list_of, one_of
 from calipers._wrapped import points_of
 from calipers.preprocessing import (
@@ -27,9 +27,6 @@ from calipers.preprocessing import (
     learn_number,
     pick_numbers,
 )
-
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
 
 _FLOATS = [np.float64, np.float32]
 _LARGEST = 1e150  # of targets: the square is a number still
@@ -177,6 +174,21 @@ def check_size(y: FloatArray) -> None:
             f"y must have a range of at least {_SMALLEST:g}, got {y.min():g} to {y.max():g}: give "
             "it in another unit"
         )
+
+
+def group_labels(groups: Any, rows: Any) -> IntArray:
+    """Labels of groups as numbers from 0."""
+    refuse_masked("groups", groups)
+    labels = column_or_1d(groups)
+    check_consistent_length(rows, labels)
+    try:
+        return np.unique(labels, return_inverse=True)[1]
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in labels})
+        raise ValueError(
+            f"groups must hold labels of one type, got {' and '.join(kinds)}: make all of them "
+            "text, or all of them numbers"
+        ) from None
 
 
 def learn_inputs(

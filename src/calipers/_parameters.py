@@ -1,9 +1,15 @@
-"""Parameters of an estimator as JSON, and back; those of version 0.1 under their names of now."""
+"""Parameters of the estimator: their rules, those of the paper, and all of them as JSON and back.
+
+Those of version 0.1 are read under their names of now.
+"""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from numbers import Integral, Real
 from types import NoneType
 from typing import Any
+
+from sklearn.utils._param_validation import HasMethods, Interval as Within, StrOptions
 
 from calipers._model_schema import CUSTOM
 from calipers._schema import (
@@ -18,8 +24,60 @@ from calipers._schema import (
     whole,
 )
 from calipers._text import plain
-from calipers.objectives import LOSSES
+from calipers.aggregation import AGGREGATIONS
+from calipers.calibration import CALIBRATIONS
+from calipers.networks import MLP, NETWORKS
+from calipers.objectives import LOSSES, Objective
+from calipers.optimizers import OPTIMIZERS, Adam
+from calipers.preprocessing import TableEncoder
 from calipers.training import SHORTHANDS
+
+PAPER = {
+    "bounds": None,
+    "loss": "qd+",
+    "cv": None,
+    "n_networks": 5,
+    "batch_size": 100,
+    "patience": None,
+    "network__hidden_layers": (50, 50),
+    "network__activation": "relu",
+    "network__frequencies": 0,
+    "optimizer__learning_rate": 0.005,
+    "optimizer__schedule": "exponential",
+    "optimizer__weight_decay": 0.0,
+    "optimizer__averaging": 0.0,
+    "optimizer__clip_norm": None,
+}
+"""The method of the paper, where it differs from the defaults."""
+
+_COUNT = Within(Integral, 1, 10**15, closed="both")
+_JOBS = ((-1024, -1), (1, 1024))
+
+
+def constraints() -> dict[str, list[Any]]:
+    """What scikit-learn checks of each parameter, by the registries as they are now."""
+    return {
+        "coverage": [Within(Real, 1e-9, 1 - 1e-9, closed="both")],
+        "loss": [StrOptions(set(LOSSES)), Objective],
+        "network": [StrOptions(set(NETWORKS)), MLP, callable],
+        "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
+        "aggregation": [StrOptions(set(AGGREGATIONS))],
+        "calibration": [StrOptions(set(CALIBRATIONS) - {"by", "adaptive"})],
+        "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
+        "n_networks": [Within(Integral, 1, 10**4, closed="both")],
+        "epochs": [_COUNT, None],
+        "batch_size": [_COUNT, None],
+        "time_budget": [Within(Real, 0, None, closed="neither"), None],
+        "patience": [_COUNT, StrOptions({"auto"}), None],
+        "validation_fraction": [Within(Real, 0, 1, closed="neither")],
+        "preprocessor": [TableEncoder, StrOptions({"auto"}), None],
+        "bounds": [StrOptions({"auto"}), "array-like", None],
+        "unsupported": [StrOptions({"inf", "raise"})],
+        "warm_start": ["boolean"],
+        "n_jobs": [*(Within(Integral, *ends, closed="both") for ends in _JOBS), None],
+        "random_state": ["random_state"],
+        "verbose": ["boolean", Within(Integral, 0, 10**6, closed="both")],
+    }
 
 
 def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
