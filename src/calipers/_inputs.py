@@ -76,6 +76,13 @@ class Inputs:
         low, high = (np.array([getattr(c, end) for c in self.columns]) for end in ("low", "high"))
         return numbers, (low > seen) | (high < seen)
 
+    def cells(self, estimator: Any, X: Any) -> dict[str, NDArray[Any]]:
+        """Columns that the model uses, as it reads them: numbers, or text for categories."""
+        if self.encoder is not None:
+            return dict(self.encoder.read(X))
+        numbers = np.asarray(self.read(estimator, X), dtype=np.float64)
+        return {column.name: numbers[:, i] for i, column in enumerate(self.columns)}
+
     def pick(self, frame: Any, *, named: bool) -> Any:
         """Columns that the model takes, from a frame with any others and in any order.
 

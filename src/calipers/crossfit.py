@@ -1,7 +1,7 @@
 """Cross-fitting: which rows each network trains on, and what it predicts for the others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
@@ -210,16 +210,9 @@ class OutOfFold:
         rows, first = np.unique(self.rows % count, return_index=True)
         point = np.full(count, np.nan)
         point[rows] = self.point[self.rows[first]]
-        return OutOfFold(
-            point,
-            self.coverage,
-            rows,
-            None if self.dist is None else self.dist[first],
-            None if self.target is None else self.target[first],
-            None if self.weights is None else self.weights[first],
-            self.support,
-            self.target_map,
-        )
+        columns = {"dist": self.dist, "target": self.target, "weights": self.weights}
+        taken = {name: None if own is None else own[first] for name, own in columns.items()}
+        return replace(self, point=point, rows=rows, **taken)
 
     @classmethod
     def of_points(

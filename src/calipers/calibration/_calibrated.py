@@ -134,14 +134,9 @@ class CalibratedMixture(DerivedDistribution):
         assert isinstance(innermost, SplitNormalMixture)  # noqa: S101 - for the type checker
         calibrations = tuple(step.calibration for step in steps)
 
-        def of_block(
-            *blocks: FloatArray, weights: FloatArray | None = None
-        ) -> FloatArray | tuple[FloatArray, ...]:
-            if weights is None:  # rows have their own
-                weights, blocks = blocks[-1], blocks[:-1]
-            own, given, (loc, left, right) = blocks[:depth], blocks[depth:-3], blocks[-3:]
-            rows = MixtureRows(loc, left, right, weights, calibrations, own)
-            return function(rows, *given)
+        def of_block(*blocks: Any) -> FloatArray | tuple[FloatArray, ...]:
+            own, given, members = blocks[:depth], blocks[depth:-1], blocks[-1]
+            return function(MixtureRows(members, calibrations, own), *given)
 
         rows = [*(step.row_weights for step in steps), *arrays]
         called, members = innermost.in_blocks(of_block)

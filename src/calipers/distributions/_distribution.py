@@ -123,7 +123,6 @@ class DerivedDistribution(Distribution):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array of distributions."""
         return self._inner.shape
 
     @property
@@ -133,7 +132,6 @@ class DerivedDistribution(Distribution):
 
     @property
     def weights(self) -> FloatArray:
-        """The members' weights."""
         return self._inner.weights
 
     @property

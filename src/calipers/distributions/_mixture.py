@@ -18,6 +18,7 @@ from calipers.distributions._density import mixture_modes
 from calipers.distributions._distribution import Distribution
 from calipers.distributions._hdi import shortest_interval
 from calipers.distributions._hdr import density_region
+from calipers.distributions._members import Members
 from calipers.distributions._quantile import mixture_interval, mixture_isf, mixture_ppf
 from calipers.distributions._split_normal import SplitNormal
 
@@ -156,18 +157,15 @@ class SplitNormalMixture(Distribution):
     def in_blocks(
         self, function: Callable[..., Any]
     ) -> tuple[Callable[..., Any], tuple[FloatArray, ...]]:
-        """What `calipers._blocks` needs to call a function of blocks of the members.
+        """What `calipers._blocks` needs to call a function of blocks of rows and their `Members`.
 
-        Returns
-        -------
-        function : callable
-            Takes what the given one does but for weights that are common to all rows.
-        members : tuple of arrays
-            Location and scales, and weights where rows have their own.
+        A function that takes arrays in place of members, and these arrays.
         """
-        if self.weights.ndim == 1:
-            return partial(function, weights=self.weights[:, None]), self._members
-        return function, (*self._members, self.weights)
+        if self.weights.ndim > 1:  # rows have their own
+            members = (*self._members, self.weights)
+            return lambda *blocks: function(*blocks[:-4], Members(*blocks[-4:])), members
+        common = self.weights[:, None]
+        return lambda *blocks: function(*blocks[:-3], Members(*blocks[-3:], common)), self._members
 
     def _apply(
         self,
@@ -176,7 +174,7 @@ class SplitNormalMixture(Distribution):
         outputs: int | None = None,
         n_jobs: int = 1,
     ) -> FloatArray:
-        """Call `function` with blocks of `rows` and of the components, and with the weights."""
+        """Call `function` with blocks of `rows` and of the members."""
         of_block, members = self.in_blocks(function)
         return blockwise(of_block, rows, members, outputs=outputs, n_jobs=n_jobs)
 
@@ -210,7 +208,6 @@ class SplitNormalMixture(Distribution):
         return self._apply(mixture_ppf, checks.probability("p", p), n_jobs=n_jobs)
 
     def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Upper quantile: the inverse of `sf`."""
         return self._apply(mixture_isf, checks.probability("q", q), n_jobs=n_jobs)
 
     def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
@@ -335,7 +332,6 @@ class SplitNormalMixture(Distribution):
 
     @property
     def mean(self) -> FloatArray:
-        """Expectation."""
         return self._apply(formulas.mean)
 
     @property
@@ -355,5 +351,4 @@ class SplitNormalMixture(Distribution):
 
     @property
     def std(self) -> FloatArray:
-        """Standard deviation."""
         return self._apply(formulas.std)

@@ -55,7 +55,6 @@ class ObservedDistribution(DerivedDistribution):
     support: Support  #: Values that y can take.
 
     def __getitem__(self, key: Any) -> "ObservedDistribution":
-        """Take some of the distributions, by any index that NumPy takes."""
         return ObservedDistribution(self.latent[key], self.support)
 
     def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
@@ -109,7 +108,6 @@ class ObservedDistribution(DerivedDistribution):
     def sample(
         self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
     ) -> FloatArray:
-        """Independent draws of shape ``(*size, *shape)``."""
         return self.support.observe(self.latent.sample(size, rng=rng, n_jobs=n_jobs))
 
     def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:

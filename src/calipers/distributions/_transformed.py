@@ -179,46 +179,37 @@ class TransformedMixture(DerivedDistribution):
     target_map: TargetMap  #: The map.
 
     def __getitem__(self, key: Any) -> "TransformedMixture":
-        """Take some of the distributions, by any index that NumPy takes."""
         return TransformedMixture(self.latent[key], self.target_map)
 
     def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Density at `x`."""
         return np.exp(self.logpdf(x, n_jobs=n_jobs))
 
     def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Logarithm of the density at `x`."""
         at = checks.not_nan("x", x)
         inner: FloatArray = self.latent.logpdf(self.target_map.forward(at), n_jobs=n_jobs)
         return inner + self.target_map.log_slope(at)
 
     def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """P(X <= x)."""
         at = self.target_map.forward(checks.not_nan("x", x))
         return np.asarray(self.latent.cdf(at, n_jobs=n_jobs))
 
     def sf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """P(X > x)."""
         at = self.target_map.forward(checks.not_nan("x", x))
         return np.asarray(self.latent.sf(at, n_jobs=n_jobs))
 
     def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Quantile: the inverse of `cdf`."""
         return self.target_map.back(self.latent.ppf(p, n_jobs=n_jobs))
 
     def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Upper quantile: the inverse of `sf`."""
         return self.target_map.back(self.latent.isf(q, n_jobs=n_jobs))
 
     def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound of the central interval, with equal tails outside."""
         lower, upper = self.latent.interval(coverage, n_jobs=n_jobs)
         return self.target_map.back(lower), self.target_map.back(upper)
 
     def sample(
         self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
     ) -> FloatArray:
-        """Independent draws of shape ``(*size, *shape)``."""
         return self.target_map.back(self.latent.sample(size, rng=rng, n_jobs=n_jobs))
 
     def _quantiles(self, n_jobs: int = 1) -> FloatArray:
@@ -226,13 +217,11 @@ class TransformedMixture(DerivedDistribution):
         return self.ppf(ndtr(_GRID).reshape(-1, *(1,) * len(self.shape)), n_jobs=n_jobs)
 
     def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Continuous ranked probability score of `y`, the smaller the better."""
         target, q = checks.finite("y", y), self._quantiles(n_jobs)
         rank = (2.0 * ndtr(_GRID) - 1.0).reshape(-1, *(1,) * len(self.shape))
         return _expected(np.abs(q - target) - rank * q)
 
     def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance."""
         if isinstance(self.latent, SplitNormalMixture):
             first, second = self.target_map.moments(self.latent)
             return first, np.maximum(second - first**2, 0.0)

@@ -15,6 +15,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import calipers
 from calipers._pages import asset
+from calipers.preprocessing import Column
+from calipers.regressor import IntervalRegressor
 from calipers.report import _sentences as sentences
 from calipers.report._charts import chart_data, sampled
 from calipers.report._drivers import Drivers, driver_data, driver_sentence
@@ -44,7 +46,7 @@ _SECTIONS = {
 class Content:
     """What a page is made from."""
 
-    model: Any  # the fitted model
+    model: IntervalRegressor  # fitted
     labelled: LabelledPrediction  # what it says about the rows
     parts: list[Breakdown]  # groups of the rows
     misses: list[Miss]  # rows farthest outside of their interval
@@ -153,7 +155,7 @@ def _tiles(content: Content) -> list[tuple[str, str, str]]:
     return [*tiles, (f"{how} than one interval for all", share(abs(gain)), note)]
 
 
-def _settings(model: Any) -> list[tuple[str, str, str]]:
+def _settings(model: IntervalRegressor) -> list[tuple[str, str, str]]:
     """Name, value, and whether it is not the default."""
     usual = type(model)().get_params(deep=False)
     texts = {name: _text(value) for name, value in model.get_params(deep=False).items()}
@@ -163,7 +165,7 @@ def _settings(model: Any) -> list[tuple[str, str, str]]:
     ]
 
 
-def _facts(model: Any) -> dict[str, str]:
+def _facts(model: IntervalRegressor) -> dict[str, str]:
     """When, on what and with which versions the model was fitted."""
     about = model.about_
     facts = {k.replace("_", " "): str(v) for k, v in about.items() if isinstance(v, str | int)}
@@ -179,7 +181,7 @@ def _facts(model: Any) -> dict[str, str]:
     return facts | {f"{name} when fitted": str(v) for name, v in versions.items()}
 
 
-def seen(column: Any) -> str:
+def seen(column: Column) -> str:
     """What training saw of an input, in few words.
 
     Examples
