@@ -17,9 +17,10 @@ from sklearn.utils.validation import _check_sample_weight
 
 from calipers import storage
 from calipers._checks import FloatArray, refuse_masked
-from calipers._inputs import group_labels, learn_inputs
+from calipers._inputs import learn_inputs
 from calipers._outliers import far_targets
 from calipers._progress import progress
+from calipers._row_labels import group_labels
 from calipers.bank import (
     Bank,
     BankPoints,

@@ -1,7 +1,4 @@
-"""Parameters of the estimator: their rules, those of the paper, and all of them as JSON and back.
-
-Those of version 0.1 are read under their names of now.
-"""
+"""Parameters of the estimator: their rules, those of the paper, and all as JSON and back."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -12,12 +9,12 @@ from typing import Any
 from sklearn.utils._param_validation import HasMethods, Interval as Within, StrOptions
 
 from calipers._model_schema import CUSTOM
+from calipers._old_models import current_parameters
 from calipers._schema import (
     SchemaError,
     anything,
     list_of,
     number,
-    one_of,
     optional,
     record,
     refuse,
@@ -90,7 +87,7 @@ def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def parameters_from_dict(document: Any, names: Sequence[str]) -> dict[str, Any]:
     """Parameters as the constructor takes them; what was not stored is left out."""
-    found, current = {}, _current(document)
+    found, current = {}, current_parameters(document)
     record({}, dict.fromkeys(names, anything))(current, "parameters")
     for name, value in current.items():
         if value == CUSTOM:
@@ -143,43 +140,3 @@ def _nested(kinds: Any, value: Any) -> Any:
 
 def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-# Parameters of version 0.1 that have moved into nested objects or are no more.
-_NETWORK = {"hidden_layers": "hidden_layers", "activation": "activation", "waves": "frequencies"}
-_OPTIMIZER = (
-    "learning_rate",
-    "schedule",
-    "decay_rate",
-    "decay_steps",
-    "weight_decay",
-    "averaging",
-    "clip_norm",
-    "adversarial_step",
-)
-_LOSS = ("coverage_weight", "point_weight", "crossing_weight", "softness")
-
-
-def _current(document: Any) -> dict[str, Any]:
-    """Stored parameters, those of version 0.1 under the names they have now."""
-    record({}, rest=anything)(document, "parameters")
-    rest = dict(document)
-    if "waves" not in rest:
-        return rest
-    old = (*_NETWORK, *_OPTIMIZER, *_LOSS, "retries", "network", "loss")
-    record(dict.fromkeys(old, anything), rest=anything)(rest, "parameters")
-    rest.pop("retries")
-    network = {new: rest.pop(old) for old, new in _NETWORK.items()}
-    optimizer = {name: rest.pop(name) for name in _OPTIMIZER}
-    numbers = {name: rest.pop(name) for name in _LOSS}
-    if rest["network"] is None:
-        rest["network"] = {"kind": "MLP"} | network
-    rest["optimizer"] = {"kind": "Adam"} | optimizer
-    if isinstance(rest["loss"], str):
-        one_of(*LOSSES)(rest["loss"], "parameters.loss")
-        kind = LOSSES[rest["loss"]]
-        if kind is LOSSES["density"]:
-            numbers["crps_weight"] = numbers["point_weight"]
-        own = {k: v for k, v in numbers.items() if k in kind().get_params() and v is not None}
-        rest["loss"] = {"kind": kind.__name__} | own
-    return rest

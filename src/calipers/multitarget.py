@@ -29,7 +29,15 @@ from sklearn.utils.validation import check_is_fitted
 from calipers import storage
 from calipers._checks import FloatArray
 from calipers._loading import model_from_dict, model_to_dict, stored_model
-from calipers._schema import anything, array_of, list_of, record, refuse, within
+from calipers._schema import (
+    anything,
+    array_of,
+    arrays_under,
+    list_of,
+    record,
+    refuse,
+    within,
+)
 from calipers.crossfit import OutOfFold
 from calipers.prediction import Prediction, Query, checked_levels
 from calipers.preprocessing import Column
@@ -256,8 +264,8 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
                 refuse("array 'depths'", "in ascending order", "another")
         self.models_ = []
         for i, own in enumerate(document["targets"]):
-            names = [name for name in rest if name.startswith(f"{i}.")]
-            parts = {name.removeprefix(f"{i}."): rest.pop(name) for name in names}
+            parts = arrays_under(rest, f"{i}.")
+            rest = {name: array for name, array in rest.items() if not name.startswith(f"{i}.")}
             self.models_.append(IntervalRegressor())
             model_from_dict(self.models_[-1], own, parts)
         if rest:
