@@ -54,7 +54,7 @@ def conformalize_command(
     """
     form = common.make_form(delimiter, encoding)
     from calipers import load
-    from calipers.preprocessing import DataError, as_text
+    from calipers.preprocessing import as_text
 
     fitted = load(model)
     name, kind = common.target_of(fitted, target, types)
@@ -65,17 +65,13 @@ def conformalize_command(
         table.require(groups)
         labels = as_text(table.frame[groups]).to_numpy(zero_copy_only=False)
         options["groups"] = [str(label) for label in labels]
-    try:
+    with common.refusing(table):
         if shifted_to is not None:
             new = common.read_files([shifted_to], form)[1]
             options["shifted_to"] = fitted.pick(new.frame)
         # Threads are for the work here, not part of the model that is written again.
         threads = fitted.n_jobs
         fitted.set_params(n_jobs=n_jobs).conformalize(fitted.pick(table.frame), values, **options)
-    except DataError as error:
-        raise table.placed(error) from None
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     folder = out or model
     fitted.set_params(n_jobs=threads).save(folder)
     found = {"model": folder, "files": files} | fitted.about_["conformalized"]
