@@ -6,6 +6,7 @@ from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold
@@ -272,7 +273,8 @@ def calibrate(
     # how networks differ that have seen a row.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
         pools = unseen_pools(mixture, target, fold_of, row_folds)
-        scores = normal_scores(pools.dist, target[pools.row], n_jobs=ensemble.n_jobs or 1)
+        with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
+            scores = normal_scores(pools.dist, target[pools.row])
         if kind == WidthCalibration.kind:
             worth = effective_number(np.ones(len(rows)) if own is None else own, units)
             by_width, scores = _evened(pools.dist, scores, int(worth))

@@ -13,8 +13,9 @@ from calipers.distributions._split_normal import SplitNormal
 class Distribution(ABC):
     """An array of distributions: of mixtures, of calibrated ones, of what is observed of them.
 
-    Arguments broadcast against `shape`; `n_jobs` is a number of threads, -1 for all cores. Mean,
-    variance, standard deviation and median follow from `moments` and `ppf`.
+    Arguments broadcast against `shape`. Mean, variance, standard deviation and median follow from
+    `moments` and `ppf`. Long arrays are worked on in blocks, on the threads of an enclosing
+    ``joblib.parallel_config("threading", n_jobs=...)``; results depend on neither.
     """
 
     @property
@@ -50,45 +51,43 @@ class Distribution(ABC):
         """Variance of the networks' means, before any correction."""
 
     @abstractmethod
-    def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def pdf(self, x: ArrayLike) -> FloatArray:
         """Density at `x`."""
 
     @abstractmethod
-    def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def logpdf(self, x: ArrayLike) -> FloatArray:
         """Logarithm of the density at `x`."""
 
     @abstractmethod
-    def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def cdf(self, x: ArrayLike) -> FloatArray:
         """P(X <= x)."""
 
     @abstractmethod
-    def sf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def sf(self, x: ArrayLike) -> FloatArray:
         """P(X > x)."""
 
     @abstractmethod
-    def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def ppf(self, p: ArrayLike) -> FloatArray:
         """Quantile: the inverse of `cdf`."""
 
     @abstractmethod
-    def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def isf(self, q: ArrayLike) -> FloatArray:
         """Upper quantile: the inverse of `sf`."""
 
     @abstractmethod
-    def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the central interval, with equal tails outside."""
 
     @abstractmethod
-    def sample(
-        self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
-    ) -> FloatArray:
+    def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
         """Independent draws of shape ``(*size, *shape)``."""
 
     @abstractmethod
-    def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def crps(self, y: ArrayLike) -> FloatArray:
         """Continuous ranked probability score of `y`, the smaller the better."""
 
     @abstractmethod
-    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def moments(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance."""
 
     @property

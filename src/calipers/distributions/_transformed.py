@@ -181,52 +181,50 @@ class TransformedMixture(DerivedDistribution):
     def __getitem__(self, key: Any) -> "TransformedMixture":
         return TransformedMixture(self.latent[key], self.target_map)
 
-    def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        return np.exp(self.logpdf(x, n_jobs=n_jobs))
+    def pdf(self, x: ArrayLike) -> FloatArray:
+        return np.exp(self.logpdf(x))
 
-    def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def logpdf(self, x: ArrayLike) -> FloatArray:
         at = checks.not_nan("x", x)
-        inner: FloatArray = self.latent.logpdf(self.target_map.forward(at), n_jobs=n_jobs)
+        inner: FloatArray = self.latent.logpdf(self.target_map.forward(at))
         return inner + self.target_map.log_slope(at)
 
-    def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def cdf(self, x: ArrayLike) -> FloatArray:
         at = self.target_map.forward(checks.not_nan("x", x))
-        return np.asarray(self.latent.cdf(at, n_jobs=n_jobs))
+        return np.asarray(self.latent.cdf(at))
 
-    def sf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def sf(self, x: ArrayLike) -> FloatArray:
         at = self.target_map.forward(checks.not_nan("x", x))
-        return np.asarray(self.latent.sf(at, n_jobs=n_jobs))
+        return np.asarray(self.latent.sf(at))
 
-    def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        return self.target_map.back(self.latent.ppf(p, n_jobs=n_jobs))
+    def ppf(self, p: ArrayLike) -> FloatArray:
+        return self.target_map.back(self.latent.ppf(p))
 
-    def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        return self.target_map.back(self.latent.isf(q, n_jobs=n_jobs))
+    def isf(self, q: ArrayLike) -> FloatArray:
+        return self.target_map.back(self.latent.isf(q))
 
-    def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
-        lower, upper = self.latent.interval(coverage, n_jobs=n_jobs)
+    def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        lower, upper = self.latent.interval(coverage)
         return self.target_map.back(lower), self.target_map.back(upper)
 
-    def sample(
-        self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
-    ) -> FloatArray:
-        return self.target_map.back(self.latent.sample(size, rng=rng, n_jobs=n_jobs))
+    def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
+        return self.target_map.back(self.latent.sample(size, rng=rng))
 
-    def _quantiles(self, n_jobs: int = 1) -> FloatArray:
+    def _quantiles(self) -> FloatArray:
         """Quantiles at the scores of the grid, along a first axis."""
-        return self.ppf(ndtr(_GRID).reshape(-1, *(1,) * len(self.shape)), n_jobs=n_jobs)
+        return self.ppf(ndtr(_GRID).reshape(-1, *(1,) * len(self.shape)))
 
-    def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        target, q = checks.finite("y", y), self._quantiles(n_jobs)
+    def crps(self, y: ArrayLike) -> FloatArray:
+        target, q = checks.finite("y", y), self._quantiles()
         rank = (2.0 * ndtr(_GRID) - 1.0).reshape(-1, *(1,) * len(self.shape))
         return _expected(np.abs(q - target) - rank * q)
 
-    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def moments(self) -> tuple[FloatArray, FloatArray]:
         if isinstance(self.latent, SplitNormalMixture):
             first, second = self.target_map.moments(self.latent)
             return first, np.maximum(second - first**2, 0.0)
         score = ndtr(_GRID).reshape(-1, *(1,) * len(self.shape))
-        q = self.target_map.limited(self.latent.ppf(score, n_jobs=n_jobs))
+        q = self.target_map.limited(self.latent.ppf(score))
         mean = _expected(q)
         return mean, _expected((q - mean) ** 2)
 
