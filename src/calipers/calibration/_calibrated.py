@@ -111,7 +111,6 @@ class CalibratedMixture(DerivedDistribution):
         object.__setattr__(self, "unsupported", unsupported)
 
     def __getitem__(self, key: Any) -> "CalibratedMixture":
-        """Take some of the distributions, by any index that NumPy takes."""
         weights = self.row_weights[key]
         return CalibratedMixture(self.mixture[key], self.calibration, weights, self.unsupported)
 
@@ -151,11 +150,9 @@ class CalibratedMixture(DerivedDistribution):
             return np.exp(self.logpdf(x))
 
     def logpdf(self, x: ArrayLike) -> FloatArray:
-        """Logarithm of the density at `x`."""
         return self._apply(MixtureRows.logpdf, checks.not_nan("x", x))
 
     def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(X <= x)."""
         return ndtr(self.normal_scores(x))
 
     def sf(self, x: ArrayLike) -> FloatArray:
@@ -163,11 +160,9 @@ class CalibratedMixture(DerivedDistribution):
         return ndtr(-self.normal_scores(x))
 
     def ppf(self, p: ArrayLike) -> FloatArray:
-        """Quantile: the inverse of `cdf`."""
         return self._values(ndtri(checks.probability("p", p)))
 
     def isf(self, q: ArrayLike) -> FloatArray:
-        """Upper quantile: the inverse of `sf`."""
         return self._values(-ndtri(checks.probability("q", q)))
 
     def _values(self, v: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers.distributions._split_normal import SplitNormal
 
@@ -142,3 +143,36 @@ class DerivedDistribution(Distribution):
     def epistemic_var(self) -> FloatArray:
         """Variance of the networks' means, before any correction and on their own scale."""
         return self._inner.epistemic_var
+
+
+class MappedDistribution(DerivedDistribution):
+    """Distributions of increasing functions of values that have the distributions `latent`."""
+
+    latent: Any
+
+    @abstractmethod
+    def _to_latent(self, value: FloatArray) -> FloatArray:
+        """Give the latent values up to which the function is at most `value`."""
+
+    @abstractmethod
+    def _from_latent(self, latent: FloatArray) -> FloatArray:
+        """Apply the function."""
+
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        return self.latent.cdf(self._to_latent(checks.not_nan("x", x)))
+
+    def sf(self, x: ArrayLike) -> FloatArray:
+        return self.latent.sf(self._to_latent(checks.not_nan("x", x)))
+
+    def ppf(self, p: ArrayLike) -> FloatArray:
+        return self._from_latent(self.latent.ppf(p))
+
+    def isf(self, q: ArrayLike) -> FloatArray:
+        return self._from_latent(self.latent.isf(q))
+
+    def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        lower, upper = self.latent.interval(coverage)
+        return self._from_latent(lower), self._from_latent(upper)
+
+    def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
+        return self._from_latent(self.latent.sample(size, rng=rng))

@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
-from calipers.distributions._distribution import DerivedDistribution, Distribution
+from calipers.distributions._distribution import Distribution, MappedDistribution
 from calipers.distributions._support import Support
 
 # Mass beyond either end of the range over which moments and scores are summed.
@@ -28,12 +28,13 @@ _NO_MASS = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
-class ObservedDistribution(DerivedDistribution):
+class ObservedDistribution(MappedDistribution):
     r"""Distributions of y = T(z), where z has a continuous distribution and T is a support's map.
 
     Part of the distribution may be continuous, with the density `pdf`, and part on single values,
     with the masses `pmf`: bounds, and the values of a lattice. Quantiles and bounds of intervals
-    are values of the support.
+    are values of the support, the least whose `cdf` is at least `p`; the mass of an interval is at
+    least its coverage, by what lies on its bounds.
 
     Notes
     -----
@@ -57,20 +58,16 @@ class ObservedDistribution(DerivedDistribution):
     def __getitem__(self, key: Any) -> "ObservedDistribution":
         return ObservedDistribution(self.latent[key], self.support)
 
-    def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(Y <= x)."""
-        edge = self.support.upper_edge(checks.not_nan("x", x))
-        return self.latent.cdf(edge)
+    def _to_latent(self, value: FloatArray) -> FloatArray:
+        return self.support.upper_edge(value)
+
+    def _from_latent(self, latent: FloatArray) -> FloatArray:
+        return self.support.observe(latent)
 
     def cdf_below(self, x: ArrayLike) -> FloatArray:
         """P(Y < x): less than `cdf` by the mass on `x` itself."""
         edge = self.support.lower_edge(checks.not_nan("x", x))
         return self.latent.cdf(edge)
-
-    def sf(self, x: ArrayLike) -> FloatArray:
-        """P(Y > x)."""
-        edge = self.support.upper_edge(checks.not_nan("x", x))
-        return self.latent.sf(edge)
 
     def pmf(self, x: ArrayLike) -> FloatArray:
         """P(Y = x), 0 where values are continuous."""
@@ -88,25 +85,6 @@ class ObservedDistribution(DerivedDistribution):
         mass = self.pmf(x)
         with np.errstate(divide="ignore"):
             return np.log(np.where(mass > _NO_MASS, mass, self.pdf(x)))
-
-    def ppf(self, p: ArrayLike) -> FloatArray:
-        """Quantile: the least value of the support whose `cdf` is at least `p`."""
-        return self.support.observe(self.latent.ppf(p))
-
-    def isf(self, q: ArrayLike) -> FloatArray:
-        """Upper quantile: the least value of the support whose `sf` is at most `q`."""
-        return self.support.observe(self.latent.isf(q))
-
-    def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound of the central interval, both values of the support.
-
-        Its mass is at least `coverage`: the latent interval's, and what lies on the bounds beside.
-        """
-        lower, upper = self.latent.interval(coverage)
-        return self.support.observe(lower), self.support.observe(upper)
-
-    def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
-        return self.support.observe(self.latent.sample(size, rng=rng))
 
     def crps(self, y: ArrayLike) -> FloatArray:
         r"""Continuous ranked probability score of `y`, :math:`\int (F(x) - 1[x \ge y])^2 dx`.

@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
-from calipers.distributions._distribution import DerivedDistribution
+from calipers.distributions._distribution import MappedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 
 KINDS = ("log", "asinh")
@@ -156,7 +156,7 @@ def _expected(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class TransformedMixture(DerivedDistribution):
+class TransformedMixture(MappedDistribution):
     """Distributions of targets whose mapped values have the distributions `latent`.
 
     Notes
@@ -189,26 +189,11 @@ class TransformedMixture(DerivedDistribution):
         inner: FloatArray = self.latent.logpdf(self.target_map.forward(at))
         return inner + self.target_map.log_slope(at)
 
-    def cdf(self, x: ArrayLike) -> FloatArray:
-        at = self.target_map.forward(checks.not_nan("x", x))
-        return np.asarray(self.latent.cdf(at))
+    def _to_latent(self, value: FloatArray) -> FloatArray:
+        return self.target_map.forward(value)
 
-    def sf(self, x: ArrayLike) -> FloatArray:
-        at = self.target_map.forward(checks.not_nan("x", x))
-        return np.asarray(self.latent.sf(at))
-
-    def ppf(self, p: ArrayLike) -> FloatArray:
-        return self.target_map.back(self.latent.ppf(p))
-
-    def isf(self, q: ArrayLike) -> FloatArray:
-        return self.target_map.back(self.latent.isf(q))
-
-    def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        lower, upper = self.latent.interval(coverage)
-        return self.target_map.back(lower), self.target_map.back(upper)
-
-    def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
-        return self.target_map.back(self.latent.sample(size, rng=rng))
+    def _from_latent(self, latent: FloatArray) -> FloatArray:
+        return self.target_map.back(latent)
 
     def _quantiles(self) -> FloatArray:
         """Quantiles at the scores of the grid, along a first axis."""
