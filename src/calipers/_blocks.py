@@ -84,7 +84,7 @@ def run_blocks(work: Callable[[Index], Result], shape: tuple[int, ...], size: in
 def _threads() -> int:
     """Threads that an enclosing ``joblib.parallel_config`` asks for; one without."""
     backend, n_jobs = joblib.parallel.get_active_backend()
-    return joblib.effective_n_jobs(n_jobs) if backend.supports_sharedmem else 1
+    return joblib.effective_n_jobs(n_jobs) if getattr(backend, "supports_sharedmem", False) else 1
 
 
 def blockwise(

@@ -211,7 +211,11 @@ class OutOfFold:
         rows, first = np.unique(self.rows % count, return_index=True)
         point = np.full(count, np.nan)
         point[rows] = self.point[self.rows[first]]
-        columns = {"dist": self.dist, "target": self.target, "weights": self.weights}
+        columns: dict[str, Any] = {
+            "dist": self.dist,
+            "target": self.target,
+            "weights": self.weights,
+        }
         taken = {name: None if own is None else own[first] for name, own in columns.items()}
         return replace(self, point=point, rows=rows, **taken)
 

@@ -157,7 +157,7 @@ def frame_like(X: Any, values: FloatArray, columns: Sequence[str]) -> Any:
         return pl.DataFrame(np.ascontiguousarray(values), schema=list(columns))
     import pandas as pd  # an import of its own weight, paid by those who ask for frames
 
-    return pd.DataFrame(values, columns=columns, index=getattr(X, "index", None))
+    return pd.DataFrame(values, columns=list(columns), index=getattr(X, "index", None))
 
 
 def interval_names(coverages: Iterable[float]) -> list[str]:

@@ -64,7 +64,7 @@ def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
         _moments,
         lambda rows, _: np.stack(adaptive.mean_and_variance(rows)),
         rows,
-        np.zeros(rows.members.count),
+        np.zeros(rows.members.n_rows),
         outputs=2,
     )
     return mean, variance
@@ -101,7 +101,7 @@ def _without_stretch(rows: MixtureRows) -> tuple[MixtureRows, FloatArray]:
     """
     first = rows.calibrations[0]
     if not isinstance(first, Stretching) or len(rows.calibrations) == 1:
-        return rows, np.ones(rows.members.count)
+        return rows, np.ones(rows.members.n_rows)
     stretch = first.stretch(rows.row_weights[0])
     rest = rows._replace(calibrations=rows.calibrations[1:], row_weights=rows.row_weights[1:])
     return rest, stretch

@@ -86,7 +86,7 @@ def mixture_values_on_grid(z: FloatArray, members: Members, *, walk: bool = True
     every quantile is solved for by itself, to rounding as by `mixture_values`: slower, but not for
     few rows at many scores.
     """
-    count = members.count
+    count = members.n_rows
     z = np.broadcast_to(z.reshape(len(z), -1), (len(z), count))
     if not walk:
         rows = np.tile(np.arange(count), len(z))

@@ -16,7 +16,7 @@ class Members(NamedTuple):
     weights: FloatArray  # (members, n), or (members, 1) where they are common to all rows
 
     @property
-    def count(self) -> int:
+    def n_rows(self) -> int:
         """Number of rows."""
         return self.loc.shape[1]
 
@@ -28,9 +28,9 @@ class Members(NamedTuple):
     def take(self, rows: IntArray) -> "Members":
         """Those of some of the rows."""
         weights = self.weights if self.weights.shape[1] == 1 else self.weights[:, rows]
-        return Members(*(array[:, rows] for array in self.parameters), weights)
+        return Members(self.loc[:, rows], self.left[:, rows], self.right[:, rows], weights)
 
-    def mirrored(self, flip: BoolArray) -> "Members":
+    def mirrored(self, flip: BoolArray | np.bool_) -> "Members":
         """Those of the mirror images of the rows that are marked."""
         loc, left, right = self.parameters
         if flip.all():

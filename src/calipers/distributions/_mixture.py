@@ -162,9 +162,13 @@ class SplitNormalMixture(Distribution):
         """
         if self.weights.ndim > 1:  # rows have their own
             members = (*self._members, self.weights)
-            return lambda *blocks: function(*blocks[:-4], Members(*blocks[-4:])), members
+            return lambda *blocks: function(*blocks[:-4], Members._make(blocks[-4:])), members
         common = self.weights[:, None]
-        return lambda *blocks: function(*blocks[:-3], Members(*blocks[-3:], common)), self._members
+
+        def of_block(*blocks: Any) -> Any:
+            return function(*blocks[:-3], Members._make((*blocks[-3:], common)))
+
+        return of_block, self._members
 
     def _apply(
         self,

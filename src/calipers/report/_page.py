@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import calipers
 from calipers._pages import asset
+from calipers.bank import Bank, Upgraded
 from calipers.preprocessing import Column
 from calipers.regressor import IntervalRegressor
 from calipers.report import _sentences as sentences
@@ -60,7 +61,7 @@ class Content:
 
 def render(content: Content) -> str:
     """The whole page as text; the template escapes everything but our own script and style."""
-    labelled, bank = content.labelled, content.model.ensemble_.bank
+    labelled, bank = content.labelled, _trained(content)
     script = f"\n{asset('charts.js')}{re.sub(r'(?ms)^import .*?;$', '', _file('report.js'))}\n"
     drawn = content.parts[:_CARDS]
     return _environment().get_template("report.html").render(
@@ -83,6 +84,12 @@ def render(content: Content) -> str:
         script=script,
         style=asset("charts.css") + _file("style.css"),
     )  # fmt: skip
+
+
+def _trained(content: Content) -> Bank:
+    """The networks that were trained for intervals."""
+    bank = content.model.ensemble_.bank
+    return bank.heads if isinstance(bank, Upgraded) else bank
 
 
 def _environment() -> Environment:
@@ -119,7 +126,7 @@ def _sentences(content: Content) -> dict[str, Any]:
     given: dict[str, Any] = {
         "verdict": verdict(labelled, calibration),
         "worth": sentences.worth(labelled, unit, content.model.target_.name),
-        "training_text": sentences.training_sentences(ensemble.bank),
+        "training_text": sentences.training_sentences(_trained(content)),
     }
     if content.drivers is not None:
         given["drivers_text"] = driver_sentence(content.drivers, unit)
@@ -198,7 +205,7 @@ def seen(column: Column) -> str:
         rest = len(column.categories) - _CATEGORIES
         text += f" and {rest} more" if rest > 0 else ""
     elif column.low is not None:
-        ends = [column.low, column.high, column.typical]
+        ends: list[Any] = [column.low, column.high, column.typical]
         if column.kind == "date":
             ends = [np.datetime64(end) for end in ends]
         text = "{} to {}, typically {}".format(*map(brief, ends))
