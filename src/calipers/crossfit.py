@@ -211,12 +211,8 @@ class OutOfFold:
         rows, first = np.unique(self.rows % count, return_index=True)
         point = np.full(count, np.nan)
         point[rows] = self.point[self.rows[first]]
-        columns: dict[str, Any] = {
-            "dist": self.dist,
-            "target": self.target,
-            "weights": self.weights,
-        }
-        taken = {name: None if own is None else own[first] for name, own in columns.items()}
+        own = {name: getattr(self, name) for name in ("dist", "target", "weights")}
+        taken: dict[str, Any] = {k: None if v is None else v[first] for k, v in own.items()}
         return replace(self, point=point, rows=rows, **taken)
 
     @classmethod
