@@ -1,4 +1,4 @@
-"""Would one bank for several targets be faster than one bank each?
+"""Whether one bank for several targets would be faster than one bank each.
 
     python benchmarks/targets.py            # prints a table; some minutes on two cores
 

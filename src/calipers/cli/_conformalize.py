@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli import _table_options as common
-from calipers.cli._row_options import RowOptions, with_row_options
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict import ModelFolder
+from calipers.cli._row_options import RowOptions, with_row_options
 
 
 @with_row_options

@@ -5,7 +5,6 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli import _table_options as common
-from calipers.cli._row_options import RowOptions, with_row_options
 from calipers.cli._measures import (
     measure,
     measure_groups,
@@ -14,6 +13,7 @@ from calipers.cli._measures import (
     print_targets,
 )
 from calipers.cli._predict import ModelFolder, load_any
+from calipers.cli._row_options import RowOptions, with_row_options
 
 
 @with_row_options

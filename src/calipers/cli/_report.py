@@ -7,9 +7,9 @@ import typer
 
 from calipers.cli import _table_options as common
 from calipers.cli._holdout import say_copies
-from calipers.cli._row_options import RowOptions, with_row_options
 from calipers.cli._measures import is_measured
 from calipers.cli._predict import ModelFolder
+from calipers.cli._row_options import RowOptions, with_row_options
 
 
 @with_row_options
