@@ -131,9 +131,6 @@ class Cautious:
     def supports(self, p, weight=None):
         return self.inner.supports(p)
 
-    def rows_needed(self, coverage):
-        return self.inner.rows_needed(coverage)
-
     def fixed_scores(self, v):
         return self.inner.to_score(v)
 

@@ -125,10 +125,6 @@ class CalibrationBy:
         """Smallest miscoverage of a central interval that all rows together support."""
         return self.whole.smallest_alpha()
 
-    def rows_needed(self, coverage: float) -> int:
-        """Count the rows that an interval of this coverage takes."""
-        return self.whole.rows_needed(coverage)
-
     def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
         """Straight pieces of the maps on which scores lie."""
 

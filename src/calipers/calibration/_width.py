@@ -132,10 +132,6 @@ class WidthCalibration:
         """Nothing by itself: the map after this one decides."""
         return np.zeros(np.shape(p), np.bool_)
 
-    def rows_needed(self, coverage: float) -> int:
-        """Count the rows that the bins take."""
-        return FEWEST_BINS * BIN_ROWS
-
     def fixed_scores(self, v: FloatArray) -> NoReturn:
         """Refuse: scores are not the same for every row."""
         raise ValueError("scores depend on the width of the prediction")
