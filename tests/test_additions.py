@@ -122,9 +122,6 @@ class Cautious:
     def n_rows(self):
         return self.inner.n_rows
 
-    def with_row_weight(self, row_weight):
-        raise ValueError("a cautious calibration has no weights")
-
     def calibrated(self, dist, X, unsupported="inf"):
         return CalibratedMixture(dist, self.inner, None, unsupported)
 

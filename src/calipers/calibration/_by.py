@@ -154,10 +154,6 @@ class CalibrationBy:
         """Refuse: scores are not the same for every row."""
         raise ValueError("a model conformalized by kinds of rows has no ONNX form")
 
-    def with_row_weight(self, row_weight: Any) -> NoReturn:
-        """Refuse: kinds and weights of rows do not go together."""
-        raise ValueError("a model conformalized by kinds of rows has no row_weight")
-
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """All there is to store, as plain arrays."""
         arrays: dict[str, NDArray[Any]] = {f"by.{k}": v for k, v in self.kinds.to_arrays().items()}

@@ -1,6 +1,6 @@
 """Calibration that follows a stream: coverage kept under drift, at every level at once."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -96,10 +96,6 @@ class AdaptiveCoverage:
     def level_map(self) -> KnotMap:
         """The map from levels to scores for the next row."""
         return KnotMap.through(NORMAL, self.levels.issue().scores, self.n_rows)
-
-    def with_row_weight(self, row_weight: Callable[[FloatArray], FloatArray]) -> Self:
-        """Refuse: weights of rows are for covariate shift that is known."""
-        raise ValueError("a model that was updated online takes no row_weight")
 
     def calibrated(
         self,

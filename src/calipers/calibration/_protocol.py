@@ -61,10 +61,10 @@ class Calibrator(Protocol):
 
     @property
     def row_weight(self) -> Callable[[FloatArray], FloatArray] | None:
-        """Function that gives weights of new rows, or None; it is not stored."""
+        """Function that gives weights of new rows, or None; code, and not stored.
 
-    def with_row_weight(self, row_weight: Callable[[FloatArray], FloatArray]) -> Self:
-        """The same with that function, after it was stored without."""
+        ``load`` puts it back where it is a field of a dataclass.
+        """
 
     def calibrated(
         self,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import ClassVar, NamedTuple, Self
 
@@ -165,10 +165,6 @@ class Calibration:
         """Correct the distributions that were predicted for the rows ``X``."""
         weights = None if self.row_weight is None else self.row_weight(X)
         return CalibratedMixture(dist, self, weights, unsupported)
-
-    def with_row_weight(self, row_weight: Callable[[FloatArray], FloatArray]) -> Self:
-        """The same with a function that gives weights of new rows."""
-        return replace(self, row_weight=row_weight)
 
     def fixed_scores(self, v: FloatArray) -> FloatArray:
         """Scores of levels on the normal scale, the same for every row, as exports need them.

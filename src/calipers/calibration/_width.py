@@ -136,10 +136,6 @@ class WidthCalibration:
         """Refuse: scores are not the same for every row."""
         raise ValueError("scores depend on the width of the prediction")
 
-    def with_row_weight(self, row_weight: Any) -> NoReturn:
-        """Refuse: there are no weights here."""
-        raise ValueError("a correction by width has no row_weight")
-
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """All there is to store, as plain arrays."""
         rows = np.asarray(self.n_rows)
