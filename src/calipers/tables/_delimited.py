@@ -30,7 +30,7 @@ def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterat
 
     stream = TextStream(raw, form.encoding, name)
     delimiter, header = _look(head := _head(stream), form.delimiter, name)
-    aligned = f'{delimiter} ' in head and ' "' in head  # columns filled up with spaces
+    aligned = f"{delimiter} " in head and ' "' in head  # columns filled up with spaces
     wrong: list[Any] = []
 
     def keep(row: Any) -> str:
