@@ -1,9 +1,7 @@
 """``calipers fit``: a model from a table."""
 
-import json
 import os
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,13 +9,13 @@ import typer
 
 from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster, spread
+from calipers.cli._columns import print_columns
 from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
 from calipers.cli._notes import note_leaks, say_far_targets, without_far_targets
 from calipers.cli._settings_file import Bounds, make_model
 
-_MOST_SHOWN = 60  # columns in a line each
 _AFFORDABLE = 20_000  # rows up to which training a second time, on all of them, is worth it
 
 
@@ -146,17 +144,16 @@ def fit_command(
         if more_rows:
             result["more_rows"] = _worth(model, inputs.iloc[rows], values.iloc[rows], labels, rows)
     for name, own in zip(target, getattr(model, "models_", [model]), strict=True):
-        found, kinds_of_targets = result["evaluation"], labelled.kind
+        found = result["evaluation"]
         if len(target) > 1:
             found = None if found is None else found["targets"][name]
-            kinds_of_targets = json.loads(labelled.kind)[name]
         own.about_ |= {
             "evaluation": common.finite(found),
             "source": {
                 "files": files,
                 "rows": len(values),
                 "target": name,
-                "target_kind": kinds_of_targets,
+                "target_kind": labelled.kinds[name],
                 "groups": groups,
                 "time_column": time_column,
             },
@@ -223,15 +220,9 @@ def _learn(encoder: Any, inputs: Any, kinds: dict[str, str], table: Any) -> Any:
     """What the columns of the whole table are, and the inputs with each in its own type."""
     from sklearn.base import clone
 
-    from calipers.preprocessing import DataError
-
-    try:
+    with common.refusing(table):
         fitted = clone(encoder).set_params(kinds=(encoder.kinds or {}) | kinds)
         return fitted, fitted.fit_typed(inputs)
-    except DataError as error:
-        raise table.placed(error) from None
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def _train(
@@ -277,8 +268,7 @@ def _describe(
 
     table = pd.DataFrame(values)
     targets = [c.to_document() for c in describe_numbers(table.to_numpy(), list(map(str, table)))]
-    kinds = [labelled.kind] if len(targets) == 1 else json.loads(labelled.kind).values()
-    for target, kind in zip(targets, kinds, strict=True):
+    for target, kind in zip(targets, labelled.kinds.values(), strict=True):
         written = kind.partition(" ")[2]
         how = "clock times as hours" if written == "10:30" else f"numbers written like {written}"
         target["note"] = how if written else ""
@@ -297,31 +287,8 @@ def _print_columns(result: dict[str, Any], files: list[str]) -> None:
     where = files[0] if len(files) == 1 else f"{len(files)} files"
     typer.echo(f"{where}: {result['rows']:,} rows")
     common.say_left_out(result["rows_without_target"])
-    columns = result["columns"]
-    shown = columns
-    if len(columns) > _MOST_SHOWN:  # those that are not as others first
-        shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MOST_SHOWN]
-    rows = [(target["name"], "target", _range(target), target["note"]) for target in targets]
-    rows += [(c["name"], c["kind"], _range(c), _remark(c)) for c in shown]
-    common.print_rows(("column", "kind", "values", "noticed"), rows)
-    if len(shown) < len(columns):
-        counts = Counter(column["kind"] for column in columns)
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
-        typer.echo(f"  and {len(columns) - len(shown):,} more columns; of all {kinds}")
+    print_columns(targets, result["columns"])
     typer.echo("")
-
-
-def _range(column: dict[str, Any]) -> str:
-    if column["low"] is not None:
-        return f"{common.show(column['low'])} to {common.show(column['high'])}"
-    shown = ", ".join(column["categories"][:4])
-    return shown + (", ..." if len(column["categories"]) > 4 else "")
-
-
-def _remark(column: dict[str, Any]) -> str:
-    parts = [] if column["used"] else ["not used"]
-    parts += ["has missing values"] if column["missing"] and column["used"] else []
-    return "; ".join([*parts, *([column["note"]] if column["note"] else [])])
 
 
 def _print_end(result: dict[str, Any], target: str) -> None:

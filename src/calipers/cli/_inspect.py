@@ -5,9 +5,10 @@ from typing import Any
 
 import typer
 
+from calipers.cli._columns import print_columns
 from calipers.cli._measures import is_measured, print_measures
 from calipers.cli._predict import ModelFolder
-from calipers.cli._table_options import AsJSON, for_terminal, print_json, print_rows, show
+from calipers.cli._table_options import AsJSON, for_terminal, print_json
 
 
 def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
@@ -16,13 +17,15 @@ def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
     Nothing is run: the files are read and checked, also those of a model whose network is code of
     one's own.
     """
+    from calipers._schema import arrays_under
     from calipers.storage import read_model
 
     document, arrays = read_model(model)
     _check(document, arrays, Path(model))
     if "targets" in document:
         numbered = enumerate(document["targets"])
-        several = [_facts(own, _under(arrays, i), Path(model)) for i, own in numbered]
+        parts = [(own, arrays_under(arrays, f"{i}.")) for i, own in numbered]
+        several = [_facts(own, part, Path(model)) for own, part in parts]
         if as_json:
             print_json({"model": model, "targets": several})
         for found in [] if as_json else several:
@@ -51,12 +54,6 @@ def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> No
             check_model(IntervalRegressor(), document, arrays)
     except SchemaError as error:
         raise ModelFileError(f"{folder}: {error}") from None
-
-
-def _under(arrays: dict[str, Any], number: int) -> dict[str, Any]:
-    """The arrays of one of several targets."""
-    start = f"{number}."
-    return {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
 
 
 def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -98,9 +95,7 @@ def _show(found: dict[str, Any]) -> None:
     target, inputs, about = found["target"], found["inputs"], found["about"]
     used = sum(column["used"] for column in inputs)
     typer.echo(f"{found['model']}: predicts {target['name']} from {used} of {len(inputs)} inputs")
-    rows = [(target["name"], "target", _seen(target), target["note"])]
-    rows += [(c["name"], c["kind"], _seen(c), _note(c)) for c in inputs]
-    print_rows(("column", "kind", "seen in training", "noticed"), rows)
+    print_columns([target], inputs)
     typer.echo(f"\n{_networks(found)}")
     typer.echo(_calibration(found["calibrations"]))
     typer.echo(f"Values of {target['name']} are taken to be {found['support']}")
@@ -171,21 +166,3 @@ def _changed(settings: dict[str, Any]) -> str:
         for name, value in found.items()
         if name not in SHORTHANDS and (name not in usual or usual[name] != value)
     )
-
-
-def _seen(column: dict[str, Any]) -> str:
-    if column["categories"]:
-        rest = len(column["categories"]) - 5
-        return ", ".join(column["categories"][:5]) + (f" and {rest} more" if rest > 0 else "")
-    if column["low"] is None:
-        return ""
-    if column["kind"] == "boolean":
-        return "true, false"
-    return f"{show(column['low'])} to {show(column['high'])}, typically {show(column['typical'])}"
-
-
-def _note(column: dict[str, Any]) -> str:
-    notes = [column["note"]] if column["note"] else []
-    notes += [] if column["used"] else ["not used"]
-    notes += ["missing values"] if column["missing"] else []
-    return "; ".join(notes)
