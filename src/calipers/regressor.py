@@ -890,7 +890,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             raise storage.ModelFileError(
                 f"{os.fspath(folder)} holds a model of {document.get('estimator')!r}, "
                 f"not of {cls.__name__}; several targets are loaded by "
-                "calipers.multitarget.MultiTargetRegressor.load"
+                "calipers.multitarget.MultiTargetRegressor.load, and .models_[0].save(...) writes "
+                "the folder of one"
             )
         try:
             code = {"network": network, "row_weight": row_weight, "points": points}
