@@ -12,7 +12,8 @@ from sklearn.model_selection import GridSearchCV
 import calipers
 from calipers import IntervalRegressor
 from calipers._fitting import read_rows
-from calipers._inputs import Inputs, read_target
+from calipers._inputs import Inputs
+from calipers._row_labels import read_target
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 from calipers.preprocessing import (

@@ -12,10 +12,10 @@ from typing import Any
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 
 from calipers import _checks as checks
 from calipers._blocks import sum_members
+from calipers._checks import FloatArray
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import (
@@ -41,9 +41,7 @@ from calipers.distributions import (
 from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
 
-FloatArray = NDArray[np.float64]
 LatentDistribution = NetworkDistribution | TransformedMixture
-
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread its part
 _ANY = 2**31  # calibration rows of a model without calibration, which refuses no coverage
