@@ -43,8 +43,8 @@ def stored_model(
     if found != estimator.__name__:
         raise ModelFileError(
             f"{place} holds a model of {found!r}, not of {estimator.__name__}; one of several "
-            "targets is loaded by calipers.multitarget.MultiTargetRegressor.load, others by "
-            "calipers.load"
+            "targets is loaded by calipers.multitarget.MultiTargetRegressor.load, whose "
+            "models_[0].save(...) writes a folder of one target; others by calipers.load"
         )
     try:
         yield document, arrays
