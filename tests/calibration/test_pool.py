@@ -28,9 +28,7 @@ def noise(rng, kind, n):
 
 def pooled_scores(components, y, network_folds, row_folds):
     """Scores of drawn pools, of shape (draws, n)."""
-    pools = unseen_pools(components, y, network_folds, row_folds)
-    target = np.asarray(y)
-    return normal_scores(pools.dist, target[pools.row]).reshape(-1, len(target))
+    return unseen_pools(components, y, network_folds, row_folds).scores.reshape(-1, len(y))
 
 
 def predictions(rng, n, folds, per_fold, tau, scale, omega=0.0):
