@@ -281,8 +281,7 @@ def calibrate(
     # In a single fold all networks are out of fold; networks that left rows out tell nothing of
     # how networks differ that have seen a row.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
-        jobs = ensemble.n_jobs or 1
-        pools = unseen_pools(mixture, target, fold_of, row_folds, jobs)
+        pools = unseen_pools(mixture, target, fold_of, row_folds, ensemble.n_jobs or 1)
         scores = pools.scores
         if kind == WidthCalibration.kind:
             worth = effective_number(np.ones(len(rows)) if own is None else own, units)
