@@ -1,6 +1,6 @@
 """Calibration with a map of its own for each kind of row: Mondrian conformal prediction."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray
-from calipers._schema import array_of, refuse, within
+from calipers._schema import array_of, arrays_under, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported
 from calipers.calibration._row_kinds import MOST_KINDS, RowKinds
 from calipers.calibration._score_map import BoolArray, Calibration, IntArray, Pieces
@@ -125,10 +125,6 @@ class CalibrationBy:
         """Smallest miscoverage of a central interval that all rows together support."""
         return self.whole.smallest_alpha()
 
-    def rows_needed(self, coverage: float) -> int:
-        """Count the rows that an interval of this coverage takes."""
-        return self.whole.rows_needed(coverage)
-
     def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
         """Straight pieces of the maps on which scores lie."""
 
@@ -158,10 +154,6 @@ class CalibrationBy:
         """Refuse: scores are not the same for every row."""
         raise ValueError("a model conformalized by kinds of rows has no ONNX form")
 
-    def with_row_weight(self, row_weight: Any) -> NoReturn:
-        """Refuse: kinds and weights of rows do not go together."""
-        raise ValueError("a model conformalized by kinds of rows has no row_weight")
-
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """All there is to store, as plain arrays."""
         arrays: dict[str, NDArray[Any]] = {f"by.{k}": v for k, v in self.kinds.to_arrays().items()}
@@ -174,15 +166,11 @@ class CalibrationBy:
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Make one again of what ``to_arrays`` gave; a ``SchemaError`` says if it is another."""
         given = {name: np.asarray(array) for name, array in arrays.items()}
-        kinds = RowKinds.from_arrays(dict(_under(given, "by.")))
+        kinds = RowKinds.from_arrays(arrays_under(given, "by."))
         place = array_of(given, "place", "iu", (len(kinds),))
         count = int(place.max()) + 1 if 0 <= place.max() <= MOST_KINDS else 0
         within("place", place, 0, MOST_KINDS)
-        maps = [Calibration.from_arrays(dict(_under(given, f"map.{i}."))) for i in range(count)]
+        maps = [Calibration.from_arrays(arrays_under(given, f"map.{i}.")) for i in range(count)]
         if not all(one.strict and one.n_rows for one in maps):
             refuse("array 'map.0.strict'", "true, of some rows", False)
         return cls(kinds, tuple(maps), place.astype(np.intp))
-
-
-def _under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    return ((k.removeprefix(prefix), v) for k, v in arrays.items() if k.startswith(prefix))

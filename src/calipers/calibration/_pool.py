@@ -73,7 +73,6 @@ def unseen_pools(
     y: ArrayLike,
     network_folds: ArrayLike,
     row_folds: ArrayLike,
-    n_jobs: int = 1,
 ) -> UnseenPools:
     """Pools of networks none of which has seen the row, as new rows are predicted by.
 
@@ -96,15 +95,15 @@ def unseen_pools(
     target = checks.finite("y", y)
     dist, row = _drawn(mixture, target, folds)
     if mixture.per_network == 1:
-        return UnseenPools(dist, row, normal_scores(dist, target[row], n_jobs))
-    alone = normal_scores(held_out_networks(mixture, folds), target, n_jobs)
+        return UnseenPools(dist, row, normal_scores(dist, target[row]))
+    alone = normal_scores(held_out_networks(mixture, folds), target)
     beyond = alone - np.clip(alone, -FARTHEST, FARTHEST)
-    own = np.clip(normal_scores(mixture.by_network, target, n_jobs), -FARTHEST, FARTHEST)
+    own = np.clip(normal_scores(mixture.by_network, target), -FARTHEST, FARTHEST)
     none = np.zeros(target.size)
     drawn, again = _drawn(SplitNormalMixture(SplitNormal(-own, 1.0, 1.0)), none, folds)
     if row.size < again.size:  # where all networks predict the same
         dist = dist[again]
-    return UnseenPools(dist, again, normal_scores(drawn, none[again], n_jobs) + beyond[again])
+    return UnseenPools(dist, again, normal_scores(drawn, none[again]) + beyond[again])
 
 
 def _drawn(

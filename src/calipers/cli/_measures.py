@@ -109,13 +109,15 @@ def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
     With the ``rows_needed`` for each, the ``rows`` there are and what these are ``worth``; None
     where all are finite.
     """
+    from calipers.calibration import rows_needed
+
     models = getattr(model, "models_", [model])  # of several targets
     for calibration in (c for own in models for c in own.ensemble_.calibrations[-1:]):
         lacking = [c for c in coverages if not calibration.supports(0.5 * (1.0 - c))]
         if lacking:
             return {
                 "coverages": lacking,
-                "rows_needed": [calibration.rows_needed(c) for c in lacking],
+                "rows_needed": [rows_needed(c) for c in lacking],
                 "rows": calibration.n_rows,
                 "worth": getattr(calibration, "n_effective", calibration.n_rows),
             }
@@ -219,6 +221,11 @@ def _levels(share: Any, number: Any) -> Any:
     return record({"coverage": share, "observed": share, "mean_width": number}, rest=anything)
 
 
+def _width(value: float | None) -> float:
+    """A width, also from a folder, whose JSON has no infinite ones."""
+    return float("inf") if value is None else value
+
+
 def print_measures(found: dict[str, Any], target: str) -> None:
     """Print what ``measure`` found."""
     low, high = found["by_chance"]
@@ -230,8 +237,8 @@ def print_measures(found: dict[str, Any], target: str) -> None:
     print_rows(
         ("", f"in units of {target}"),
         [
-            ("mean width", found["mean_width"]),
-            ("interval score", found["interval_score"]),
+            ("mean width", _width(found["mean_width"])),
+            ("interval score", _width(found["interval_score"])),
             ("root mean squared error", found["rmse"]),
             ("mean absolute error", found["mae"]),
         ],
@@ -240,7 +247,7 @@ def print_measures(found: dict[str, Any], target: str) -> None:
     print_rows(
         ("coverage", "observed", "mean width"),
         [
-            (f"{row['coverage']:.0%}", f"{row['observed']:.1%}", row["mean_width"])
+            (f"{row['coverage']:.0%}", f"{row['observed']:.1%}", _width(row["mean_width"]))
             for row in found["calibration"]
         ],
     )
