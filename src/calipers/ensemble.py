@@ -111,8 +111,9 @@ class Ensemble:
         for query, group in groupby(queries, key=itemgetter(1)):
             self.check(query)
             ends = np.cumsum([rows for rows, _ in group]).tolist()
-            whole = forward[start : start + ends[-1]].answer(query)
-            found += [whole[i:j] for i, j in pairwise([0, *ends])]
+            alone = ends[-1] == len(X)
+            whole = (forward if alone else forward[start : start + ends[-1]]).answer(query)
+            found += [whole] if len(ends) == 1 else [whole[i:j] for i, j in pairwise([0, *ends])]
             start += ends[-1]
         return found
 
