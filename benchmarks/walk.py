@@ -55,13 +55,12 @@ using):
 """
 
 REMARKS = """Nothing failed, and nine of the ten know more than one interval for all rows. Storms,
-movies and flights hold a little more than chance explains: their intervals are wider than they need be.
-Of Hitters one row of 59 has 38% of the score (`python benchmarks/walk.py --worst Hitters`): a
-player with one hit in twenty at bats and a salary of 2.1 million, to which no input
-points. Without this row the score is 0.87 of the constant interval's.
-Starwars has 46 rows to train on, one of them a weight of 1,358 kg where all others have 17 to 140:
-`fit` names the row, and 95% intervals, which rest on one row at each end, are wide. Ames was taken
-on two shared cores."""
+movies and flights hold a little more than chance explains: their intervals are wider than they need
+be. Of Hitters one row of 59 has 38% of the score (`python benchmarks/walk.py --worst Hitters`): a
+player with one hit in twenty at bats and a salary of 2.1 million, to which no input points. Without
+this row the score is 0.87 of the constant interval's. Starwars has 46 rows to train on, one of them
+a weight of 1,358 kg where all others have 17 to 140: `fit` names the row, and 95% intervals, which
+rest on one row at each end, are wide. Ames was taken on two shared cores."""
 
 
 class Walk(NamedTuple):
