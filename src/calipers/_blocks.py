@@ -151,7 +151,7 @@ def _cutter(
 ) -> tuple[tuple[int, ...], Callable[[Index], list[FloatArray]]]:
     """Find the common shape, and a function that cuts one block out of every array."""
     shape = np.broadcast_shapes(*(a.shape for a in rows), *(a.shape[1:] for a in members))
-    wide_rows = [np.broadcast_to(a, shape) for a in rows]
+    wide_rows = [a if a.shape == shape else np.broadcast_to(a, shape) for a in rows]
     wide_members = [_broadcast_members(a, shape) for a in members]
 
     def cut(index: Index) -> list[FloatArray]:

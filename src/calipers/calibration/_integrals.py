@@ -37,10 +37,11 @@ from calipers.calibration._rules import (
 from calipers.distributions import mixture_scores, mixture_values_on_grid
 
 # Error of a row, estimated in standard deviations, with which a rule is good enough.
-TOLERANCE = 5e-7
+TOLERANCE = 1e-6
 HALVINGS = 2
-# Rows worked on at a time: the members' arrays then stay in a core's cache.
-CHUNK = 2048
+# Rows worked on at a time: the members' arrays then stay in a core's cache, and products with the
+# transform are so small that BLAS leaves them to one thread.
+CHUNK = 1024
 
 Integral = Callable[[MixtureRows, FloatArray, FloatArray, Rule], tuple[FloatArray, ...]]
 

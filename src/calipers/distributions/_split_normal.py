@@ -74,8 +74,12 @@ class SplitNormal:
         )
         shape = checks.common_shape(names, arrays)
         for name, array in zip((*names, "repaired"), (*arrays, np.asarray(False)), strict=True):
-            # Broadcasting makes a view without write access, also where nothing is repeated.
-            object.__setattr__(self, name, np.broadcast_to(array, shape))
+            if array.shape == shape:
+                wide = array.view()
+                wide.flags.writeable = False
+            else:
+                wide = np.broadcast_to(array, shape)
+            object.__setattr__(self, name, wide)
 
     def _marked(self, repaired: BoolArray) -> "SplitNormal":
         object.__setattr__(self, "repaired", np.broadcast_to(repaired, self.shape))
