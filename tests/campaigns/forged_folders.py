@@ -202,5 +202,5 @@ def new_mutants(count: int, seed: int) -> Tally:
 
 PARTS = (
     Part("forged folders", "models of 0.1 changed and sealed again", 4_000, old_mutants, 0, 1_000),
-    Part("forged folders", "models of now, eleven kinds, likewise", 6_000, new_mutants, 0, 750),
+    Part("forged folders", "models of now, thirteen kinds, likewise", 6_000, new_mutants, 0, 750),
 )
