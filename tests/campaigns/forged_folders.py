@@ -16,6 +16,7 @@ import numpy as np
 import safetensors.numpy
 from typer.testing import CliRunner
 
+from calipers.calibration import AdaptiveCoverage
 from calipers.cli import app
 from calipers.storage import ModelFileError, _seal, read_model
 
@@ -136,6 +137,8 @@ def _loaded(folder: Path, example: Example) -> str:
             models = getattr(model, "models_", [model])
             rows = example.rows[:4]
             found = [array for one in models for array in _predicted(one, rows)]
+            if any(isinstance(c, AdaptiveCoverage) for c in models[0].ensemble_.calibrations):
+                found += _predicted(model.update(rows, example.rows[:4, 0]), rows)
             if models != [model]:
                 found += [model.predict(rows)]
                 model.predict_interval(rows, joint=True)

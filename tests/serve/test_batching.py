@@ -18,10 +18,11 @@ class Worker:
     """Doubles numbers, one batch at a time, when it is let."""
 
     def __init__(self):
-        self.batches, self.go = [], threading.Event()
+        self.batches, self.go, self.busy = [], threading.Event(), threading.Event()
         self.go.set()
 
     def __call__(self, pieces):
+        self.busy.set()
         self.go.wait(5)
         self.batches.append(pieces)
         return [ValueError(p) if p == "bad" else p * 2 for p in pieces]
@@ -37,10 +38,10 @@ def test_what_waits_goes_together():
         batcher = Batcher(worker, max_rows=4)
         worker.go.clear()
         first = asyncio.create_task(batcher.submit("a"))
-        await asyncio.sleep(0.05)  # the model is busy with it
+        await asyncio.to_thread(worker.busy.wait)
         rest = [asyncio.create_task(batcher.submit(name)) for name in ("b", "cc", "ddd", "e")]
-        await asyncio.sleep(0.05)
-        assert len(batcher) == 4
+        while len(batcher) < 4:  # until the test has taken too long
+            await asyncio.sleep(0)
         worker.go.set()
         assert await asyncio.gather(first, *rest) == ["aa", "bb", "cccc", "dddddd", "ee"]
         assert worker.batches == [["a"], ["b", "cc"], ["ddd", "e"]]
@@ -69,7 +70,7 @@ def test_who_gives_up_is_left_out():
         batcher = Batcher(worker, max_rows=10)
         worker.go.clear()
         first = asyncio.create_task(batcher.submit("a"))
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(worker.busy.wait)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(batcher.submit("b"), 0.05)
         worker.go.set()

@@ -3,7 +3,7 @@
 import gzip
 import io
 import json
-import time
+import threading
 from contextlib import contextmanager
 
 import numpy as np
@@ -217,11 +217,14 @@ def test_a_body_without_a_length_is_cut_off(make_client):
 
 def test_a_slow_answer_is_given_up(make_client, monkeypatch):
     client = make_client(timeout=0.2)
-    service = _service(client)
+    given_up = threading.Event()
     monkeypatch.setattr(
-        service._batchers["plain"], "_work", lambda pieces: time.sleep(0.6) or [{}] * len(pieces)
+        _service(client)._batchers["plain"],
+        "_work",
+        lambda pieces: [given_up.wait(60)] * len(pieces),
     )
     problem(client.predict(rows=ROWS), 503, "0.2 s", "fewer rows")
+    given_up.set()
 
 
 def _service(client):
