@@ -23,6 +23,7 @@ from calipers.tables import (
     Compression,
     FileFormat,
     TableError,
+    TableLimits,
     TextFormat,
     TooLargeError,
     _parts,
@@ -189,26 +190,39 @@ def encoded(kind, table):
 KINDS = ("parquet", "arrow", "arrow stream")
 
 
+def limits(rows, columns):
+    return TableLimits(body=10**6, rows=rows, columns=columns, cells=10**6)
+
+
 class TestBytes:
     BODY = b"n,x\n1,0.5\n2,1.5\n3,2.5\n"
 
     def test_they_are_read_as_files_are(self, tmp_path):
-        found = read_bytes(self.BODY, max_rows=3, max_columns=2)
+        found = read_bytes(self.BODY, limits(3, 2))
         (tmp_path / "file").write_bytes(self.BODY)
         pd.testing.assert_frame_equal(found.frame, read_table([str(tmp_path / "file")]).frame)
         assert str(found.placed(DataError("odd", row=1))) == "the body, row 2: odd"
 
     def test_limits(self):
-        with pytest.raises(TooLargeError, match="the body: the table has more than 2 rows"):
-            read_bytes(self.BODY, max_rows=2, max_columns=2)
+        with pytest.raises(TooLargeError, match="the body: the table has more than the 2 rows"):
+            read_bytes(self.BODY, limits(2, 2))
         with pytest.raises(TooLargeError, match="the body: the table has more than 1 columns"):
-            read_bytes(self.BODY, max_rows=3, max_columns=1)
+            read_bytes(self.BODY, limits(3, 1))
+
+    @pytest.mark.parametrize("kind", ["arrow", "arrow stream"])
+    def test_arrow_is_read_if_it_is_said_to_be(self, kind):
+        found = read_bytes(encoded(kind, TABLE), limits(100, 100), arrow=True)
+        assert found.table.to_pydict() == TABLE.to_pydict()
+        with pytest.raises(TooLargeError, match="the body: the table has more than"):
+            read_bytes(encoded(kind, TABLE), limits(TABLE.num_rows - 1, 100), arrow=True)
+        with pytest.raises(TableError, match="the body: this is not Arrow IPC: "):
+            read_bytes(self.BODY, limits(100, 100), arrow=True)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_nothing_but_text_is_read(self, kind):
         for body in (encoded(kind, TABLE), gzip.compress(self.BODY), b""):
             with pytest.raises(TableError, match="the body: "):
-                read_bytes(body, max_rows=3, max_columns=2)
+                read_bytes(body, limits(3, 2))
 
 
 class TestFormats:

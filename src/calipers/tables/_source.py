@@ -43,7 +43,11 @@ class TableError(ValueError):
 
 
 class TooLargeError(TableError):
-    """A table with more rows or columns than are allowed."""
+    """A table with more rows, columns or bytes than are allowed."""
+
+
+class EncodedError(TableError):
+    """A table in a form that is not read from senders who are not trusted."""
 
 
 @dataclass(frozen=True, eq=False)
