@@ -125,6 +125,10 @@ class TestNumbers:
         again = one(texts[:1] * 2 + texts[1:2], kinds=encoder.kinds_ | {"rest": "number"})
         assert encoded(again, texts[:1]) == [[numbers[0]]]  # kinds_ say how text is written
 
+    def test_numbers_among_text_are_no_text(self):
+        encoder = one(["1.234,5", "7", "5"])
+        assert encoded(encoder, ["1.234,5", 1.234]) == [[1234.5], [1.234]]
+
     def test_thousands_are_three_digits(self):
         encoder = one(["1,234.5", "7", "5"])
         with pytest.raises(DataError, match="'1,5' is not a number"):

@@ -10,7 +10,7 @@ from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve._batching import Batcher
 from calipers.serve._bodies import columns_of
-from calipers.serve._models import load_models
+from calipers.serve._models import _joined, load_models
 from calipers.serve._queries import Piece
 
 
@@ -107,3 +107,16 @@ def test_one_wrong_row_does_not_spoil_the_batch(folder):
     assert first.prediction.point == last.prediction.point
     assert isinstance(wrong, DataError)
     assert (wrong.column, wrong.row) == ("size", 0)
+
+
+def test_what_others_send_does_not_change_a_value(folder):
+    """Joined with floats, the long number would lose its last digit, and truth be 1."""
+    served = load_models([folder / "homes"])["homes"]
+    row = columns_of([served.example], served)
+    kinds = [np.array([2**53 + 1]), np.array([1.5]), np.array([True])]
+    pieces = [Piece(row | {"kind": kind}, 1, Query()) for kind in kinds]
+    with pytest.raises(TypeError, match="'kind' is of several types"):
+        _joined(pieces)
+    for piece, answer in zip(pieces, served.predict(pieces), strict=True):
+        [alone] = served.predict([piece])
+        np.testing.assert_equal(arrays(answer), arrays(alone))

@@ -38,6 +38,13 @@ def _read(series: Any, reader: Callable[[Any], FloatArray], what: str) -> FloatA
     return values
 
 
+def _floats(series: Any) -> FloatArray:
+    """Values of a column of text that are numbers already; NaN for others."""
+    if series.dtype != object:
+        return np.array([np.nan])
+    return np.array([v if isinstance(v, float) else np.nan for v in series], np.float64)
+
+
 def check_finite(series: Any, values: FloatArray) -> None:
     """Refuse infinite numbers."""
     wrong = np.flatnonzero(np.isinf(values))
@@ -113,7 +120,12 @@ class NumberEncoder:
         else:
             style = NumberText(self.decimal, self.thousands, self.unit)
             like = style.example()
-            values = _read(series, style.read, f"a number like {like}" if like else "a number")
+            what, floats = f"a number like {like}" if like else "a number", _floats(series)
+            if np.isnan(floats).all():
+                values = _read(series, style.read, what)
+            else:  # 1.234 is no text, whatever that would mean
+                written = series.where(np.isnan(floats))
+                values = np.where(np.isnan(floats), _read(written, style.read, what), floats)
         check_finite(series, values)
         return values
 
