@@ -37,7 +37,8 @@ types: $(READY) ## mypy, strict
 	$(BIN)/mypy
 
 FAST := not slow and not torch and not browser
-PYTEST := $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
+WORKERS ?= 2
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 quick: $(READY) ## under a minute: the tests of what changed, or a core selection
 	$(PYTEST) -q --budget 45 -m "$(FAST)" $$($(BIN)/python tests/quick.py)
@@ -119,7 +120,7 @@ test-oldest: $(READY) ## all fast tests with the oldest dependencies that are al
 	echo 'polars==1.20.0' >> $(OLDEST)/constraints.txt
 	$(BIN)/uv pip install --quiet --python $(OLDEST) --constraint $(OLDEST)/constraints.txt \
 		--editable '.[all]' --editable ./study --group dev httpx
-	SCIPY_ARRAY_API=1 JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(OLDEST)/bin/pytest -n 2 --dist loadscope -m "$(FAST)" \
+	SCIPY_ARRAY_API=1 JAX_DISABLE_MOST_OPTIMIZATIONS=0 $(OLDEST)/bin/pytest -n $(WORKERS) --dist loadscope -m "$(FAST)" \
 		-W ignore::DeprecationWarning -W ignore::FutureWarning $(TESTS)
 
 test-newest: $(READY) ## the same with the newest, deprecations as errors; PYTHON=python3.13 for another
@@ -127,7 +128,7 @@ test-newest: $(READY) ## the same with the newest, deprecations as errors; PYTHO
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) $(NEWEST)
 	$(BIN)/uv pip install --quiet --python $(NEWEST) --upgrade \
 		--editable '.[all]' --editable ./study --group dev
-	$(NEWEST)/bin/pytest -n 2 --dist loadscope -m "$(FAST)" $(TESTS)
+	$(NEWEST)/bin/pytest -n $(WORKERS) --dist loadscope -m "$(FAST)" $(TESTS)
 
 dist: $(READY) ## wheels and source archives, checked, installed elsewhere and tried there
 	$(BIN)/python -m pip install --quiet --group release

@@ -175,6 +175,11 @@ def test_small_levels_of_nothing_do_not_seem_to_help():
     assert np.mean((lower <= fresh) & (fresh <= upper)) > 0.92
 
 
+def test_what_is_shown_at_a_prompt_is_one_line(model):
+    assert repr(model.out_of_fold_).startswith("<OutOfFold: ")
+    assert repr(model.predict_dist(X_TEST)).endswith(" of shape (1500,)>")
+
+
 def test_out_of_fold_predictions_have_the_rows_of_fit(model):
     found = model.out_of_fold_
     assert found.point.shape == Y.shape

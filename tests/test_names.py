@@ -53,6 +53,23 @@ def test_a_number_that_names_is_found_and_one_that_counts_is_not():
     assert found(*problem(900, 2, effect=0.0)) == []
 
 
+def test_an_array_is_searched_once(monkeypatch):
+    from calipers import _inputs
+    from calipers.preprocessing import _encoder
+
+    searched = []
+
+    def search(*arguments):
+        searched.append(1)
+        return columns_of_names(*arguments)
+
+    for module in (_inputs, _encoder):
+        monkeypatch.setattr(module, "columns_of_names", search)
+    rows = read_rows(IntervalRegressor(**TINY), X, Y, None, None, reset=True)
+    assert len(searched) == 1
+    assert rows.categories is not None
+
+
 def test_ordinary_tables_have_none():
     assert found(*load_diabetes(return_X_y=True)) == []
     rng = np.random.default_rng(0)

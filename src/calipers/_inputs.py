@@ -20,9 +20,9 @@ from calipers.preprocessing import (
     DataError,
     TableEncoder,
     check_column,
+    columns_of_names,
     describe_numbers,
     holds_more_than_numbers,
-    holds_names,
     is_frame,
     learn_number,
     pick_numbers,
@@ -197,14 +197,17 @@ def learn_inputs(
         numbers, y = _as_numbers(estimator, X, y, reset=True)
         check_size(y := np.asarray(y, np.float64))
         seen = slice(None) if weights is None else weights > 0
-        may_learn = use_targets and estimator.preprocessor is not None
-        if not (may_learn and holds_names(numbers[seen], y[seen])):
-            unnamed = [f"x{i}" for i in range(numbers.shape[1])]
+        unnamed = [f"x{i}" for i in range(numbers.shape[1])]
+        repeated = []
+        if use_targets and estimator.preprocessor is not None:
+            own = numbers[seen]
+            repeated = columns_of_names(own, dict(enumerate(own.T)), y[seen])
+        if not repeated:
             names = getattr(estimator, "feature_names_in_", unnamed)
             return Inputs(describe_numbers(numbers[seen], names)), numbers, y
-        unnamed = [f"x{i}" for i in range(numbers.shape[1])]
         names = map(str, getattr(X, "columns", unnamed))
         encoder = TableEncoder(kinds=dict.fromkeys(names, "number"))
+        encoder.repeated = repeated
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:

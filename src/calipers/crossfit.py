@@ -145,7 +145,7 @@ def out_of_fold_points(points: FloatArray, folds: Sequence[Fold], fold_of: IntAr
     return np.where(count > 0, total / np.maximum(count, 1), points.mean(axis=0))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class OutOfFold:
     """What networks that have not seen a training row predict for it.
 
@@ -167,6 +167,9 @@ class OutOfFold:
     support: Support = Support()  # noqa: RUF009 - a frozen value
     #: The scale on which ``dist`` and ``target`` are, where it is not the target's own.
     target_map: TargetMap | None = None
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self.rows):,} of {len(self.point):,} rows held out>"
 
     @cached_property
     def calibrated(self) -> CalibratedMixture | TransformedMixture | ObservedDistribution:

@@ -205,12 +205,17 @@ def make_plans(
 
 
 def time_report(bank: Bank, plans: list[Plan], seconds: float) -> dict[str, Any]:
-    """How far training came in its time, as plain JSON."""
+    """How far training came in its time, as plain JSON.
+
+    Epochs are the median of the networks that the clock ended, or of all where it ended none.
+    """
+    epochs = np.array([len(history) for history in bank.histories])
+    late = bank.out_of_time
     return {
         "seconds": float(seconds),
         "networks": len(bank),
-        "out_of_time": int(bank.out_of_time.sum()),
-        "epochs": int(np.median([len(history) for history in bank.histories])),
+        "out_of_time": int(late.sum()),
+        "epochs": int(np.median(epochs[late] if late.any() else epochs)),
         "planned_epochs": int(np.median([plan.settings.epochs for plan in plans])),
     }
 
@@ -220,10 +225,12 @@ def out_of_time(found: Mapping[str, Any] | None) -> str:
     if found is None:
         return ""
     reached, planned = found["epochs"], found["planned_epochs"]
-    if 2 * found["out_of_time"] <= found["networks"] or 2 * reached >= planned:
-        return ""  # most networks had stopped getting better, or were near their end
+    late, networks = found["out_of_time"], found["networks"]
+    if 5 * late <= networks or 2 * reached >= planned:
+        return ""  # most networks had stopped by themselves, or were near their end
     return (
-        f"time_budget={found['seconds']:g} ended training after {reached} of {planned} epochs: "
-        "intervals are honest but wider, and points worse, than longer training would make them; "
-        f"all epochs would take about {found['seconds'] * planned / reached:,.0f} s"
+        f"time_budget={found['seconds']:g} ended training after {reached} of {planned} epochs "
+        f"({late} of {networks} networks): intervals are honest, but wider, and points worse, "
+        "than longer training is likely to make them; all epochs would take up to about "
+        f"{found['seconds'] * planned / reached:,.0f} s"
     )

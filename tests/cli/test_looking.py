@@ -95,6 +95,16 @@ def test_inspect(folder):
     assert "network__hidden_layers=(8,)" in text
 
 
+def test_inspect_of_a_wide_table_is_as_short_as_what_fit_prints(tmp_path):
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 400))).rename(columns="reading {}".format)
+    tiny = IntervalRegressor(**TINY | {"epochs": 1})
+    tiny.fit(X, rng.normal(size=60)).save(tmp_path / "model")
+    text = run("inspect", tmp_path / "model").stdout
+    assert len(text.splitlines()) < 80
+    assert "and 340 more columns; of all 400 number" in text
+
+
 def test_inspect_for_machines(folder):
     found = json.loads(run("inspect", folder / "model", "--json").stdout)
     assert [column["name"] for column in found["inputs"]] == ["x", "kind"]

@@ -295,16 +295,14 @@ class _Filling:
     def _collect(self, lane: int, number: int, late: bool) -> Trained:
         plan = self.plans[number]
         # As arrays of NumPy: taking a number from one of JAX is a program to compile.
-        best_loss, best_epoch, reached, loss = (
-            np.asarray(getattr(self.state, name))[lane]
-            for name in ("best_loss", "best_epoch", "epoch", "loss")
+        best_loss, reached, loss = (
+            np.asarray(getattr(self.state, name))[lane] for name in ("best_loss", "epoch", "loss")
         )
-        allowed, epoch = int(self.lanes.settings.epochs[lane]), int(reached)
-        short = late or (allowed < plan.settings.epochs and epoch >= allowed)
+        allowed = int(self.lanes.settings.epochs[lane])
+        short = late or (allowed < plan.settings.epochs and int(reached) >= allowed)
         source = self.program.product(self.state)
         if plan.settings.patience and np.isfinite(best_loss):
             source = self.state.best
-            short = short and 2 * int(best_epoch) > epoch  # still getting better
         records = np.concatenate(self.records[number])
         history = np.empty(len(records), dtype=HISTORY_TYPE)
         history["epoch"] = np.arange(1, len(records) + 1)

@@ -24,7 +24,7 @@ from calipers.distributions import (
 Unsupported: TypeAlias = Literal["inf", "raise"]
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class CalibratedMixture(DerivedDistribution):
     r"""Distributions whose levels have been corrected by a calibration.
 

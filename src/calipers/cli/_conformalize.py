@@ -7,8 +7,10 @@ import typer
 from calipers.cli import _table_options as common
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict import ModelFolder
+from calipers.cli._row_options import RowOptions, with_row_options
 
 
+@with_row_options
 def conformalize_command(
     model: ModelFolder,
     data: common.Files,
@@ -39,39 +41,32 @@ def conformalize_command(
     out: Annotated[
         str | None, typer.Option(help="Folder to write; the model's own by default.")
     ] = None,
-    target: common.Target = None,
-    types: common.Types = None,
-    missing_target: common.MissingTarget = common.OnMissing.drop,
-    delimiter: common.Delimiter = None,
-    encoding: common.Encoding = "utf-8",
-    n_jobs: common.Jobs = -1,
-    as_json: common.AsJSON = False,
+    *,
+    options: RowOptions,
 ) -> None:
     """Calibrate a model on rows it was not fitted on, so that its coverage is guaranteed.
 
     If the rows and new ones are exchangeable, intervals of 90% hold at least 90% of new targets on
     average, whatever the model; with --by in each kind of row, with --groups for new groups.
     """
-    form = common.make_form(delimiter, encoding)
     from calipers import load
     from calipers.preprocessing import DataError, as_text
 
     fitted = load(model)
-    name, kind = common.target_of(fitted, target, types)
-    files, table = common.read_files(data, form)
-    table, values, left_out, _ = common.take_target(table, name, kind, missing_target)
-    options: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
+    files, (table, values, left_out, _) = options.read(fitted, data)
+    wanted: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
     if groups is not None:
         table.require(groups)
         labels = as_text(table.frame[groups]).to_numpy(zero_copy_only=False)
-        options["groups"] = [str(label) for label in labels]
+        wanted["groups"] = [str(label) for label in labels]
     try:
         if shifted_to is not None:
-            new = common.read_files([shifted_to], form)[1]
-            options["shifted_to"] = fitted.pick(new.frame)
+            new = common.read_files([shifted_to], options.form)[1]
+            wanted["shifted_to"] = fitted.pick(new.frame)
         # Threads are for the work here, not part of the model that is written again.
         threads = fitted.n_jobs
-        fitted.set_params(n_jobs=n_jobs).conformalize(fitted.pick(table.frame), values, **options)
+        fitted.set_params(n_jobs=options.n_jobs)
+        fitted.conformalize(fitted.pick(table.frame), values, **wanted)
     except DataError as error:
         raise table.placed(error) from None
     except ValueError as error:
@@ -80,7 +75,7 @@ def conformalize_command(
     fitted.set_params(n_jobs=threads).save(folder)
     found = {"model": folder, "files": files} | fitted.about_["conformalized"]
     found |= {"rows_without_target": left_out, "unbounded": unbounded(fitted, [fitted.coverage])}
-    if as_json:
+    if options.as_json:
         common.print_json(found)
     else:
         _show(found, by, groups)

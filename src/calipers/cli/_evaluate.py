@@ -13,49 +13,43 @@ from calipers.cli._measures import (
     print_targets,
 )
 from calipers.cli._predict import ModelFolder, load_any
+from calipers.cli._row_options import RowOptions, with_row_options
 
 
+@with_row_options
 def evaluate_command(
     model: ModelFolder,
     data: common.Files,
     by: Annotated[
         str | None, typer.Option(help="Column for whose values coverage is shown one by one.")
     ] = None,
-    target: common.Target = None,
     coverage: Annotated[
         float | None, typer.Option(help="Coverage to measure; the model's own by default.")
     ] = None,
-    types: common.Types = None,
-    missing_target: common.MissingTarget = common.OnMissing.drop,
-    delimiter: common.Delimiter = None,
-    encoding: common.Encoding = "utf-8",
-    n_jobs: common.Jobs = -1,
-    as_json: common.AsJSON = False,
+    *,
+    options: RowOptions,
 ) -> None:
     """Measure coverage, width and error of a model on rows whose target is known.
 
     The rows must not be those it was fitted on, or the measures flatter it.
     """
     common.check_coverage(coverage)
-    form = common.make_form(delimiter, encoding)
     from calipers.preprocessing import as_numbers
 
-    fitted = load_any(model, n_jobs)
+    fitted = load_any(model, options.n_jobs)
     if hasattr(fitted, "models_"):
-        if by is not None or target is not None:
+        if by is not None or options.target is not None:
             raise typer.BadParameter("--by and --target are for models of one target")
-        files, table = common.read_files(data, form)
-        kinds = _kinds_of_targets(fitted) | common.parse_kinds(types)
-        found = _several(
-            fitted, common.take_targets(table, list(kinds), kinds, missing_target), coverage
-        )
-        common.print_json({"model": model, "files": files} | found) if as_json else _show_several(
-            found
-        )
+        files, table = common.read_files(data, options.form)
+        kinds = _kinds_of_targets(fitted) | common.parse_kinds(options.types)
+        labelled = common.take_targets(table, list(kinds), kinds, options.missing_target)
+        found = _several(fitted, labelled, coverage)
+        if options.as_json:
+            common.print_json({"model": model, "files": files} | found)
+        else:
+            _show_several(found)
         return
-    name, kind = common.target_of(fitted, target, types)
-    files, table = common.read_files(data, form)
-    table, values, left_out, _ = common.take_target(table, name, kind, missing_target)
+    files, (table, values, left_out, _) = options.read(fitted, data)
     if by is not None:
         table.require(by)
     with table.placing():
@@ -68,7 +62,7 @@ def evaluate_command(
             "column": by,
             "groups": measure_groups(bounds, values, as_numbers(table.frame[by])),
         }
-    if as_json:
+    if options.as_json:
         common.print_json({"model": model, "files": files} | found)
     else:
         _show(found, fitted.target_.name)

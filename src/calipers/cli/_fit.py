@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,13 +10,13 @@ import typer
 
 from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster, spread
+from calipers.cli._columns import print_columns
 from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
 from calipers.cli._notes import note_leaks, say_far_targets, without_far_targets
 from calipers.cli._settings_file import Bounds, make_model
 
-_MOST_SHOWN = 60  # columns in a line each
 _AFFORDABLE = 20_000  # rows up to which training a second time, on all of them, is worth it
 
 
@@ -297,31 +296,8 @@ def _print_columns(result: dict[str, Any], files: list[str]) -> None:
     where = files[0] if len(files) == 1 else f"{len(files)} files"
     typer.echo(f"{where}: {result['rows']:,} rows")
     common.say_left_out(result["rows_without_target"])
-    columns = result["columns"]
-    shown = columns
-    if len(columns) > _MOST_SHOWN:  # those that are not as others first
-        shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MOST_SHOWN]
-    rows = [(target["name"], "target", _range(target), target["note"]) for target in targets]
-    rows += [(c["name"], c["kind"], _range(c), _remark(c)) for c in shown]
-    common.print_rows(("column", "kind", "values", "noticed"), rows)
-    if len(shown) < len(columns):
-        counts = Counter(column["kind"] for column in columns)
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
-        typer.echo(f"  and {len(columns) - len(shown):,} more columns; of all {kinds}")
+    print_columns(targets, result["columns"])
     typer.echo("")
-
-
-def _range(column: dict[str, Any]) -> str:
-    if column["low"] is not None:
-        return f"{common.show(column['low'])} to {common.show(column['high'])}"
-    shown = ", ".join(column["categories"][:4])
-    return shown + (", ..." if len(column["categories"]) > 4 else "")
-
-
-def _remark(column: dict[str, Any]) -> str:
-    parts = [] if column["used"] else ["not used"]
-    parts += ["has missing values"] if column["missing"] and column["used"] else []
-    return "; ".join([*parts, *([column["note"]] if column["note"] else [])])
 
 
 def _print_end(result: dict[str, Any], target: str) -> None:

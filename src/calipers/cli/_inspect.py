@@ -5,9 +5,10 @@ from typing import Any
 
 import typer
 
+from calipers.cli._columns import print_columns
 from calipers.cli._measures import is_measured, print_measures
 from calipers.cli._predict import ModelFolder
-from calipers.cli._table_options import AsJSON, for_terminal, print_json, print_rows, show
+from calipers.cli._table_options import AsJSON, for_terminal, print_json
 
 
 def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
@@ -98,9 +99,7 @@ def _show(found: dict[str, Any]) -> None:
     target, inputs, about = found["target"], found["inputs"], found["about"]
     used = sum(column["used"] for column in inputs)
     typer.echo(f"{found['model']}: predicts {target['name']} from {used} of {len(inputs)} inputs")
-    rows = [(target["name"], "target", _seen(target), target["note"])]
-    rows += [(c["name"], c["kind"], _seen(c), _note(c)) for c in inputs]
-    print_rows(("column", "kind", "seen in training", "noticed"), rows)
+    print_columns([target], inputs)
     typer.echo(f"\n{_networks(found)}")
     typer.echo(_calibration(found["calibrations"]))
     typer.echo(f"Values of {target['name']} are taken to be {found['support']}")
@@ -171,21 +170,3 @@ def _changed(settings: dict[str, Any]) -> str:
         for name, value in found.items()
         if name not in SHORTHANDS and (name not in usual or usual[name] != value)
     )
-
-
-def _seen(column: dict[str, Any]) -> str:
-    if column["categories"]:
-        rest = len(column["categories"]) - 5
-        return ", ".join(column["categories"][:5]) + (f" and {rest} more" if rest > 0 else "")
-    if column["low"] is None:
-        return ""
-    if column["kind"] == "boolean":
-        return "true, false"
-    return f"{show(column['low'])} to {show(column['high'])}, typically {show(column['typical'])}"
-
-
-def _note(column: dict[str, Any]) -> str:
-    notes = [column["note"]] if column["note"] else []
-    notes += [] if column["used"] else ["not used"]
-    notes += ["missing values"] if column["missing"] else []
-    return "; ".join(notes)

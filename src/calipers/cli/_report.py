@@ -9,8 +9,10 @@ from calipers.cli import _table_options as common
 from calipers.cli._holdout import say_copies
 from calipers.cli._measures import is_measured
 from calipers.cli._predict import ModelFolder
+from calipers.cli._row_options import RowOptions, with_row_options
 
 
+@with_row_options
 def report_command(
     model: ModelFolder,
     data: Annotated[
@@ -22,21 +24,15 @@ def report_command(
     ] = None,
     named: Annotated[list[str] | None, typer.Option("--data", hidden=True)] = None,
     out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
-    target: common.Target = None,
     title: Annotated[str | None, typer.Option(help="Headline of the page.")] = None,
-    types: common.Types = None,
-    missing_target: common.MissingTarget = common.OnMissing.drop,
-    delimiter: common.Delimiter = None,
-    encoding: common.Encoding = "utf-8",
-    n_jobs: common.Jobs = -1,
-    as_json: common.AsJSON = False,
+    *,
+    options: RowOptions,
 ) -> None:
     """Write one HTML file that shows how far the intervals of a model can be trusted.
 
     It opens in any browser without a network. Charts show at most 1,500 rows; every number is of
     all rows.
     """
-    form = common.make_form(delimiter, encoding)
     check_place(out)
     data = [*(data or []), *(named or [])]
     if not data:
@@ -44,10 +40,8 @@ def report_command(
     from calipers import load
     from calipers.report import write
 
-    fitted = load(model).set_params(n_jobs=n_jobs)
-    name, kind = common.target_of(fitted, target, types)
-    files, table = common.read_files(data, form)
-    table, values, left_out, _ = common.take_target(table, name, kind, missing_target)
+    fitted = load(model).set_params(n_jobs=options.n_jobs)
+    files, (table, values, left_out, _) = options.read(fitted, data)
     where = files[0] if len(files) == 1 else f"{len(files)} files"
     source = "standard input" if where == "-" else where
     with table.placing():
@@ -56,7 +50,7 @@ def report_command(
             inputs = inputs.set_axis(table.row_numbers)
         cautions = _cautions(fitted.about_, files)
         write(fitted, inputs, values, out, title=title, source=source, cautions=cautions)
-    if as_json:
+    if options.as_json:
         found = {"model": model, "files": files, "rows": len(values)}
         common.print_json(found | {"rows_without_target": left_out, "out": str(out)})
     else:

@@ -25,6 +25,9 @@ class Distribution(ABC):
     def __len__(self) -> int:
         return self.shape[0]
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of shape {self.shape}>"  # its arrays would fill the screen
+
     @abstractmethod
     def __getitem__(self, key: Any) -> Self:
         """Take some of the distributions, by any index that NumPy takes."""

@@ -22,7 +22,7 @@ from calipers.distributions._quantile import mixture_interval, mixture_isf, mixt
 from calipers.distributions._split_normal import SplitNormal
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(frozen=True, eq=False, init=False, repr=False)
 class SplitNormalMixture(Distribution):
     r"""Mixtures of split normal distributions, one per row or an array of any shape.
 

@@ -27,7 +27,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
 _NO_MASS = 1e-12
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ObservedDistribution(DerivedDistribution):
     r"""Distributions of y = T(z), where z has a continuous distribution and T is a support's map.
 

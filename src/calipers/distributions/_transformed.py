@@ -155,7 +155,7 @@ def _expected(values: FloatArray) -> FloatArray:
     return sum_members(_STEPS.reshape(-1, *(1,) * (values.ndim - 1)) * values)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TransformedMixture(DerivedDistribution):
     """Distributions of targets whose mapped values have the distributions `latent`.
 

@@ -97,8 +97,8 @@ class SplitNormalByMode(Head):
     def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
         tail = (1 - coverage) / 2
         if self.components == 1:
-            loc, *_ = parameters
-            return _quantile(tail, *parameters), loc, _quantile((1 + coverage) / 2, *parameters)
+            lower, upper = _quantile(jnp.stack([tail, 1 - tail])[:, None], *parameters)
+            return lower, parameters[0], upper
         loc, scale, share = (jnp.stack(part) for part in _grouped(parameters))
         upper = -_mixture_quantile(tail, -loc, scale, share)
         return _mixture_quantile(tail, loc, scale, share), jnp.sum(share * loc, axis=0), upper
@@ -152,10 +152,15 @@ def _flat(*parts: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _quantile(p: Array, loc: Array, left: Array, right: Array) -> Array:
-    """Quantile of a split normal."""
-    below = loc + left * ndtri(jnp.minimum(p * (left + right) / (2 * left), 0.5))
-    above = loc - right * ndtri(jnp.minimum((1 - p) * (left + right) / (2 * right), 0.5))
-    return jnp.where(p * (left + right) < left, below, above)
+    """Quantile of a split normal, to the digits of a record of training.
+
+    One error function for all: it is a large part of a program, and of its compilation.
+    """
+    below = p * (left + right) < left
+    scale = jnp.where(below, left, right)
+    share = jnp.where(below, p, 1 - p) * (left + right) / (2 * scale)
+    score = math.sqrt(2) * jax.lax.erf_inv(2 * share - 1)  # negative
+    return loc + jnp.where(below, score, -score) * scale
 
 
 def _mixture_quantile(p: Array, loc: Array, scale: Array, share: Array) -> Array:

@@ -35,7 +35,7 @@ from calipers.preprocessing._learn import (
     learn_number as learn_number,
     read_number,
 )
-from calipers.preprocessing._repeats import holds_names as holds_names
+from calipers.preprocessing._repeats import columns_of_names as columns_of_names
 from calipers.preprocessing._targets import LargeCategories as LargeCategories
 from calipers.preprocessing._text_columns import (
     HOW as HOW,

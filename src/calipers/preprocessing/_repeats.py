@@ -158,8 +158,3 @@ def columns_of_names(X: FloatArray, columns: dict[int, FloatArray], y: FloatArra
     rows = np.sort(np.random.default_rng(0).permutation(rows)[: 2 * _ROWS])
     residuals = smooth_residuals(X[rows], y[rows])
     return [key for key, values in candidates.items() if are_names(values[rows], residuals)]
-
-
-def holds_names(X: FloatArray, y: FloatArray) -> bool:
-    """Whether some column of an array holds numbers that are also names."""
-    return bool(columns_of_names(X, dict(enumerate(X.T)), y))

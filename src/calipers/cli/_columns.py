@@ -1,0 +1,43 @@
+"""The columns of a table or of a model, as ``fit`` and ``inspect`` print them."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from calipers.cli._table_options import print_rows, show
+
+_MOST_SHOWN = 60  # columns in a line each
+_MOST_CATEGORIES = 4
+
+
+def print_columns(targets: Sequence[dict[str, Any]], columns: Sequence[dict[str, Any]]) -> None:
+    """Print what columns hold, a line each; of very many, those that are not as others first."""
+    shown = columns
+    if len(columns) > _MOST_SHOWN:
+        shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MOST_SHOWN]
+    rows = [(target["name"], "target", _values(target), target["note"]) for target in targets]
+    rows += [(c["name"], c["kind"], _values(c), _remark(c)) for c in shown]
+    print_rows(("column", "kind", "values", "noticed"), rows)
+    if len(shown) < len(columns):
+        counts = Counter(column["kind"] for column in columns)
+        kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
+        typer.echo(f"  and {len(columns) - len(shown):,} more columns; of all {kinds}")
+
+
+def _values(column: dict[str, Any]) -> str:
+    """The range of a column, or its first categories."""
+    if column["kind"] == "boolean" and column["low"] is not None:
+        return "true, false"
+    if column["low"] is not None:
+        return f"{show(column['low'])} to {show(column['high'])}"
+    rest = len(column["categories"]) - _MOST_CATEGORIES
+    shown = ", ".join(column["categories"][:_MOST_CATEGORIES])
+    return shown + (f" and {rest:,} more" if rest > 0 else "")
+
+
+def _remark(column: dict[str, Any]) -> str:
+    parts = [] if column["used"] else ["not used"]
+    parts += ["has missing values"] if column["missing"] and column["used"] else []
+    return "; ".join([*parts, *([column["note"]] if column["note"] else [])])
