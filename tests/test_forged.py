@@ -233,7 +233,7 @@ UNFIT = {
     "a shift of 1e249": ("stream", far_shift, "'shift.slope' must be"),
     "kinds by no input": ("kinds", array("calibration.0.by.columns", lambda a: a + 3), "columns"),
     "weights by other inputs": ("shifted", other_ratio, "'ratio.center' must be of 3 inputs"),
-    "steep pieces": ("pieces", steep_pieces, "must be of numbers from 0 to 1e\\+06"),
+    "steep pieces": ("pieces", steep_pieces, "knots of pieces must be the same, or"),
     "scores times scale": (
         "width",
         scaled(calibration__1__scores=1e90, units__target_scale=1e100),

@@ -325,10 +325,12 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
         leaves = leaves[3:]
         if network.get("bins") and amplitude.shape[1]:
             *leaves, knots, pieces = leaves
-            name, places = f"weights.{3 + len(leaves)}", weights[-2]
-            within(name, knots, 0, 1e9)
-            gaps = np.diff(places.reshape(networks, amplitude.shape[1], -1))
-            within(name, 1 / gaps[gaps > 0], 0, 1 / _NARROWEST)
+            within(f"weights.{3 + len(leaves)}", knots, 0, 1e9)
+            gaps = np.diff(weights[-2].reshape(networks, amplitude.shape[1], -1))
+            if ((gaps > 0) & (gaps < _NARROWEST)).any():
+                refuse(
+                    "knots of pieces", f"the same, or {_NARROWEST:g} apart", gaps[gaps > 0].min()
+                )
             parts.append(np.repeat(pieces, network["bins"], axis=1))
         plain = np.full((networks, first - sum(part.shape[1] for part in parts)), clip)
         reach = np.concatenate([plain, *parts], axis=1)

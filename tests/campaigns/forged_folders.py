@@ -138,7 +138,8 @@ def _loaded(folder: Path, example: Example) -> str:
             rows = example.rows[:4]
             found = [array for one in models for array in _predicted(one, rows)]
             if any(isinstance(c, AdaptiveCoverage) for c in models[0].ensemble_.calibrations):
-                found += _predicted(model.update(rows, example.rows[:4, 0]), rows)
+                model.update(rows, rows[:, 0])
+                found += _predicted(model, rows)
             if models != [model]:
                 found += [model.predict(rows)]
                 model.predict_interval(rows, joint=True)
