@@ -48,11 +48,12 @@ def replacing(
     Raises ``BlockingIOError`` if another process is writing the same file, unless told to wait.
     A pipe or a device stays what it is, and is written to.
     """
-    if Path(path).exists() and not Path(path).is_file():
-        with open(path, "wb") as file:
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
             yield file
         return
-    path = Path(path).resolve()
+    path = path.resolve()
     with _open_part(path, wait, mode) as file:
         temporary = Path(file.name)
         try:

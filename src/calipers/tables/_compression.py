@@ -120,7 +120,7 @@ class TextStream(io.RawIOBase):
         self._raw, self._name, self._encoding = raw, name, encoding
         try:
             kind = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-            b"".decode(kind)  # which those that are of no text refuse
+            io.TextIOWrapper(io.BytesIO(), kind)  # refuses what is of no text, such as hex
             self._decoder = codecs.getincrementaldecoder(kind)()
         except LookupError:
             raise TableError(f"there is no encoding {encoding!r} of text", file=name) from None
