@@ -1,5 +1,6 @@
 """Tables in files, without the command line around them."""
 
+import errno
 import gzip
 import io
 import json
@@ -168,6 +169,20 @@ def test_wide_tables(columns):
     (block,) = read_blocks("-", stream=io.BytesIO(text.encode()))
     assert block.table.column_names == names
     assert block.frame.iloc[0].astype(int).tolist() == list(range(columns))
+
+
+def test_a_disk_that_fails_is_named_with_its_file():
+    class Failing(io.RawIOBase):
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with pytest.raises(TableError, match=r"^flats\.csv: cannot be read: Input/output error$"):
+        list(read_blocks("flats.csv", stream=Failing()))
+    with pytest.raises(TableError, match="cannot be read: File name too long"):
+        list(read_blocks("a" * 5_000))
 
 
 def test_a_long_name_in_quotes():

@@ -79,8 +79,6 @@ def _open_raw(name: str, stack: ExitStack) -> BinaryIO:
         return stack.enter_context(path.open("rb"))
     except FileNotFoundError:
         raise TableError("there is no such file", file=name) from None
-    except OSError as error:
-        raise TableError(f"cannot be read: {error.strerror}", file=name) from None
 
 
 def _buffered(stream: Any, stack: ExitStack) -> BinaryIO:

@@ -71,14 +71,17 @@ def read_blocks(
     TableError
         If the file cannot be read, or has no rows.
     """
-    with ExitStack() as stack:
-        raw, file_format = open_bytes(name, stack, stream)
-        seen = 0
-        for block in _blocks(raw, file_format, name, form, rows):
-            yield block
-            at = _position(raw)
-            report(max(at - seen, 0))
-            seen = max(at, seen)
+    try:
+        with ExitStack() as stack:
+            raw, file_format = open_bytes(name, stack, stream)
+            seen = 0
+            for block in _blocks(raw, file_format, name, form, rows):
+                yield block
+                at = _position(raw)
+                report(max(at - seen, 0))
+                seen = max(at, seen)
+    except OSError as error:
+        raise TableError(f"cannot be read: {error.strerror or error}", file=name) from None
 
 
 def read_bytes(
