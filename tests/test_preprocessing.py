@@ -2,6 +2,7 @@
 
 import json
 from datetime import date, datetime, time
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -127,7 +128,8 @@ class TestNumbers:
 
     def test_numbers_among_text_are_no_text(self):
         encoder = one(["1.234,5", "7", "5"])
-        assert encoded(encoder, ["1.234,5", 1.234]) == [[1234.5], [1.234]]
+        for number in (1.234, np.float64(1.234), Decimal("1.234")):
+            assert encoded(encoder, ["1.234,5", number]) == [[1234.5], [1.234]]
 
     def test_thousands_are_three_digits(self):
         encoder = one(["1,234.5", "7", "5"])

@@ -7,6 +7,7 @@ training did not see). They are frozen dataclasses of JSON values: ``vars`` of o
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -42,7 +43,7 @@ def _floats(series: Any) -> FloatArray:
     """Values of a column of text that are numbers already; NaN for others."""
     if series.dtype != object:
         return np.array([np.nan])
-    return np.array([v if isinstance(v, float) else np.nan for v in series], np.float64)
+    return np.array([float(v) if isinstance(v, float | Decimal) else np.nan for v in series])
 
 
 def check_finite(series: Any, values: FloatArray) -> None:
