@@ -55,6 +55,8 @@ def problem(answer, status, *words):
         (b'{"rows": [[1, [2]]]}', ["rows[0][1]"]),
         (b'{"rows": [[1, 2]], "coverage": 1}', ["coverage", "less than 1"]),
         (b'{"rows": [[1, 2]], "coverage": [0.5, 0]}', ["coverage[1]", "greater than 0"]),
+        (b'{"rows": [[1, 2]], "coverage": [%s]}' % b",".join([b"0.5"] * 33), ["at most 32 items"]),
+        (b'{"rows": [[1, 2]], "coverage": "x"}', ["coverage", "valid number"]),
         (b'{"rows": [[1, 2]], "quantiles": [2]}', ["quantiles[0]", "less than 1"]),
         (b'{"rows": [[1, 2]], "density": 1e9}', ["density"]),
         (b'{"rows": [[1, 2]], "covrage": 0.5}', ["covrage", "not permitted"]),

@@ -83,7 +83,7 @@ def _check_fields(found: dict[str, Any], known: Sequence[str], required: str) ->
 def _first_error(error: ValidationError) -> str:
     """Where and what, for the branch of a union that got furthest."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    first = max(found, key=lambda one: len(one["loc"]))
+    first = max(found, key=lambda one: (len(one["loc"]), one["type"] != "float_type"))
     place = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}"
         for part in first["loc"]
