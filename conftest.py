@@ -1,5 +1,6 @@
 """Fixtures of all tests, and what pytest leaves alone: modules whose extra is not installed."""
 
+import contextlib
 import os
 import shutil
 import time
@@ -66,15 +67,19 @@ def data_folder():
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _cache(tmp_path_factory):
-    """Nothing that tests compile or download leaves the test run, whose workers share it.
+def _cache(tmp_path_factory, pytestconfig):
+    """Workers share what tests download, and the next run of all tests what they compiled.
 
-    And none sees the user's folder of data unless it asks for it.
+    Programs of other sources are other programs, so it need not compile these again. The user's own
+    cache is left alone, and no test sees the user's folder of data unless it asks for it.
     """
     base = tmp_path_factory.getbasetemp()
-    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
+    shared.mkdir(exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (shared / "programs").symlink_to(pytestconfig.cache.mkdir("programs"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("CALIPERS_CACHE", str(shared / "cache"))
+        patch.setenv("CALIPERS_CACHE", str(shared))
         patch.delenv("CALIPERS_DATA", raising=False)
         yield
 

@@ -122,17 +122,11 @@ class Cautious:
     def n_rows(self):
         return self.inner.n_rows
 
-    def with_row_weight(self, row_weight):
-        raise ValueError("a cautious calibration has no weights")
-
     def calibrated(self, dist, X, unsupported="inf"):
         return CalibratedMixture(dist, self.inner, None, unsupported)
 
     def supports(self, p, weight=None):
         return self.inner.supports(p)
-
-    def rows_needed(self, coverage):
-        return self.inner.rows_needed(coverage)
 
     def fixed_scores(self, v):
         return self.inner.to_score(v)

@@ -200,6 +200,8 @@ def test_kinds_are_saved_and_damage_is_refused(model, tmp_path, by):
     found.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert np.array_equal(again.predict_interval(X), found.predict_interval(X))
+    with pytest.raises(ValueError, match="a calibration 'by' takes no row_weight"):
+        load(tmp_path / "model", row_weight=len)
     document, arrays = read_model(tmp_path / "model")
     name = next(n for n in arrays if n.endswith(".place"))
     for value in (arrays[name] + 1, arrays[name][:-1], -arrays[name] - 1):

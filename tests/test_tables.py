@@ -149,6 +149,13 @@ def test_delimiters(text, names):
     assert block.table.column_names == names
 
 
+def test_columns_filled_up_with_spaces():
+    text = b'name,      kind\n"a b",  "x"\n"c",    "y\'s"\n"e",  plain\n'
+    (block,) = read_blocks("-", stream=io.BytesIO(text))
+    assert [value.strip() for value in block.frame["kind"]] == ["x", "y's", "plain"]
+    assert block.frame["name"].tolist() == ["a b", "c", "e"]
+
+
 def test_a_delimiter_that_is_said():
     stream = io.BytesIO(b"a:b\n1:2\n")
     (block,) = read_blocks("-", stream=stream, form=TextFormat(":"))

@@ -22,6 +22,7 @@ from calipers.calibration import (
     DensityRatio,
     RowKinds,
     WidthCalibration,
+    rows_needed,
 )
 from calipers.ensemble import Ensemble
 
@@ -128,7 +129,7 @@ def row_kinds(
 ) -> tuple[NDArray[np.intp], RowKinds]:
     """Kinds of rows by a column, by the width of predictions or by a function; and each row's."""
     units = len(X) if groups is None else len(np.unique(groups))
-    needed = Calibration.from_scores([0.0]).rows_needed(coverage)
+    needed = rows_needed(coverage)
     bins = int(np.clip(units // (2 * needed), 1, 10))  # with rows to spare in each
     if callable(by):
         labels = np.asarray(by(X))

@@ -1,7 +1,7 @@
 """An ensemble as JSON and arrays, and back. Code is never stored, only asked for again."""
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from types import NoneType
 from typing import Any
 
@@ -119,7 +119,11 @@ def ensemble_from_dict(
     if row_weight is not None and calibrations:
         last = len(calibrations) - 1
         last -= last > 0 and calibrations[last].kind == AdaptiveCoverage.kind
-        weighted = calibrations[last].with_row_weight(row_weight)
+        found: Any = calibrations[last]
+        try:
+            weighted = replace(found, row_weight=row_weight)
+        except TypeError:
+            raise ValueError(f"a calibration {found.kind!r} takes no row_weight") from None
         calibrations = (*calibrations[:last], weighted, *calibrations[last + 1 :])
     return Ensemble(
         Upgraded(known, bank) if known else bank,

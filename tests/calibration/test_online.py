@@ -1,4 +1,8 @@
-"""Calibration that follows a stream: coverage at every level, the alarm, storage."""
+"""Calibration that follows a stream: coverage at every level, the alarm, storage.
+
+Long-run coverage is no matter of chance: whatever a stream does, it is off by a constant over its
+length.
+"""
 
 import numpy as np
 import pytest

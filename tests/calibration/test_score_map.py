@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from scipy.special import ndtri
 
-from calipers.calibration import Calibration
+from calipers.calibration import Calibration, rows_needed
 
 LEVELS = np.concatenate([np.logspace(-9, -2, 30), np.linspace(0.011, 0.989, 400)])
 LEVELS = np.concatenate([LEVELS, 1.0 - np.logspace(-2, -9, 30)])
@@ -120,7 +120,7 @@ def test_support_ends_where_the_rows_do(n, coverage, strict):
     tail = (1 - coverage) / 2
     assert exact.supports([tail, 1 - tail]).all()
     assert not short.supports([tail, 1 - tail]).any()
-    assert exact.rows_needed(coverage) == n
+    assert rows_needed(coverage) == n
     assert np.isclose(exact.smallest_alpha(), 1 - coverage)
     assert exact.smallest_alpha(2.0) > 1 - coverage
 

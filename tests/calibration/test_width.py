@@ -45,7 +45,7 @@ def test_coverage_becomes_even_where_widths_are_wrong():
     even = coverage_by_third(1000, 1.5, by_width=True)
     assert plain[0] > 0.95
     assert plain[2] < 0.86
-    assert np.abs(even - 0.9).max() < 0.025  # standard errors are 0.004
+    assert np.abs(even - 0.9).max() < 0.025  # six standard errors
 
 
 @pytest.mark.parametrize("n", [100, 300, 1000])

@@ -127,6 +127,13 @@ LEARNT = {
     "a billion": (table(a=lambda i: 10**9 if i == 3 else i % 7), "a", "number", "far outliers"),
     "huge integers": (table(a=lambda i: 10**30 * (i % 9)), "a", "number", ""),
     "gaps": (table(a=lambda i: None if i % 3 else i), "a", "number", ""),
+    "a word for gaps": (table(a=lambda i: "nil" if i == 3 else i), "a", "number", ""),
+    "numbers for the most part": (
+        table(a=lambda i: f"[{i}]" if i % 4 == 3 else i + 0.25),
+        "a",
+        "identifier",
+        "75% of it are numbers, others such as '[3]' are not: with those left empty it is",
+    ),
     "marks for gaps": (table(a=lambda i: "?" if i == 3 else i), "a", "number", ""),
     "text numbers": (table(a=lambda i: f"{i * 999:,}.5"), "a", "number", "written like"),
     "decimal commas": (table(a=lambda i: f"{i * 999},5"), "a", "number", "written like"),

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from calipers import IntervalRegressor
 from calipers.cli import app
+from calipers.cli._columns import print_columns
 from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
 from calipers.search import Candidate, Outcome, SearchResult
@@ -277,3 +278,14 @@ def test_tune_for_real_goes_on_after_a_stop(folder, tmp_path, monkeypatch):
     kept = (tmp_path / "settings.search.jsonl").read_text()
     run(*command, "--finalists", "1")
     assert (out.read_text(), (tmp_path / "settings.search.jsonl").read_text()) == (first, kept)
+
+
+def test_years_have_no_separators_and_other_numbers_have(capsys):
+    shared = {"kind": "number", "categories": [], "used": True, "missing": False, "note": ""}
+    year = shared | {"name": "year", "low": 1896.0, "high": 2012.0}
+    area = shared | {"name": "area", "low": 1896.0, "high": 20120.0}
+    print_columns([], [year, area])
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "  year    number  1896 to 2012",
+        "  area    number  1,896 to 20,120",
+    ]

@@ -76,7 +76,10 @@ from typing import Any
 
 from calipers.calibration._by import CalibrationBy
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported as Unsupported
-from calipers.calibration._effective import effective_number as effective_number
+from calipers.calibration._effective import (
+    effective_number as effective_number,
+    rows_needed as rows_needed,
+)
 from calipers.calibration._folds import out_of_fold
 from calipers.calibration._learned import (
     Learned,

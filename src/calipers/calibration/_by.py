@@ -125,10 +125,6 @@ class CalibrationBy:
         """Smallest miscoverage of a central interval that all rows together support."""
         return self.whole.smallest_alpha()
 
-    def rows_needed(self, coverage: float) -> int:
-        """Count the rows that an interval of this coverage takes."""
-        return self.whole.rows_needed(coverage)
-
     def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
         """Straight pieces of the maps on which scores lie."""
 
@@ -157,10 +153,6 @@ class CalibrationBy:
     def fixed_scores(self, v: FloatArray) -> NoReturn:
         """Refuse: scores are not the same for every row."""
         raise ValueError("a model conformalized by kinds of rows has no ONNX form")
-
-    def with_row_weight(self, row_weight: Any) -> NoReturn:
-        """Refuse: kinds and weights of rows do not go together."""
-        raise ValueError("a model conformalized by kinds of rows has no row_weight")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """All there is to store, as plain arrays."""

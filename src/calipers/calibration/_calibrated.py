@@ -12,7 +12,7 @@ from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
 from calipers.calibration._corrected_rows import MixtureRows
-from calipers.calibration._effective import worth
+from calipers.calibration._effective import rows_needed, worth
 from calipers.calibration._integrals import crps, mean_and_variance
 from calipers.calibration._protocol import LevelMap
 from calipers.distributions import (
@@ -206,7 +206,7 @@ class CalibratedMixture(DerivedDistribution):
         return np.where(good, lower, -np.inf), np.where(good, upper, np.inf)
 
     def _refuse(self, coverage: float) -> None:
-        needed, has = self.calibration.rows_needed(coverage), self.calibration
+        needed, has = rows_needed(coverage), self.calibration
         raise ValueError(
             f"coverage {coverage:g} needs at least {needed} calibration rows of the weight of the "
             f"rows asked about, got {has.n_rows} of total weight {has.total_weight:g}"

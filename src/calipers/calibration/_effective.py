@@ -1,11 +1,28 @@
 """How much calibration rows are worth, which decides what coverage they support."""
 
+import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from calipers import _checks as checks
 from calipers._checks import FloatArray
+
+# 1 - 0.9 is a little less than 0.1: levels this close to a limit count as being on it.
+ROUNDING = 1e-9
+
+
+def rows_needed(coverage: float) -> int:
+    """Count the rows of equal weight that a central interval of this coverage takes.
+
+    Examples
+    --------
+    >>> rows_needed(0.95)
+    39
+    """
+    alpha = 1.0 - float(checks.coverage(coverage))
+    return math.ceil(2.0 / alpha * (1.0 - ROUNDING) - 1.0)
 
 
 def effective_number(weights: FloatArray, units: ArrayLike | None = None) -> float:

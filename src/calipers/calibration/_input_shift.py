@@ -16,7 +16,7 @@ over stays on one side (a cumulative sum, Page 1954), the last of each form star
 rows that follow.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -24,6 +24,7 @@ from scipy.special import ndtri
 
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
+from calipers.calibration._tracking import reweigh
 
 MEMORIES = (100.0, 400.0, 100.0)
 """Half-lives in rows of the regressions of a form; the last starts again after a jump."""
@@ -40,8 +41,6 @@ _RESTARTED = [len(MEMORIES) - 1, _REGRESSIONS - 1]
 _CANDIDATES = _REGRESSIONS + 1  # the first is none
 _RIDGE, _RIDGE_OF_LEVEL = 5.0, 0.1  # rows that speak for no slope, and for no intercept
 _STEP, _SLACK, _RUN = 1.5, 0.6, 8.0  # of the sum: the most of a row, what is taken off, its end
-_FORGET = 2.0 ** (-1.0 / 500)  # of regrets
-_SHARE = 0.001  # of the weights, which is spread evenly
 _FAR = 4.0  # scales beyond which a row counts for less
 _FURTHEST = 20.0  # standardised inputs
 _LARGEST = 1e6  # error, in scales of the row
@@ -92,10 +91,6 @@ class InputShift:
             quantiles=np.tile(ndtri(_LEVELS), (_CANDIDATES + 1, 1)),
             run=np.zeros(2),
         )
-
-    def copy(self) -> Self:
-        """An independent copy."""
-        return type(self)(**{f.name: np.array(getattr(self, f.name)) for f in fields(self)})
 
     def standardised(self, X: FloatArray) -> FloatArray:
         """An intercept and the inputs that the regressions see."""
@@ -185,10 +180,4 @@ class InputShift:
         step = max(1.0 / 300.0, 1.0 / (float(self.rows) + 50.0)) * max(1.0, float(self.scale))
         moved = self.quantiles + step * (_LEVELS - (off <= 0)) / _DENSITY
         self.quantiles = np.sort(moved, axis=1)
-        regret = losses[-1] - losses[:-1]
-        self.regret = _FORGET * self.regret + regret
-        squares = regret**2
-        self.spread = _FORGET * self.spread + self.weights @ squares + 1e-9 * losses[-1] ** 2
-        rate = np.sqrt(np.log(_CANDIDATES) / max(float(self.spread + squares.max()), 1e-300))
-        weights = np.exp(rate * (self.regret - self.regret.max()))
-        self.weights = (1.0 - _SHARE) * weights / weights.sum() + _SHARE / _CANDIDATES
+        reweigh(self, losses[:-1], losses[-1])

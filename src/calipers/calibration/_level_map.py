@@ -7,7 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
-from calipers.calibration._score_map import ROUNDING, Pieces
+from calipers.calibration._effective import ROUNDING
+from calipers.calibration._score_map import Pieces
 
 _LEAST_RISE = 1e-6  # of the scores for one unit of levels, so that the map has an inverse
 
@@ -77,8 +78,3 @@ class KnotMap:
             if weight is None
             else np.broadcast_to(enough, np.broadcast_shapes(np.shape(enough), np.shape(weight)))
         )
-
-    def rows_needed(self, coverage: float) -> int:
-        """Count the rows that an interval of this coverage takes."""
-        alpha = 1.0 - float(checks.coverage(coverage))
-        return int(np.ceil(2.0 / alpha * (1.0 - ROUNDING) - 1.0))

@@ -16,7 +16,7 @@ with `PRIOR` scores of a model that is right. To that extent the alarm trusts th
        test martingales for change-point detection", COPA (2021).
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -63,10 +63,6 @@ class Martingale:
         """Begin with a capital of 1."""
         shares = np.full(len(_STAKES), 1.0 / len(_STAKES))
         return cls(np.full(BINS, PRIOR / BINS), shares, *np.zeros((3, 1)).reshape(3))
-
-    def copy(self) -> Self:
-        """An independent copy."""
-        return type(self)(**{f.name: np.array(getattr(self, f.name)) for f in fields(self)})
 
     @property
     def alarm(self) -> bool:

@@ -1,6 +1,7 @@
 """Calibration that follows a stream: coverage kept under drift, at every level at once."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from operator import index
@@ -96,10 +97,6 @@ class AdaptiveCoverage:
         """The map from levels to scores for the next row."""
         return KnotMap.through(NORMAL, self.levels.issue().scores, self.n_rows)
 
-    def with_row_weight(self, row_weight: Callable[[FloatArray], FloatArray]) -> Self:
-        """Refuse: weights of rows are for covariate shift that is known."""
-        raise ValueError("a model that was updated online takes no row_weight")
-
     def calibrated(
         self,
         dist: NetworkDistribution,
@@ -147,9 +144,7 @@ class AdaptiveCoverage:
         """
         target = checks.finite("y", y)
         delay = min(_whole(delay), len(target))
-        state = replace(
-            self, levels=self.levels.copy(), shift=self.shift.copy(), alarm=self.alarm.copy()
-        )
+        state = replace(self, **{name: deepcopy(getattr(self, name)) for name in _PARTS})
         median, own = median_and_scale(dist)
         scale = _positive(own)
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
@@ -181,10 +176,6 @@ class AdaptiveCoverage:
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
         """Whether the rows are enough for the level ``p``."""
         return self.level_map.supports(p, weight)
-
-    def rows_needed(self, coverage: float) -> int:
-        """Count the rows that an interval of this coverage takes."""
-        return self.level_map.rows_needed(coverage)
 
     def fixed_scores(self, v: FloatArray) -> FloatArray:
         """Refuse: what changes with every row has no fixed form."""

@@ -45,9 +45,6 @@ class LevelMap(Protocol):
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
         """Whether the calibration rows are enough for the level ``p``."""
 
-    def rows_needed(self, coverage: float) -> int:
-        """Count the rows that an interval of this coverage takes."""
-
 
 class Calibrator(Protocol):
     """A correction of predictive distributions, learnt from rows that were held out."""
@@ -64,10 +61,10 @@ class Calibrator(Protocol):
 
     @property
     def row_weight(self) -> Callable[[FloatArray], FloatArray] | None:
-        """Function that gives weights of new rows, or None; it is not stored."""
+        """Function that gives weights of new rows, or None; code, and not stored.
 
-    def with_row_weight(self, row_weight: Callable[[FloatArray], FloatArray]) -> Self:
-        """The same with that function, after it was stored without."""
+        ``load`` puts it back where it is a field of a dataclass.
+        """
 
     def calibrated(
         self,
@@ -79,9 +76,6 @@ class Calibrator(Protocol):
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
         """Whether the calibration rows are enough for the level ``p``."""
-
-    def rows_needed(self, coverage: float) -> int:
-        """Count the rows that an interval of this coverage takes."""
 
     def fixed_scores(self, v: FloatArray) -> FloatArray:
         """Scores of levels on the normal scale, the same for every row, as exports need them.

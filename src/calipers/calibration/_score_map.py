@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import ClassVar, NamedTuple, Self
 
@@ -13,7 +13,7 @@ from scipy.special import ndtr, ndtri
 from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported
-from calipers.calibration._effective import effective_number, independent_number
+from calipers.calibration._effective import ROUNDING, effective_number, independent_number
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._stored import check_arrays
@@ -22,8 +22,6 @@ from calipers.distributions import SplitNormalMixture
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 
-# 1 - 0.9 is a little less than 0.1: levels this close to a limit count as being on it.
-ROUNDING = 1e-9
 # Levels so near to one half are those of no strict knot but the median's.
 MIDDLE = 1e-3
 
@@ -168,10 +166,6 @@ class Calibration:
         weights = None if self.row_weight is None else self.row_weight(X)
         return CalibratedMixture(dist, self, weights, unsupported)
 
-    def with_row_weight(self, row_weight: Callable[[FloatArray], FloatArray]) -> Self:
-        """The same with a function that gives weights of new rows."""
-        return replace(self, row_weight=row_weight)
-
     def fixed_scores(self, v: FloatArray) -> FloatArray:
         """Scores of levels on the normal scale, the same for every row, as exports need them.
 
@@ -258,17 +252,6 @@ class Calibration:
         level = checks.probability("p", p)
         tail = 2.0 * np.minimum(level, 1.0 - level)
         return np.asarray(tail >= self.smallest_alpha(weight) * (1.0 - ROUNDING))
-
-    def rows_needed(self, coverage: float) -> int:
-        """Count the rows of equal weight that a central interval of this coverage takes.
-
-        Examples
-        --------
-        >>> Calibration.from_scores([0.0]).rows_needed(0.95)
-        39
-        """
-        alpha = 1.0 - float(checks.coverage(coverage))
-        return math.ceil(2.0 / alpha * (1.0 - ROUNDING) - 1.0)
 
     def pieces_of_level(self, v: FloatArray, weight: FloatArray) -> Pieces:
         """Pieces of the map on which levels, given on the normal scale, lie."""

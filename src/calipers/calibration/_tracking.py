@@ -24,8 +24,8 @@ margin falls far below what makes its interval a point, from where it would be l
        NeurIPS (2021).
 """
 
-from dataclasses import dataclass, fields
-from typing import NamedTuple, Self
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol, Self
 
 import numpy as np
 from scipy.special import ndtri
@@ -56,6 +56,26 @@ _FAR = 4.0  # scales by which one score may at most be off for the memories
 _BEYOND = 1.0  # what a margin may fall by after its interval is a point
 _LEAST = 1e-3  # scale, in normal scores
 _HALF = len(TAILS)
+
+
+class Weighted(Protocol):
+    """Candidates along the first axis, weighted by their discounted regrets."""
+
+    regret: FloatArray
+    weights: FloatArray
+    spread: FloatArray  # discounted sums of squared regrets
+
+
+def reweigh(state: Weighted, losses: FloatArray, loss: FloatArray) -> None:
+    """Weight candidates after their losses, and the loss of what was predicted, are known."""
+    regret = loss - losses
+    squares = regret**2
+    state.regret = _FORGET * state.regret + regret
+    state.spread = _FORGET * state.spread + (state.weights * squares).sum(axis=0) + 1e-9 * loss**2
+    rate = np.sqrt(np.log(len(losses)) / np.maximum(state.spread + squares.max(axis=0), 1e-300))
+    exponent = state.regret * rate
+    weights = np.exp(exponent - exponent.max(axis=0))
+    state.weights = (1.0 - _SHARE) * weights / weights.sum(axis=0) + _SHARE / len(losses)
 
 
 class Issued(NamedTuple):
@@ -96,10 +116,6 @@ class LevelTracker:
             margin=np.zeros(_HALF),
             rows=np.zeros(()),
         )
-
-    def copy(self) -> Self:
-        """An independent copy."""
-        return type(self)(**{f.name: getattr(self, f.name).copy() for f in fields(self)})
 
     def issue(self) -> Issued:
         """Scores of `LEVELS` for the next row."""
@@ -143,14 +159,7 @@ class LevelTracker:
     def _weigh(self, errors: FloatArray, error: FloatArray, unit: float) -> None:
         """Weight experts by their discounted regrets."""
         losses, loss = (np.where(e > 0, LEVELS, LEVELS - 1.0) * e * unit for e in (errors, error))
-        regret = loss - losses
-        squares = regret**2
-        self.regret = _FORGET * self.regret + regret
-        self.spread = _FORGET * self.spread + (self.weights * squares).sum(axis=0) + 1e-9 * loss**2
-        scale = np.sqrt(np.log(_EXPERTS) / np.maximum(self.spread + squares.max(axis=0), 1e-300))
-        exponent = self.regret * scale
-        weights = np.exp(exponent - exponent.max(axis=0))
-        self.weights = (1.0 - _SHARE) * weights / weights.sum(axis=0) + _SHARE / _EXPERTS
+        reweigh(self, losses, loss)
 
     def _follow(self, z: float, own: FloatArray) -> None:
         """Move the experts towards a score."""

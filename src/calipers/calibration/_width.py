@@ -132,17 +132,9 @@ class WidthCalibration:
         """Nothing by itself: the map after this one decides."""
         return np.zeros(np.shape(p), np.bool_)
 
-    def rows_needed(self, coverage: float) -> int:
-        """Count the rows that the bins take."""
-        return FEWEST_BINS * BIN_ROWS
-
     def fixed_scores(self, v: FloatArray) -> NoReturn:
         """Refuse: scores are not the same for every row."""
         raise ValueError("scores depend on the width of the prediction")
-
-    def with_row_weight(self, row_weight: Any) -> NoReturn:
-        """Refuse: there are no weights here."""
-        raise ValueError("a correction by width has no row_weight")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """All there is to store, as plain arrays."""

@@ -31,7 +31,9 @@ def _values(column: dict[str, Any]) -> str:
     if column["kind"] == "boolean" and column["low"] is not None:
         return "true, false"
     if column["low"] is not None:
-        return f"{show(column['low'])} to {show(column['high'])}"
+        ends = (column["low"], column["high"])
+        years = all(not isinstance(end, str) and end in range(1000, 3000) for end in ends)
+        return " to ".join(f"{end:.0f}" if years else show(end) for end in ends)
     rest = len(column["categories"]) - _MOST_CATEGORIES
     shown = ", ".join(column["categories"][:_MOST_CATEGORIES])
     return shown + (f" and {rest:,} more" if rest > 0 else "")

@@ -109,13 +109,15 @@ def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
     With the ``rows_needed`` for each, the ``rows`` there are and what these are ``worth``; None
     where all are finite.
     """
+    from calipers.calibration import rows_needed
+
     models = getattr(model, "models_", [model])  # of several targets
     for calibration in (c for own in models for c in own.ensemble_.calibrations[-1:]):
         lacking = [c for c in coverages if not calibration.supports(0.5 * (1.0 - c))]
         if lacking:
             return {
                 "coverages": lacking,
-                "rows_needed": [calibration.rows_needed(c) for c in lacking],
+                "rows_needed": [rows_needed(c) for c in lacking],
                 "rows": calibration.n_rows,
                 "worth": getattr(calibration, "n_effective", calibration.n_rows),
             }

@@ -24,10 +24,12 @@ class RowOptions(NamedTuple):
         """How text files are written."""
         return common.make_form(self.delimiter, self.encoding)
 
-    def read(self, model: Any, data: Sequence[str]) -> tuple[list[str], common.Labelled]:
+    def read(
+        self, model: Any, data: Sequence[str], reader: Callable[..., Any] = common.read_files
+    ) -> tuple[list[str], common.Labelled]:
         """The files, and those of their rows that have the target of the model."""
         name, kind = common.target_of(model, self.target, self.types)
-        files, table = common.read_files(data, self.form)
+        files, table = reader(data, self.form)
         return files, common.take_target(table, name, kind, self.missing_target)
 
 

@@ -348,5 +348,5 @@ def show(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e10 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

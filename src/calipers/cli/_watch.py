@@ -9,17 +9,18 @@ import typer
 
 from calipers.cli import _table_options as common
 from calipers.cli._predict import ModelFolder
+from calipers.cli._row_options import RowOptions, with_row_options
 
 _WINDOW = 200  # rows of the coverage that is called recent
 
 
+@with_row_options
 def watch_command(
     model: ModelFolder,
     data: common.Files,
     out: Annotated[
         str | None, typer.Option(help="CSV file that predictions are added to, row by row.")
     ] = None,
-    target: common.Target = None,
     coverage: Annotated[
         float | None, typer.Option(help="Coverage to watch; the model's own by default.")
     ] = None,
@@ -27,11 +28,8 @@ def watch_command(
     delay: Annotated[
         int, typer.Option(min=0, help="Rows predicted between a row and its target.")
     ] = 0,
-    types: common.Types = None,
-    delimiter: common.Delimiter = None,
-    encoding: common.Encoding = "utf-8",
-    n_jobs: common.Jobs = -1,
-    as_json: common.AsJSON = False,
+    *,
+    options: RowOptions,
 ) -> None:
     """Predict each row of a table in time order, then learn from its target.
 
@@ -44,15 +42,12 @@ def watch_command(
         raise typer.BadParameter(
             f"--delay {delay} is more than --block {block}: take blocks many times as long"
         )
-    form = common.make_form(delimiter, encoding)
     from calipers import load
     from calipers.preprocessing import DataError
 
-    fitted = load(model).set_params(n_jobs=n_jobs)
+    fitted = load(model).set_params(n_jobs=options.n_jobs)
     level = coverage or fitted.coverage
-    name, kind = common.target_of(fitted, target, types)
-    files, table = _read(data, form)
-    table, values, _, _ = common.take_target(table, name, kind, common.OnMissing.drop)
+    files, (table, values, _, _) = options.read(fitted, data, _read)
     log = _Log(fitted, model, files, out, level)
     numbers, start = table.row_numbers, 0
     try:
@@ -63,12 +58,12 @@ def watch_command(
             found = fitted.update(inputs[rows], values[rows], delay=delay)
             last = start + len(found.y) - 1
             log.take(found, int(numbers[last]), marks[last])
-            if not as_json:
+            if not options.as_json:
                 typer.echo(log.line())
     except DataError as error:
         row = None if error.row is None else error.row + start
         raise table.placed(DataError(error.problem, column=error.column, row=row)) from None
-    if as_json:
+    if options.as_json:
         common.print_json({"model": model, "files": files} | log.summary())
     elif not log.added:
         typer.echo(f"no new rows: all {log.rows:,} had been learnt")

@@ -37,7 +37,7 @@ from scipy.special import ndtri
 from calipers._checks import FloatArray
 from calipers._files import replace_file
 from calipers.aggregation import AGGREGATIONS
-from calipers.calibration import WidthCalibration
+from calipers.calibration import WidthCalibration, rows_needed
 from calipers.ensemble import Ensemble
 from calipers.onnx._graph import TYPES, Graph, array_info
 from calipers.onnx._networks import OUTPUTS, columns, matrix, parameters
@@ -210,7 +210,7 @@ def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, Floa
         if number == 0 and not good.all():
             wrong = coverages[~good].max()
             raise ValueError(
-                f"coverage {wrong:g} needs at least {calibration.rows_needed(wrong)} calibration "
+                f"coverage {wrong:g} needs at least {rows_needed(wrong)} calibration "
                 f"rows, the model has {calibration.n_rows}"
             )
         low, high = calibration.fixed_scores(low), calibration.fixed_scores(high)

@@ -162,7 +162,7 @@ def _kind_of_text(series: Any, most: int) -> Found:
         return Found("date", form=form, note=f"dates written as {form}", values=values)
     note = note or hint
     if len(words) > most:
-        _refuse_mixture(texts, name)
+        note = note or _mixture(texts, name)
     if len(words) > _FEWEST_IDENTIFIERS and not note and every(words, _LIKE_NUMBERS):
         note = f"like numbers in several units, e.g. {words[0].as_py()!r}: make plain ones of them"
     rows = int(texts.counts.sum())
@@ -174,8 +174,11 @@ def _kind_of_text(series: Any, most: int) -> Found:
     return Found("category", note=note, texts=texts)
 
 
-def _refuse_mixture(texts: Texts, name: str) -> None:
-    """Refuse a column that is numbers, or dates, but for a few values."""
+def _mixture(texts: Texts, name: str) -> str:
+    """A note on a column that is numbers, or dates, for the most part.
+
+    One that is so but for a few values is refused.
+    """
     rows = np.flatnonzero(texts.codes >= 0)
     rows = rows[texts.is_word[texts.codes[rows]]]
     readings = (("numbers", NumberText().read), ("dates", lambda part: read_dates(part, "ISO8601")))
@@ -190,6 +193,13 @@ def _refuse_mixture(texts: Texts, name: str) -> None:
                 column=name,
                 row=row,
             )
+        if 0.5 <= fits.mean() < 1:
+            other = texts.levels[int(texts.codes[rows[np.argmin(fits)]])].as_py()
+            return (
+                f"{fits.mean():.0%} of it are {what}, others such as {other!r} are not: with those "
+                f"left empty it is a column of {what}"
+            )
+    return ""
 
 
 def _how_written(style: NumberText, words: Any) -> str:

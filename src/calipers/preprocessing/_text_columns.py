@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from calipers._checks import FloatArray
 
-MISSING_WORDS = ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "null", "none", "missing")
+MISSING_WORDS = ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "nil", "null", "none", "missing")
 """Text that means a missing value in any column; any case."""
 
 MISSING_MARKS = ("?", "-", "--", ".")

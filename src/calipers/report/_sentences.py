@@ -8,7 +8,7 @@ import numpy as np
 from scipy.stats import binomtest
 
 from calipers import metrics
-from calipers.calibration import Calibration
+from calipers.calibration import rows_needed
 from calipers.report._format import Unit, count, share
 from calipers.report._groups import Breakdown, Group
 from calipers.report._labelled import LabelledPrediction
@@ -112,7 +112,7 @@ def remedy_sentence(found: Sequence[tuple[Breakdown, Group]], coverage: float) -
     inputs = [name for name in names if name not in ("predicted value", "training range")]
     steps = []
     if inputs:
-        needed = Calibration.without_rows().rows_needed(coverage)
+        needed = rows_needed(coverage)
         steps.append(
             f"hold out labelled rows and conformalize by {inputs[0]} (calipers conformalize MODEL "
             f"rows.csv --by {shlex.quote(inputs[0])}), which gives each of its groups with "

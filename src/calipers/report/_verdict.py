@@ -9,6 +9,7 @@ from sklearn.metrics import root_mean_squared_error
 
 from calipers import metrics
 from calipers._checks import FloatArray
+from calipers.calibration import rows_needed
 from calipers.report._format import count, share
 from calipers.report._labelled import LabelledPrediction
 
@@ -117,7 +118,7 @@ def unbounded_reason(coverage: float, calibration: Any) -> str:
     less = f", worth {worth:.3g}" if worth < calibration.n_rows - 0.5 else ""
     return (
         f"There were too few rows to calibrate with: {calibration.n_rows:,}{less}, where a "
-        f"coverage of {share(coverage)} takes at least {calibration.rows_needed(coverage):,} of "
+        f"coverage of {share(coverage)} takes at least {rows_needed(coverage):,} of "
         "equal weight. "
         "Until then no finite interval can promise it, and to hold every row says nothing. "
         f"Calibrate on more rows{instead}."

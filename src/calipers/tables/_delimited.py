@@ -29,7 +29,8 @@ def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterat
     import pyarrow.csv as reader
 
     stream = TextStream(raw, form.encoding, name)
-    delimiter, header = _look(_head(stream), form.delimiter, name)
+    delimiter, header = _look(head := _head(stream), form.delimiter, name)
+    aligned = f"{delimiter} " in head and ' "' in head  # columns filled up with spaces
     wrong: list[Any] = []
 
     def keep(row: Any) -> str:
@@ -54,10 +55,20 @@ def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterat
             seen += table.num_rows - first
             table, first = table.slice(int(first)), False
             _check_quotes(table, stream.quotes, seen, name)
-            table = table.rename_columns(header)
+            table = (_unquoted(table) if aligned else table).rename_columns(header)
             yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
     except pa.ArrowInvalid as error:
         _explain(error, wrong, len(header), name, stream.quotes)
+
+
+def _unquoted(table: Any) -> Any:
+    """Without the quotation marks of values behind spaces, where the reader leaves them."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    pattern = r'^ +"([^"]*)" *$'
+    columns = [pc.replace_substring_regex(c, pattern, r"\1") for c in table.columns]
+    return pa.table(columns, names=table.column_names)
 
 
 def _head(stream: TextStream) -> str:
