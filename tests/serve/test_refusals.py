@@ -98,6 +98,28 @@ def test_arrow(client, arrow):
         problem(client.table(body, ARROW_STREAM), 415, "compressed")
 
 
+@pytest.mark.parametrize("kind", ["timestamp[s]", "timestamp[us, tz=Europe/Berlin]", "date32[day]"])
+@pytest.mark.parametrize("name", ["sold", "note"])
+def test_times_beyond_the_calendar(client, tables, name, kind):
+    unit, _, zone = kind.removeprefix("timestamp[").rstrip("]").partition(", tz=")
+    wanted = pa.date32() if kind == "date32[day]" else pa.timestamp(unit, zone or None)
+    far = pa.array([2**31 - 1 if wanted == pa.date32() else 2**62], wanted)
+    table = pa.table({**dict(served_row(tables["homes"])), name: far})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    for accept in (CSV, JSON, ARROW_STREAM):
+        answer = client.table(sink.getvalue(), ARROW_STREAM, "homes", accept, keep=True)
+        assert answer.status_code in (200, 422), answer.text
+    if name == "sold":
+        problem(answer, 422, "column 'sold', row 0", "is not in the years 1 to 9999")
+
+
+def served_row(table):
+    """The first row of a table, by column, as Arrow."""
+    return pa.Table.from_pandas(table.iloc[:1], preserve_index=False).to_pydict().items()
+
+
 def test_columns_of_one_name(client):
     numbers = pa.array([1.0, 2.0])
     table = pa.Table.from_arrays([numbers] * 3, names=["speed", "load", "load"])

@@ -230,7 +230,8 @@ class DateEncoder:
             lost = np.flatnonzero(np.isnan(found) & series.notna().to_numpy())
             if lost.size:
                 row, name = int(lost[0]), str(series.name)
-                problem = f"{series.iloc[row]} is not in the years 1 to 9999"
+                when = pd.to_datetime(series.iloc[[row]], utc=True).dt.tz_localize(None)
+                problem = f"{when.to_numpy()[0]} is not in the years 1 to 9999"
                 raise DataError(problem, column=name, row=row)
             return found
         form = self.form or "ISO8601"

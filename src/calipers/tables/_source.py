@@ -71,7 +71,7 @@ class RowSource:
         """
         try:
             return self.table.to_pandas()
-        except (ValueError, TypeError, LookupError, NotImplementedError) as error:
+        except (ValueError, TypeError, LookupError, OverflowError, NotImplementedError) as error:
             words = " ".join(str(error).split())[:200]
             problem = f"the columns cannot be read as a frame ({words})"
             raise TableError(problem, file=self.files[0][0]) from None
