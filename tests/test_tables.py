@@ -192,6 +192,15 @@ def test_a_disk_that_fails_is_named_with_its_file():
         list(read_blocks("a" * 5_000))
 
 
+def test_standard_streams_that_are_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(TableError, match="standard input: is closed, or was read before"):
+        list(read_blocks("-"))
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(TableError, match="standard output: is closed"), write_blocks("-"):
+        pass
+
+
 def test_a_long_name_in_quotes():
     text = '"' + "a\n" * 50_000 + '",b\n1,2\n'
     (block,) = read_blocks("-", stream=io.BytesIO(text.encode()))

@@ -71,6 +71,8 @@ def whole_lines(name: str) -> int | None:
 
 def _open_raw(name: str, stack: ExitStack) -> BinaryIO:
     if name == STANDARD:
+        if sys.stdin is None or sys.stdin.closed:
+            raise TableError("is closed, or was read before", file=name)
         return _buffered(sys.stdin.buffer, stack)
     path = Path(name)
     if path.is_dir():

@@ -48,6 +48,8 @@ def write_blocks(name: str) -> Iterator[Callable[[Any], None]]:
 @contextmanager
 def _destination(name: str) -> Iterator[BinaryIO]:
     if name == STANDARD:
+        if sys.stdout is None:
+            raise TableError("is closed", file="standard output")
         yield sys.stdout.buffer
         return
     path = Path(name)
