@@ -194,7 +194,6 @@ FITS = {
     "wrong delimiter": (f"{FIT} --delimiter ;", 3, "no column 'price'; the one column"),
     "long delimiter": (f"{FIT} --delimiter ;;", 2, "one character"),
     "foreign delimiter": (f"{FIT} --delimiter §", 2, "one character of ASCII"),
-    "input twice": ("fit - - --target price --out out", 3, "standard input: "),
     "no encoding": (f"{FIT} --encoding utf-9", 3, "there is no encoding 'utf-9' of text"),
     "encoding of bytes": (f"{FIT} --encoding hex", 3, "there is no encoding 'hex' of text"),
     "encoding of ciphers": (f"{FIT} --encoding rot13", 3, "there is no encoding 'rot13' of text"),
