@@ -151,6 +151,8 @@ def shared_view():
     """Views that all lie over the first one's bytes."""
     array = pa.array([LONG], pa.string_view())
     _, views, *data = array.buffers()
+    if int(pa.__version__.partition(".")[0]) < 19:
+        pytest.skip("pyarrow 18 cannot make an array of views from buffers")
     return pa.Array.from_buffers(
         array.type, 2_000, [None, pa.py_buffer(bytes(views) * 2_000), *data]
     )

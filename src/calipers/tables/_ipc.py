@@ -76,7 +76,7 @@ class _Columns:
         """An array of which every value has its own bytes."""
         kind = array.type
         if pa.types.is_dictionary(kind):
-            self._work -= array.dictionary.nbytes
+            self._work -= array.dictionary.get_total_buffer_size()  # of views, too
             if self._work < 0:
                 raise too_large("the dictionaries are too long for so many batches: join them")
         array.validate(full=True)
