@@ -10,7 +10,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from calipers.serve._limits import Budget
+from calipers.serve._budget import Budget
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem
 from calipers.serve._settings import ServerSettings

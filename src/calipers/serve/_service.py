@@ -14,9 +14,9 @@ from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve import _bodies as bodies
 from calipers.serve._batching import LARGE, Batcher, aside
+from calipers.serve._budget import Account
 from calipers.serve._guard import ACCOUNT, read_body
 from calipers.serve._json import read_labels, read_request
-from calipers.serve._limits import Account
 from calipers.serve._models import Served
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem, problem_of_table
