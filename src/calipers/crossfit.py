@@ -275,9 +275,9 @@ def calibrate(
     # In a single fold all networks are out of fold; networks that left rows out tell nothing of
     # how networks differ that have seen a row.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
-        pools = unseen_pools(mixture, target, fold_of, row_folds)
         with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
-            scores = normal_scores(pools.dist, target[pools.row])
+            pools = unseen_pools(mixture, target, fold_of, row_folds)
+        scores = pools.scores
         if kind == WidthCalibration.kind:
             worth = effective_number(np.ones(len(rows)) if own is None else own, units)
             by_width, scores = _evened(pools.dist, scores, int(worth))
