@@ -55,7 +55,7 @@ def run_all(
         "figures": lambda: write_figures(store=store, out=out, notify=notify),
     }
     sittings, seconds = Path(out, "stages.csv"), {}
-    rows: list[list[object]] = [["began", "stage", "seconds", "finished"]]
+    rows: list[list[Any]] = [["began", "stage", "seconds", "finished"]]
     if sittings.exists():
         rows += list(csv.reader(sittings.read_text("utf-8").splitlines()))[1:]
     for name, work in stages.items():
