@@ -88,7 +88,7 @@ test-torch: $(TORCH)/.ready ## losses, a training loop and upgrades on PyTorch
 
 $(SKPRO)/.ready: pyproject.toml
 	test -x $(SKPRO)/bin/python || $(PYTHON) -m venv $(SKPRO)
-	$(SKPRO)/bin/python -m pip install --quiet --editable '.[skpro]' pytest hypothesis
+	$(SKPRO)/bin/python -m pip install --quiet --editable '.[skpro]' pytest hypothesis sktime
 	touch $@
 
 test-skpro: $(SKPRO)/.ready ## the adapter for skpro and sktime, by skpro's own checks

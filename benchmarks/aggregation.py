@@ -8,6 +8,7 @@ import time
 import tracemalloc
 from collections.abc import Callable
 
+import joblib
 import numpy as np
 from scipy.special import erfc, ndtri
 
@@ -41,9 +42,10 @@ def exact_speed(members: np.ndarray, threads: int) -> tuple[float, float]:
     """Seconds for the fits and for the interval of their mixture."""
     rows = members.shape[-1]
     repeats = 3 if rows >= 10**6 else 7
-    fit = seconds(lambda: SplitNormal.from_interval(*members, COVERAGE, n_jobs=threads), repeats)
     mixture = SplitNormalMixture(SplitNormal.from_interval(*members, COVERAGE))
-    return fit, seconds(lambda: mixture.interval(COVERAGE, n_jobs=threads), repeats)
+    with joblib.parallel_config("threading", n_jobs=threads):
+        fit = seconds(lambda: SplitNormal.from_interval(*members, COVERAGE), repeats)
+        return fit, seconds(lambda: mixture.interval(COVERAGE), repeats)
 
 
 def memory(members: np.ndarray) -> float:

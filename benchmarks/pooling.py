@@ -3,11 +3,11 @@
     python benchmarks/pooling.py [--runs 200]
 
 Networks predict the truth, a common error, errors of their fold and errors of their own, with
-normal noise distributions; networks that have seen a row differ half as much about it. Ten networks
-in five folds, 500 rows. No network is trained. Prints and stores, for every ratio of the networks'
-disagreement to the noise, the coverage of new rows: with out-of-fold scores as they are, and with
-those of drawn pools (`calipers.calibration.unseen_pools`). Standard errors at 80% are 0.0013
-with 200 runs.
+normal noise distributions, or two humps and err in the odds of these; networks that have seen a row
+differ half as much about it. Ten networks in five folds, 500 rows. No network is trained. Prints
+and stores, for every ratio of the networks' disagreement to the noise, the coverage of new rows:
+with out-of-fold scores as they are, and with those of drawn pools
+(`calipers.calibration.unseen_pools`). Standard errors at 80% are 0.0013 with 200 runs.
 """
 
 import argparse
@@ -35,6 +35,7 @@ CASES = {  # disagreement of networks, of folds, predicted over true noise, nois
     "disagreement 1, noise taken for double": (1.0, 0.0, 2.0, "normal"),
     "disagreement 1, t with 3 degrees": (1.0, 0.0, 1.0, "t"),
     "disagreement 1, gamma of shape 2": (1.0, 0.0, 1.0, "gamma"),
+    "two humps, disagreement 1 in their odds": (1.0, 0.0, 0.3, "humps"),
 }
 
 
@@ -47,11 +48,20 @@ def noise(rng, kind, n):
     return (rng.gamma(2.0, 1.0, n) - 2.0) / 2**0.5
 
 
+def humps(rng, off, scale):
+    """Networks whose odds of the upper of two humps are off, and targets of these humps."""
+    odds = rng.standard_normal(off.shape[1])
+    share, upper = (1 / (1 + np.exp(-(odds + by))) for by in (off, 0.0))
+    weights = np.stack([1 - share, share], axis=1).reshape(-1, odds.size)
+    modes = SplitNormal(np.tile([[-1.0], [1.0]], (len(off), odds.size)), scale, scale)
+    target = np.where(rng.random(odds.size) < upper, 1.0, -1.0)
+    target += scale * rng.standard_normal(odds.size)
+    return SplitNormalMixture(modes, weights, per_network=2), target
+
+
 def pooled_scores(components, y, network_folds, row_folds):
     """Scores of drawn pools, of shape (draws, n)."""
-    pools = unseen_pools(components, y, network_folds, row_folds)
-    target = np.asarray(y)
-    return normal_scores(pools.dist, target[pools.row]).reshape(-1, len(target))
+    return unseen_pools(components, y, network_folds, row_folds).scores.reshape(-1, len(y))
 
 
 def coverages(seed, tau, omega, scale, kind):
@@ -63,10 +73,14 @@ def coverages(seed, tau, omega, scale, kind):
         own = tau * rng.standard_normal((FOLDS, PER_FOLD, n))
         return (own + omega * rng.standard_normal((FOLDS, 1, n))).reshape(-1, n)
 
-    off = errors(ROWS) * np.where(network_folds[:, None] == row_folds, 1.0, MEMORY)
-    known, y = SplitNormal(BIAS + off, scale, scale), noise(rng, kind, ROWS)
-    new = SplitNormalMixture(SplitNormal(BIAS + errors(NEW), scale, scale))
-    target = noise(rng, kind, NEW)
+    def rows(off):
+        if kind == "humps":
+            return humps(rng, BIAS + off, scale)
+        dist = SplitNormalMixture(SplitNormal(BIAS + off, scale, scale))
+        return dist, noise(rng, kind, off.shape[1])
+
+    known, y = rows(errors(ROWS) * np.where(network_folds[:, None] == row_folds, 1.0, MEMORY))
+    new, target = rows(errors(NEW))
     plain = normal_scores(out_of_fold(known, network_folds, row_folds), y)
     for scores in (plain, pooled_scores(known, y, network_folds, row_folds)):
         dist = CalibratedMixture(new, Calibration.from_scores(scores))

@@ -1,6 +1,7 @@
 """The size of the library: lines and modules by package, public names, parameters, repetitions.
 
-``python benchmarks/size.py [REVISION]`` measures the working tree, or a revision of the repository.
+``python benchmarks/size.py [REVISION]`` measures the working tree, or a revision of the repository;
+of the working tree also what came since the redesign, by feature, and what is left without it.
 """
 
 import ast
@@ -13,6 +14,89 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RUN = 6  # lines that make a repetition
 PASSED_OVER = ("#", "import ", "from ")
+BEFORE = "cf0c838"  # the last revision before the redesign
+STUDY = ("study/", "cli/_study", "datasets/_splits")  # which now stands beside the library
+
+# What a user could not do at that revision, by modules, or functions and classes of modules. Lines
+# of a feature among those of others (a branch, an argument) are not counted.
+FEATURES = {
+    "several components, other scales of the target": """
+        _candidates losses/_mixtures distributions/_transformed
+        objectives:candidates,scales,skewness,Density
+        heads/_densities:_grouped,_flat,_mixture_quantile,with_components
+        heads/_head:shares,onnx_shares,with_components,mixture
+        onnx/_quantiles:mapped_mean,in_own_unit
+        distributions/_mixture:by_network distributions/_mixture_formulas:_of_networks
+        """,
+    "supports and bounds of the target": """
+        distributions/_support distributions/_learn_support distributions/_matching
+        distributions/_observed distributions/_drawing
+        training:check_bounds _fitting:_support _model_schema:check_support
+        ensemble:taking,_latent_targets,within_bounds,_observed
+        onnx/_quantiles:observed,clipped,_through_knots metrics/_chance:shared_coverage
+        cli/_settings_file:parse_bounds cli/_fit:_check_bounds cli/_tune:_checked_bounds
+        cli/_measures:_shared_rate report/_verdict:_with_ties
+        """,
+    "calibration by width": """
+        calibration/_width calibration/_deconvolution crossfit:_evened onnx/_quantiles:width_steps
+        onnx/__init__:_by_width
+        """,
+    "guarantees for groups, kinds of rows and shifts": """
+        _conformal calibration/_by calibration/_row_kinds calibration/_ratio calibration/_effective
+        cli/_conformalize regressor:conformalize
+        """,
+    "streams": """
+        calibration/_online calibration/_tracking calibration/_martingale calibration/_input_shift
+        calibration/_learned cli/_watch ensemble:learn,_learn,_adaptive,_moved regressor:update
+        serve/_models:learn,save,alarm serve/_monitor:_follow,learnt,_keep_inputs,_seal
+        """,
+    "more rows than memory": """
+        rowblocks _row_sources _large _large_rows _shares bank/_shards cli/_fit_blocks
+        """,
+    "several targets": """
+        multitarget cli/_measures:measure_targets,print_targets cli/_table_options:take_targets
+        cli/_predict:load_any cli/_evaluate:_kinds_of_targets,_several,_show_several
+        """,
+    "importances, what more rows are worth": """
+        importance/__init__ importance/_dependence importance/_permutation report/_drivers more_rows
+        plots/_diagnostics:plot_importance,plot_dependence
+        """,
+    "figures of a model in one call": "plots/_diagnostics:plot_intervals,plot_reliability",
+    "regressors of other libraries, skpro": """
+        _wrapped skpro bank/_upgraded:ColumnPoints _points:add_points _loading:_regressor
+        """,
+    "large categories, numbers that are names": """
+        preprocessing/_targets preprocessing/_repeats preprocessing/_categories
+        preprocessing/_encoder:large_categories,learn_targets,_names,knows_targets
+        preprocessing/_encoders:distinct_levels,level_codes,with_levels,numbers
+        onnx/_networks:_level
+        _fitting:encoded_by_fold
+        """,
+    "targets that are gross errors": """
+        _outliers _fitting:without_errors,_without
+        cli/_notes:say_far_targets,without_far_targets,note_leaks
+        """,
+    "networks that see inputs in pieces": """
+        networks:PiecewiseLinear,knots,with_knots,in_pieces,alternative onnx/_networks:_pieces
+        """,
+    "model folders that are not trusted": """
+        _schema _model_schema preprocessing/_document calibration/_stored
+        _serialization:check_arrays,_check_inputs,_check_shapes _loading:check_model,_check_fit
+        cli/_inspect:_check cli/_measures:is_measured,_levels
+        """,
+    "bounds of the server": """
+        serve/_connections serve/_limits serve/_arrow serve/_json serve/_reading
+        """,
+    "quick predictions and programs kept on disk": """
+        bank/_dense bank/_cache:_description,_sources,_Kept,_read_own,_check_owner,training_devices
+        bank/_program:_name,code,description distributions/_grid calibration/_rules
+        _inputs:_ready bank/_run:compact,turn
+        """,
+    "out-of-fold predictions, rows in time order": """
+        crossfit:OutOfFold,leave_rows_out regressor:out_of_fold_ cli/_holdout
+        """,
+    "workbooks": "tables/_excel",
+}
 
 
 def sources(revision: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -43,6 +127,42 @@ def is_private(package: str, module: str, names: list[str]) -> bool:
     )
 
 
+def measured_features() -> dict[str, int]:
+    """Lines of each feature, in the working tree."""
+    found = dict.fromkeys(FEATURES, 0)
+    for feature, places in FEATURES.items():
+        for place in places.split():
+            module, _, names = place.partition(":")
+            path = ROOT / "src/calipers" / f"{module}.py"
+            text = path.read_text() if path.exists() else ""
+            if not names:
+                found[feature] += len(text.splitlines())
+                continue
+            spans = {
+                (node.name, node.lineno): node.end_lineno - node.lineno + 1
+                for node in ast.walk(ast.parse(text))
+                if isinstance(node, ast.FunctionDef | ast.ClassDef)
+            }
+            for name in names.split(","):
+                own = [size for (known, _), size in spans.items() if known == name]
+                found[feature] += sum(own)
+                if not own:
+                    print(f"{module} has no {name}: name what has taken its place")
+    return found
+
+
+def print_features(total: int) -> None:
+    """Print what came since, and what is left of the library that was there."""
+    found = measured_features()
+    print(f"\nsince {BEFORE}:")
+    for feature, count in sorted(found.items(), key=lambda pair: -pair[1]):
+        print(f"  {feature:50}{count:8,}")
+    older = {"/".join(place): len(text.splitlines()) for place, text in sources(BEFORE)}
+    without = sum(n for name, n in older.items() if not name.startswith(STUDY))
+    print(f"all of these {sum(found.values()):,}; the rest {total - sum(found.values()):,} lines,")
+    print(f"which were {without:,} then, without the study")
+
+
 def main() -> None:
     """Print the numbers."""
     lines, modules, runs = Counter(), Counter(), Counter()
@@ -52,11 +172,7 @@ def main() -> None:
         lines[package] += len(text.splitlines())
         modules[package] += 1
         code = [line.strip() for line in text.splitlines()]
-        code = [
-            line
-            for line in code
-            if len(line) > 3 and not line.startswith(("#", "import ", "from "))
-        ]
+        code = [line for line in code if len(line) > 3 and not line.startswith(PASSED_OVER)]
         runs.update(set(zip(*(code[i:] for i in range(RUN)), strict=False)))
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "__all__":
@@ -73,6 +189,8 @@ def main() -> None:
     print(f"imports of what is private to another package {private}")
     repeated = sum(count > 1 for count in runs.values())
     print(f"runs of {RUN} lines in more than one module {repeated}")
+    if len(sys.argv) == 1:
+        print_features(sum(lines.values()))
 
 
 if __name__ == "__main__":

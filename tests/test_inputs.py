@@ -12,10 +12,17 @@ from sklearn.model_selection import GridSearchCV
 import calipers
 from calipers import IntervalRegressor
 from calipers._fitting import read_rows
-from calipers._inputs import read_target
+from calipers._inputs import Inputs
+from calipers._row_labels import read_target
 from calipers.networks import MLP
 from calipers.optimizers import Adam
-from calipers.preprocessing import Column, DataError, TableEncoder, read_number
+from calipers.preprocessing import (
+    Column,
+    DataError,
+    TableEncoder,
+    describe_numbers,
+    read_number,
+)
 from calipers.storage import ModelFileError
 
 
@@ -269,3 +276,26 @@ def test_where_a_number_is_infinite():
     X[17, 1] = -np.inf
     with pytest.raises(ValueError, match=r"contains infinity.*: row 17 \(from 0\)"):
         tiny().fit(X, np.arange(80.0))
+
+
+class TestColumnsByName:
+    seen = np.array([[1.0, 10.0], [3.0, 30.0]])
+    inputs = Inputs(describe_numbers(seen, ["size", "age"]))
+
+    def test_numbers_are_put_in_order_and_compared_with_training(self):
+        table = {"other": np.array(["a"]), "age": np.array([50.0]), "size": np.array([2.0])}
+        numbers, outside = self.inputs.read_columns(table)
+        assert numbers.tolist() == [[2.0, 50.0]]
+        assert outside.tolist() == [[False, True]]
+
+    @pytest.mark.parametrize(
+        "age",
+        [np.array([np.nan]), np.array([np.inf]), np.array(["5"], object), np.array([5]), None],
+    )
+    def test_whatever_else_is_left_to_a_frame(self, age):
+        table = {"size": np.array([2.0])} | ({} if age is None else {"age": age})
+        assert self.inputs.read_columns(table) is None
+
+    def test_what_an_encoder_reads_is_left_to_it(self, table):
+        encoder = TableEncoder().fit(table[0])
+        assert Inputs(encoder.columns_, encoder).read_columns({"size": np.array([2.0])}) is None

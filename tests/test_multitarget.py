@@ -1,6 +1,7 @@
 """Several targets: an interval for each, and intervals that hold all of them together."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -192,6 +193,12 @@ def test_commands_take_several_targets(tmp_path, monkeypatch):
     assert found["joint"]["coverage_rate"] == pytest.approx(0.95, abs=0.04)
     assert "All 2 together: 95% joint intervals" in run("evaluate", "model", "two.csv")
     assert "predicts weight from 2 of 2 inputs" in run("inspect", "model")
+    assert "in units of weight" in run("evaluate", "model", "two.csv", "--target", "weight")
+    run("report", "model", "two.csv", "--target", "weight", "--out", "weight.html")
+    assert "Prediction intervals for weight" in Path("weight.html").read_text("utf-8")
+    found = CliRunner().invoke(app, ["report", "model", "two.csv"])
+    assert found.exit_code == 2
+    assert "predicts price, weight: give one as --target" in " ".join(found.output.split())
     found = CliRunner().invoke(app, ["fit", "two.csv", *fit[2:4], *fit[2:4], "--out", "other"])
     assert found.exit_code == 2
     assert "twice" in found.output

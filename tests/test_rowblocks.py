@@ -122,7 +122,7 @@ def test_hidden_folders_are_not_read(tmp_path):
 
 
 def test_blocks_of_wide_arrays_have_fewer_rows(data, monkeypatch):
-    monkeypatch.setattr(rowblocks, "_VALUES", 3000)
+    monkeypatch.setattr("calipers._row_sources._VALUES", 3000)
     assert [len(y) for _, y in RowBlocks(*data)] == [1000] * 3
 
 

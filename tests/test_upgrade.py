@@ -114,6 +114,11 @@ def test_saved_and_loaded_it_is_the_same(points, upgraded, tmp_path):
     assert (again.predict_interval(X_TEST) == upgraded.predict_interval(X_TEST)).all()
 
 
+def test_it_has_a_report(upgraded, tmp_path):
+    page = upgraded.report(X_TEST[:200], Y_TEST[:200], tmp_path / "report.html").read_text("utf-8")
+    assert "4 networks, trained for" in page
+
+
 def test_tables_are_read_as_the_points_read_them(points, upgraded):
     assert upgraded.inputs_ == points.inputs_
     assert upgraded.outside(X.assign(kind="noisy"))[:, 1].all()

@@ -1,5 +1,6 @@
 """Point estimates and prediction intervals from ensembles of neural networks."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,22 +15,13 @@ __all__ = ["IntervalRegressor", "RowBlocks", "__version__", "dependence", "load"
 __version__ = "0.2.0"
 
 
+_PLACES = {"IntervalRegressor": "regressor", "RowBlocks": "rowblocks", "dependence": "importance"}
+
+
 def __getattr__(name: str) -> Any:
     # JAX takes a second to import, which `calipers --help` and the losses on NumPy need not pay.
-    if name == "IntervalRegressor":
-        from calipers.regressor import IntervalRegressor
-
-        return IntervalRegressor
     if name == "load":
-        from calipers.regressor import IntervalRegressor
-
-        return IntervalRegressor.load
-    if name == "RowBlocks":
-        from calipers.rowblocks import RowBlocks
-
-        return RowBlocks
-    if name == "dependence":
-        from calipers.importance import dependence
-
-        return dependence
-    raise AttributeError(f"module 'calipers' has no attribute {name!r}")
+        return __getattr__("IntervalRegressor").load
+    if name not in _PLACES:
+        raise AttributeError(f"module 'calipers' has no attribute {name!r}")
+    return getattr(import_module(f"calipers.{_PLACES[name]}"), name)

@@ -1,4 +1,4 @@
-"""Work on large arrays block by block, on as many threads as asked for.
+"""Work on large arrays block by block, on as many threads as joblib is told to take.
 
 Every operation of the distributions goes through `blockwise`, so temporaries are as large as a
 block and not as the data. NumPy and SciPy let go of the interpreter lock inside their loops,
@@ -7,11 +7,11 @@ size of the blocks nor the number of threads can change a result.
 """
 
 import math
-import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
+import joblib
 import numpy as np
 
 from calipers._checks import FloatArray
@@ -63,10 +63,8 @@ def blocks(shape: tuple[int, ...], size: int) -> Iterator[Index]:
             yield (slice(start, start + step), *rest)
 
 
-def run_blocks(
-    work: Callable[[Index], Result], shape: tuple[int, ...], size: int, n_jobs: int
-) -> list[Result]:
-    """Call `work` on blocks of `size` elements of `shape`, on `n_jobs` threads; results in order.
+def run_blocks(work: Callable[[Index], Result], shape: tuple[int, ...], size: int) -> list[Result]:
+    """Call `work` on blocks of `size` elements of `shape`; results in order.
 
     Formulas here rely on the limits of IEEE arithmetic (1/0 is infinite, exp(-inf) is 0), so
     NumPy's warnings about them are off while a block is worked on.
@@ -76,20 +74,17 @@ def run_blocks(
         with np.errstate(all="ignore"):
             return work(index)
 
-    threads = threads_for(n_jobs)
-    if threads == 1 or math.prod(shape) <= size:
+    threads = _threads() if math.prod(shape) > size else 1
+    if threads == 1:
         return [quietly(index) for index in blocks(shape, size)]
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(quietly, blocks(shape, size)))
 
 
-def threads_for(n_jobs: int) -> int:
-    """Return the number of threads that `n_jobs` asks for: itself, or all cores for -1."""
-    if n_jobs == -1:
-        return os.cpu_count() or 1
-    if n_jobs < 1:
-        raise ValueError(f"n_jobs must be a positive number of threads or -1, got {n_jobs!r}")
-    return n_jobs
+def _threads() -> int:
+    """Threads that an enclosing ``joblib.parallel_config`` asks for; one without."""
+    backend, n_jobs = joblib.parallel.get_active_backend()
+    return joblib.effective_n_jobs(n_jobs) if getattr(backend, "supports_sharedmem", False) else 1
 
 
 def blockwise(
@@ -98,7 +93,6 @@ def blockwise(
     members: Sequence[FloatArray] = (),
     *,
     outputs: int | None = None,
-    n_jobs: int = 1,
 ) -> FloatArray:
     """Apply `function` to arrays that broadcast against each other, by blocks on threads.
 
@@ -109,7 +103,7 @@ def blockwise(
     """
     shape, cut = _cutter(rows, members)
     size = _block_rows(members)
-    if 0 < math.prod(shape) <= size and threads_for(n_jobs):
+    if 0 < math.prod(shape) <= size:
         with np.errstate(all="ignore"):
             found = function(*cut((slice(None),) * len(shape)))
         given = shape if outputs is None else (outputs, *shape)
@@ -120,7 +114,7 @@ def blockwise(
         part = result[(slice(None), *index)]
         part[...] = np.reshape(function(*cut(index)), part.shape)
 
-    run_blocks(work, shape, size, n_jobs)
+    run_blocks(work, shape, size)
     return result if outputs else result[0]
 
 
@@ -130,7 +124,6 @@ def blockwise_ragged(
     members: Sequence[FloatArray],
     *,
     outputs: int,
-    n_jobs: int = 1,
 ) -> list[FloatArray]:
     """Like `blockwise`, for a function that gives several numbers per row, here more, there fewer.
 
@@ -138,9 +131,7 @@ def blockwise_ragged(
     between blocks. So does this, each of shape (largest k, *common shape).
     """
     shape, cut = _cutter(rows, members)
-    parts = run_blocks(
-        lambda index: (index, function(*cut(index))), shape, _block_rows(members), n_jobs
-    )
+    parts = run_blocks(lambda index: (index, function(*cut(index))), shape, _block_rows(members))
     most = max((len(arrays[0]) for _, arrays in parts), default=0)
     results = [np.full((most, *shape), np.nan) for _ in range(outputs)]
     for index, arrays in parts:
@@ -160,7 +151,7 @@ def _cutter(
 ) -> tuple[tuple[int, ...], Callable[[Index], list[FloatArray]]]:
     """Find the common shape, and a function that cuts one block out of every array."""
     shape = np.broadcast_shapes(*(a.shape for a in rows), *(a.shape[1:] for a in members))
-    wide_rows = [np.broadcast_to(a, shape) for a in rows]
+    wide_rows = [a if a.shape == shape else np.broadcast_to(a, shape) for a in rows]
     wide_members = [_broadcast_members(a, shape) for a in members]
 
     def cut(index: Index) -> list[FloatArray]:

@@ -15,6 +15,8 @@ FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
+_LARGEST = float(np.finfo(np.float64).max)
+
 
 def refuse_masked(name: str, values: Any) -> None:
     """Refuse a masked array in which something is masked: what is masked would be taken as it is.
@@ -44,6 +46,8 @@ def numbers(name: str, values: ArrayLike) -> FloatArray:
     ...
     ValueError: target must hold real numbers: got an array of <U1
     """
+    if type(values) is np.ndarray and values.dtype == np.float64:
+        return values
     refuse_masked(name, values)
     try:
         array = np.asarray(values)
@@ -98,8 +102,7 @@ def finite(name: str, value: ArrayLike) -> FloatArray:
 
 def scale(name: str, value: ArrayLike) -> FloatArray:
     """Return `value` as float64 if all of it is finite and not negative."""
-    largest = np.finfo(np.float64).max
-    return checked(name, value, "must be finite and not negative", low=0.0, high=largest)
+    return checked(name, value, "must be finite and not negative", low=0.0, high=_LARGEST)
 
 
 def positive(name: str, value: ArrayLike) -> FloatArray:

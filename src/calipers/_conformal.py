@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.utils import check_consistent_length, column_or_1d
 from sklearn.utils.validation import _check_sample_weight
 
 from calipers._checks import FloatArray, refuse_masked
 from calipers._inputs import Inputs
+from calipers._row_labels import group_labels
 from calipers._text import did_you_mean
 from calipers.calibration import (
     CALIBRATIONS,
@@ -109,14 +109,6 @@ def _weights(
         return None
     refuse_masked("sample_weight", sample_weight)
     return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-
-
-def group_labels(groups: Any, y: Any) -> NDArray[np.intp]:
-    """Labels of groups as numbers from 0."""
-    refuse_masked("groups", groups)
-    labels = column_or_1d(groups)
-    check_consistent_length(y, labels)
-    return np.unique([str(label) for label in labels.tolist()], return_inverse=True)[1]
 
 
 def row_kinds(

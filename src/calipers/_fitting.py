@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_consistent_length, check_random_state, column_or_1d
+from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from calipers import storage
@@ -20,6 +20,7 @@ from calipers._checks import FloatArray, refuse_masked
 from calipers._inputs import learn_inputs
 from calipers._outliers import far_targets
 from calipers._progress import progress
+from calipers._row_labels import group_labels
 from calipers.bank import (
     Bank,
     BankPoints,
@@ -125,7 +126,7 @@ def read_rows(
         X, y = model.reader_.read_with_targets(model, X, y)
     used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
     if groups is not None:
-        groups = _numbered_groups(X, groups)
+        groups = group_labels(groups, X)
     categories, encoder = None, model.reader_.encoder
     if use_targets and encoder is not None and (reset or encoder.knows_targets):
         categories = encoder.large_categories(given, X, y, weights, groups)
@@ -211,13 +212,8 @@ def train_ensemble(
     trained = train_in_time(model, program, table, plans)
     count = model.n_networks
     held_out, ensemble = (
-        Ensemble(
-            part if source is None else Upgraded(source, part),
-            model.coverage,
-            model.aggregation,
-            n_jobs=model.n_jobs,
-            support=data.support,
-            target_map=target_map,
+        ensemble_of(
+            model, part if source is None else Upgraded(source, part), data.support, target_map
         )
         for part in (trained[:count], trained[-count:])
     )
@@ -242,6 +238,20 @@ def train_ensemble(
         ensemble = replace(ensemble, calibrations=found, support=support)
     model._out_of_fold = None if kept is None else kept.of_rows(model.about_["rows"])
     return ensemble
+
+
+def ensemble_of(
+    model: Any, bank: Bank | Upgraded, support: Support, target_map: TargetMap | None
+) -> Ensemble:
+    """Networks as the one distribution that the model's parameters make of them."""
+    return Ensemble(
+        bank,
+        model.coverage,
+        model.aggregation,
+        n_jobs=model.n_jobs,
+        support=support,
+        target_map=target_map,
+    )
 
 
 def train_in_time(
@@ -295,18 +305,3 @@ def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:
     if not np.isfinite(total):  # numbers near the largest there is
         weights = weights / weights.max()
     return weights / weights[weights > 0].mean()
-
-
-def _numbered_groups(X: Any, groups: ArrayLike) -> NDArray[np.intp]:
-    """Labels of groups as numbers from 0."""
-    refuse_masked("groups", groups)
-    labels = column_or_1d(groups)
-    check_consistent_length(X, labels)
-    try:
-        return np.unique(labels, return_inverse=True)[1]
-    except TypeError:
-        kinds = sorted({type(label).__name__ for label in labels})
-        raise ValueError(
-            f"groups must hold labels of one type, got {' and '.join(kinds)}: make all of them "
-            "text, or all of them numbers"
-        ) from None

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -11,29 +12,22 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
-from calipers._checks import refuse_masked
+from calipers._checks import BoolArray, FloatArray, refuse_masked
+from calipers._row_labels import check_size, read_target
 from calipers._schema import anything, list_of, one_of
 from calipers._wrapped import points_of
 from calipers.preprocessing import (
-    HOW,
     Column,
-    DataError,
     TableEncoder,
     check_column,
     columns_of_names,
     describe_numbers,
     holds_more_than_numbers,
     is_frame,
-    learn_number,
     pick_numbers,
 )
 
-FloatArray = NDArray[np.float64]
-BoolArray = NDArray[np.bool_]
-
 _FLOATS = [np.float64, np.float32]
-_LARGEST = 1e150  # of targets: the square is a number still
-_SMALLEST = 1e-290  # of their range: a millionth of it has all its digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,9 +69,39 @@ class Inputs:
             numbers, outside = self.encoder.transform_and_check(X)
             return self._with_points(X, numbers), outside
         numbers = self.read(estimator, X)
-        seen = numbers[:, : len(self.columns)]
+        return numbers, self._outside(numbers[:, : len(self.columns)])
+
+    def read_columns(
+        self, table: Mapping[str, NDArray[Any]]
+    ) -> tuple[FloatArray, BoolArray] | None:
+        """The same of columns by name, where they are all there and hold finite numbers.
+
+        Otherwise None: it takes a frame to read them, or to say what is wrong. To make and read one
+        takes several times as long as to predict a row.
+        """
+        if self.encoder is not None or self.regressor is not None:
+            return None
+        columns = [table[column.name] for column in self.columns if column.name in table]
+        if len(columns) < len(self.columns) or any(v.dtype != np.float64 for v in columns):
+            return None
+        numbers = np.stack(columns, axis=1)
+        return (numbers, self._outside(numbers)) if np.isfinite(numbers).all() else None
+
+    @cached_property
+    def _range(self) -> tuple[FloatArray, FloatArray]:
         low, high = (np.array([getattr(c, end) for c in self.columns]) for end in ("low", "high"))
-        return numbers, (low > seen) | (high < seen)
+        return low, high
+
+    def _outside(self, numbers: FloatArray) -> BoolArray:
+        low, high = self._range
+        return (low > numbers) | (high < numbers)
+
+    def cells(self, estimator: Any, X: Any) -> dict[str, NDArray[Any]]:
+        """Columns that the model uses, as it reads them: numbers, or text for categories."""
+        if self.encoder is not None:
+            return dict(self.encoder.read(X))
+        numbers = np.asarray(self.read(estimator, X), dtype=np.float64)
+        return {column.name: numbers[:, i] for i, column in enumerate(self.columns)}
 
     def pick(self, frame: Any, *, named: bool) -> Any:
         """Columns that the model takes, from a frame with any others and in any order.
@@ -115,68 +139,6 @@ class Inputs:
             return cls(columns)
         encoder = TableEncoder.from_document(document["preprocessor"])
         return cls(encoder.columns_, encoder)
-
-
-def read_target(y: Any) -> Any:
-    """Targets as scikit-learn can read them; text is read as in a column of inputs.
-
-    Examples
-    --------
-    >>> read_target(["1,234.5", "(7)"]).tolist()
-    [1234.5, -7.0]
-    >>> read_target(["1.5", "many"])
-    Traceback (most recent call last):
-    ...
-    ValueError: y must hold numbers, got 'many' in row 1 (from 0)
-    """
-    refuse_masked("y", y)
-    values = np.asarray(y)
-    if values.dtype.kind in "mM":
-        raise ValueError(f"y must hold numbers, got {values.dtype}: make numbers of the times")
-    if values.dtype.kind in "OSU" and values.ndim and y is not None:
-        try:
-            y = values = values.astype(np.float64)
-        except OverflowError:
-            raise ValueError(f"y must lie within +-{_LARGEST:g}, got more") from None
-        except (TypeError, ValueError):
-            y = values = _read_text(values)
-    if values.dtype.kind == "f" and (gone := np.isnan(values)).any():
-        raise ValueError(
-            f"Input y contains NaN, in {np.count_nonzero(gone):,} of {len(values):,} rows: leave "
-            "them out, known = ~np.isnan(y); fit(X[known], y[known])"
-        )
-    return y
-
-
-def _read_text(values: NDArray[Any]) -> FloatArray:
-    """Targets in text, or of mixed types."""
-    import pandas as pd
-
-    try:
-        column = pd.Series(values.ravel(), dtype=object, name="y")
-        return learn_number(column)[0].reshape(values.shape)
-    except DataError as error:
-        if error.row is not None:
-            shown = str(values.ravel()[error.row])
-            problem = f"must hold numbers, got {shown!r} in row {error.row} (from 0)"
-        else:
-            way = "; make numbers of text by calipers.preprocessing.read_number(y, kind)"
-            problem = error.problem.replace(f" {HOW}", way)
-        raise ValueError(f"y {problem}") from None
-
-
-def check_size(y: FloatArray) -> None:
-    """Refuse targets so large, or so close to each other, that numbers lose their digits."""
-    large = np.flatnonzero((np.abs(y) > _LARGEST) & np.isfinite(y))
-    if large.size:
-        row = int(large[0])
-        raise DataError(f"y must lie within +-{_LARGEST:g}, got {y[row]:g}", row=row)
-    known = y[np.isfinite(y)]  # scikit-learn has words for the rest
-    if known.size and 0 < np.ptp(known) < _SMALLEST:
-        raise ValueError(
-            f"y must have a range of at least {_SMALLEST:g}, got {y.min():g} to {y.max():g}: give "
-            "it in another unit"
-        )
 
 
 def learn_inputs(

@@ -3,8 +3,8 @@
 The first reading draws a sample: rows to calibrate and to validate on, which no network trains on,
 and rows from which the encoding, the units and the shape of the networks are learnt. The second
 encodes all other rows into shards (``calipers.bank.Shards``), on a cluster of Dask those of each
-worker (``calipers._shares``). Where rows are many, those held out
-tell as much as folds would, and every network learns from all others.
+worker (``calipers._shares``). Where rows are many, those held out tell as much as folds would, and
+every network learns from all others.
 
 ``model`` is an ``IntervalRegressor``, whose parameters say what to do.
 """
@@ -22,28 +22,17 @@ from sklearn.utils import check_random_state
 
 from calipers._candidates import FOLDS, choose_shape, has_choice
 from calipers._checks import FloatArray
-from calipers._fitting import TrainingRows, read_rows, train_in_time
+from calipers._fitting import TrainingRows, ensemble_of, read_rows, train_in_time
 from calipers._large_rows import Float32Array, Scale, Seen, encoded, learnt, spanning
 from calipers._outliers import far_targets, farthest
 from calipers._shares import WorkerShares
-from calipers.bank import (
-    Bank,
-    Plan,
-    Program,
-    ShardWriter,
-    Table,
-    spawn_seeds,
-)
+from calipers.bank import Bank, Plan, Program, ShardWriter, Table, spawn_seeds
 from calipers.cluster import is_lazy
 from calipers.crossfit import Fold, calibrate
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import DataError
 from calipers.rowblocks import RowBlocks, Sample
-from calipers.training import (
-    check_parameters,
-    make_program,
-    make_settings,
-)
+from calipers.training import check_parameters, make_program, make_settings
 
 _SAMPLE = 170_000  # rows in memory, at most
 _CALIBRATION, _VALIDATION = 0.3, 0.12  # shares of them
@@ -94,15 +83,7 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
             banks, seen = shares.train(rest, encode, work, seeds)
             bank = Bank.concatenate(banks)[shares.order(len(seeds))]
             model.about_["shares"] = len(banks)
-        support = learnt(model, seen)
-        ensemble = Ensemble(
-            bank,
-            model.coverage,
-            model.aggregation,
-            n_jobs=model.n_jobs,
-            support=support,
-            target_map=scale.target_map,
-        )
+        ensemble = ensemble_of(model, bank, learnt(model, seen), scale.target_map)
         return _calibrated(model, ensemble, *_read(model, sample, to_calibrate), data.seed)
 
 
@@ -126,20 +107,15 @@ def _roles(model: Any, sample: Sample) -> tuple[slice, slice, slice]:
     validation = min(int(_VALIDATION * drawn), int(fraction * every))
     held_out = calibration + validation
     learnt = min(drawn - held_out, max(_FEWEST, every // 3), (every - held_out) // 2)
-    return (
-        slice(0, calibration),
-        slice(calibration, held_out),
-        slice(held_out, held_out + learnt),
-    )
+    ends = (0, calibration, held_out, held_out + learnt)
+    return slice(*ends[:2]), slice(*ends[1:3]), slice(*ends[2:])
 
 
 def _read(model: Any, sample: Sample, part: slice) -> tuple[FloatArray, FloatArray]:
     """Rows of a sample as numbers."""
     if part.start == part.stop:
         return np.empty((0, model.reader_.width)), sample.y[part]
-    found: tuple[FloatArray, FloatArray]
-    found = model.reader_.read_with_targets(model, sample.X[part], sample.y[part])
-    return found
+    return model.reader_.read_with_targets(model, sample.X[part], sample.y[part])
 
 
 def _shape(model: Any, data: TrainingRows, count: int, every: int) -> tuple[Program, Scale]:

@@ -1,22 +1,27 @@
-"""A model made again of a stored document and arrays, all of which are checked first."""
+"""A model as a document and arrays, and made again of them, all of which are checked first."""
 
-from collections.abc import Mapping
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 from numpy.typing import NDArray
+from sklearn.base import clone
 
+from calipers import storage
 from calipers._inputs import Inputs
 from calipers._model_schema import ABOUT, COLUMN, CUSTOM, check_names
-from calipers._parameters import parameters_from_dict, validated
-from calipers._schema import anything, list_of, optional, record, refuse, text
+from calipers._parameters import parameters_from_dict, parameters_to_dict, validated
+from calipers._schema import SchemaError, anything, list_of, optional, record, refuse, text
 from calipers._serialization import (
     MissingCodeError,
     check_arrays,
     ensemble_from_dict,
     ensemble_to_dict,
 )
+from calipers._text import plain
 from calipers._wrapped import is_fitted
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import Column, check_column
@@ -28,8 +33,47 @@ ABSENT = object()
 """Stands for a regressor where a model is checked without its code."""
 
 
+@contextmanager
+def stored_model(
+    folder: str | os.PathLike[str], estimator: type
+) -> Iterator[tuple[dict[str, Any], Arrays]]:
+    """Document and arrays of a folder; a ``ModelFileError`` says what the block finds wrong."""
+    document, arrays = storage.read_model(folder)
+    found, place = document.get("estimator"), os.fspath(folder)
+    if found != estimator.__name__:
+        raise ModelFileError(
+            f"{place} holds a model of {found!r}, not of {estimator.__name__}; one of several "
+            "targets is loaded by calipers.multitarget.MultiTargetRegressor.load, whose "
+            "models_[0].save(...) writes a folder of one target; others by calipers.load"
+        )
+    try:
+        yield document, arrays
+    except SchemaError as error:
+        raise ModelFileError(f"{place}: {error}") from None
+
+
+def model_to_dict(model: Any) -> tuple[dict[str, Any], Arrays]:
+    """All there is to store of a fitted model, as JSON and arrays."""
+    ensemble, arrays = ensemble_to_dict(model.ensemble_)
+    names = getattr(model, "feature_names_in_", None)
+    document: dict[str, Any] = {
+        "estimator": type(model).__name__,
+        "parameters": parameters_to_dict(model.get_params(deep=False)),
+        "inputs": {
+            "names": None if names is None else [str(name) for name in names],
+            **model.reader_.to_document(),
+            "target": model.target_.to_document(),
+            "about": model.about_,
+        },
+        "ensemble": ensemble,
+    }
+    document = cast(dict[str, Any], plain(document, "document"))
+    check_model(type(model)(), document, arrays)  # what is saved can be loaded
+    return document, arrays
+
+
 def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **code: Any) -> None:
-    """Make a model, as its constructor gives it, the one of a document and arrays."""
+    """Make a model, as its constructor gives it, the one that ``model_to_dict`` took apart."""
     record(dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), anything))(
         document, "the document"
     )
@@ -41,6 +85,13 @@ def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **c
     check_names(arrays, set(ensemble_to_dict(ensemble)[1]) | {"out_of_time"})
     model.ensemble_, model.reader_, model.target_ = ensemble, reader, target
     model.about_ = document["inputs"]["about"]
+    model.n_features_in_, names = len(reader.columns), document["inputs"]["names"]
+    if names is not None:
+        model.feature_names_in_ = np.array(names, dtype=object)
+    if code.get("network") is not None:
+        model.network = code["network"]
+    if reader.encoder is not None and document["parameters"].get("preprocessor") != "auto":
+        model.preprocessor = clone(reader.encoder)
 
 
 def check_model(model: Any, document: Mapping[str, Any], arrays: Arrays) -> None:

@@ -1,25 +1,80 @@
-"""Parameters of an estimator as JSON, and back; those of version 0.1 under their names of now."""
+"""Parameters of the estimator: their rules, those of the paper, and all as JSON and back."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from numbers import Integral, Real
 from types import NoneType
 from typing import Any
 
+from sklearn.utils._param_validation import HasMethods, Interval as Within, StrOptions
+
 from calipers._model_schema import CUSTOM
+from calipers._old_models import current_parameters
 from calipers._schema import (
     SchemaError,
     anything,
     list_of,
     number,
-    one_of,
     optional,
     record,
     refuse,
     whole,
 )
 from calipers._text import plain
-from calipers.objectives import LOSSES
+from calipers.aggregation import AGGREGATIONS
+from calipers.calibration import CALIBRATIONS
+from calipers.networks import MLP, NETWORKS
+from calipers.objectives import LOSSES, Objective
+from calipers.optimizers import OPTIMIZERS, Adam
+from calipers.preprocessing import TableEncoder
 from calipers.training import SHORTHANDS
+
+PAPER = {
+    "bounds": None,
+    "loss": "qd+",
+    "cv": None,
+    "n_networks": 5,
+    "batch_size": 100,
+    "patience": None,
+    "network__hidden_layers": (50, 50),
+    "network__activation": "relu",
+    "network__frequencies": 0,
+    "optimizer__learning_rate": 0.005,
+    "optimizer__schedule": "exponential",
+    "optimizer__weight_decay": 0.0,
+    "optimizer__averaging": 0.0,
+    "optimizer__clip_norm": None,
+}
+"""The method of the paper, where it differs from the defaults."""
+
+_COUNT = Within(Integral, 1, 10**15, closed="both")
+_JOBS = ((-1024, -1), (1, 1024))
+
+
+def constraints() -> dict[str, list[Any]]:
+    """What scikit-learn checks of each parameter, by the registries as they are now."""
+    return {
+        "coverage": [Within(Real, 1e-9, 1 - 1e-9, closed="both")],
+        "loss": [StrOptions(set(LOSSES)), Objective],
+        "network": [StrOptions(set(NETWORKS)), MLP, callable],
+        "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
+        "aggregation": [StrOptions(set(AGGREGATIONS))],
+        "calibration": [StrOptions(set(CALIBRATIONS) - {"by", "adaptive"})],
+        "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
+        "n_networks": [Within(Integral, 1, 10**4, closed="both")],
+        "epochs": [_COUNT, None],
+        "batch_size": [_COUNT, None],
+        "time_budget": [Within(Real, 0, None, closed="neither"), None],
+        "patience": [_COUNT, StrOptions({"auto"}), None],
+        "validation_fraction": [Within(Real, 0, 1, closed="neither")],
+        "preprocessor": [TableEncoder, StrOptions({"auto"}), None],
+        "bounds": [StrOptions({"auto"}), "array-like", None],
+        "unsupported": [StrOptions({"inf", "raise"})],
+        "warm_start": ["boolean"],
+        "n_jobs": [*(Within(Integral, *ends, closed="both") for ends in _JOBS), None],
+        "random_state": ["random_state"],
+        "verbose": ["boolean", Within(Integral, 0, 10**6, closed="both")],
+    }
 
 
 def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +87,7 @@ def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 def parameters_from_dict(document: Any, names: Sequence[str]) -> dict[str, Any]:
     """Parameters as the constructor takes them; what was not stored is left out."""
-    found, current = {}, _current(document)
+    found, current = {}, current_parameters(document)
     record({}, dict.fromkeys(names, anything))(current, "parameters")
     for name, value in current.items():
         if value == CUSTOM:
@@ -85,43 +140,3 @@ def _nested(kinds: Any, value: Any) -> Any:
 
 def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
-
-
-# Parameters of version 0.1 that have moved into nested objects or are no more.
-_NETWORK = {"hidden_layers": "hidden_layers", "activation": "activation", "waves": "frequencies"}
-_OPTIMIZER = (
-    "learning_rate",
-    "schedule",
-    "decay_rate",
-    "decay_steps",
-    "weight_decay",
-    "averaging",
-    "clip_norm",
-    "adversarial_step",
-)
-_LOSS = ("coverage_weight", "point_weight", "crossing_weight", "softness")
-
-
-def _current(document: Any) -> dict[str, Any]:
-    """Stored parameters, those of version 0.1 under the names they have now."""
-    record({}, rest=anything)(document, "parameters")
-    rest = dict(document)
-    if "waves" not in rest:
-        return rest
-    old = (*_NETWORK, *_OPTIMIZER, *_LOSS, "retries", "network", "loss")
-    record(dict.fromkeys(old, anything), rest=anything)(rest, "parameters")
-    rest.pop("retries")
-    network = {new: rest.pop(old) for old, new in _NETWORK.items()}
-    optimizer = {name: rest.pop(name) for name in _OPTIMIZER}
-    numbers = {name: rest.pop(name) for name in _LOSS}
-    if rest["network"] is None:
-        rest["network"] = {"kind": "MLP"} | network
-    rest["optimizer"] = {"kind": "Adam"} | optimizer
-    if isinstance(rest["loss"], str):
-        one_of(*LOSSES)(rest["loss"], "parameters.loss")
-        kind = LOSSES[rest["loss"]]
-        if kind is LOSSES["density"]:
-            numbers["crps_weight"] = numbers["point_weight"]
-        own = {k: v for k, v in numbers.items() if k in kind().get_params() and v is not None}
-        rest["loss"] = {"kind": kind.__name__} | own
-    return rest

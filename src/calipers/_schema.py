@@ -153,6 +153,11 @@ def array_of(
     return found
 
 
+def arrays_under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
+    """Arrays whose names begin so, by the rest of their names."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
 def within(name: str, array: NDArray[Any], low: float, high: float) -> None:
     """Refuse an array with numbers beyond [low, high]."""
     array = np.asarray(array, np.float64)

@@ -17,7 +17,8 @@ from calipers._model_schema import (
     check_outputs,
     check_support,
 )
-from calipers._schema import SchemaError, refuse, whole
+from calipers._old_models import current_ensemble
+from calipers._schema import SchemaError, arrays_under, refuse
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import (
@@ -93,12 +94,12 @@ def ensemble_from_dict(
     Raises ``SchemaError`` if pieces are missing or do not fit together, ``MissingCodeError`` if the
     model has a network of the user's own and none is given.
     """
-    document = _current_ensemble(document)
+    document = current_ensemble(document)
     check_ensemble(document)
     bank = _bank_from_arrays(document["program"], arrays, network, largest)
     given = document["points"]
     known = given and _points_from_dict(
-        given, _under(arrays, "points."), network, points, largest, len(bank)
+        given, arrays_under(arrays, "points."), network, points, largest, len(bank)
     )
     calibrations = calibrations_from_dict(document, arrays)
     for calibration in calibrations:
@@ -131,11 +132,11 @@ def ensemble_from_dict(
 
 def check_arrays(document: Any, arrays: Arrays) -> None:
     """Refuse an ensemble's document, and arrays beside it, as far as no code is needed."""
-    found = _current_ensemble(document)
+    found = current_ensemble(document)
     check_ensemble(found)
     check_bank(found["program"], arrays)
     if found["points"] not in (None, COLUMN, CUSTOM):
-        check_bank(found["points"], _under(arrays, "points."))
+        check_bank(found["points"], arrays_under(arrays, "points."))
     calibrations_from_dict(found, arrays)
 
 
@@ -167,40 +168,11 @@ def _calibration_from_arrays(kind: str, arrays: Arrays) -> Any:
         raise SchemaError(f"the calibration lacks an array or has a wrong one: {error!r}") from None
 
 
-def _current_ensemble(document: Any) -> Any:
-    """Document of an ensemble, that of version 0.1 under the names of now."""
-    if not isinstance(document, Mapping):
-        refuse("ensemble", "an object", document)
-    found = {"points": None, **document}
-    kinds = found.get("calibrations")
-    if type(kinds) is int:  # of version 0.1, which knew one kind
-        whole(0, 100)(kinds, "ensemble.calibrations")
-        found["calibrations"] = ["map"] * kinds
-    for name in ("program", "points"):
-        program = found.get(name)
-        if isinstance(program, Mapping) and isinstance(program.get("network"), Mapping):
-            found[name] = {**program, "network": _current_network(program["network"])}
-    return found
-
-
-def _current_network(network: Mapping[str, Any]) -> dict[str, Any]:
-    found = dict(network)
-    if found.get("kind") in ("MLP", "EmbeddedMLP"):
-        for old, new in (("hidden", "hidden_layers"), ("waves", "frequencies")):
-            if old in found:
-                found[new] = found.pop(old)
-        found["kind"] = "DenseFactory"
-    elif found.get("kind") == "Around" and isinstance(found.get("network"), Mapping):
-        inner = found["network"]  # of which it may be no more than one
-        found["network"] = inner if inner.get("kind") == "Around" else _current_network(inner)
-    return found
-
-
 def calibrations_from_dict(document: Mapping[str, Any], arrays: Arrays) -> tuple[Calibrator, ...]:
     """The calibrations of a stored ensemble."""
     return tuple(
-        _calibration_from_arrays(kind, _under(arrays, f"calibration.{i}."))
-        for i, kind in enumerate(_current_ensemble(document)["calibrations"])
+        _calibration_from_arrays(kind, arrays_under(arrays, f"calibration.{i}."))
+        for i, kind in enumerate(current_ensemble(document)["calibrations"])
     )
 
 
@@ -260,12 +232,8 @@ def _points_from_dict(
     return points.with_arrays(arrays)
 
 
-def _under(arrays: Arrays, prefix: str) -> Arrays:
-    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-
-
 def _numbered(arrays: Arrays, name: str) -> list[NDArray[Any]]:
-    found = _under(arrays, f"{name}.")
+    found = arrays_under(arrays, f"{name}.")
     if set(found) != {str(i) for i in range(len(found))}:
         refuse(f"arrays {name!r}", f"numbered from 0 to {len(found) - 1}", sorted(found)[:5])
     return [found[str(i)] for i in range(len(found))]

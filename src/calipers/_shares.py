@@ -12,11 +12,10 @@ from typing import Any, Self
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 
+from calipers._checks import IntArray
 from calipers.rowblocks import RowBlocks, Sample, chosen_rows, dask_function, merged_sample
 
-IntArray = NDArray[np.intp]
 Train = Callable[[Iterable[Any], int, Sequence[int], int], Any]
 """From encoded blocks, how many rows they have, seeds and threads to networks."""
 

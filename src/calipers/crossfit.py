@@ -1,11 +1,12 @@
 """Cross-fitting: which rows each network trains on, and what it predicts for the others."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import GroupKFold, KFold
@@ -216,16 +217,9 @@ class OutOfFold:
         rows, first = np.unique(self.rows % count, return_index=True)
         point = np.full(count, np.nan)
         point[rows] = self.point[self.rows[first]]
-        return OutOfFold(
-            point,
-            self.coverage,
-            rows,
-            None if self.dist is None else self.dist[first],
-            None if self.target is None else self.target[first],
-            None if self.weights is None else self.weights[first],
-            self.support,
-            self.target_map,
-        )
+        own = {name: getattr(self, name) for name in ("dist", "target", "weights")}
+        taken: dict[str, Any] = {k: None if v is None else v[first] for k, v in own.items()}
+        return replace(self, point=point, rows=rows, **taken)
 
     @classmethod
     def of_points(
@@ -284,8 +278,9 @@ def calibrate(
     # In a single fold all networks are out of fold; networks that left rows out tell nothing of
     # how networks differ that have seen a row.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
-        pools = unseen_pools(mixture, target, fold_of, row_folds)
-        scores = normal_scores(pools.dist, target[pools.row], n_jobs=ensemble.n_jobs or 1)
+        with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
+            pools = unseen_pools(mixture, target, fold_of, row_folds)
+        scores = pools.scores
         if kind == WidthCalibration.kind:
             worth = effective_number(np.ones(len(rows)) if own is None else own, units)
             # What a drawn pool disagrees by says nothing of its row's error: rows are as wide as

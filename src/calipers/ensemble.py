@@ -12,10 +12,10 @@ from typing import Any
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
 
 from calipers import _checks as checks
 from calipers._blocks import sum_members
+from calipers._checks import FloatArray
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import (
@@ -41,9 +41,7 @@ from calipers.distributions import (
 from calipers.heads import Head, Values
 from calipers.prediction import Prediction, Query
 
-FloatArray = NDArray[np.float64]
 LatentDistribution = NetworkDistribution | TransformedMixture
-
 
 _BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread its part
 _ANY = 2**31  # calibration rows of a model without calibration, which refuses no coverage
@@ -114,8 +112,9 @@ class Ensemble:
         for query, group in groupby(queries, key=itemgetter(1)):
             self.check(query)
             ends = np.cumsum([rows for rows, _ in group]).tolist()
-            whole = forward[start : start + ends[-1]].answer(query)
-            found += [whole[i:j] for i, j in pairwise([0, *ends])]
+            alone = ends[-1] == len(X)
+            whole = (forward if alone else forward[start : start + ends[-1]]).answer(query)
+            found += [whole] if len(ends) == 1 else [whole[i:j] for i, j in pairwise([0, *ends])]
             start += ends[-1]
         return found
 

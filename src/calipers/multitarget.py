@@ -28,9 +28,18 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._checks import FloatArray
-from calipers._schema import SchemaError, anything, array_of, list_of, record, refuse, within
+from calipers._loading import model_from_dict, model_to_dict, stored_model
+from calipers._schema import (
+    anything,
+    array_of,
+    arrays_under,
+    list_of,
+    record,
+    refuse,
+    within,
+)
 from calipers.crossfit import OutOfFold
-from calipers.prediction import Prediction, Query
+from calipers.prediction import Prediction, Query, checked_levels
 from calipers.preprocessing import Column
 from calipers.regressor import IntervalRegressor
 
@@ -159,9 +168,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
                 "conformalize on rows that fit has not seen"
             )
         rows, found = len(self.depths_), []
-        for level in np.atleast_1d(np.asarray(coverage, dtype=np.float64)):
-            if not 0 < level < 1:
-                raise ValueError(f"coverage must lie between 0 and 1, got {coverage!r}")
+        for level in checked_levels("coverage", coverage):
             place = int(np.ceil(level * (rows + 1)))
             found.append(_MOST if place > rows else float(self.depths_[place - 1]))
         return [min(max(level, 1 - _MOST), _MOST) for level in found]
@@ -225,7 +232,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         documents: list[Any] = []
         arrays: dict[str, NDArray[Any]] = {}
         for i, model in enumerate(self.models_):
-            document, own = model._to_document()
+            document, own = model_to_dict(model)
             documents.append(document)
             arrays |= {f"{i}.{name}": array for name, array in own.items()}
         if self.depths_ is not None:
@@ -243,16 +250,8 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         calipers.storage.ModelFileError
             If the folder holds no model, another kind of model, or a damaged one.
         """
-        document, arrays = storage.read_model(folder)
-        if document.get("estimator") != cls.__name__:
-            raise storage.ModelFileError(
-                f"{os.fspath(folder)} holds a model of {document.get('estimator')!r}, "
-                f"not of {cls.__name__}"
-            )
-        try:
+        with stored_model(folder, cls) as (document, arrays):
             return cls()._from_document(document, arrays)
-        except SchemaError as error:
-            raise storage.ModelFileError(f"{os.fspath(folder)}: {error}") from None
 
     def _from_document(self, document: dict[str, Any], arrays: dict[str, Any]) -> Self:
         record({"estimator": anything, "targets": list_of(anything, least=2)})(document, "document")
@@ -265,9 +264,10 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
                 refuse("array 'depths'", "in ascending order", "another")
         self.models_ = []
         for i, own in enumerate(document["targets"]):
-            names = [name for name in rest if name.startswith(f"{i}.")]
-            parts = {name.removeprefix(f"{i}."): rest.pop(name) for name in names}
-            self.models_.append(IntervalRegressor._from_document(own, parts))
+            parts = arrays_under(rest, f"{i}.")
+            rest = {name: array for name, array in rest.items() if not name.startswith(f"{i}.")}
+            self.models_.append(IntervalRegressor())
+            model_from_dict(self.models_[-1], own, parts)
         if rest:
             refuse("the weights", "those of the targets", sorted(rest)[0])
         if len({(m.inputs_, m.coverage) for m in self.models_}) > 1 or len(

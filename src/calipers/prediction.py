@@ -1,6 +1,6 @@
 """Query and Prediction: what is asked about some rows, and the arrays that answer it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -140,7 +140,27 @@ class Prediction:
         return replace(first, **joined)
 
 
-def interval_names(coverages: ArrayLike) -> list[str]:
+def checked_levels(name: str, given: float | Sequence[float]) -> list[float]:
+    """Coverages or quantile levels as a list, refused unless all lie between 0 and 1."""
+    levels = np.atleast_1d(np.asarray(given, dtype=np.float64))
+    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
+        raise ValueError(f"{name} must lie between 0 and 1, got {given!r}")
+    found: list[float] = levels.tolist()
+    return found
+
+
+def frame_like(X: Any, values: FloatArray, columns: Sequence[str]) -> Any:
+    """Values of the rows of ``X`` as a frame: of polars where that is one, otherwise of pandas."""
+    if type(X).__module__.partition(".")[0] == "polars":
+        import polars as pl
+
+        return pl.DataFrame(np.ascontiguousarray(values), schema=list(columns))
+    import pandas as pd  # an import of its own weight, paid by those who ask for frames
+
+    return pd.DataFrame(values, columns=list(columns), index=getattr(X, "index", None))
+
+
+def interval_names(coverages: Iterable[float]) -> list[str]:
     """Names of the columns of bounds.
 
     Examples
@@ -148,18 +168,12 @@ def interval_names(coverages: ArrayLike) -> list[str]:
     >>> interval_names([0.9, 0.9500001])
     ['lower_0.9', 'upper_0.9', 'lower_0.9500001', 'upper_0.9500001']
     """
-    return [
-        f"{side}_{level_name(level)}" for level in _levels(coverages) for side in ("lower", "upper")
-    ]
+    return [f"{side}_{level_name(level)}" for level in coverages for side in ("lower", "upper")]
 
 
-def quantile_names(levels: ArrayLike) -> list[str]:
+def quantile_names(levels: Iterable[float]) -> list[str]:
     """Names of the columns of quantiles."""
-    return [f"quantile_{level_name(level)}" for level in _levels(levels)]
-
-
-def _levels(levels: ArrayLike) -> list[float]:
-    return np.atleast_1d(np.asarray(levels, np.float64)).tolist()
+    return [f"quantile_{level_name(level)}" for level in levels]
 
 
 def level_name(level: float) -> str:

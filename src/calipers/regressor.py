@@ -3,80 +3,46 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, RegressorMixin, clone
-from sklearn.utils._param_validation import HasMethods, Interval as Within, StrOptions
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._candidates import choose_shape
 from calipers._checks import FloatArray
 from calipers._conformal import conformal_ensemble
-from calipers._fitting import (
-    networks_to_continue,
-    read_rows,
-    train_ensemble,
-    without_errors,
-)
+from calipers._fitting import networks_to_continue, read_rows, train_ensemble, without_errors
 from calipers._inputs import Inputs
 from calipers._large import fit_blocks
-from calipers._loading import check_model, model_from_dict
-from calipers._parameters import parameters_to_dict
+from calipers._loading import model_from_dict, model_to_dict, stored_model
+from calipers._parameters import PAPER, constraints
 from calipers._points import errors_of_points, head_around_points
-from calipers._schema import SchemaError
-from calipers._serialization import ensemble_to_dict
-from calipers._text import plain
-from calipers.aggregation import AGGREGATIONS, Interval
+from calipers.aggregation import Interval
 from calipers.bank import Table, error_table
-from calipers.calibration import CALIBRATIONS, Learned, Unsupported
+from calipers.calibration import Learned, Unsupported
 from calipers.cluster import is_lazy, lazily
 from calipers.crossfit import OutOfFold
 from calipers.distributions import Distribution, Support
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
-from calipers.networks import MLP, NETWORKS, Around
-from calipers.objectives import LOSSES, Objective
-from calipers.optimizers import OPTIMIZERS, Adam
-from calipers.prediction import Prediction, Query, interval_names, quantile_names
+from calipers.networks import MLP, Around
+from calipers.objectives import Objective
+from calipers.optimizers import Adam
+from calipers.prediction import (
+    Prediction,
+    Query,
+    checked_levels,
+    frame_like,
+    interval_names,
+    quantile_names,
+)
 from calipers.preprocessing import Column, TableEncoder
 from calipers.rowblocks import RowBlocks
-from calipers.training import (
-    SHORTHANDS,
-    expanded,
-    make_program,
-    objective_of,
-)
-
-EXPECTED_FAILED_CHECKS = {
-    "check_sample_weight_equivalence_on_dense_data": (
-        "a weight equals repeated rows within a batch, but not in which rows meet in a batch"
-    ),
-}
-"""Checks of ``sklearn.utils.estimator_checks`` that do not hold, each with its reason."""
-
-_PAPER = {
-    "bounds": None,
-    "loss": "qd+",
-    "cv": None,
-    "n_networks": 5,
-    "batch_size": 100,
-    "patience": None,
-    "network__hidden_layers": (50, 50),
-    "network__activation": "relu",
-    "network__frequencies": 0,
-    "optimizer__learning_rate": 0.005,
-    "optimizer__schedule": "exponential",
-    "optimizer__weight_decay": 0.0,
-    "optimizer__averaging": 0.0,
-    "optimizer__clip_norm": None,
-}
-_COUNT = Within(Integral, 1, 10**15, closed="both")
-_JOBS = ((-1024, -1), (1, 1024))
+from calipers.training import SHORTHANDS, expanded, make_program, objective_of
 
 
 class IntervalRegressor(RegressorMixin, BaseEstimator):
@@ -258,7 +224,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         ('qd+', 0.009)
         """
         usual = {
-            k: v for k, v in _PAPER.items() if "__" not in k or k.split("__")[0] not in parameters
+            k: v for k, v in PAPER.items() if "__" not in k or k.split("__")[0] not in parameters
         }
         return cls().set_params(**(usual | parameters))
 
@@ -425,29 +391,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def _parameter_constraints(self) -> dict[str, list[Any]]:
-        # Made when it is asked for: registries may have grown.
-        return {
-            "coverage": [Within(Real, 1e-9, 1 - 1e-9, closed="both")],
-            "loss": [StrOptions(set(LOSSES)), Objective],
-            "network": [StrOptions(set(NETWORKS)), MLP, callable],
-            "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
-            "aggregation": [StrOptions(set(AGGREGATIONS))],
-            "calibration": [StrOptions(set(CALIBRATIONS) - {"by", "adaptive"})],
-            "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
-            "n_networks": [Within(Integral, 1, 10**4, closed="both")],
-            "epochs": [_COUNT, None],
-            "batch_size": [_COUNT, None],
-            "time_budget": [Within(Real, 0, None, closed="neither"), None],
-            "patience": [_COUNT, StrOptions({"auto"}), None],
-            "validation_fraction": [Within(Real, 0, 1, closed="neither")],
-            "preprocessor": [TableEncoder, StrOptions({"auto"}), None],
-            "bounds": [StrOptions({"auto"}), "array-like", None],
-            "unsupported": [StrOptions({"inf", "raise"})],
-            "warm_start": ["boolean"],
-            "n_jobs": [*(Within(Integral, *ends, closed="both") for ends in _JOBS), None],
-            "random_state": ["random_state"],
-            "verbose": ["boolean", Within(Integral, 0, 10**6, closed="both")],
-        }
+        return constraints()
 
     @property
     def inputs_(self) -> tuple[Column, ...]:
@@ -579,17 +523,17 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         ValueError
             If the aggregation defines no interval of another coverage.
         """
-        levels = _levels("coverage", self.coverage if coverage is None else coverage)
-        names = interval_names(levels)
+        asked = self.coverage if coverage is None else coverage
+        levels = checked_levels("coverage", asked)
+        names = interval_names(levels) if as_frame else None
         if is_lazy(X):
-            shape = (2,) if coverage is None or np.isscalar(coverage) else (2, len(levels))
+            shape = (2, len(levels)) if np.ndim(asked) else (2,)
             options = {"coverage": coverage, "as_frame": as_frame}
-            columns = names if as_frame else None
-            return lazily(self, "predict_interval", X, options, shape, columns)
-        bounds = cast(FloatArray, self.query(X, Query(tuple(levels.tolist()))).intervals)
-        if as_frame:
-            return _frame(bounds.swapaxes(1, 2).reshape(len(bounds), -1), names, X)
-        return bounds[:, :, 0] if coverage is None or np.isscalar(coverage) else bounds
+            return lazily(self, "predict_interval", X, options, shape, names)
+        bounds = cast(FloatArray, self.query(X, Query(tuple(levels))).intervals)
+        if names is not None:
+            return frame_like(X, bounds.swapaxes(1, 2).reshape(len(bounds), -1), names)
+        return bounds if np.ndim(asked) else bounds[:, :, 0]
 
     def predict_quantiles(
         self, X: ArrayLike, quantiles: float | Sequence[float], *, as_frame: bool = False
@@ -610,16 +554,15 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         -------
         array of shape (n_samples, n_quantiles), or (n_samples,) for a single level
         """
-        levels = _levels("quantiles", quantiles)
-        names = quantile_names(levels)
+        levels = checked_levels("quantiles", quantiles)
+        names = quantile_names(levels) if as_frame else None
         if is_lazy(X):
             shape = (len(levels),) if np.ndim(quantiles) else ()
             options = {"quantiles": quantiles, "as_frame": as_frame}
-            columns = names if as_frame else None
-            return lazily(self, "predict_quantiles", X, options, shape, columns)
-        values = cast(FloatArray, self.query(X, Query((), tuple(levels.tolist()))).quantiles)
-        if as_frame:
-            return _frame(values, names, X)
+            return lazily(self, "predict_quantiles", X, options, shape, names)
+        values = cast(FloatArray, self.query(X, Query((), tuple(levels))).quantiles)
+        if names is not None:
+            return frame_like(X, values, names)
         return values if np.ndim(quantiles) else values[:, 0]
 
     def predict_dist(self, X: ArrayLike) -> Distribution:
@@ -816,7 +759,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             ) from error
 
         if coverage is not None:
-            _levels("coverage", coverage)
+            checked_levels("coverage", coverage)
         check_is_fitted(self, "ensemble_")
         return export(
             self.ensemble_,
@@ -835,27 +778,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         network or a loss of one's own is not stored, nor a regressor whose points are kept (see
         ``upgrade``); ``load`` takes the network and the regressor again.
         """
-        storage.write_model(folder, *self._to_document())
-
-    def _to_document(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """All there is to store, as JSON and arrays."""
         check_is_fitted(self, "ensemble_")
-        ensemble, arrays = ensemble_to_dict(self.ensemble_)
-        names = getattr(self, "feature_names_in_", None)
-        document: dict[str, Any] = {
-            "estimator": type(self).__name__,
-            "parameters": parameters_to_dict(self.get_params(deep=False)),
-            "inputs": {
-                "names": None if names is None else [str(name) for name in names],
-                **self.reader_.to_document(),
-                "target": self.target_.to_document(),
-                "about": self.about_,
-            },
-            "ensemble": ensemble,
-        }
-        document = cast(dict[str, Any], plain(document, "document"))
-        check_model(type(self)(), document, arrays)  # what is saved can be loaded
-        return document, arrays
+        storage.write_model(folder, *model_to_dict(self))
 
     @classmethod
     def load(
@@ -885,35 +809,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         calipers.storage.ModelFileError
             If the folder holds no model, another kind of model, or a damaged one.
         """
-        document, arrays = storage.read_model(folder)
-        if document.get("estimator") != cls.__name__:
-            raise storage.ModelFileError(
-                f"{os.fspath(folder)} holds a model of {document.get('estimator')!r}, "
-                f"not of {cls.__name__}; several targets are loaded by "
-                "calipers.multitarget.MultiTargetRegressor.load"
-            )
-        try:
-            code = {"network": network, "row_weight": row_weight, "points": points}
-            return cls._from_document(document, arrays, **code)
-        except SchemaError as error:
-            raise storage.ModelFileError(f"{os.fspath(folder)}: {error}") from None
-
-    @classmethod
-    def _from_document(
-        cls, document: dict[str, Any], arrays: dict[str, NDArray[Any]], **code: Any
-    ) -> Self:
-        """The model that ``_to_document`` took apart."""
-        model = cls()
-        model_from_dict(model, document, arrays, **code)
-        if code.get("network") is not None:
-            model.network = code["network"]
-        stored = document["parameters"].get("preprocessor")
-        if model.reader_.encoder is not None and stored != "auto":
-            model.preprocessor = clone(model.reader_.encoder)
-        model.n_features_in_ = len(model.inputs_)
-        names = document["inputs"]["names"]
-        if names is not None:
-            model.feature_names_in_ = np.array(names, dtype=object)
+        model, code = cls(), {"network": network, "row_weight": row_weight, "points": points}
+        with stored_model(folder, cls) as (document, arrays):
+            model_from_dict(model, document, arrays, **code)
         return model
 
     def __sklearn_tags__(self) -> Any:
@@ -921,21 +819,3 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         table = isinstance(self.preprocessor, TableEncoder)  # "auto" takes arrays of numbers only
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = table
         return tags
-
-
-def _levels(name: str, given: float | Sequence[float]) -> FloatArray:
-    levels = np.atleast_1d(np.asarray(given, dtype=np.float64))
-    wrong = levels[~((levels > 0) & (levels < 1))]
-    if levels.ndim != 1 or wrong.size:
-        raise ValueError(f"{name} must lie between 0 and 1, got {given!r}")
-    return levels
-
-
-def _frame(values: FloatArray, columns: list[str], X: Any) -> Any:
-    if type(X).__module__.partition(".")[0] == "polars":
-        import polars as pl
-
-        return pl.DataFrame(np.ascontiguousarray(values), schema=columns)
-    import pandas as pd  # an import of its own weight, paid by those who ask for frames
-
-    return pd.DataFrame(values, columns=columns, index=getattr(X, "index", None))

@@ -4,29 +4,19 @@ Which rows are set aside is decided by a hash of their numbers, so that it is th
 reading, whatever the size of the blocks, and needs no list of rows.
 """
 
-import math
-import os
-import pickle
-import tempfile
-import weakref
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
-from calipers._text import did_you_mean
-from calipers.cluster import is_lazy
-from calipers.preprocessing import is_frame
-from calipers.tables import find_files, read_blocks
+from calipers._row_sources import check_columns, delayed_parts, inputs_and_targets, opener
 
 Hashes = NDArray[np.uint64]
 
-_ROWS, _VALUES = 2**16, 2**22  # of a block of an array, at most
 _CELLS = 2**24  # values of a sample, at most
 
 
@@ -79,7 +69,7 @@ class RowBlocks:
         self.source = source
         self.target = target
         self.drop_missing = drop_missing
-        self._open = _opener(source, target)
+        self._open = opener(source, target)
         self._left_out: tuple[tuple[int, int], ...] = ()
         self._start = 0  # number of the first row
         self._first: dict[str, int] = {}  # what the first whole reading has found
@@ -143,11 +133,11 @@ class RowBlocks:
 
     def partitions(self) -> list[Any]:
         """Blocks that are not computed yet, of a source of Dask."""
-        parts = _delayed(self.source)
+        parts = delayed_parts(self.source)
         if self.target is None or isinstance(self.target, str):
             return parts
         pair = dask_function(_pair)
-        return [pair(X, y) for X, y in zip(parts, _delayed(self.target), strict=True)]
+        return [pair(X, y) for X, y in zip(parts, delayed_parts(self.target), strict=True)]
 
     def reader(self) -> Callable[[Any, int], "RowBlocks"]:
         """A function for other processes: from a block and its first number to its rows."""
@@ -165,8 +155,8 @@ class RowBlocks:
         """
         start, digest, first = self._start, 0, None
         for block in self._open():
-            X, y = _parted(block, self.target, start)
-            first = _check_columns(X, first, start)
+            X, y = inputs_and_targets(block, self.target, start)
+            first = check_columns(X, first, start)
             numbers = np.arange(start, start + len(y), dtype=np.uint64)
             start += len(y)
             digest = zlib.crc32(y.astype(np.float32).tobytes(), digest)
@@ -201,11 +191,6 @@ def dask_function(function: Callable[..., Any]) -> Any:
     from dask.delayed import delayed
 
     return delayed(function, pure=False)
-
-
-def _delayed(source: Any) -> list[Any]:
-    whole = source.rechunk({1: -1}) if hasattr(source, "rechunk") and source.ndim == 2 else source
-    return list(np.ravel(whole.to_delayed()))
 
 
 def _pair(X: Any, y: Any) -> tuple[Any, Any]:
@@ -269,162 +254,3 @@ def _lowest(parts: list[tuple[Hashes, Any, FloatArray]], rows: int) -> tuple[Has
     else:
         X = np.concatenate(inputs)[order]
     return hashes[order], X, np.concatenate([part[2] for part in parts])[order]
-
-
-def _parted(block: Any, target: Any, start: int) -> tuple[Any, FloatArray]:
-    """Inputs and targets of a block, which begins at some row."""
-    if isinstance(target, str):
-        if not is_frame(block):
-            raise TypeError(
-                f"target={target!r} names a column, and a block is of {type(block).__name__}: give "
-                "frames, or pairs of inputs and targets with target=None"
-            )
-        frame = _as_pandas(block)
-        if target not in frame:
-            raise ValueError(f"there is no column {target!r}{did_you_mean(target, frame)}")
-        X, y = frame.drop(columns=target), frame[target]
-    elif isinstance(block, tuple) and len(block) == 2:
-        X, y = block
-        X = _as_pandas(X) if is_frame(X) else np.asarray(X)
-    else:
-        raise TypeError(
-            f"a block must be a pair (X, y), or target must name a column, got a block of "
-            f"{type(block).__name__} and target={target!r}"
-        )
-    values = _as_target(y, start)
-    if len(X) != len(values):
-        raise ValueError(
-            f"the block from row {start:,} on has {len(X):,} rows of inputs and {len(values):,} "
-            "targets"
-        )
-    return X, values
-
-
-def _check_columns(X: Any, first: Any, start: int) -> Any:
-    """Refuse a block that has no columns, or others than the first; gives those of the first."""
-    place = f"the block from row {start:,} on has inputs of shape {X.shape}"
-    if X.ndim != 2 or not X.shape[1]:
-        right = "(rows, columns), with a column beside the target"
-        raise ValueError(f"{place}: it must be {right}")
-    own = set(X.columns) if hasattr(X, "iloc") else X.shape[1]
-    if not len(X) or first is None or own == first:
-        return own if first is None else first
-    other = f"{first} columns" if isinstance(first, int) else ", ".join(sorted(map(str, first)))
-    raise ValueError(f"{place} and other columns than blocks before it, which have {other}")
-
-
-def _as_target(y: Any, start: int) -> FloatArray:
-    """Targets as numbers, NaN where they are missing."""
-    try:
-        if hasattr(y, "isna"):  # of pandas, whose missing values are of several kinds
-            return np.asarray(y.to_numpy(np.float64, na_value=np.nan)).ravel()
-        values = np.asarray(y)
-        return (values.astype(object) if np.iscomplexobj(y) else values).astype(np.float64).ravel()
-    except (TypeError, ValueError):
-        for row, value in enumerate(np.asarray(y, object).ravel()):
-            try:
-                float(value)
-            except (TypeError, ValueError):
-                shown = f"got {str(value)!r} in row {start + row:,} (from 0)"
-                raise ValueError(f"the target must hold numbers, {shown}") from None
-        raise
-
-
-def _as_pandas(block: Any) -> Any:
-    return block.to_pandas() if hasattr(block, "to_pandas") else block
-
-
-def _opener(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
-    """A function that begins a reading of a source."""
-    if isinstance(source, str | os.PathLike):
-        source = [source]
-    names = source if isinstance(source, list | tuple) else [None]
-    if names and all(isinstance(name, str | os.PathLike) for name in names):
-        return _of_files([os.fspath(name) for name in source])
-    if is_lazy(source):
-        return _of_dask(source, target)
-    if hasattr(source, "to_batches"):
-        return lambda: (batch.to_pandas() for batch in source.to_batches() if batch.num_rows)
-    if getattr(source, "shape", ()) and not callable(source):
-        return _of_array(source, target)
-    if callable(source):
-        return lambda: iter(source())
-    if isinstance(source, Iterator):
-        return _Spool(source)
-    if isinstance(source, Iterable):
-        return lambda: iter(source)
-    raise TypeError(
-        "source must be names of files, an array, a frame, a dataset of Arrow or an iterable of "
-        f"blocks, got {type(source).__name__}"
-    )
-
-
-def _of_files(names: list[str]) -> Callable[[], Iterator[Any]]:
-    files: list[str] = []
-    for name in names:
-        if Path(name).is_dir():
-            inside = sorted(path for path in Path(name).rglob("*") if path.is_file())
-            files += [os.fspath(path) for path in inside if not _is_hidden(path, name)]
-        else:
-            files += find_files([name])
-    if not files:
-        raise ValueError(f"there are no files in {names[0]}")
-    return lambda: (block.frame for name in files for block in read_blocks(name))
-
-
-def _is_hidden(path: Path, folder: str) -> bool:
-    """Whether a file, or a folder on the way to it, is for the notes of some program."""
-    return any(part[0] in "._" for part in path.relative_to(folder).parts)
-
-
-def _of_dask(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
-    """Partitions of a frame, or rows of blocks of an array, computed one after another."""
-    rows = source.rechunk({1: -1}) if hasattr(source, "rechunk") else source
-    count, parts = rows.npartitions, rows.partitions
-    if target is None or isinstance(target, str):
-        return lambda: (parts[i].compute() for i in range(count))
-    if not is_lazy(target):
-        raise TypeError(f"target must be of Dask as the source is, got {type(target).__name__}")
-    own = target.partitions
-    if target.npartitions != count:
-        raise ValueError(f"source has {count} partitions and target {target.npartitions}")
-    return lambda: ((parts[i].compute(), own[i].compute()) for i in range(count))
-
-
-def _of_array(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
-    rows = source.iloc if hasattr(source, "iloc") else source
-    width = math.prod(source.shape[1:])
-    size = int(np.clip(_VALUES // max(1, width), 1, _ROWS))
-    starts = range(0, len(source), size)
-    if target is None or isinstance(target, str):
-        return lambda: (rows[i : i + size] for i in starts)
-    if len(target) != len(source):
-        raise ValueError(f"source has {len(source):,} rows and target {len(target):,}")
-    own = target.iloc if hasattr(target, "iloc") else target
-    return lambda: ((rows[i : i + size], own[i : i + size]) for i in starts)
-
-
-class _Spool:
-    """An iterator of blocks that can be gone through again, by a scratch file without a name."""
-
-    def __init__(self, blocks: Iterator[Any]) -> None:
-        self.blocks = blocks
-        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the object
-        weakref.finalize(self, self.file.close)
-        self.starts: list[int] = []
-        self.whole = True
-
-    def __call__(self) -> Iterator[Any]:
-        if not self.whole:
-            raise ValueError("the iterator of blocks has failed before its end: make a new one")
-        for start in self.starts[:]:
-            self.file.seek(start)
-            yield pickle.load(self.file)  # noqa: S301 - written below
-        self.whole = False
-        for block in self.blocks:  # those that no reading has come to
-            self.starts.append(self.file.seek(0, os.SEEK_END))
-            pickle.dump(block, self.file, protocol=5)
-            self.whole = True
-            yield block
-            self.whole = False
-        self.whole = True

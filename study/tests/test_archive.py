@@ -1,8 +1,10 @@
+import re
 import tarfile
 
 import numpy as np
 import pytest
 
+from calipers_study.again import again_markdown
 from calipers_study.archive import pack, unpack
 from calipers_study.store import Store, StoreError
 from calipers_study.tables import write_tables
@@ -37,6 +39,18 @@ def test_predictions_come_back_rounded(store, packed, tmp_path):
             assert width / 2000 < step <= width / 1000
 
 
+def test_packing_again_changes_nothing(packed, tmp_path):
+    unpack(packed, tmp_path / "store")
+    for name in Store(tmp_path / "store").names("qd/yacht"):  # as if their typical width were other
+        entry = Store(tmp_path / "store").read(name)
+        entry.record["rounded_to"] /= 2
+        Store(tmp_path / "store").write(name, entry.record, entry.arrays)
+    pack(tmp_path / "store", tmp_path / "a.tar.xz")
+    unpack(tmp_path / "a.tar.xz", tmp_path / "again")
+    pack(tmp_path / "again", tmp_path / "b.tar.xz")
+    assert (tmp_path / "a.tar.xz").read_bytes() == (tmp_path / "b.tar.xz").read_bytes()
+
+
 def test_tables_of_what_was_packed_are_those_of_the_store(store, packed, tmp_path):
     unpack(packed, tmp_path / "store")
     write_tables(store, tmp_path / "a")
@@ -57,3 +71,19 @@ def test_other_archives_are_refused(tmp_path):
         tar.add(tmp_path / "x", "../x.json")
     with pytest.raises(StoreError, match="no entry of a store"):
         unpack(tmp_path / "bad.tar.xz", tmp_path / "store")
+
+
+def test_a_second_run_is_compared_cell_by_cell(store, tmp_path):
+    far = Store(tmp_path / "far")
+    for name in Store(store).names("mse/yacht"):
+        entry = Store(store).read(name)
+        moved = {**entry.arrays, "point": entry.arrays["point"] + 100}
+        far.write(name, entry.record, moved)
+    same = again_markdown(store, store)
+    found = re.search(r"Of (\d+) cells (\d+) differ by less than one", same)
+    assert found[1] == found[2]
+    assert int(found[1]) > 20
+    assert "Of 1 cells 0 differ by less than one" in again_markdown(store, far.folder)
+    assert "| table2 | yacht | MSE | MSE |" in again_markdown(store, far.folder)
+    with pytest.raises(StoreError, match="no training in common"):
+        again_markdown(store, tmp_path / "nowhere")

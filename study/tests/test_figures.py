@@ -59,11 +59,19 @@ def test_sensitivity(mini, tmp_path):
     failed = np.isnan(maps[0.0].arrays["PICP"]).mean()
     assert shares[0].split(" | ")[2] == f"{100 * failed:.0f}%"
     several = other_seeds(store, range(1, 3), **options)
-    assert several.arrays["PICP"].shape == (2, 3, 3)
-    each = np.isnan(several.arrays["PICP"]).mean(axis=(1, 2))
-    last = failures_markdown(store).splitlines()[-1]
-    assert last.startswith("| xi = 0, 2 other seeds and shuffles | lambda_1 | ")
-    assert f"| {100 * each.min():.0f}% to {100 * each.max():.0f}% | " in last
+    rows = failures_markdown(store).splitlines()[-2:]
+    for name, row, what in zip(
+        ("PICP", "PICP of last weights"), rows, ("", ", last weights"), strict=True
+    ):
+        assert several.arrays[name].shape == (2, 3, 3)
+        each = np.isnan(several.arrays[name]).mean(axis=(1, 2))
+        assert row.startswith(f"| xi = 0, 2 other seeds and shuffles{what} | lambda_1 | ")
+        assert f"| {100 * each.min():.0f}% to {100 * each.max():.0f}% | " in row
+        ends = row.split(" | ")[-1].rstrip(" |").split(", ")
+        for end, share in zip(ends, np.isnan(several.arrays[name]).mean(axis=2), strict=True):
+            first = 3 if end == "none" else round(2 * float(end))
+            assert (share[first:] < 0.5).all()
+            assert first == 0 or share[first - 1] >= 0.5
 
 
 def test_what_is_asked_for_must_be_there(tmp_path):

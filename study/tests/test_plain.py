@@ -14,59 +14,39 @@ from calipers_study.points import LATE, late_errors, standardised
 from calipers_study.settings import load_settings
 from calipers_study.splits import Split
 
-OF = {
-    "qd+": lambda s, out, y: losses.qd_plus(
-        *out.T, y, coverage_weight=s.coverage_weight, point_weight=s.point_weight
-    ),
-    "qd": lambda s, out, y: losses.qd(out[:, 0], out[:, 2], y, coverage_weight=s.coverage_weight),
-    "mse": lambda s, out, y: jnp.mean((out[:, 1] - y) ** 2),
-}
 
-
-@pytest.mark.parametrize("method", OF)
 @pytest.mark.parametrize("crossed", [False, True])
-def test_loss_and_slope_are_those_of_calipers(method, crossed):
-    settings = load_settings(method, "energy")
+def test_loss_and_slope_are_those_of_calipers(crossed):
+    settings = load_settings("qd", "energy")
     rng = np.random.default_rng(0)
     y = rng.normal(size=(2, 60))
     out = y[..., None] + np.array([-0.02, 0, 0.02]) + 0.02 * rng.normal(size=(2, 60, 3))
     if not crossed:
         out = np.sort(out, axis=-1)
+
+    def loss_of(out, y):
+        return losses.qd(out[:, 0], out[:, 2], y, coverage_weight=settings.coverage_weight)
+
     loss, slope = loss_and_slope(settings, out, y)
     for i in range(2):
-        own, grad = jax.value_and_grad(lambda o, i=i: OF[method](settings, o, jnp.asarray(y[i])))(
-            jnp.asarray(out[i])
-        )
+        own, grad = jax.value_and_grad(loss_of)(jnp.asarray(out[i]), jnp.asarray(y[i]))
         assert loss[i] == pytest.approx(float(own), rel=1e-4)
         np.testing.assert_allclose(slope[i], grad, rtol=2e-3, atol=2e-4 * np.abs(grad).max())
 
 
-@pytest.mark.parametrize("method", OF)
-def test_networks_learn_and_cover(method):
-    settings = replace(
-        load_settings(method, "yacht"), epochs=150, hidden_layers=(10,), batch_size=50
-    )
+def test_networks_learn_and_cover():
+    settings = replace(load_settings("qd", "yacht"), epochs=150, hidden_layers=(10,), batch_size=50)
     rng = np.random.default_rng(0)
     X = rng.normal(size=(220, 2))
     y = X[:, 0] + 0.1 * rng.normal(size=220)
-    seen = []
-    layers, failures = train_plainly(
-        settings, X, y, [1, 2], watch=lambda epoch, _: seen.append(epoch)
-    )
-    assert seen == list(range(1, 151))
-    out = outputs(layers, np.broadcast_to(X, (2, *X.shape)))
-    kept = out[failures < TRIES]
+    layers, failures = train_plainly(settings, X, y, [1, 2])
+    kept = outputs(layers, np.broadcast_to(X, (2, *X.shape)))[failures < TRIES]
     assert len(kept)
-    if method == "mse":
-        assert ((kept[..., 1] - y) ** 2).mean() < 0.03
-    else:
-        covered = ((kept[..., 0] < y) & (y < kept[..., 2])).mean()
-        assert 0.85 < covered <= 1
-        assert (kept[..., 2] - kept[..., 0]).mean() < 2
+    assert 0.85 < ((kept[..., 0] < y) & (y < kept[..., 2])).mean() <= 1
+    assert (kept[..., 2] - kept[..., 0]).mean() < 2
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_points_learn_in_either_precision(dtype):
+def test_points_learn():
     settings = replace(
         load_settings("mse", "yacht"), epochs=150, hidden_layers=(10,), batch_size=50
     )
@@ -76,7 +56,7 @@ def test_points_learn_in_either_precision(dtype):
     rows = rng.permutation(220)
     splits = [Split(rows[:170], rows[170:]), Split(rows[50:], rows[:50])]
     train, test, units = standardised(X, y, splits)
-    errors = late_errors(settings, train, test, [[1, 2], [3, 4]], dtype=dtype)
+    errors = late_errors(settings, train, test, [[1, 2], [3, 4]])
     assert errors.shape == (2, LATE)
     np.testing.assert_allclose(units, [y[s.train].std() / y.std() for s in splits])
     first = np.array([np.mean(goal**2) for goal in test[1]])

@@ -4,6 +4,7 @@ import csv
 import json
 
 import numpy as np
+import pytest
 
 from calipers_study import whole
 from calipers_study.cells import Results, collect
@@ -29,6 +30,25 @@ def test_stages_follow_each_other_and_are_timed(tmp_path, monkeypatch):
     assert len(lines) == len(seconds) == 5
 
 
+def test_a_sitting_that_is_stopped_leaves_its_time(tmp_path, monkeypatch):
+    def stopped(**_):
+        raise KeyboardInterrupt
+
+    for name in ("run", "search_settings", "write_tables", "write_figures"):
+        monkeypatch.setattr(whole, name, lambda *_, **own: None)
+    monkeypatch.setattr(whole, "run_extras", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        whole.run_all(out=tmp_path)
+    monkeypatch.setattr(whole, "run_extras", lambda **_: None)
+    whole.run_all(out=tmp_path)
+    with (tmp_path / "stages.csv").open(newline="") as file:
+        found = [(row["stage"], row["finished"]) for row in csv.DictReader(file)]
+    assert found[:3] == [
+        ("five trainings", "yes"), ("beside the paper", "no"), ("five trainings", "yes")
+    ]  # fmt: skip
+    assert len(found) == 7
+
+
 def test_time_is_that_of_the_records(store, tmp_path):
     record = {"seconds": 2.0, "device": "chip"}
     arrays = {"members": np.arange(1), "retries": np.zeros(1)}
@@ -45,7 +65,7 @@ def test_time_is_that_of_the_records(store, tmp_path):
     text = time_markdown(Store(tmp_path), found)
     assert "| QD+ | 4 | 4 |" in text
     assert "one chip: 17 s from" in text  # from 8, four seconds before 12, to 25
-    assert "| shift | chip | 1 | 10 | mve on wine, 10 s |" in text
+    assert "| shift | chip | mve on wine, 10 s | 1 | 10 |" in text
 
 
 def second(trial, mse, **more):

@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import equinox as eqx
 import jax
@@ -501,3 +501,28 @@ def test_networks_to_a_chunk_leave_every_core_some(monkeypatch, cores, expected)
     monkeypatch.setattr(_bank.joblib, "cpu_count", lambda: cores)
     assert _bank.lane_count(None, 10, rows=10_000) == expected
     assert _bank.lane_count(None, 10, rows=1000) == 5  # steps cost more than cores would save
+
+
+@dataclass(frozen=True)
+class Grouped(Program):
+    """Looks at whether loops have ended are as rare as on an accelerator."""
+
+    steps: int = 2
+    epochs: int = 4
+
+    def _steps_together(self, lanes):
+        return self.steps
+
+    def _epochs_together(self, lanes):
+        return self.epochs
+
+
+@pytest.mark.parametrize(("steps", "rows"), [(3, 200), (4, 200), (4, 120)])
+def test_turns_past_the_end_of_a_loop_change_nothing(table, program, steps, rows):
+    given = {field.name: getattr(program, field.name) for field in fields(program)}
+    chosen = [*plans(2, epochs=6), *plans(1, rows, epochs=3)]
+    alone = train(program, table, chosen, needed=0)
+    found = train(Grouped(**given, steps=steps), table, chosen, needed=0)
+    for ours, theirs in zip(found.weights, alone.weights, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)
+    assert [len(history) for history in found.histories] == [6, 6, 3]

@@ -6,7 +6,7 @@ from scipy.special import erfc, ndtri
 
 from calipers.calibration import Calibration, WidthCalibration, _adaptive, _integrals
 from calipers.calibration._corrected_rows import MixtureRows
-from calipers.distributions import _grid, mixture_scores, mixture_values_on_grid
+from calipers.distributions import Members, _grid, mixture_scores, mixture_values_on_grid
 
 BOUND = 1e-6
 ROWS = 12
@@ -24,7 +24,8 @@ def components(name):
         "fifty": (50, 1.0, 0.3),
     }[name]
     loc = 10.0 + spread * rng.standard_normal((members, ROWS))
-    return loc, *rng.uniform(narrowest, 2.0, (2, members, ROWS))
+    sides = rng.uniform(narrowest, 2.0, (2, members, ROWS))
+    return Members(loc, *sides, np.full((members, 1), 1 / members))
 
 
 def make_rows(name, calibrations, *weights):
@@ -34,9 +35,7 @@ def make_rows(name, calibrations, *weights):
         for c, w in zip(calibrations, weights, strict=True)
     ]
     wide = tuple(np.broadcast_to(weight, ROWS) for weight in own)
-    return MixtureRows(
-        *members, np.full((len(members[0]), 1), 1 / len(members[0])), calibrations, wide
-    )
+    return MixtureRows(members, calibrations, wide)
 
 
 NAMES = ["one", "two", "ten alike", "ten", "ten far apart", "fifty"]
@@ -95,7 +94,8 @@ def test_rows_that_are_alike_do_not_need_the_adaptive_quadrature(map_of_many, mo
 def test_a_point_mass_has_no_variance():
     calibration = Calibration.from_scores([-1.0, 0.0, 2.0])
     zero = np.zeros((1, 3))
-    rows = MixtureRows(zero + 5.0, zero, zero, np.ones((1, 1)), (calibration,), (np.ones(3),))
+    members = Members(zero + 5.0, zero, zero, np.ones((1, 1)))
+    rows = MixtureRows(members, (calibration,), (np.ones(3),))
     with np.errstate(all="ignore"):
         mean, variance = _integrals.mean_and_variance(rows)
         scores = _integrals.crps(rows, np.array([5.0, 7.0, 2.0]))
@@ -107,12 +107,11 @@ def test_a_point_mass_has_no_variance():
 @pytest.mark.parametrize("name", NAMES)
 def test_quantiles_on_a_grid_have_their_scores(name):
     """The steps of the walk are those of a rule, or a little wider."""
-    loc, left, right = components(name)
-    weights = np.full((len(loc), 1), 1 / len(loc))
+    members = components(name)
     z = np.concatenate([[-60.0], np.linspace(-9.0, 9.0, 90), [60.0]])
     with np.errstate(all="ignore"):
-        found = mixture_values_on_grid(z, loc, left, right, weights)
-        scores = [mixture_scores(x, loc, left, right, weights) for x in found]
+        found = mixture_values_on_grid(z, members)
+        scores = [mixture_scores(x, members) for x in found]
     assert np.abs(scores - z[:, None]).max() < 1e-5
 
 

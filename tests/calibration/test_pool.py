@@ -28,9 +28,7 @@ def noise(rng, kind, n):
 
 def pooled_scores(components, y, network_folds, row_folds):
     """Scores of drawn pools, of shape (draws, n)."""
-    pools = unseen_pools(components, y, network_folds, row_folds)
-    target = np.asarray(y)
-    return normal_scores(pools.dist, target[pools.row]).reshape(-1, len(target))
+    return unseen_pools(components, y, network_folds, row_folds).scores.reshape(-1, len(y))
 
 
 def predictions(rng, n, folds, per_fold, tau, scale, omega=0.0):
@@ -181,3 +179,39 @@ def test_coverage_is_nominal_whatever_networks_disagree_by(name):
     case = pooling["CASES"][name]
     found = np.mean([list(pooling["coverages"](seed, *case))[1] for seed in range(60)], axis=0)
     assert np.abs(found - pooling["LEVELS"]).max() < 0.01 + 0.01
+
+
+def humps(rng, n, off):
+    """Networks that know two humps and err in the share of the right one, and targets."""
+    odds = rng.standard_normal(n)
+    share = 1 / (1 + np.exp(-(odds + off)))
+    loc = np.tile([[-1.0], [1.0]], (len(off), n))
+    weights = np.stack([1 - share, share], axis=1).reshape(-1, n)
+    mixture = SplitNormalMixture(SplitNormal(loc, 0.3, 0.3), weights, per_network=2)
+    right = rng.random(n) < 1 / (1 + np.exp(-odds))
+    return mixture, np.where(right, 1.0, -1.0) + 0.3 * rng.standard_normal(n)
+
+
+def test_networks_that_disagree_in_shares_of_humps():
+    rng = np.random.default_rng(0)
+    network_folds, row_folds = np.repeat(np.arange(5), 2), np.arange(3000) % 5
+    seen = np.where(network_folds[:, None] == row_folds, 1.0, 0.5)
+    known, y = humps(rng, 3000, seen * rng.standard_normal((10, 3000)))
+    new, target = humps(rng, 3000, rng.standard_normal((10, 3000)))
+    pools = unseen_pools(known, y, network_folds, row_folds)
+    moved = normal_scores(pools.dist, y[pools.row])
+
+    def covered(scores):
+        dist = CalibratedMixture(new, Calibration.from_scores(scores.reshape(-1, 3000)))
+        lower, upper = dist.interval(0.8)
+        return np.mean((lower <= target) & (target <= upper))
+
+    assert covered(pools.scores) == pytest.approx(0.8, abs=0.02)
+    assert covered(moved) < 0.77  # by pools that are moved as wholes
+
+
+def test_scores_far_out_keep_their_order():
+    mixture, y = humps(np.random.default_rng(0), 50, np.zeros((4, 50)))
+    y[:4] = [4.0, 30.0, -4.0, -30.0]
+    scores = unseen_pools(mixture, y, [0, 0, 1, 1], np.arange(50) % 2).scores[:4]
+    assert np.allclose(scores, normal_scores(mixture[:4], y[:4]), rtol=0.05)

@@ -1,5 +1,6 @@
 """The exact fit: its two conditions, its limits, and the paper's descent as a witness."""
 
+import joblib
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
@@ -102,7 +103,8 @@ def test_threads_change_nothing():
     rng = np.random.default_rng(0)
     lower, point, upper = np.sort(rng.normal(size=(3, 5, 30_001)), axis=0)
     one = SplitNormal.from_interval(lower, point, upper, 0.9)
-    two = SplitNormal.from_interval(lower, point, upper, 0.9, n_jobs=2)
+    with joblib.parallel_config("threading", n_jobs=2):
+        two = SplitNormal.from_interval(lower, point, upper, 0.9)
     np.testing.assert_array_equal(one.left_scale, two.left_scale)
     part = SplitNormal.from_interval(lower[:, 77:80], point[:, 77:80], upper[:, 77:80], 0.9)
     np.testing.assert_array_equal(one.left_scale[:, 77:80], part.left_scale)

@@ -59,32 +59,20 @@ def test_intervals_follow_and_the_folder_keeps_it(make_client, folder, tmp_path)
     assert after - before == pytest.approx(8, abs=1.5)
 
 
-def test_coverage_is_that_of_answers_as_they_were_made(make_client, folder, tmp_path):
-    """Labels of fifty rows at a time, whose level wanders by more than an interval is wide."""
-    own = tmp_path / "plain"
-    shutil.copytree(folder / "plain", own)
-    client, rng, inside = make_client(str(own), adapt=True), np.random.default_rng(1), []
-    up = 0.0
-    for _ in range(20):
-        rows = [{"speed": x, "load": 0.0} for x in rng.uniform(-2, 2, 50)]
-        found, y = client.predict(rows=rows, coverage=0.9).json(), []
-        for row in rows:
-            up = 0.98 * up + 0.4 * rng.normal()
-            y.append(row["speed"] ** 2 + up)
-        ends = [row["intervals"][0] for row in found["predictions"]]
-        inside += [end["lower"] <= v <= end["upper"] for end, v in zip(ends, y, strict=True)]
-        assert client.label({"id": found["id"], "y": y}).json()["counted"] == 50
-    assert np.mean(inside[-600:]) == pytest.approx(0.9, abs=0.1)
+@pytest.mark.parametrize(("size", "late", "margin"), [(50, 0, 0.1), (25, 2, 0.08)])
+def test_coverage_is_that_of_answers_as_they_were_made(
+    make_client, folder, tmp_path, size, late, margin
+):
+    """Labels of some rows at a time, whose level wanders by more than an interval is wide.
 
-
-def test_coverage_is_kept_where_labels_come_after_later_requests(make_client, folder, tmp_path):
-    """Labels of twenty-five rows at a time, each after the next two requests."""
+    They come at once, or after the next two requests.
+    """
     own = tmp_path / "plain"
     shutil.copytree(folder / "plain", own)
     client, rng, inside = make_client(str(own), adapt=True), np.random.default_rng(1), []
     up, waiting = 0.0, []
-    for _ in range(40):
-        rows = [{"speed": x, "load": 0.0} for x in rng.uniform(-2, 2, 25)]
+    for _ in range(1000 // size):
+        rows = [{"speed": x, "load": 0.0} for x in rng.uniform(-2, 2, size)]
         found, y = client.predict(rows=rows, coverage=0.9).json(), []
         for row in rows:
             up = 0.98 * up + 0.4 * rng.normal()
@@ -92,9 +80,9 @@ def test_coverage_is_kept_where_labels_come_after_later_requests(make_client, fo
         ends = [row["intervals"][0] for row in found["predictions"]]
         inside += [end["lower"] <= v <= end["upper"] for end, v in zip(ends, y, strict=True)]
         waiting.append({"id": found["id"], "y": y})
-        if len(waiting) > 2:
-            assert client.label(waiting.pop(0)).json()["counted"] == 25
-    assert np.mean(inside[-600:]) == pytest.approx(0.9, abs=0.08)
+        if len(waiting) > late:
+            assert client.label(waiting.pop(0)).json()["counted"] == size
+    assert np.mean(inside[-600:]) == pytest.approx(0.9, abs=margin)
 
 
 def test_bounds_alone_and_points_alone_do_not_learn(make_client):

@@ -68,3 +68,24 @@ def test_rows_are_picked_by_label(fitted):
     assert dist.loc[label, "price"].mean() == pytest.approx(dist.mean().loc[label, "price"])
     assert dist.iloc[[4, 1]].index.tolist() == X.index[[4, 1]].tolist()
     assert np.array_equal(dist.iloc[[4, 1]].mean(), dist.mean().iloc[[4, 1]])
+
+
+def test_sktime_forecasts_with_it():
+    compose = pytest.importorskip("sktime.forecasting.compose")
+    months = pd.period_range("2019-01", periods=90, freq="M")
+    noise = np.random.default_rng(0).normal(0, 0.1, 90)
+    series = pd.Series(np.sin(np.arange(90) / 3) + noise, index=months)
+    own = ProbaIntervalRegressor(**ProbaIntervalRegressor.get_test_params()[0])
+    forecaster = compose.make_reduction(own, strategy="direct", window_length=6)
+    bounds = forecaster.fit(series, fh=[1, 2]).predict_interval(coverage=[0.5, 0.9])
+    assert bounds.index.tolist() == [months[-1] + 1, months[-1] + 2]
+    lower, low, high, upper = (
+        bounds[0, 0.9, "lower"], bounds[0, 0.5, "lower"],
+        bounds[0, 0.5, "upper"], bounds[0, 0.9, "upper"],
+    )  # fmt: skip
+    assert (np.diff([lower, low, high, upper], axis=0) > 0).all()
+    last = pd.DataFrame([series.to_numpy()[-6:]])
+    (first, *_) = forecaster.estimators_
+    assert bounds[0, 0.9, "upper"].iloc[0] == pytest.approx(
+        first.estimator_.predict_interval(last, coverage=0.9)[0, 1], rel=1e-6
+    )

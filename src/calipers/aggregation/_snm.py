@@ -12,7 +12,7 @@ _TINY = 1e-300
 
 
 def snm(
-    lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float, n_jobs: int = 1
+    lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float
 ) -> SplitNormalMixture:
     """Mixture of the members' split normals, fitted exactly (SNM).
 
@@ -24,7 +24,7 @@ def snm(
     (array([-1.66]), array([2.55]))
     """
     members = checked(lower, point, upper)
-    return SplitNormalMixture(SplitNormal.from_interval(*members, coverage, n_jobs=n_jobs))
+    return SplitNormalMixture(SplitNormal.from_interval(*members, coverage))
 
 
 def _snm_onnx(

@@ -59,6 +59,22 @@ def _is_matrix(tree: Tree) -> Tree:
     return jax.tree.map(lambda leaf: leaf.ndim > 1, tree)
 
 
+def _loop(body: Any, count: Any, carry: Any, together: int) -> Any:
+    """A loop of so many turns, ``together`` of them between two looks at whether it has ended.
+
+    Turns past its end, which must change nothing, make it a whole number of these.
+    """
+    if together == 1:
+        return jax.lax.fori_loop(0, count, body, carry)
+
+    def several(i: Any, carry: Any) -> Any:
+        return jax.lax.fori_loop(0, together, lambda j, c: body(i * together + j, c), carry)
+
+    turns = -(-count // together)
+    one = isinstance(turns, int) and turns == 1
+    return several(0, carry) if one else jax.lax.fori_loop(0, turns, several, carry)
+
+
 @dataclass(frozen=True)
 class Program:
     """What shapes the compiled code, and is therefore common to a bank."""
@@ -309,15 +325,20 @@ class Program:
         lane_count = lanes.seed.shape[0]
         records = jnp.full((SEGMENT, lane_count, 2, len(MEASURES)), jnp.nan)
 
+        together = self._epochs_together(lanes)
+
         def epoch(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
-            state, record = self._epoch(carry[0], lanes, table)
+            asked = together == 1 or i < epochs
+            state, record = self._epoch(carry[0], lanes, table, asked)
             return state, carry[1].at[i].set(record)
 
-        state, records = jax.lax.fori_loop(0, epochs, epoch, (state, records))
+        state, records = _loop(epoch, epochs, (state, records), together)
         return state, records, jax.vmap(self._running)(state, lanes)
 
-    def _epoch(self, state: State, lanes: Lanes, table: tuple[Array, Array]) -> tuple[State, Array]:
-        running = jax.vmap(self._running)(state, lanes)
+    def _epoch(
+        self, state: State, lanes: Lanes, table: tuple[Array, Array], asked: Array | bool
+    ) -> tuple[State, Array]:
+        running = jax.vmap(self._running)(state, lanes) & asked
         keys = jax.vmap(round_keys)(lanes.seed, state.epoch, lanes.train.count)
         batches = jnp.max(jnp.where(running, self._batches(lanes.train.count), 0))
 
@@ -326,14 +347,10 @@ class Program:
                 lanes, *carry, keys, running, i * self.batch_size, table
             )
 
-        together = self._steps_together(lanes)
-
-        def several(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
-            return jax.lax.fori_loop(0, together, lambda j, c: step(i * together + j, c), carry)
-
         sums = jnp.zeros((lanes.seed.shape[0], 1 + len(MEASURES)))
-        loop, turns = (step, batches) if together == 1 else (several, -(-batches // together))
-        state, sums = jax.lax.fori_loop(0, turns, loop, (state, sums))
+        most, together = self._most_steps(lanes), self._steps_together(lanes)
+        count = most if most == together else batches
+        state, sums = _loop(step, count, (state, sums), together)
         trained = jnp.where(running[:, None], sums[:, 1:] / sums[:, :1], jnp.nan)
         state = state._replace(
             epoch=state.epoch + running, loss=jnp.where(running, trained[:, 0], state.loss)
@@ -343,6 +360,10 @@ class Program:
         state, validated = self._validate(state, lanes, table, running)
         return state, jnp.stack([trained, validated], axis=1)
 
+    def _most_steps(self, lanes: Lanes) -> int:
+        """Steps of an epoch of as many rows as a lane can have."""
+        return -(-lanes.train.index.shape[1] // self.batch_size)
+
     def _steps_together(self, lanes: Lanes) -> int:
         """Steps between looks at whether an epoch has ended; those past its end change nothing.
 
@@ -350,8 +371,14 @@ class Program:
         """
         if jax.default_backend() == "cpu":
             return 1
-        most = -(-lanes.train.index.shape[1] // self.batch_size)
+        most = self._most_steps(lanes)
         return min(most, FEW_STEPS) if most < 4 * MANY_STEPS else MANY_STEPS
+
+    def _epochs_together(self, lanes: Lanes) -> int:
+        """Epochs between looks, where they are of few steps; a power of two."""
+        if jax.default_backend() == "cpu" or lanes.valid.index.shape[1]:
+            return 1
+        return 2 ** int(np.log2(max(1, 4 * MANY_STEPS // self._most_steps(lanes))))
 
     def _validate(
         self, state: State, lanes: Lanes, table: tuple[Array, Array], running: Array

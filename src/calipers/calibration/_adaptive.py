@@ -36,7 +36,7 @@ def crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
 
 def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
     """First two moments, from integrals of both tails about the median."""
-    mean, variance = _chunked(_moments, rows, np.zeros(rows.loc.shape[1]))
+    mean, variance = _chunked(_moments, rows, np.zeros(rows.members.n_rows))
     return mean, variance
 
 
@@ -62,7 +62,7 @@ def _crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
 
 
 def _moments(rows: MixtureRows, _: FloatArray) -> FloatArray:
-    middle = rows.values(np.zeros(rows.loc.shape[1]))
+    middle = rows.values(np.zeros(rows.members.n_rows))
     breaks, scale = _breaks(rows, middle)
 
     def integrand(x: FloatArray, row: IntArray) -> FloatArray:

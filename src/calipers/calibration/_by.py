@@ -1,6 +1,6 @@
 """Calibration with a map of its own for each kind of row: Mondrian conformal prediction."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray
-from calipers._schema import array_of, refuse, within
+from calipers._schema import array_of, arrays_under, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported
 from calipers.calibration._row_kinds import MOST_KINDS, RowKinds
 from calipers.calibration._score_map import BoolArray, Calibration, IntArray, Pieces
@@ -166,15 +166,11 @@ class CalibrationBy:
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Make one again of what ``to_arrays`` gave; a ``SchemaError`` says if it is another."""
         given = {name: np.asarray(array) for name, array in arrays.items()}
-        kinds = RowKinds.from_arrays(dict(_under(given, "by.")))
+        kinds = RowKinds.from_arrays(arrays_under(given, "by."))
         place = array_of(given, "place", "iu", (len(kinds),))
         count = int(place.max()) + 1 if 0 <= place.max() <= MOST_KINDS else 0
         within("place", place, 0, MOST_KINDS)
-        maps = [Calibration.from_arrays(dict(_under(given, f"map.{i}."))) for i in range(count)]
+        maps = [Calibration.from_arrays(arrays_under(given, f"map.{i}.")) for i in range(count)]
         if not all(one.strict and one.n_rows for one in maps):
             refuse("array 'map.0.strict'", "true, of some rows", False)
         return cls(kinds, tuple(maps), place.astype(np.intp))
-
-
-def _under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> Iterator[tuple[str, NDArray[Any]]]:
-    return ((k.removeprefix(prefix), v) for k, v in arrays.items() if k.startswith(prefix))

@@ -111,7 +111,6 @@ class CalibratedMixture(DerivedDistribution):
         object.__setattr__(self, "unsupported", unsupported)
 
     def __getitem__(self, key: Any) -> "CalibratedMixture":
-        """Take some of the distributions, by any index that NumPy takes."""
         weights = self.row_weights[key]
         return CalibratedMixture(self.mixture[key], self.calibration, weights, self.unsupported)
 
@@ -126,7 +125,6 @@ class CalibratedMixture(DerivedDistribution):
         function: Callable[..., FloatArray | tuple[FloatArray, ...]],
         *arrays: FloatArray,
         outputs: int | None = None,
-        n_jobs: int = 1,
     ) -> FloatArray:
         """Call `function` with blocks of rows and of `arrays`."""
         steps, depth = self._steps, len(self._steps)
@@ -134,63 +132,54 @@ class CalibratedMixture(DerivedDistribution):
         assert isinstance(innermost, SplitNormalMixture)  # noqa: S101 - for the type checker
         calibrations = tuple(step.calibration for step in steps)
 
-        def of_block(
-            *blocks: FloatArray, weights: FloatArray | None = None
-        ) -> FloatArray | tuple[FloatArray, ...]:
-            if weights is None:  # rows have their own
-                weights, blocks = blocks[-1], blocks[:-1]
-            own, given, (loc, left, right) = blocks[:depth], blocks[depth:-3], blocks[-3:]
-            rows = MixtureRows(loc, left, right, weights, calibrations, own)
-            return function(rows, *given)
+        def of_block(*blocks: Any) -> FloatArray | tuple[FloatArray, ...]:
+            own, given, members = blocks[:depth], blocks[depth:-1], blocks[-1]
+            return function(MixtureRows(members, calibrations, own), *given)
 
         rows = [*(step.row_weights for step in steps), *arrays]
         called, members = innermost.in_blocks(of_block)
-        return blockwise(called, rows, members, outputs=outputs, n_jobs=n_jobs)
+        return blockwise(called, rows, members, outputs=outputs)
 
-    def normal_scores(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def normal_scores(self, x: ArrayLike) -> FloatArray:
         """`cdf` on the normal scale, which keeps its digits arbitrarily far out."""
-        return self._apply(MixtureRows.levels, checks.not_nan("x", x), n_jobs=n_jobs)
+        return self._apply(MixtureRows.levels, checks.not_nan("x", x))
 
-    def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def pdf(self, x: ArrayLike) -> FloatArray:
         """Density at `x`; infinite at a point mass."""
         with np.errstate(over="ignore"):
-            return np.exp(self.logpdf(x, n_jobs=n_jobs))
+            return np.exp(self.logpdf(x))
 
-    def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Logarithm of the density at `x`."""
-        return self._apply(MixtureRows.logpdf, checks.not_nan("x", x), n_jobs=n_jobs)
+    def logpdf(self, x: ArrayLike) -> FloatArray:
+        return self._apply(MixtureRows.logpdf, checks.not_nan("x", x))
 
-    def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """P(X <= x)."""
-        return ndtr(self.normal_scores(x, n_jobs=n_jobs))
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        return ndtr(self.normal_scores(x))
 
-    def sf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def sf(self, x: ArrayLike) -> FloatArray:
         """P(X > x), with its own digits in the upper tail."""
-        return ndtr(-self.normal_scores(x, n_jobs=n_jobs))
+        return ndtr(-self.normal_scores(x))
 
-    def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Quantile: the inverse of `cdf`."""
-        return self._values(ndtri(checks.probability("p", p)), n_jobs)
+    def ppf(self, p: ArrayLike) -> FloatArray:
+        return self._values(ndtri(checks.probability("p", p)))
 
-    def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Upper quantile: the inverse of `sf`."""
-        return self._values(-ndtri(checks.probability("q", q)), n_jobs)
+    def isf(self, q: ArrayLike) -> FloatArray:
+        return self._values(-ndtri(checks.probability("q", q)))
 
-    def _values(self, v: FloatArray, n_jobs: int) -> FloatArray:
+    def _values(self, v: FloatArray) -> FloatArray:
         """Quantiles at levels on the normal scale.
 
         What a calibration makes of a level is the same for all rows of one weight.
         """
         weights = self.row_weights
         if any(weights.strides) or not weights.size:
-            return self._apply(MixtureRows.values, v, n_jobs=n_jobs)
+            return self._apply(MixtureRows.values, v)
         z = self.calibration.to_score(v, weights.flat[0])
         if isinstance(self.mixture, CalibratedMixture):
-            return self.mixture._values(z, n_jobs)
+            return self.mixture._values(z)
         of_block, members = self.mixture.in_blocks(mixture_values)
-        return blockwise(of_block, [z], members, n_jobs=n_jobs)
+        return blockwise(of_block, [z], members)
 
-    def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the central interval, as those of the mixture.
 
         They are infinite where the calibration rows do not support the coverage, or a
@@ -202,7 +191,7 @@ class CalibratedMixture(DerivedDistribution):
         if self.unsupported == "raise" and not good.all():
             self._refuse(np.broadcast_to(level, good.shape)[~good].max())
         v = ndtri(tail.reshape((1,) * (len(self.shape) - tail.ndim) + tail.shape))
-        lower, upper = self._values(np.stack([v, -v]), n_jobs)
+        lower, upper = self._values(np.stack([v, -v]))
         return np.where(good, lower, -np.inf), np.where(good, upper, np.inf)
 
     def _refuse(self, coverage: float) -> None:
@@ -213,26 +202,24 @@ class CalibratedMixture(DerivedDistribution):
             f"{worth(has)}; unsupported='inf' gives infinite bounds instead"
         )
 
-    def sample(
-        self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
-    ) -> FloatArray:
+    def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
         """Independent draws of shape ``(*size, *shape)``: quantiles at random levels."""
         wanted = (*((size,) if isinstance(size, int) else size), *self.shape)
-        return self._apply(MixtureRows.values, rng.standard_normal(wanted), n_jobs=n_jobs)
+        return self._apply(MixtureRows.values, rng.standard_normal(wanted))
 
-    def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def crps(self, y: ArrayLike) -> FloatArray:
         r"""Continuous ranked probability score of `y`, to about 1e-6 standard deviations.
 
         .. math:: \int (F(x) - 1[x \ge y])^2 dx
         """
-        return self._apply(crps, checks.finite("y", y), n_jobs=n_jobs)
+        return self._apply(crps, checks.finite("y", y))
 
-    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def moments(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance, by quadrature; sensitive, as moments are, to far scores.
 
         The mean is right to about 1e-6 standard deviations, the variance to 1e-6 of itself.
         """
-        mean, variance = self._apply(mean_and_variance, outputs=2, n_jobs=n_jobs)
+        mean, variance = self._apply(mean_and_variance, outputs=2)
         return mean, variance
 
     @property

@@ -10,38 +10,26 @@ import numpy as np
 
 from calipers._checks import FloatArray, IntArray
 from calipers.calibration._protocol import LevelMap
-from calipers.distributions import (
-    mixture_logpdf,
-    mixture_scores,
-    mixture_values,
-    take_weights,
-)
+from calipers.distributions import Members, mixture_logpdf, mixture_scores, mixture_values
 
 
 class MixtureRows(NamedTuple):
     """Rows of one block."""
 
-    # (members, n): parameters of the components
-    loc: FloatArray
-    left: FloatArray
-    right: FloatArray
-    weights: FloatArray  # (members, 1): weights of the components
+    members: Members  # their mixtures
     calibrations: tuple[LevelMap, ...]  # the innermost first
     row_weights: tuple[FloatArray, ...]  # (n,): the rows' own weights, for each calibration
 
     def take(self, rows: IntArray) -> "MixtureRows":
         """Some of the rows."""
         return self._replace(
-            loc=self.loc[:, rows],
-            left=self.left[:, rows],
-            right=self.right[:, rows],
-            weights=take_weights(self.weights, rows),
+            members=self.members.take(rows),
             row_weights=tuple(weight[rows] for weight in self.row_weights),
         )
 
     def levels(self, x: FloatArray) -> FloatArray:
         """Levels of `x` on the normal scale: the corrected distribution function is their Phi."""
-        v = mixture_scores(x, self.loc, self.left, self.right, self.weights)
+        v = mixture_scores(x, self.members)
         for calibration, weight in zip(self.calibrations, self.row_weights, strict=True):
             v = calibration.from_score(v, weight)
         return v
@@ -51,12 +39,11 @@ class MixtureRows(NamedTuple):
         pairs = zip(reversed(self.calibrations), reversed(self.row_weights), strict=True)
         for calibration, weight in pairs:
             v = calibration.to_score(v, weight)
-        return mixture_values(v, self.loc, self.left, self.right, self.weights)
+        return mixture_values(v, self.members)
 
     def logpdf(self, x: FloatArray) -> FloatArray:
         """Logarithm of the density: the mixture's, and that of each map's derivative."""
-        members = (self.loc, self.left, self.right, self.weights)
-        density, z = mixture_logpdf(x, *members), mixture_scores(x, *members)
+        density, z = mixture_logpdf(x, self.members), mixture_scores(x, self.members)
         for calibration, weight in zip(self.calibrations, self.row_weights, strict=True):
             pieces = calibration.pieces_of_score(z, weight)
             v = pieces.v + (z - pieces.z) / pieces.rate

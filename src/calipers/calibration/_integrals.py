@@ -37,10 +37,11 @@ from calipers.calibration._rules import (
 from calipers.distributions import mixture_scores, mixture_values_on_grid
 
 # Error of a row, estimated in standard deviations, with which a rule is good enough.
-TOLERANCE = 5e-7
+TOLERANCE = 1e-6
 HALVINGS = 2
-# Rows worked on at a time: the members' arrays then stay in a core's cache.
-CHUNK = 2048
+# Rows worked on at a time: the members' arrays then stay in a core's cache, and products with the
+# transform are so small that BLAS leaves them to one thread.
+CHUNK = 1024
 
 Integral = Callable[[MixtureRows, FloatArray, FloatArray, Rule], tuple[FloatArray, ...]]
 
@@ -64,7 +65,7 @@ def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
         _moments,
         lambda rows, _: np.stack(adaptive.mean_and_variance(rows)),
         rows,
-        np.zeros(rows.loc.shape[1]),
+        np.zeros(rows.members.n_rows),
         outputs=2,
     )
     return mean, variance
@@ -101,7 +102,7 @@ def _without_stretch(rows: MixtureRows) -> tuple[MixtureRows, FloatArray]:
     """
     first = rows.calibrations[0]
     if not isinstance(first, Stretching) or len(rows.calibrations) == 1:
-        return rows, np.ones(rows.loc.shape[1])
+        return rows, np.ones(rows.members.n_rows)
     stretch = first.stretch(rows.row_weights[0])
     rest = rows._replace(calibrations=rows.calibrations[1:], row_weights=rows.row_weights[1:])
     return rest, stretch
@@ -141,7 +142,7 @@ def _crps(
     q = _quantiles(rows, stretch, rule) - y
     mean = _weighted(rule.over_p, q)
     scale = np.sqrt(np.maximum(_weighted(rule.over_p, q * q) - mean**2, 0.0))
-    z = mixture_scores(y, rows.loc, rows.left, rows.right, rows.weights) / stretch
+    z = mixture_scores(y, rows.members) / stretch
     z = np.clip(z, rule.z[0], rule.z[-1])
     above = _above(z, q, rule)
     error, within = _error(q, rule)
@@ -158,8 +159,7 @@ def _weighted(weights: FloatArray, f: FloatArray) -> FloatArray:
 def _quantiles(rows: MixtureRows, stretch: FloatArray, rule: Rule) -> FloatArray:
     """Quantiles at the rule's points, of shape (panels, POINTS, n)."""
     points = rule.points[:, None] * stretch
-    members = rows.loc, rows.left, rows.right, rows.weights
-    q = mixture_values_on_grid(points, *members, walk=rule.halvings < HALVINGS)
+    q = mixture_values_on_grid(points, rows.members, walk=rule.halvings < HALVINGS)
     return q.reshape(*rule.over_p.shape, -1)
 
 

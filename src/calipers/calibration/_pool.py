@@ -24,6 +24,12 @@ noise, plus a part of variance :math:`M = \omega^2 + \tau^2 / r`. So:
 
 Drawn pools have the distribution, over rows, that the pool has for new rows: of their scores, and
 of their width. With one network per fold there is no disagreement to see, and none can be drawn.
+
+Networks of several components disagree in the shares of humps rather than in their place. Moved to
+other means as wholes, pools would be too sharp in the middle, so that their scores are not used.
+There the model is of the target's score in each network, which takes the place of its distance from
+the mean in predicted standard deviations: the level of a target in a pool is the mean of its levels
+in the networks, whatever their shapes.
 """
 
 from typing import NamedTuple
@@ -36,6 +42,7 @@ from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers.calibration._deconvolution import mean_square, noise_of
 from calipers.calibration._folds import Folds, as_mixture, folds_of, held_out_networks
+from calipers.calibration._scores import normal_scores
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 # Variances below this part of the mean count as none.
@@ -47,6 +54,8 @@ LARGEST_RATIO, LARGEST_SHARE = 2.0, 0.75
 COMMON = 15.0
 # Scales are not believed to differ by more than this, as a variance of logarithms.
 LARGEST_SCALE_VARIANCE = 1.0
+# Scores of single networks count up to this; what is beyond is left as it is.
+FARTHEST = 5.0
 # Pools are drawn until there are so many, but at most so many for each row.
 ENOUGH, MOST = 4000, 8
 
@@ -56,6 +65,7 @@ class UnseenPools(NamedTuple):
 
     dist: SplitNormalMixture  #: (draws * n,): The pools.
     row: NDArray[np.intp]  #: (draws * n,): The row that each is drawn for.
+    scores: FloatArray  #: (draws * n,): Normal scores of the rows' targets.
 
 
 def unseen_pools(
@@ -83,12 +93,29 @@ def unseen_pools(
             f"{folds.n_folds} of {folds.per_fold}; use normal_scores of out_of_fold(...) instead"
         )
     target = checks.finite("y", y)
+    dist, row = _drawn(mixture, target, folds)
+    if mixture.per_network == 1:
+        return UnseenPools(dist, row, normal_scores(dist, target[row]))
+    alone = normal_scores(held_out_networks(mixture, folds), target)
+    beyond = alone - np.clip(alone, -FARTHEST, FARTHEST)
+    own = np.clip(normal_scores(mixture.by_network, target), -FARTHEST, FARTHEST)
+    none = np.zeros(target.size)
+    drawn, again = _drawn(SplitNormalMixture(SplitNormal(-own, 1.0, 1.0)), none, folds)
+    if row.size < again.size:  # where all networks predict the same
+        dist = dist[again]
+    return UnseenPools(dist, again, normal_scores(drawn, none[again]) + beyond[again])
+
+
+def _drawn(
+    mixture: SplitNormalMixture, target: FloatArray, folds: Folds
+) -> tuple[SplitNormalMixture, NDArray[np.intp]]:
+    """Pools around targets, and the row of each."""
     held_out = held_out_networks(mixture, folds)
     each, means = held_out.by_network, mixture.by_network.mean
     own = each.var.mean(axis=0)
     unit = np.maximum(own, NEGLIGIBLE * (own + each.mean.var(axis=0)).mean())
     if not unit.min() > 0:
-        return UnseenPools(held_out, np.arange(target.size))
+        return held_out, np.arange(target.size)
     error = target - each.mean.mean(axis=0)
     tau2 = _disagreement(means, each.mean, folds, unit)
     most = (
@@ -110,7 +137,7 @@ def unseen_pools(
     factor = np.exp((logs.mean(axis=0) - logs)[:, row])
     factor = np.tile(factor, (folds.n_folds, 1))
     factor *= np.exp(np.sqrt(phi2) * rng.standard_normal(factor.shape))
-    return UnseenPools(_redrawn(held_out, drawn, factor, row, folds.n_folds), row)
+    return _redrawn(held_out, drawn, factor, row, folds.n_folds), row
 
 
 def _redrawn(

@@ -12,7 +12,6 @@ from calipers.distributions import SplitNormalMixture, TransformedMixture, mixtu
 def normal_scores(
     dist: SplitNormalMixture | CalibratedMixture | TransformedMixture,
     y: ArrayLike,
-    n_jobs: int = 1,
 ) -> FloatArray:
     r"""Normal scores of targets, :math:`z = \Phi^{-1}(F(y))`, finite and in order however far out.
 
@@ -22,8 +21,6 @@ def normal_scores(
         Predictions for the rows, by networks that have not seen them.
     y : array-like
         Targets; broadcasts against the distributions.
-    n_jobs : int
-        Number of threads, -1 for all cores.
 
     Returns
     -------
@@ -39,8 +36,8 @@ def normal_scores(
     """
     target = checks.finite("y", y)
     if isinstance(dist, TransformedMixture):  # scores do not depend on the scale
-        return normal_scores(dist.latent, dist.target_map.forward(target), n_jobs)
+        return normal_scores(dist.latent, dist.target_map.forward(target))
     if isinstance(dist, CalibratedMixture):
-        return dist.normal_scores(target, n_jobs=n_jobs)
+        return dist.normal_scores(target)
     of_block, members = dist.in_blocks(mixture_scores)
-    return blockwise(of_block, (target,), members, n_jobs=n_jobs)
+    return blockwise(of_block, (target,), members)

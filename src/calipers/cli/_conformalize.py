@@ -50,7 +50,7 @@ def conformalize_command(
     average, whatever the model; with --by in each kind of row, with --groups for new groups.
     """
     from calipers import load
-    from calipers.preprocessing import DataError, as_text
+    from calipers.preprocessing import as_text
 
     fitted = load(model)
     files, (table, values, left_out, _) = options.read(fitted, data)
@@ -59,7 +59,7 @@ def conformalize_command(
         table.require(groups)
         labels = as_text(table.frame[groups]).to_numpy(zero_copy_only=False)
         wanted["groups"] = [str(label) for label in labels]
-    try:
+    with common.refusing(table):
         if shifted_to is not None:
             new = common.read_files([shifted_to], options.form)[1]
             wanted["shifted_to"] = fitted.pick(new.frame)
@@ -67,10 +67,6 @@ def conformalize_command(
         threads = fitted.n_jobs
         fitted.set_params(n_jobs=options.n_jobs)
         fitted.conformalize(fitted.pick(table.frame), values, **wanted)
-    except DataError as error:
-        raise table.placed(error) from None
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
     folder = out or model
     fitted.set_params(n_jobs=threads).save(folder)
     found = {"model": folder, "files": files} | fitted.about_["conformalized"]

@@ -12,7 +12,7 @@ from calipers.cli._measures import (
     print_measures,
     print_targets,
 )
-from calipers.cli._predict import ModelFolder, load_any
+from calipers.cli._predict import ModelFolder
 from calipers.cli._row_options import RowOptions, with_row_options
 
 
@@ -36,10 +36,10 @@ def evaluate_command(
     common.check_coverage(coverage)
     from calipers.preprocessing import as_numbers
 
-    fitted = load_any(model, options.n_jobs)
+    fitted = options.load(model, several=True)
     if hasattr(fitted, "models_"):
-        if by is not None or options.target is not None:
-            raise typer.BadParameter("--by and --target are for models of one target")
+        if by is not None:
+            raise typer.BadParameter("--by is for one target: give it as --target")
         files, table = common.read_files(data, options.form)
         kinds = _kinds_of_targets(fitted) | common.parse_kinds(options.types)
         labelled = common.take_targets(table, list(kinds), kinds, options.missing_target)

@@ -1,6 +1,5 @@
 """``calipers fit``: a model from a table."""
 
-import json
 import os
 import time
 from pathlib import Path
@@ -145,17 +144,16 @@ def fit_command(
         if more_rows:
             result["more_rows"] = _worth(model, inputs.iloc[rows], values.iloc[rows], labels, rows)
     for name, own in zip(target, getattr(model, "models_", [model]), strict=True):
-        found, kinds_of_targets = result["evaluation"], labelled.kind
+        found = result["evaluation"]
         if len(target) > 1:
             found = None if found is None else found["targets"][name]
-            kinds_of_targets = json.loads(labelled.kind)[name]
         own.about_ |= {
             "evaluation": common.finite(found),
             "source": {
                 "files": files,
                 "rows": len(values),
                 "target": name,
-                "target_kind": kinds_of_targets,
+                "target_kind": labelled.kinds[name],
                 "groups": groups,
                 "time_column": time_column,
             },
@@ -222,15 +220,9 @@ def _learn(encoder: Any, inputs: Any, kinds: dict[str, str], table: Any) -> Any:
     """What the columns of the whole table are, and the inputs with each in its own type."""
     from sklearn.base import clone
 
-    from calipers.preprocessing import DataError
-
-    try:
+    with common.refusing(table):
         fitted = clone(encoder).set_params(kinds=(encoder.kinds or {}) | kinds)
         return fitted, fitted.fit_typed(inputs)
-    except DataError as error:
-        raise table.placed(error) from None
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
 
 
 def _train(
@@ -276,8 +268,7 @@ def _describe(
 
     table = pd.DataFrame(values)
     targets = [c.to_document() for c in describe_numbers(table.to_numpy(), list(map(str, table)))]
-    kinds = [labelled.kind] if len(targets) == 1 else json.loads(labelled.kind).values()
-    for target, kind in zip(targets, kinds, strict=True):
+    for target, kind in zip(targets, labelled.kinds.values(), strict=True):
         written = kind.partition(" ")[2]
         how = "clock times as hours" if written == "10:30" else f"numbers written like {written}"
         target["note"] = how if written else ""

@@ -124,7 +124,7 @@ class _TargetBlocks:
             own = common.drop_columns(table, [name], self.ignore).reset_index(drop=True)
             self.left_out += lacking
             if len(values):
-                kind = found
+                kind = found[name]
                 self.low, self.high = min(self.low, values.min()), max(self.high, values.max())
                 yield own.assign(**{name: values})
         self.kind = kind

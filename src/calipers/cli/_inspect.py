@@ -17,13 +17,15 @@ def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
     Nothing is run: the files are read and checked, also those of a model whose network is code of
     one's own.
     """
+    from calipers._schema import arrays_under
     from calipers.storage import read_model
 
     document, arrays = read_model(model)
     _check(document, arrays, Path(model))
     if "targets" in document:
         numbered = enumerate(document["targets"])
-        several = [_facts(own, _under(arrays, i), Path(model)) for i, own in numbered]
+        parts = [(own, arrays_under(arrays, f"{i}.")) for i, own in numbered]
+        several = [_facts(own, part, Path(model)) for own, part in parts]
         if as_json:
             print_json({"model": model, "targets": several})
         for found in [] if as_json else several:
@@ -52,12 +54,6 @@ def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> No
             check_model(IntervalRegressor(), document, arrays)
     except SchemaError as error:
         raise ModelFileError(f"{folder}: {error}") from None
-
-
-def _under(arrays: dict[str, Any], number: int) -> dict[str, Any]:
-    """The arrays of one of several targets."""
-    start = f"{number}."
-    return {k.removeprefix(start): v for k, v in arrays.items() if k.startswith(start)}
 
 
 def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> dict[str, Any]:

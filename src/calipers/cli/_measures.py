@@ -221,6 +221,11 @@ def _levels(share: Any, number: Any) -> Any:
     return record({"coverage": share, "observed": share, "mean_width": number}, rest=anything)
 
 
+def _width(value: float | None) -> float:
+    """A width, also from a folder, whose JSON has no infinite ones."""
+    return float("inf") if value is None else value
+
+
 def print_measures(found: dict[str, Any], target: str) -> None:
     """Print what ``measure`` found."""
     low, high = found["by_chance"]
@@ -232,8 +237,8 @@ def print_measures(found: dict[str, Any], target: str) -> None:
     print_rows(
         ("", f"in units of {target}"),
         [
-            ("mean width", found["mean_width"]),
-            ("interval score", found["interval_score"]),
+            ("mean width", _width(found["mean_width"])),
+            ("interval score", _width(found["interval_score"])),
             ("root mean squared error", found["rmse"]),
             ("mean absolute error", found["mae"]),
         ],
@@ -242,7 +247,7 @@ def print_measures(found: dict[str, Any], target: str) -> None:
     print_rows(
         ("coverage", "observed", "mean width"),
         [
-            (f"{row['coverage']:.0%}", f"{row['observed']:.1%}", row["mean_width"])
+            (f"{row['coverage']:.0%}", f"{row['observed']:.1%}", _width(row["mean_width"]))
             for row in found["calibration"]
         ],
     )

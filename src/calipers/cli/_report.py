@@ -37,10 +37,9 @@ def report_command(
     data = [*(data or []), *(named or [])]
     if not data:
         raise typer.BadParameter("name the table, as in: calipers report model new.csv")
-    from calipers import load
     from calipers.report import write
 
-    fitted = load(model).set_params(n_jobs=options.n_jobs)
+    fitted = options.load(model)
     files, (table, values, left_out, _) = options.read(fitted, data)
     where = files[0] if len(files) == 1 else f"{len(files)} files"
     source = "standard input" if where == "-" else where

@@ -5,7 +5,10 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, NamedTuple
 
+import typer
+
 from calipers.cli import _table_options as common
+from calipers.cli._predict import load_any
 
 
 class RowOptions(NamedTuple):
@@ -23,6 +26,16 @@ class RowOptions(NamedTuple):
     def form(self) -> Any:
         """How text files are written."""
         return common.make_form(self.delimiter, self.encoding)
+
+    def load(self, folder: str, *, several: bool = False) -> Any:
+        """The model in a folder; of several targets that of ``--target``, or all if ``several``."""
+        fitted = load_any(folder, self.n_jobs)
+        own = {one.target_.name: one for one in getattr(fitted, "models_", [])}
+        if not own or (several and self.target is None):
+            return fitted
+        if self.target not in own:
+            raise typer.BadParameter(f"{folder} predicts {', '.join(own)}: give one as --target")
+        return own[self.target]
 
     def read(
         self, model: Any, data: Sequence[str], reader: Callable[..., Any] = common.read_files

@@ -143,7 +143,7 @@ class Labelled(NamedTuple):
     table: Any
     values: Any
     left_out: int  # rows that lacked one
-    kind: str  # how the target is written, such as ``number 1,234.5``
+    kinds: dict[str, str]  # how each target is written, such as ``number 1,234.5``
 
 
 def take_target(
@@ -170,7 +170,7 @@ def take_target(
         raise table.placed(
             DataError(f"there is no column {name!r}{did_you_mean(name, frame)}{_seen(frame)}")
         )
-    try:
+    with refusing(table):
         others = (frame[other] for other in frame if other != name)
         if kind is None and is_in_thousands(frame[name], others):
             kind = "number 1.234,5"
@@ -186,12 +186,22 @@ def take_target(
                 column=name,
                 row=int(np.argmin(there)),
             )
-    except DataError as error:
-        raise table.placed(error) from None
+    kept = table.take(there) if lacking else table
+    return Labelled(kept, pd.Series(values[there], name=name), lacking, {name: kind})
+
+
+@contextmanager
+def refusing(table: Any) -> Iterator[None]:
+    """Let errors in the rows leave the block with their place in the files, others as wrong use."""
+    from calipers.tables import TableError
+
+    try:
+        with table.placing():
+            yield
+    except TableError:
+        raise
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    kept = table.take(there) if lacking else table
-    return Labelled(kept, pd.Series(values[there], name=name), lacking, kind)
 
 
 def check_learnable(table: Any, rows: int, spans: dict[str, tuple[float, float]]) -> None:
@@ -254,8 +264,8 @@ def take_targets(
         left_out += lacking
     found = {name: take_target(table, name, kind) for name, kind in own.items()}
     values = pd.DataFrame({name: part[1] for name, part in found.items()})
-    written = {name: labelled.kind for name, labelled in found.items()}
-    return Labelled(table, values, left_out, json.dumps(written, ensure_ascii=False))
+    written = {name: part.kinds[name] for name, part in found.items()}
+    return Labelled(table, values, left_out, written)
 
 
 def target_of(model: Any, name: str | None, types: list[str] | None) -> tuple[str, str | None]:

@@ -91,17 +91,12 @@ def _numbers(
     table: Any, target: str, groups: str | None, ignore: list[str], kinds: dict[str, str]
 ) -> tuple[Any, Any]:
     """Inputs as numbers, and labels of groups."""
-    from calipers.preprocessing import DataError, TableEncoder
+    from calipers.preprocessing import TableEncoder
 
     inputs = common.drop_columns(table, [target], [*ignore, *([groups] if groups else [])])
     labels = common.group_labels(table, groups)
-    try:
-        numbers = TableEncoder(kinds=kinds).fit_transform(inputs)
-    except DataError as error:
-        raise table.placed(error) from None
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    return numbers, labels
+    with common.refusing(table):
+        return TableEncoder(kinds=kinds).fit_transform(inputs), labels
 
 
 def _splits(count: int, labels: Any, seed: int) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """Split normal distributions, their mixtures, and distributions of what is observed of them.
 
 The functions are for code that builds on mixtures, such as calibration and exports: they work on
-one block of rows, values of shape (n,), parameters of shape (members, n) and weights of shape
-(members, 1) or (members, n), and check nothing.
+one block of rows, values of shape (n,) and their `Members`, and check nothing.
 """
 
 from calipers.distributions._distribution import (
@@ -21,11 +20,9 @@ from calipers.distributions._matching import (
     latent_targets as latent_targets,
     match_atoms as match_atoms,
 )
+from calipers.distributions._members import Members as Members
 from calipers.distributions._mixture import SplitNormalMixture
-from calipers.distributions._mixture_formulas import (
-    mixture_logpdf as mixture_logpdf,
-    take_weights as take_weights,
-)
+from calipers.distributions._mixture_formulas import mixture_logpdf as mixture_logpdf
 from calipers.distributions._normal_scores import (
     mixture_scores as mixture_scores,
     mixture_values as mixture_values,

@@ -17,12 +17,12 @@ from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
+from calipers.distributions._members import Members
 
 
-def mixture_crps(
-    y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> FloatArray:
-    """Score of `y`, shape (n,), under components of shape (members, n)."""
+def mixture_crps(y: FloatArray, members: Members) -> FloatArray:
+    """Score of `y`, shape (n,), in each row's mixture."""
+    loc, left, right, weights = members
     score = sum_members(
         weights * formulas.expected_distance(y, loc, left, right)
         - weights**2 * formulas.half_mean_difference(left, right)

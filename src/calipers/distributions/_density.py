@@ -12,6 +12,7 @@ from calipers._blocks import sum_members
 from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
+from calipers.distributions._members import Members
 from calipers.distributions._roots import find_crossings
 
 # What a scale of zero is widened to, in ulps of the mode: narrow, but with a slope to follow.
@@ -33,10 +34,9 @@ class LogTerms(NamedTuple):
         return LogTerms(*(a[:, rows] for a in self))
 
 
-def log_terms(
-    loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> LogTerms:
+def log_terms(members: Members) -> LogTerms:
     """Precompute the terms of components whose scales are positive."""
+    loc, left, right, weights = members
     height = np.log(weights) + np.log(SQRT_2_OVER_PI / (left + right))
     return LogTerms(loc, 1.0 / (SQRT2 * left), 1.0 / (SQRT2 * right), height)
 
@@ -104,12 +104,16 @@ def ends_of_level(level: FloatArray, terms: LogTerms) -> tuple[FloatArray, Float
 OFFSETS = (*np.arange(0.25, 3.01, 0.25), 3.5, 4.0, 5.0, 6.5, 9.0)
 
 
-def mixture_modes(
-    loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> tuple[FloatArray]:
+def widened(members: Members) -> Members:
+    """Members whose scales are all positive."""
+    left, right = widen(*members.parameters)
+    return members._replace(left=left, right=right)
+
+
+def mixture_modes(members: Members) -> tuple[FloatArray]:
     """Modes of every row, shape (k, n), ascending and padded with NaN."""
-    modes, _ = stationary_points(log_terms(loc, *widen(loc, left, right), weights))
-    return (np.array([settle(mode, loc, left, right) for mode in modes]),)
+    modes, _ = stationary_points(log_terms(widened(members)))
+    return (np.array([settle(mode, *members.parameters) for mode in modes]),)
 
 
 def stationary_points(terms: LogTerms) -> tuple[FloatArray, FloatArray]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers.distributions._split_normal import SplitNormal
 
@@ -13,8 +14,9 @@ from calipers.distributions._split_normal import SplitNormal
 class Distribution(ABC):
     """An array of distributions: of mixtures, of calibrated ones, of what is observed of them.
 
-    Arguments broadcast against `shape`; `n_jobs` is a number of threads, -1 for all cores. Mean,
-    variance, standard deviation and median follow from `moments` and `ppf`.
+    Arguments broadcast against `shape`. Mean, variance, standard deviation and median follow from
+    `moments` and `ppf`. Long arrays are worked on in blocks, on the threads of an enclosing
+    ``joblib.parallel_config("threading", n_jobs=...)``; results depend on neither.
     """
 
     @property
@@ -53,45 +55,43 @@ class Distribution(ABC):
         """Variance of the networks' means, before any correction."""
 
     @abstractmethod
-    def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def pdf(self, x: ArrayLike) -> FloatArray:
         """Density at `x`."""
 
     @abstractmethod
-    def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def logpdf(self, x: ArrayLike) -> FloatArray:
         """Logarithm of the density at `x`."""
 
     @abstractmethod
-    def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def cdf(self, x: ArrayLike) -> FloatArray:
         """P(X <= x)."""
 
     @abstractmethod
-    def sf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def sf(self, x: ArrayLike) -> FloatArray:
         """P(X > x)."""
 
     @abstractmethod
-    def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def ppf(self, p: ArrayLike) -> FloatArray:
         """Quantile: the inverse of `cdf`."""
 
     @abstractmethod
-    def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def isf(self, q: ArrayLike) -> FloatArray:
         """Upper quantile: the inverse of `sf`."""
 
     @abstractmethod
-    def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the central interval, with equal tails outside."""
 
     @abstractmethod
-    def sample(
-        self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
-    ) -> FloatArray:
+    def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
         """Independent draws of shape ``(*size, *shape)``."""
 
     @abstractmethod
-    def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def crps(self, y: ArrayLike) -> FloatArray:
         """Continuous ranked probability score of `y`, the smaller the better."""
 
     @abstractmethod
-    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def moments(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance."""
 
     @property
@@ -126,7 +126,6 @@ class DerivedDistribution(Distribution):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of the array of distributions."""
         return self._inner.shape
 
     @property
@@ -136,7 +135,6 @@ class DerivedDistribution(Distribution):
 
     @property
     def weights(self) -> FloatArray:
-        """The members' weights."""
         return self._inner.weights
 
     @property
@@ -148,3 +146,36 @@ class DerivedDistribution(Distribution):
     def epistemic_var(self) -> FloatArray:
         """Variance of the networks' means, before any correction and on their own scale."""
         return self._inner.epistemic_var
+
+
+class MappedDistribution(DerivedDistribution):
+    """Distributions of increasing functions of values that have the distributions `latent`."""
+
+    latent: Any
+
+    @abstractmethod
+    def _to_latent(self, value: FloatArray) -> FloatArray:
+        """Give the latent values up to which the function is at most `value`."""
+
+    @abstractmethod
+    def _from_latent(self, latent: FloatArray) -> FloatArray:
+        """Apply the function."""
+
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        return self.latent.cdf(self._to_latent(checks.not_nan("x", x)))
+
+    def sf(self, x: ArrayLike) -> FloatArray:
+        return self.latent.sf(self._to_latent(checks.not_nan("x", x)))
+
+    def ppf(self, p: ArrayLike) -> FloatArray:
+        return self._from_latent(self.latent.ppf(p))
+
+    def isf(self, q: ArrayLike) -> FloatArray:
+        return self._from_latent(self.latent.isf(q))
+
+    def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        lower, upper = self.latent.interval(coverage)
+        return self._from_latent(lower), self._from_latent(upper)
+
+    def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
+        return self._from_latent(self.latent.sample(size, rng=rng))

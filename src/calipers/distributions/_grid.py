@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from calipers._checks import FloatArray
 from calipers.distributions._formulas import SQRT_2_OVER_PI
-from calipers.distributions._mixture_formulas import take_weights
+from calipers.distributions._members import Members
 from calipers.distributions._normal_scores import mixture_values
 from calipers.distributions._quantile import IntArray, Terms, mixture_terms
 
@@ -77,15 +77,7 @@ class Place(NamedTuple):
             old[rows] = new
 
 
-def mixture_values_on_grid(
-    z: FloatArray,
-    loc: FloatArray,
-    left: FloatArray,
-    right: FloatArray,
-    weights: FloatArray,
-    *,
-    walk: bool = True,
-) -> FloatArray:
+def mixture_values_on_grid(z: FloatArray, members: Members, *, walk: bool = True) -> FloatArray:
     """Quantiles of every row, (k, n), at each of some normal scores, (k,) or (k, n).
 
     Scores are ascending, and each is below zero for all rows or for none; the closer to each other,
@@ -94,37 +86,30 @@ def mixture_values_on_grid(
     every quantile is solved for by itself, to rounding as by `mixture_values`: slower, but not for
     few rows at many scores.
     """
-    z = np.broadcast_to(z.reshape(len(z), -1), (len(z), loc.shape[1]))
+    count = members.n_rows
+    z = np.broadcast_to(z.reshape(len(z), -1), (len(z), count))
     if not walk:
-        rows = np.tile(np.arange(z.shape[1]), len(z))
-        return _solved(z.ravel(), rows, loc, left, right, weights).reshape(z.shape)
-    middle = mixture_values(np.zeros(loc.shape[1]), loc, left, right, weights)
-    lower, count = (z < 0).all(axis=1), z.shape[1]
+        rows = np.tile(np.arange(count), len(z))
+        return _solved(z.ravel(), rows, members).reshape(z.shape)
+    middle, lower = mixture_values(np.zeros(count), members), (z < 0).all(axis=1)
     sides = z[lower][::-1], -z[~lower]  # the upper one is the lower one of the mirror image
     depths = np.zeros((max(map(len, sides)), 2 * count))
     for side, part in zip(sides, (depths[:, :count], depths[:, count:]), strict=True):
         part[: len(side)] = side
         part[len(side) :] = side[-1] if len(side) else 0.0
-    first, second = np.concatenate([left, right], axis=1), np.concatenate([right, left], axis=1)
-    places, medians = np.concatenate([loc, -loc], axis=1), np.concatenate([middle, -middle])
-    wide = weights if weights.shape[1] == 1 else np.tile(weights, 2)
-    found = _walk(depths, medians, places, first, second, wide)
+    both = np.tile(np.arange(count), 2)
+    wide = members.take(both).mirrored(np.arange(2 * count) >= count)
+    found = _walk(depths, np.concatenate([middle, -middle]), wide)
     below, above = found[: len(sides[0]), :count], found[: len(sides[1]), count:]
     return np.concatenate([below[::-1], -above])
 
 
-def _walk(
-    depths: FloatArray,
-    median: FloatArray,
-    loc: FloatArray,
-    left: FloatArray,
-    right: FloatArray,
-    weights: FloatArray,
-) -> FloatArray:
+def _walk(depths: FloatArray, median: FloatArray, members: Members) -> FloatArray:
     """Quantiles at scores that descend from zero."""
+    loc, left, right, weights = members
     unit = np.maximum(np.abs(loc - median), left + right).max(axis=0)
     unit = np.where(unit > 0, unit, 1.0)
-    parts = mixture_terms((loc - median) / unit, left / unit, right / unit, weights)
+    parts = mixture_terms(Members((loc - median) / unit, left / unit, right / unit, weights))
     terms = Terms(*(cast(FloatArray, part.astype(np.float32)) for part in parts))
     here = _look(np.zeros(median.size), terms)
     found = np.empty((len(depths), median.size))
@@ -141,13 +126,7 @@ def _walk(
                 pending = _apart(here, depth, skipped)
         if pending.size:
             misses[pending] += 1
-            x = mixture_values(
-                depth[pending],
-                loc[:, pending],
-                left[:, pending],
-                right[:, pending],
-                take_weights(weights, pending),
-            )
+            x = mixture_values(depth[pending], members.take(pending))
             x = (x - median[pending]) / unit[pending]
             here.put(pending, _look(x, terms.take(pending)))
         result[:] = here.towards(depth)
@@ -156,25 +135,16 @@ def _walk(
     found[:near] *= unit
     found[:near] += median
     hard = far | (misses > MISSES)
-    found[hard] = _solved(depths[hard], np.nonzero(hard)[1], loc, left, right, weights)
+    found[hard] = _solved(depths[hard], np.nonzero(hard)[1], members)
     return found
 
 
-def _solved(
-    z: FloatArray,
-    rows: IntArray,
-    loc: FloatArray,
-    left: FloatArray,
-    right: FloatArray,
-    weights: FloatArray,
-) -> FloatArray:
+def _solved(z: FloatArray, rows: IntArray, members: Members) -> FloatArray:
     """Quantiles of some rows at a score each, by the general solver, many at a time."""
     x = np.empty(z.shape)
     for start in range(0, z.size, BLOCK):
         block = slice(start, start + BLOCK)
-        of = rows[block]
-        part = (loc[:, of], left[:, of], right[:, of], take_weights(weights, of))
-        x[block] = mixture_values(z[block], *part)
+        x[block] = mixture_values(z[block], members.take(rows[block]))
     return x
 
 

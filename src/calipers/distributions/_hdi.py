@@ -14,6 +14,7 @@ import numpy as np
 from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._density import mixture_modes
+from calipers.distributions._members import Members
 from calipers.distributions._quantile import mixture_interval, mixture_isf, mixture_ppf
 from calipers.distributions._roots import find_roots
 
@@ -21,40 +22,33 @@ from calipers.distributions._roots import find_roots
 STOPS = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5])
 
 
-class Mixtures(NamedTuple):
-    """Mixtures, of shape (members, n), and the mass to leave outside of an interval, (n,)."""
+class Wanted(NamedTuple):
+    """Wanted, and the mass to leave outside of an interval of each, (n,)."""
 
     alpha: FloatArray
-    loc: FloatArray
-    left: FloatArray
-    right: FloatArray
-    weights: FloatArray
+    members: Members
 
-    def take(self, rows: IntArray) -> "Mixtures":
+    def take(self, rows: IntArray) -> "Wanted":
         """Take some of the rows."""
-        loc, left, right = self.loc[:, rows], self.left[:, rows], self.right[:, rows]
-        return Mixtures(
-            self.alpha[rows], loc, left, right, formulas.take_weights(self.weights, rows)
-        )
+        return Wanted(self.alpha[rows], self.members.take(rows))
 
     def upper_for(self, lower: FloatArray) -> FloatArray:
         """Where closed intervals that begin at `lower` have to end; at infinity if too late."""
-        rest = self.alpha - formulas.cdf(np.nextafter(lower, -np.inf), *self[1:])
-        return np.where(rest < 0, np.inf, mixture_isf(np.maximum(rest, 0.0), *self[1:]))
+        rest = self.alpha - formulas.cdf(np.nextafter(lower, -np.inf), self.members)
+        return np.where(rest < 0, np.inf, mixture_isf(np.maximum(rest, 0.0), self.members))
 
     def lower_for(self, upper: FloatArray) -> FloatArray:
         """Where intervals that end at `upper` have to begin; at minus infinity if too early."""
-        rest = self.alpha - formulas.sf(upper, *self[1:])
-        return np.where(rest < 0, -np.inf, mixture_ppf(np.maximum(rest, 0.0), *self[1:]))
+        rest = self.alpha - formulas.sf(upper, self.members)
+        return np.where(rest < 0, -np.inf, mixture_ppf(np.maximum(rest, 0.0), self.members))
 
 
-def shortest_interval(
-    coverage: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def shortest_interval(coverage: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
     """Bounds of the shortest interval of each row that holds the mass `coverage`, shape (n,)."""
-    every = Mixtures(1.0 - coverage, loc, left, right, weights)
-    (modes,) = mixture_modes(loc, left, right, weights)
-    simple = np.isnan(modes[1:]).all(axis=0) & (np.minimum(left, right) > 0).all(axis=0)
+    every = Wanted(1.0 - coverage, members)
+    (modes,) = mixture_modes(members)
+    narrowest = np.minimum(members.left, members.right)
+    simple = np.isnan(modes[1:]).all(axis=0) & (narrowest > 0).all(axis=0)
     bounds = np.empty((2, coverage.size))
     for rows, stops_of in ((np.flatnonzero(simple), _ends), (np.flatnonzero(~simple), _stops)):
         if rows.size:
@@ -63,22 +57,23 @@ def shortest_interval(
     return bounds[0], bounds[1]
 
 
-def _ends(some: Mixtures) -> tuple[FloatArray, FloatArray]:
+def _ends(some: Wanted) -> tuple[FloatArray, FloatArray]:
     """Bounds of the lowest and of the highest interval in question, shape (2, n) each.
 
     A shortest interval ends no earlier than the quantile at its coverage, and is no wider than the
     central interval.
     """
-    low, high = mixture_interval(some.alpha / 2.0, *some[1:])
-    first = mixture_isf(some.alpha, *some[1:]) - (high - low)
-    lower = np.stack([first, mixture_ppf(some.alpha, *some[1:])])
+    low, high = mixture_interval(some.alpha / 2.0, some.members)
+    first = mixture_isf(some.alpha, some.members) - (high - low)
+    lower = np.stack([first, mixture_ppf(some.alpha, some.members)])
     return lower, np.stack([some.upper_for(x) for x in lower])
 
 
-def _stops(some: Mixtures) -> tuple[FloatArray, FloatArray]:
+def _stops(some: Wanted) -> tuple[FloatArray, FloatArray]:
     """Bounds of intervals that have one end at a point of a component, ascending, (k, n) each."""
     steps = STOPS[:, None, None]
-    points = np.concatenate([some.loc - steps * some.left, some.loc + steps * some.right])
+    loc, left, right = some.members.parameters
+    points = np.concatenate([loc - steps * left, loc + steps * right])
     points = points.reshape(-1, some.alpha.size)
     (first, last), (first_end, last_end) = _ends(some)
     lower = np.stack([first, last, *points, *(some.lower_for(x) for x in points)])
@@ -89,14 +84,12 @@ def _stops(some: Mixtures) -> tuple[FloatArray, FloatArray]:
     return np.take_along_axis(lower, order, axis=0), np.take_along_axis(upper, order, axis=0)
 
 
-def _shortest(
-    some: Mixtures, lower: FloatArray, upper: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def _shortest(some: Wanted, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Bounds of the shortest of these intervals, shape (k, n), and of those between them."""
 
-    def tilt(a: FloatArray, b: FloatArray, here: Mixtures) -> FloatArray:
+    def tilt(a: FloatArray, b: FloatArray, here: Wanted) -> FloatArray:
         # The width falls where this is negative and grows where it is positive.
-        return formulas.logpdf(a, *here[1:]) - formulas.logpdf(b, *here[1:])
+        return formulas.logpdf(a, here.members) - formulas.logpdf(b, here.members)
 
     def tilt_from(a: FloatArray, rows: IntArray) -> FloatArray:
         here = some.take(rows)

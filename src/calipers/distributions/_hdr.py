@@ -18,9 +18,10 @@ from calipers.distributions._density import (
     lowest_level,
     settle,
     stationary_points,
-    widen,
+    widened,
 )
-from calipers.distributions._mixture_formulas import average, take_weights
+from calipers.distributions._members import Members
+from calipers.distributions._mixture_formulas import average
 from calipers.distributions._roots import find_crossings, find_roots
 
 
@@ -38,36 +39,32 @@ class Hills(NamedTuple):
         return Hills(before, mode, after, self.terms.take(which))
 
 
-def density_region(
-    coverage: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def density_region(coverage: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
     """Bounds, shape (k, n) and padded with NaN, of all intervals where the density is highest."""
-    components = (loc, *widen(loc, left, right))
-    terms = log_terms(*components, weights)
+    wide = widened(members)
+    terms = log_terms(wide)
     modes, valleys = stationary_points(terms)
     row, k = np.nonzero(~np.isnan(modes.T))
     hills = Hills(valleys[k, row], modes[k, row], valleys[k + 1, row], terms.take(row))
-    each = tuple(a[:, row] for a in components)
+    each = wide.take(row)
 
     def shortfall(level: FloatArray, rows: IntArray) -> FloatArray:
         which = np.flatnonzero(np.isin(row, rows))
         place = np.searchsorted(rows, row[which])
         low, high = _edges(level[place], hills.take(which))
-        some = [a[:, which] for a in each]
-        own = take_weights(weights, row[which])
-        mass = average(formulas.cdf(high, *some) - formulas.cdf(low, *some), own)
+        some = each.take(which)
+        inside = formulas.cdf(high, *some.parameters) - formulas.cdf(low, *some.parameters)
+        mass = average(inside, some.weights)
         return coverage[rows] - np.bincount(place, mass, minlength=rows.size)
 
     heights = log_density(hills.mode, hills.terms)
     top = np.full(coverage.size, -np.inf)
     np.maximum.at(top, row, heights)
-    level = find_roots(shortfall, lowest_level(1.0 - coverage, *components), top)
+    level = find_roots(shortfall, lowest_level(1.0 - coverage, *wide.parameters), top)
     above = np.flatnonzero(heights > level[row])
     row = row[above]
-    low, high = (
-        settle(x, loc[:, row], left[:, row], right[:, row])
-        for x in _edges(level[row], hills.take(above))
-    )
+    own = members.take(row).parameters
+    low, high = (settle(x, *own) for x in _edges(level[row], hills.take(above)))
     return _join(row, low, high, coverage.size)
 
 

@@ -18,6 +18,7 @@ from calipers.distributions._density import mixture_modes
 from calipers.distributions._distribution import Distribution
 from calipers.distributions._hdi import shortest_interval
 from calipers.distributions._hdr import density_region
+from calipers.distributions._members import Members
 from calipers.distributions._quantile import mixture_interval, mixture_isf, mixture_ppf
 from calipers.distributions._split_normal import SplitNormal
 
@@ -53,8 +54,7 @@ class SplitNormalMixture(Distribution):
     For several levels per row put the levels on a leading axis of their own, as in
     ``mixture.ppf([[0.1], [0.5], [0.9]])``, which has shape (3, rows).
 
-    Methods work in blocks of rows on `n_jobs` threads (-1 for all cores); results depend on
-    neither. Quantiles `x` satisfy F(x-) <= p <= F(x) within 1e-12 min(p, 1 - p) and what moving
+    Quantiles `x` satisfy F(x-) <= p <= F(x) within 1e-12 min(p, 1 - p) and what moving
     `x` by one ulp does.
 
     Examples
@@ -156,47 +156,47 @@ class SplitNormalMixture(Distribution):
     def in_blocks(
         self, function: Callable[..., Any]
     ) -> tuple[Callable[..., Any], tuple[FloatArray, ...]]:
-        """What `calipers._blocks` needs to call a function of blocks of the members.
+        """What `calipers._blocks` needs to call a function of blocks of rows and their `Members`.
 
-        Returns
-        -------
-        function : callable
-            Takes what the given one does but for weights that are common to all rows.
-        members : tuple of arrays
-            Location and scales, and weights where rows have their own.
+        A function that takes arrays in place of members, and these arrays.
         """
-        if self.weights.ndim == 1:
-            return partial(function, weights=self.weights[:, None]), self._members
-        return function, (*self._members, self.weights)
+        if self.weights.ndim > 1:  # rows have their own
+            members = (*self._members, self.weights)
+            return lambda *blocks: function(*blocks[:-4], Members._make(blocks[-4:])), members
+        common = self.weights[:, None]
+
+        def of_block(*blocks: Any) -> Any:
+            return function(*blocks[:-3], Members._make((*blocks[-3:], common)))
+
+        return of_block, self._members
 
     def _apply(
         self,
         function: Callable[..., FloatArray | tuple[FloatArray, ...]],
         *rows: FloatArray,
         outputs: int | None = None,
-        n_jobs: int = 1,
     ) -> FloatArray:
-        """Call `function` with blocks of `rows` and of the components, and with the weights."""
+        """Call `function` with blocks of `rows` and of the members."""
         of_block, members = self.in_blocks(function)
-        return blockwise(of_block, rows, members, outputs=outputs, n_jobs=n_jobs)
+        return blockwise(of_block, rows, members, outputs=outputs)
 
-    def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def pdf(self, x: ArrayLike) -> FloatArray:
         """Density at `x`; infinite at a point mass."""
-        return self._apply(formulas.pdf, checks.not_nan("x", x), n_jobs=n_jobs)
+        return self._apply(formulas.pdf, checks.not_nan("x", x))
 
-    def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def logpdf(self, x: ArrayLike) -> FloatArray:
         """Logarithm of the density at `x`, which does not underflow."""
-        return self._apply(formulas.logpdf, checks.not_nan("x", x), n_jobs=n_jobs)
+        return self._apply(formulas.logpdf, checks.not_nan("x", x))
 
-    def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def cdf(self, x: ArrayLike) -> FloatArray:
         """P(X <= x), to a relative accuracy of 1e-12 down to 1e-300."""
-        return self._apply(formulas.cdf, checks.not_nan("x", x), n_jobs=n_jobs)
+        return self._apply(formulas.cdf, checks.not_nan("x", x))
 
-    def sf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def sf(self, x: ArrayLike) -> FloatArray:
         """P(X > x), to a relative accuracy of 1e-12 down to 1e-300."""
-        return self._apply(formulas.sf, checks.not_nan("x", x), n_jobs=n_jobs)
+        return self._apply(formulas.sf, checks.not_nan("x", x))
 
-    def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def ppf(self, p: ArrayLike) -> FloatArray:
         """Quantile: the inverse of `cdf`.
 
         Examples
@@ -207,21 +207,18 @@ class SplitNormalMixture(Distribution):
                [ 0.   ,  4.5  ],
                [ 0.674,  9.   ]])
         """
-        return self._apply(mixture_ppf, checks.probability("p", p), n_jobs=n_jobs)
+        return self._apply(mixture_ppf, checks.probability("p", p))
 
-    def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Upper quantile: the inverse of `sf`."""
-        return self._apply(mixture_isf, checks.probability("q", q), n_jobs=n_jobs)
+    def isf(self, q: ArrayLike) -> FloatArray:
+        return self._apply(mixture_isf, checks.probability("q", q))
 
-    def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the central interval, with equal tails outside.
 
         Parameters
         ----------
         coverage : array-like
             Mass between the bounds, above 0 and below 1; broadcasts against `shape`.
-        n_jobs : int
-            Number of threads, -1 for all cores.
 
         Returns
         -------
@@ -236,10 +233,10 @@ class SplitNormalMixture(Distribution):
         ((2, 3), (2, 3))
         """
         tail = (1.0 - checks.coverage(coverage)) / 2.0
-        lower, upper = self._apply(mixture_interval, tail, outputs=2, n_jobs=n_jobs)
+        lower, upper = self._apply(mixture_interval, tail, outputs=2)
         return lower, upper
 
-    def hdi(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def hdi(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the shortest interval that holds this mass.
 
         Takes what `interval` takes and gives what it gives.
@@ -253,10 +250,10 @@ class SplitNormalMixture(Distribution):
         [-0.528, 3.777]
         """
         level = checks.coverage(coverage)
-        lower, upper = self._apply(shortest_interval, level, outputs=2, n_jobs=n_jobs)
+        lower, upper = self._apply(shortest_interval, level, outputs=2)
         return lower, upper
 
-    def hdr(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def hdr(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bounds of the highest density region, a union of intervals.
 
         The region is the smallest of all sets that hold this mass. Where the mixture has one mode
@@ -277,10 +274,10 @@ class SplitNormalMixture(Distribution):
         """
         level = checks.coverage(coverage)
         of_block, members = self.in_blocks(density_region)
-        lower, upper = blockwise_ragged(of_block, [level], members, outputs=2, n_jobs=n_jobs)
+        lower, upper = blockwise_ragged(of_block, [level], members, outputs=2)
         return lower, upper
 
-    def modes(self, *, n_jobs: int = 1) -> FloatArray:
+    def modes(self) -> FloatArray:
         """Where the density has its local maxima.
 
         Modes that rise above the valley next to them by less than a thousandth may be missed.
@@ -298,10 +295,10 @@ class SplitNormalMixture(Distribution):
                [nan,  9.]])
         """
         of_block, members = self.in_blocks(mixture_modes)
-        (modes,) = blockwise_ragged(of_block, [], members, outputs=1, n_jobs=n_jobs)
+        (modes,) = blockwise_ragged(of_block, [], members, outputs=1)
         return modes
 
-    def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def crps(self, y: ArrayLike) -> FloatArray:
         r"""Continuous ranked probability score of `y`, in closed form; the smaller the better.
 
         .. math:: \int (F(x) - 1[x \ge y])^2 dx = E|X - y| - \tfrac12 E|X - X'|
@@ -312,11 +309,9 @@ class SplitNormalMixture(Distribution):
         >>> float(coin.crps(0.5))
         0.25
         """
-        return self._apply(mixture_crps, checks.finite("y", y), n_jobs=n_jobs)
+        return self._apply(mixture_crps, checks.finite("y", y))
 
-    def sample(
-        self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
-    ) -> FloatArray:
+    def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
         """Independent draws of shape ``(*size, *shape)``.
 
         Examples
@@ -327,15 +322,14 @@ class SplitNormalMixture(Distribution):
         """
         wanted = (*(size if isinstance(size, tuple) else (size,)), *self.shape)
         uniform, normal = rng.random(wanted), rng.standard_normal(wanted)
-        return self._apply(formulas.draw, uniform, normal, n_jobs=n_jobs)
+        return self._apply(formulas.draw, uniform, normal)
 
-    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def moments(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance, in closed form."""
         return self.mean, self.var
 
     @property
     def mean(self) -> FloatArray:
-        """Expectation."""
         return self._apply(formulas.mean)
 
     @property
@@ -355,5 +349,4 @@ class SplitNormalMixture(Distribution):
 
     @property
     def std(self) -> FloatArray:
-        """Standard deviation."""
         return self._apply(formulas.std)

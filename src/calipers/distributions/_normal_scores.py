@@ -2,8 +2,7 @@ r"""The normal scale of a mixture: :math:`z = \Phi^{-1}(F(y))` and its inverse, 
 
 `F(y)` rounds to 1 beyond 8.3 standard deviations and to 0 beyond 38. So the scores are taken from
 the smaller of `F` and `1 - F`, and where that has fewer than all of its digits from its logarithm,
-summed over the components. Both directions work on blocks of rows: `y` and `z` of shape (n,),
-parameters of shape (members, n), weights of shape (members, 1) or (members, n).
+summed over the components. Both directions work on blocks of rows.
 
 Scales of zero need a rule, since no score is large enough for a target on their empty side. They
 count as a few ulps of their mode, so that scores are huge, finite and in order; a target right on
@@ -11,14 +10,13 @@ a point mass has the middle of the jump. Scores end at 1e100, where squares are 
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._density import widen
-from calipers.distributions._mixture_formulas import take_weights
+from calipers.distributions._members import Members
 from calipers.distributions._quantile import lower_quantile
 
 LARGEST_SCORE = 1e100
@@ -30,10 +28,9 @@ PRECISION = 1e-14
 STEPS = 180
 
 
-def mixture_scores(
-    y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> FloatArray:
-    """Normal score of `y` in each row's mixture."""
+def mixture_scores(y: FloatArray, members: Members) -> FloatArray:
+    """Normal score of `y`, (n,), in each row's mixture."""
+    loc, left, right, weights = members
     atom = sum_members(weights * ((left + right == 0) & (loc == y)))
     below = sum_members(weights * formulas.cdf(y, loc, left, right)) - 0.5 * atom
     above = sum_members(weights * formulas.sf(y, loc, left, right)) + 0.5 * atom
@@ -43,47 +40,31 @@ def mixture_scores(
     far = np.flatnonzero(tail < TINY)
     if far.size:
         sign = np.where(flip[far], -1.0, 1.0)
-        part = _mirrored(flip[far], loc[:, far], left[:, far], right[:, far])
-        log_tail = _log_cdf(sign * y[far], *_log_terms(*part, take_weights(weights, far)))
+        part = members.take(far).mirrored(flip[far])
+        log_tail = _log_cdf(sign * y[far], *_log_terms(part))
         z[far] = np.maximum(ndtri_exp(np.minimum(log_tail, np.log(0.5))), -LARGEST_SCORE)
     return np.where(flip, -z, z)
 
 
-def mixture_values(
-    z: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> FloatArray:
+def mixture_values(z: FloatArray, members: Members) -> FloatArray:
     """Quantile of each row's mixture at the normal score `z`: the inverse of `mixture_scores`."""
     flip = z > 0
-    depth = -np.abs(z)
-    members = (loc, left, right)
-    if flip.any():
-        members = (-loc, right, left) if flip.all() else _mirrored(flip, *members)
+    depth, members = -np.abs(z), members.mirrored(flip)  # the tail of interest is to the left
     beyond = (depth < -TINY_SCORE) & (depth > -np.inf)
     if not beyond.any():
-        x = lower_quantile(ndtr(depth), *members, weights)
+        x = lower_quantile(ndtr(depth), members)
         return np.where(flip, -x, x)
     x = np.empty_like(z)
     here, far = np.flatnonzero(~beyond), np.flatnonzero(beyond)
-    near, first, second = members
-    part = (near[:, here], first[:, here], second[:, here], take_weights(weights, here))
-    x[here] = lower_quantile(ndtr(depth[here]), *part)
-    part = (near[:, far], first[:, far], second[:, far], take_weights(weights, far))
-    x[far] = _far_quantile(depth[far], *part)
+    x[here] = lower_quantile(ndtr(depth[here]), members.take(here))
+    x[far] = _far_quantile(depth[far], members.take(far))
     return np.where(flip, -x, x)
 
 
-def _mirrored(
-    flip: NDArray[np.bool_], loc: FloatArray, left: FloatArray, right: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Components with the tail of interest to the left."""
-    return np.where(flip, -loc, loc), np.where(flip, right, left), np.where(flip, left, right)
-
-
-def _log_terms(
-    loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> tuple[FloatArray, ...]:
+def _log_terms(members: Members) -> tuple[FloatArray, ...]:
     """Modes, left scales, and logarithms of twice the mass left of and all of it right of them."""
-    left, right = widen(loc, left, right)
+    loc, weights = members.loc, members.weights
+    left, right = widen(*members.parameters)
     below, above = formulas.shares(left, right)
     return loc, left, np.log(2.0 * weights * below), right, np.log(weights), np.log(above)
 
@@ -107,17 +88,15 @@ def _log_cdf(
     return np.where(np.isinf(top), top, top + np.log(sum_members(np.exp(each - top))))
 
 
-def _far_quantile(
-    depth: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> FloatArray:
+def _far_quantile(depth: FloatArray, members: Members) -> FloatArray:
     """Solve log F(x) = log Phi(depth) between the smallest and largest of the components' own.
 
     Secant steps on the score, which is nearly linear in x so far out, guarded by the bracket.
     """
-    terms = _log_terms(loc, left, right, weights)
+    terms = _log_terms(members)
     wanted = log_ndtr(depth)
-    log_share = np.minimum(wanted - (terms[2] - np.log(weights)), -1e-300)
-    quantiles = loc + terms[1] * ndtri_exp(log_share)
+    log_share = np.minimum(wanted - (terms[2] - np.log(members.weights)), -1e-300)
+    quantiles = members.loc + terms[1] * ndtri_exp(log_share)
     low, high = quantiles.min(axis=0), quantiles.max(axis=0)
     at_low, at_high = (ndtri_exp(_log_cdf(end, *terms)) - depth for end in (low, high))
     x, found, done = high, high, np.zeros(high.shape, dtype=bool)

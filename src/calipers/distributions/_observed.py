@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
-from calipers.distributions._distribution import DerivedDistribution, Distribution
+from calipers.distributions._distribution import Distribution, MappedDistribution
 from calipers.distributions._support import Support
 
 # Mass beyond either end of the range over which moments and scores are summed.
@@ -28,12 +28,13 @@ _NO_MASS = 1e-12
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ObservedDistribution(DerivedDistribution):
+class ObservedDistribution(MappedDistribution):
     r"""Distributions of y = T(z), where z has a continuous distribution and T is a support's map.
 
     Part of the distribution may be continuous, with the density `pdf`, and part on single values,
     with the masses `pmf`: bounds, and the values of a lattice. Quantiles and bounds of intervals
-    are values of the support.
+    are values of the support, the least whose `cdf` is at least `p`; the mass of an interval is at
+    least its coverage, by what lies on its bounds.
 
     Notes
     -----
@@ -55,64 +56,37 @@ class ObservedDistribution(DerivedDistribution):
     support: Support  #: Values that y can take.
 
     def __getitem__(self, key: Any) -> "ObservedDistribution":
-        """Take some of the distributions, by any index that NumPy takes."""
         return ObservedDistribution(self.latent[key], self.support)
 
-    def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """P(Y <= x)."""
-        edge = self.support.upper_edge(checks.not_nan("x", x))
-        return self.latent.cdf(edge, n_jobs=n_jobs)
+    def _to_latent(self, value: FloatArray) -> FloatArray:
+        return self.support.upper_edge(value)
 
-    def cdf_below(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def _from_latent(self, latent: FloatArray) -> FloatArray:
+        return self.support.observe(latent)
+
+    def cdf_below(self, x: ArrayLike) -> FloatArray:
         """P(Y < x): less than `cdf` by the mass on `x` itself."""
         edge = self.support.lower_edge(checks.not_nan("x", x))
-        return self.latent.cdf(edge, n_jobs=n_jobs)
+        return self.latent.cdf(edge)
 
-    def sf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """P(Y > x)."""
-        edge = self.support.upper_edge(checks.not_nan("x", x))
-        return self.latent.sf(edge, n_jobs=n_jobs)
-
-    def pmf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def pmf(self, x: ArrayLike) -> FloatArray:
         """P(Y = x), 0 where values are continuous."""
-        return np.maximum(self.cdf(x, n_jobs=n_jobs) - self.cdf_below(x, n_jobs=n_jobs), 0.0)
+        return np.maximum(self.cdf(x) - self.cdf_below(x), 0.0)
 
-    def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def pdf(self, x: ArrayLike) -> FloatArray:
         """Density of the continuous part at `x`, 0 on a lattice and beyond bounds."""
         value = checks.not_nan("x", x)
         slope = self.support.slope(value)
         edge = np.where(slope > 0, self.support.upper_edge(value), 0.0)
-        return np.where(slope > 0, slope * self.latent.pdf(edge, n_jobs=n_jobs), 0.0)
+        return np.where(slope > 0, slope * self.latent.pdf(edge), 0.0)
 
-    def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def logpdf(self, x: ArrayLike) -> FloatArray:
         """Logarithm of the likelihood: of `pmf` where `x` has mass, of `pdf` elsewhere."""
-        mass = self.pmf(x, n_jobs=n_jobs)
+        mass = self.pmf(x)
         with np.errstate(divide="ignore"):
-            return np.log(np.where(mass > _NO_MASS, mass, self.pdf(x, n_jobs=n_jobs)))
+            return np.log(np.where(mass > _NO_MASS, mass, self.pdf(x)))
 
-    def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Quantile: the least value of the support whose `cdf` is at least `p`."""
-        return self.support.observe(self.latent.ppf(p, n_jobs=n_jobs))
-
-    def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Upper quantile: the least value of the support whose `sf` is at most `q`."""
-        return self.support.observe(self.latent.isf(q, n_jobs=n_jobs))
-
-    def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound of the central interval, both values of the support.
-
-        Its mass is at least `coverage`: the latent interval's, and what lies on the bounds beside.
-        """
-        lower, upper = self.latent.interval(coverage, n_jobs=n_jobs)
-        return self.support.observe(lower), self.support.observe(upper)
-
-    def sample(
-        self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
-    ) -> FloatArray:
-        """Independent draws of shape ``(*size, *shape)``."""
-        return self.support.observe(self.latent.sample(size, rng=rng, n_jobs=n_jobs))
-
-    def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
+    def crps(self, y: ArrayLike) -> FloatArray:
         r"""Continuous ranked probability score of `y`, :math:`\int (F(x) - 1[x \ge y])^2 dx`.
 
         Exact on a lattice, where it is a sum; over continuous values an integral, to about 1e-5 of
@@ -122,26 +96,26 @@ class ObservedDistribution(DerivedDistribution):
         target = np.broadcast_to(target, np.broadcast_shapes(target.shape, self.shape))
         same, found = self._unchanged(), np.empty(target.shape)
         if same.any():
-            found[..., same] = self.latent[same].crps(target[..., same], n_jobs=n_jobs)
+            found[..., same] = self.latent[same].crps(target[..., same])
         if not same.all():
             found[..., ~same] = self[~same]._integral(
-                lambda x, below, y: (below - (x >= y)) ** 2, target[..., ~same], n_jobs
+                lambda x, below, y: (below - (x >= y)) ** 2, target[..., ~same]
             )
         return found
 
-    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
+    def moments(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance, as integrals of the distribution function."""
         same, found = self._unchanged(), np.empty((2, *self.shape))
         if same.any():
-            found[:, same] = self.latent[same].moments(n_jobs=n_jobs)
+            found[:, same] = self.latent[same].moments()
         if not same.all():
-            found[:, ~same] = self[~same]._moments(n_jobs)
+            found[:, ~same] = self[~same]._moments()
         return found[0], found[1]
 
-    def _moments(self, n_jobs: int) -> tuple[FloatArray, FloatArray]:
+    def _moments(self) -> tuple[FloatArray, FloatArray]:
         median = self.median
-        mean = median + self._integral(lambda x, below, y: (x >= y) - below, median, n_jobs)
-        around = self._integral(lambda x, below, y: 2 * (x - y) * ((x >= y) - below), mean, n_jobs)
+        mean = median + self._integral(lambda x, below, y: (x >= y) - below, median)
+        around = self._integral(lambda x, below, y: 2 * (x - y) * ((x >= y) - below), mean)
         return mean, np.maximum(around, 0.0)
 
     def _unchanged(self) -> NDArray[np.bool_]:
@@ -151,29 +125,25 @@ class ObservedDistribution(DerivedDistribution):
         low, high = self.support.ends
         return np.asarray(self.latent.cdf(low) + self.latent.sf(high) < _TAIL)
 
-    def _integral(
-        self, function: Callable[..., FloatArray], y: FloatArray, n_jobs: int
-    ) -> FloatArray:
+    def _integral(self, function: Callable[..., FloatArray], y: FloatArray) -> FloatArray:
         """Integrals over x of functions of x, P(Y <= x) and `y`, which vanish far out.
 
         A function may jump at `y`, and must be linear in x where P(Y <= x) is constant.
         """
         shape = np.broadcast_shapes(y.shape, self.shape)
         if not self.shape:
-            return self[None]._integral(function, y[..., None], n_jobs)[..., 0]
+            return self[None]._integral(function, y[..., None])[..., 0]
         target, lead = np.broadcast_to(y, shape), (slice(None),) * (len(shape) - len(self.shape))
         result = np.empty(shape)
         size = max(1, _BLOCK // max(1, result.size // max(1, len(self))))
         for start in range(0, len(self), size):
             rows = slice(start, start + size)
             own = target[(*lead, rows)]
-            result[(*lead, rows)] = self[rows]._integral_of_block(function, own, n_jobs)
+            result[(*lead, rows)] = self[rows]._integral_of_block(function, own)
         return result
 
-    def _integral_of_block(
-        self, function: Callable[..., FloatArray], y: FloatArray, n_jobs: int
-    ) -> FloatArray:
-        places, fine = self._breaks(n_jobs)
+    def _integral_of_block(self, function: Callable[..., FloatArray], y: FloatArray) -> FloatArray:
+        places, fine = self._breaks()
         nodes, weights = (_NODES, _WEIGHTS) if fine else (np.zeros(1), np.full(1, 2.0))
         breaks = np.broadcast_to(
             places.reshape(len(places), *(1,) * (y.ndim - len(self.shape)), *self.shape),
@@ -184,12 +154,12 @@ class ObservedDistribution(DerivedDistribution):
         total = np.zeros(y.shape)
         for node, weight in zip(nodes, weights, strict=True):
             x = centre + node * half
-            total += sum_members(weight * half * function(x, self.cdf(x, n_jobs=n_jobs), y))
+            total += sum_members(weight * half * function(x, self.cdf(x), y))
         return total
 
-    def _breaks(self, n_jobs: int) -> tuple[FloatArray, bool]:
+    def _breaks(self) -> tuple[FloatArray, bool]:
         """Ends of pieces, (pieces + 1, *shape), and whether the cdf varies within them."""
-        low, high = self.ppf(_TAIL, n_jobs=n_jobs), self.isf(_TAIL, n_jobs=n_jobs)
+        low, high = self.ppf(_TAIL), self.isf(_TAIL)
         step, most = self.support.step, 0.0
         if step:
             most = float(np.max((high - low) / step, initial=0.0))
@@ -200,4 +170,4 @@ class ObservedDistribution(DerivedDistribution):
         knots = np.array([*self.support.observed, *self.support.ends])
         knots = knots[np.isfinite(knots)].reshape(-1, *levels.shape[1:])
         inside = np.clip(knots, low, high)
-        return np.concatenate([self.ppf(levels, n_jobs=n_jobs), inside]), True
+        return np.concatenate([self.ppf(levels), inside]), True

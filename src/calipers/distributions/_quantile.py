@@ -17,6 +17,7 @@ from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
 from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
+from calipers.distributions._members import Members
 
 IntArray = NDArray[np.int64]
 
@@ -58,40 +59,29 @@ class Values(NamedTuple):
     stiffness: FloatArray
 
 
-def mixture_ppf(
-    p: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> FloatArray:
-    """Quantile at `p`, (n,), of each row's components, (members, n), with weights of sum 1."""
+def mixture_ppf(p: FloatArray, members: Members) -> FloatArray:
+    """Quantile at `p`, (n,), of each row's members, with weights of sum 1."""
     flip = p > 0.5
-    sign = np.where(flip, -1.0, 1.0)
-    near, far = np.where(flip, right, left), np.where(flip, left, right)
-    return sign * lower_quantile(np.where(flip, 1.0 - p, p), sign * loc, near, far, weights)
+    x = lower_quantile(np.where(flip, 1.0 - p, p), members.mirrored(flip))
+    return np.where(flip, -x, x)
 
 
-def mixture_isf(
-    q: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> FloatArray:
+def mixture_isf(q: FloatArray, members: Members) -> FloatArray:
     """Upper quantile at `q` of each row: the quantile of the mirror image."""
-    return -mixture_ppf(q, -loc, right, left, weights)
+    return -mixture_ppf(q, members.mirrored(np.True_))
 
 
-def mixture_interval(
-    tail: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> tuple[FloatArray, FloatArray]:
+def mixture_interval(tail: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
     """Quantiles with the mass `tail` below the one and above the other."""
-    components = (loc, left, right, weights)
-    return mixture_ppf(tail, *components), mixture_isf(tail, *components)
+    return mixture_ppf(tail, members), mixture_isf(tail, members)
 
 
-def lower_quantile(
-    q: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> FloatArray:
+def lower_quantile(q: FloatArray, members: Members) -> FloatArray:
     """Quantile at q <= 1/2: fast steps on all rows, then safe ones on those that need them."""
-    terms = mixture_terms(loc, left, right, weights)
-    x = _moment_start(q, loc, left, right, weights)
+    terms, x = mixture_terms(members), _moment_start(q, members)
     pending = np.flatnonzero(q > 0)
     if pending.size < x.size:
-        x[q == 0] = formulas.ppf(np.zeros(1), loc, left, right).min(axis=0)[q == 0]
+        x[q == 0] = formulas.ppf(np.zeros(1), *members.parameters).min(axis=0)[q == 0]
     for _ in range(FAST_STEPS):
         if pending.size == 0:
             return x
@@ -100,14 +90,14 @@ def lower_quantile(
         x[pending] += step
         pending = pending[~(small & np.isfinite(x[pending]))]
     if pending.size:
-        quantiles = formulas.ppf(q[pending], loc[:, pending], left[:, pending], right[:, pending])
+        quantiles = formulas.ppf(q[pending], *members.take(pending).parameters)
         x[pending] = _bracketed(x[pending], q[pending], quantiles, terms.take(pending))
     return x
 
 
-def mixture_terms(
-    loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> Terms:
+def mixture_terms(members: Members) -> Terms:
+    """What evaluating mixtures needs, computed once."""
+    loc, left, right, weights = members
     below, above = formulas.shares(left, right)
     height = weights * SQRT_2_OVER_PI / (left + right)
     left_rate, right_rate = 1.0 / (SQRT2 * left), 1.0 / (SQRT2 * right)
@@ -141,13 +131,12 @@ def _evaluate(x: FloatArray, terms: Terms) -> Values:
     )
 
 
-def _moment_start(
-    q: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray, weights: FloatArray
-) -> FloatArray:
+def _moment_start(q: FloatArray, members: Members) -> FloatArray:
     """Quantile of the normal distribution that has the mixture's mean and variance."""
-    means = formulas.mean(loc, left, right)
+    means, weights = formulas.mean(*members.parameters), members.weights
     centre = sum_members(weights * means)
-    variance = sum_members(weights * (formulas.var(left, right) + (means - centre) ** 2))
+    own = formulas.var(members.left, members.right)
+    variance = sum_members(weights * (own + (means - centre) ** 2))
     return centre + ndtri(q) * np.sqrt(variance)
 
 

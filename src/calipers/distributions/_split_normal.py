@@ -74,8 +74,12 @@ class SplitNormal:
         )
         shape = checks.common_shape(names, arrays)
         for name, array in zip((*names, "repaired"), (*arrays, np.asarray(False)), strict=True):
-            # Broadcasting makes a view without write access, also where nothing is repeated.
-            object.__setattr__(self, name, np.broadcast_to(array, shape))
+            if array.shape == shape:
+                wide = array.view()
+                wide.flags.writeable = False
+            else:
+                wide = np.broadcast_to(array, shape)
+            object.__setattr__(self, name, wide)
 
     def _marked(self, repaired: BoolArray) -> "SplitNormal":
         object.__setattr__(self, "repaired", np.broadcast_to(repaired, self.shape))
@@ -83,13 +87,7 @@ class SplitNormal:
 
     @classmethod
     def from_interval(
-        cls,
-        lower: ArrayLike,
-        point: ArrayLike,
-        upper: ArrayLike,
-        coverage: float,
-        *,
-        n_jobs: int = 1,
+        cls, lower: ArrayLike, point: ArrayLike, upper: ArrayLike, coverage: float
     ) -> "SplitNormal":
         r"""Fit exactly: mode at `point`, equal tails outside of [`lower`, `upper`].
 
@@ -108,8 +106,6 @@ class SplitNormal:
             Finite numbers of shapes that broadcast, less than 1.8e308 apart.
         coverage : float
             Mass between `lower` and `upper`, above 0 and below 1.
-        n_jobs : int
-            Number of threads, -1 for all cores.
 
         Examples
         --------
@@ -130,7 +126,7 @@ class SplitNormal:
             least, most = np.minimum(least, mode), np.maximum(most, mode)
             return middle, *fit_scales(middle - least, most - middle, level)
 
-        loc, left, right = blockwise(fit, given, outputs=3, n_jobs=n_jobs)
+        loc, left, right = blockwise(fit, given, outputs=3)
         for fitted in (left, right):
             rule = "must be finite, but upper - lower is too large for that"
             checks.checked("scale", fitted, rule, strict=True)

@@ -22,7 +22,7 @@ from scipy.special import ndtr
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
-from calipers.distributions._distribution import DerivedDistribution
+from calipers.distributions._distribution import MappedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 
 KINDS = ("log", "asinh")
@@ -156,7 +156,7 @@ def _expected(values: FloatArray) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TransformedMixture(DerivedDistribution):
+class TransformedMixture(MappedDistribution):
     """Distributions of targets whose mapped values have the distributions `latent`.
 
     Notes
@@ -179,65 +179,37 @@ class TransformedMixture(DerivedDistribution):
     target_map: TargetMap  #: The map.
 
     def __getitem__(self, key: Any) -> "TransformedMixture":
-        """Take some of the distributions, by any index that NumPy takes."""
         return TransformedMixture(self.latent[key], self.target_map)
 
-    def pdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Density at `x`."""
-        return np.exp(self.logpdf(x, n_jobs=n_jobs))
+    def pdf(self, x: ArrayLike) -> FloatArray:
+        return np.exp(self.logpdf(x))
 
-    def logpdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Logarithm of the density at `x`."""
+    def logpdf(self, x: ArrayLike) -> FloatArray:
         at = checks.not_nan("x", x)
-        inner: FloatArray = self.latent.logpdf(self.target_map.forward(at), n_jobs=n_jobs)
+        inner: FloatArray = self.latent.logpdf(self.target_map.forward(at))
         return inner + self.target_map.log_slope(at)
 
-    def cdf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """P(X <= x)."""
-        at = self.target_map.forward(checks.not_nan("x", x))
-        return np.asarray(self.latent.cdf(at, n_jobs=n_jobs))
+    def _to_latent(self, value: FloatArray) -> FloatArray:
+        return self.target_map.forward(value)
 
-    def sf(self, x: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """P(X > x)."""
-        at = self.target_map.forward(checks.not_nan("x", x))
-        return np.asarray(self.latent.sf(at, n_jobs=n_jobs))
+    def _from_latent(self, latent: FloatArray) -> FloatArray:
+        return self.target_map.back(latent)
 
-    def ppf(self, p: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Quantile: the inverse of `cdf`."""
-        return self.target_map.back(self.latent.ppf(p, n_jobs=n_jobs))
-
-    def isf(self, q: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Upper quantile: the inverse of `sf`."""
-        return self.target_map.back(self.latent.isf(q, n_jobs=n_jobs))
-
-    def interval(self, coverage: ArrayLike, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound of the central interval, with equal tails outside."""
-        lower, upper = self.latent.interval(coverage, n_jobs=n_jobs)
-        return self.target_map.back(lower), self.target_map.back(upper)
-
-    def sample(
-        self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator, n_jobs: int = 1
-    ) -> FloatArray:
-        """Independent draws of shape ``(*size, *shape)``."""
-        return self.target_map.back(self.latent.sample(size, rng=rng, n_jobs=n_jobs))
-
-    def _quantiles(self, n_jobs: int = 1) -> FloatArray:
+    def _quantiles(self) -> FloatArray:
         """Quantiles at the scores of the grid, along a first axis."""
-        return self.ppf(ndtr(_GRID).reshape(-1, *(1,) * len(self.shape)), n_jobs=n_jobs)
+        return self.ppf(ndtr(_GRID).reshape(-1, *(1,) * len(self.shape)))
 
-    def crps(self, y: ArrayLike, *, n_jobs: int = 1) -> FloatArray:
-        """Continuous ranked probability score of `y`, the smaller the better."""
-        target, q = checks.finite("y", y), self._quantiles(n_jobs)
+    def crps(self, y: ArrayLike) -> FloatArray:
+        target, q = checks.finite("y", y), self._quantiles()
         rank = (2.0 * ndtr(_GRID) - 1.0).reshape(-1, *(1,) * len(self.shape))
         return _expected(np.abs(q - target) - rank * q)
 
-    def moments(self, *, n_jobs: int = 1) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance."""
+    def moments(self) -> tuple[FloatArray, FloatArray]:
         if isinstance(self.latent, SplitNormalMixture):
             first, second = self.target_map.moments(self.latent)
             return first, np.maximum(second - first**2, 0.0)
         score = ndtr(_GRID).reshape(-1, *(1,) * len(self.shape))
-        q = self.target_map.limited(self.latent.ppf(score, n_jobs=n_jobs))
+        q = self.target_map.limited(self.latent.ppf(score))
         mean = _expected(q)
         return mean, _expected((q - mean) ** 2)
 

@@ -83,7 +83,7 @@ def dependence(
     """
     table, level = as_table(X), model.coverage if coverage is None else coverage
     place, known = _find_column(model, column)
-    own = _cells(model, table)[known.name]
+    own = model.reader_.cells(model, table)[known.name]
     rows, positions = _values(own, known.kind, n_values)
     if len(rows) == 0:
         raise ValueError(f"column {known.name!r} has no value in these rows")
@@ -109,14 +109,6 @@ def _find_column(model: IntervalRegressor, column: str | int) -> tuple[int, Any]
     if not known.used:
         raise ValueError(f"the model does not use column {known.name!r}: {known.note}")
     return place, known
-
-
-def _cells(model: IntervalRegressor, table: Any) -> dict[str, NDArray[Any]]:
-    """Columns as the model reads them: numbers, or text for categories."""
-    if hasattr(model, "preprocessor_"):
-        return dict(model.preprocessor_.read(table))
-    numbers = np.asarray(model.read(table)[0], dtype=np.float64)
-    return {column.name: numbers[:, place] for place, column in enumerate(model.inputs_)}
 
 
 def _values(cells: NDArray[Any], kind: str, most: int) -> tuple[NDArray[np.intp], FloatArray]:

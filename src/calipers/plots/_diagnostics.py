@@ -12,6 +12,7 @@ from calipers.metrics import calibration_curve
 from calipers.plots._calibration import plot_calibration
 from calipers.plots._predictions import plot_interval, plot_rows
 from calipers.plots._style import COLORS, new_figure
+from calipers.regressor import IntervalRegressor
 
 _WORDS = {
     "interval_score": "growth of the interval score when shuffled",
@@ -21,7 +22,7 @@ _WORDS = {
 
 
 def plot_intervals(
-    model: Any,
+    model: IntervalRegressor,
     X: Any,
     y: ArrayLike,
     *,
@@ -59,7 +60,9 @@ def plot_intervals(
     return axes
 
 
-def plot_reliability(model: Any, X: Any, y: ArrayLike, *, ax: Axes | None = None) -> Axes:
+def plot_reliability(
+    model: IntervalRegressor, X: Any, y: ArrayLike, *, ax: Axes | None = None
+) -> Axes:
     """Draw observed against nominal coverage of a model, with what chance allows.
 
     Parameters

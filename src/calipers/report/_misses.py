@@ -47,11 +47,7 @@ class Input:
 
 def read_inputs(model: IntervalRegressor, X: Any, outside: NDArray[np.bool_]) -> list[Input]:
     """Inputs of some rows that a model uses."""
-    if hasattr(model, "preprocessor_"):
-        values = model.preprocessor_.read(X)
-    else:
-        numbers = np.asarray(model.read(X)[0], dtype=np.float64)
-        values = {column.name: numbers[:, i] for i, column in enumerate(model.inputs_)}
+    values = model.reader_.cells(model, X)
     return [
         Input(column.name, column.kind, values[column.name], outside[:, place])
         for place, column in enumerate(model.inputs_)

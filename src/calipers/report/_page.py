@@ -15,6 +15,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import calipers
 from calipers._pages import asset
+from calipers.bank import Bank, Upgraded
+from calipers.preprocessing import Column
+from calipers.regressor import IntervalRegressor
 from calipers.report import _sentences as sentences
 from calipers.report._charts import chart_data, sampled
 from calipers.report._drivers import Drivers, driver_data, driver_sentence
@@ -44,7 +47,7 @@ _SECTIONS = {
 class Content:
     """What a page is made from."""
 
-    model: Any  # the fitted model
+    model: IntervalRegressor  # fitted
     labelled: LabelledPrediction  # what it says about the rows
     parts: list[Breakdown]  # groups of the rows
     misses: list[Miss]  # rows farthest outside of their interval
@@ -58,7 +61,7 @@ class Content:
 
 def render(content: Content) -> str:
     """The whole page as text; the template escapes everything but our own script and style."""
-    labelled, bank = content.labelled, content.model.ensemble_.bank
+    labelled, bank = content.labelled, _trained(content)
     script = f"\n{asset('charts.js')}{re.sub(r'(?ms)^import .*?;$', '', _file('report.js'))}\n"
     drawn = content.parts[:_CARDS]
     return _environment().get_template("report.html").render(
@@ -81,6 +84,12 @@ def render(content: Content) -> str:
         script=script,
         style=asset("charts.css") + _file("style.css"),
     )  # fmt: skip
+
+
+def _trained(content: Content) -> Bank:
+    """The networks that were trained for intervals."""
+    bank = content.model.ensemble_.bank
+    return bank.heads if isinstance(bank, Upgraded) else bank
 
 
 def _environment() -> Environment:
@@ -117,7 +126,7 @@ def _sentences(content: Content) -> dict[str, Any]:
     given: dict[str, Any] = {
         "verdict": verdict(labelled, calibration),
         "worth": sentences.worth(labelled, unit, content.model.target_.name),
-        "training_text": sentences.training_sentences(ensemble.bank),
+        "training_text": sentences.training_sentences(_trained(content)),
     }
     if content.drivers is not None:
         given["drivers_text"] = driver_sentence(content.drivers, unit)
@@ -153,7 +162,7 @@ def _tiles(content: Content) -> list[tuple[str, str, str]]:
     return [*tiles, (f"{how} than one interval for all", share(abs(gain)), note)]
 
 
-def _settings(model: Any) -> list[tuple[str, str, str]]:
+def _settings(model: IntervalRegressor) -> list[tuple[str, str, str]]:
     """Name, value, and whether it is not the default."""
     usual = type(model)().get_params(deep=False)
     texts = {name: _text(value) for name, value in model.get_params(deep=False).items()}
@@ -163,7 +172,7 @@ def _settings(model: Any) -> list[tuple[str, str, str]]:
     ]
 
 
-def _facts(model: Any) -> dict[str, str]:
+def _facts(model: IntervalRegressor) -> dict[str, str]:
     """When, on what and with which versions the model was fitted."""
     about = model.about_
     facts = {k.replace("_", " "): str(v) for k, v in about.items() if isinstance(v, str | int)}
@@ -179,7 +188,7 @@ def _facts(model: Any) -> dict[str, str]:
     return facts | {f"{name} when fitted": str(v) for name, v in versions.items()}
 
 
-def seen(column: Any) -> str:
+def seen(column: Column) -> str:
     """What training saw of an input, in few words.
 
     Examples
@@ -196,7 +205,7 @@ def seen(column: Any) -> str:
         rest = len(column.categories) - _CATEGORIES
         text += f" and {rest} more" if rest > 0 else ""
     elif column.low is not None:
-        ends = [column.low, column.high, column.typical]
+        ends: list[Any] = [column.low, column.high, column.typical]
         if column.kind == "date":
             ends = [np.datetime64(end) for end in ends]
         text = "{} to {}, typically {}".format(*map(brief, ends))

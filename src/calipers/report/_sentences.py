@@ -2,12 +2,12 @@
 
 import shlex
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from scipy.stats import binomtest
 
 from calipers import metrics
+from calipers.bank import Bank
 from calipers.calibration import rows_needed
 from calipers.report._format import Unit, count, share
 from calipers.report._groups import Breakdown, Group
@@ -149,7 +149,7 @@ def uncertainty_sentences(labelled: LabelledPrediction) -> str:
     )
 
 
-def training_sentences(bank: Any) -> str:
+def training_sentences(bank: Bank) -> str:
     """How training went."""
     epochs = [len(history) for history in bank.histories]
     span = (

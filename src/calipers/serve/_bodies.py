@@ -1,6 +1,8 @@
 """Rows of a request as columns that the model reads."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,8 @@ def columns_of(rows: Sequence[Any], served: Served) -> Columns:
                 + (", ..." if len(inputs) > 8 else ""),
                 row=wrong,
             )
+        if (numbers := _numbers(rows, inputs)) is not None:
+            return {column.name: numbers[:, i] for i, column in enumerate(inputs)}
         return {
             column.name: _typed(read_cells([row[i] for row in rows], f"rows[{{}}][{i}]"), column)
             for i, column in enumerate(inputs)
@@ -44,6 +48,19 @@ def columns_of(rows: Sequence[Any], served: Served) -> Columns:
             place = "rows[{}]." + column.name.replace("{", "{{").replace("}", "}}")
             table[column.name] = _typed(read_cells(values, place), column)
     return table
+
+
+def _numbers(rows: Sequence[list[Any]], inputs: Sequence[Column]) -> NDArray[np.float64] | None:
+    """Rows of finite numbers for inputs of numbers, at once; None where any is something else."""
+    if not all(column.kind == "number" for column in inputs):
+        return None
+    if not set(map(type, chain.from_iterable(rows))) <= {float, int}:
+        return None
+    with suppress(OverflowError):
+        numbers = np.array(rows, dtype=np.float64)
+        if np.isfinite(numbers).all():
+            return numbers
+    return None
 
 
 def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:

@@ -87,13 +87,10 @@ class Served:
         return [result for piece in pieces for result in self.predict([piece])]
 
     def _predict(self, pieces: list[Piece]) -> list[ServedPrediction]:
-        import pandas as pd
-
         distinct = list(dict.fromkeys(piece.query for piece in pieces))
         arranged = sorted(range(len(pieces)), key=lambda i: distinct.index(pieces[i].query))
         ordered = [pieces[i] for i in arranged]
-        frame = pd.DataFrame(_joined(ordered))
-        numbers, outside = self.model.read(self.model.pick(frame))
+        numbers, outside = self._read(_joined(ordered))
         queries = [(len(piece), self._with_own_coverage(piece.query)) for piece in ordered]
         version, ensemble = self._versions[-1]
         found = ensemble.predict_each(numbers, queries)
@@ -106,6 +103,15 @@ class Served:
                 answer = replace(answer, inputs=rows, version=version)
             served[place] = answer
         return [served[place] for place in range(len(pieces))]
+
+    def _read(self, table: Columns) -> tuple[FloatArray, NDArray[np.bool_]]:
+        """Inputs as the networks take them, and which values training did not see."""
+        found = self.model.reader_.read_columns(table)
+        if found is not None:
+            return found
+        import pandas as pd
+
+        return self.model.read(self.model.pick(pd.DataFrame(table)))
 
     def _with_own_coverage(self, query: Query) -> Query:
         """The query, which asks for the model's own coverage too: the monitor watches that."""

@@ -41,6 +41,8 @@ def kept_bytes(table: Any) -> int:
 
 def outside_bytes(served: Served, answer: ServedPrediction) -> int:
     """Bytes of the names of inputs that training did not see, at most."""
+    if not answer.outside.any():
+        return 0
     lengths = np.array([4 * len(column.name) + 4 for column in served.model.inputs_])
     return 2 * int(answer.outside.sum(axis=0) @ lengths)
 

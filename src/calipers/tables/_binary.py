@@ -1,6 +1,7 @@
 """Parquet and Arrow: tables of some rows each, and writers of them."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, BinaryIO
 
 from calipers.tables._delimited import TextFormat
@@ -12,22 +13,18 @@ def parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Ite
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    try:
+    with _reading("Parquet", name):
         file = pq.ParquetFile(raw, pre_buffer=False)
         for batch in file.iter_batches(batch_size=rows, use_threads=False):
             batch.validate(full=True)
             yield pa.Table.from_batches([batch])
-    except (pa.ArrowException, OSError) as error:
-        raise TableError(
-            f"the Parquet file is damaged or cut off ({str(error).splitlines()[0]})", file=name
-        ) from None
 
 
 def arrow_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
     """Tables from Arrow, a file or a stream."""
     import pyarrow as pa
 
-    try:
+    with _reading("Arrow", name):
         if raw.peek(6)[:6] == b"ARROW1":  # type: ignore[attr-defined]
             file = pa.ipc.open_file(raw)
             batches = (file.get_batch(i) for i in range(file.num_record_batches))
@@ -37,10 +34,18 @@ def arrow_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
             batch.validate(full=True)  # a damaged offset would lead out of the file's memory
             table = pa.Table.from_batches([batch])
             yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
+
+
+@contextmanager
+def _reading(what: str, name: str) -> Iterator[None]:
+    """Say of a file that cannot be read that it is damaged."""
+    import pyarrow as pa
+
+    try:
+        yield
     except (pa.ArrowException, OSError) as error:
-        raise TableError(
-            f"the Arrow file is damaged or cut off ({str(error).splitlines()[0]})", file=name
-        ) from None
+        problem = f"the {what} file is damaged or cut off ({str(error).splitlines()[0]})"
+        raise TableError(problem, file=name) from None
 
 
 def parquet_writer(out: Any, schema: Any) -> Any:

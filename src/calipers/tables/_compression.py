@@ -1,6 +1,8 @@
 """Compressed files, and text of any encoding as a stream of UTF-8."""
 
+import bz2
 import codecs
+import gzip
 import io
 import lzma
 import zlib
@@ -25,30 +27,6 @@ class Compression:
     #: Make a stream of plain bytes of one of compressed bytes, which stays open.
     open_to_read: Callable[[BinaryIO], Any]
     open_to_write: Callable[[BinaryIO], Any]
-
-
-def _read_gzip(raw: BinaryIO) -> Any:
-    import gzip
-
-    return gzip.GzipFile(fileobj=raw)
-
-
-def _write_gzip(raw: BinaryIO) -> Any:
-    import gzip
-
-    return gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0)
-
-
-def _read_bz2(raw: BinaryIO) -> Any:
-    import bz2
-
-    return bz2.BZ2File(raw)
-
-
-def _write_bz2(raw: BinaryIO) -> Any:
-    import bz2
-
-    return bz2.BZ2File(raw, "wb")
 
 
 def _read_zstd(raw: BinaryIO) -> Any:
@@ -78,8 +56,14 @@ class _Lasting:
 COMPRESSIONS = {
     one.name: one
     for one in (
-        Compression("gzip", ".gz", b"\x1f\x8b", _read_gzip, _write_gzip),
-        Compression("bz2", ".bz2", b"BZh", _read_bz2, _write_bz2),
+        Compression(
+            "gzip",
+            ".gz",
+            b"\x1f\x8b",
+            lambda raw: gzip.GzipFile(fileobj=raw),
+            lambda raw: gzip.GzipFile(fileobj=raw, mode="wb", filename="", mtime=0),
+        ),
+        Compression("bz2", ".bz2", b"BZh", bz2.BZ2File, partial(bz2.BZ2File, mode="wb")),
         Compression("xz", ".xz", b"\xfd7zXZ\x00", lzma.LZMAFile, partial(lzma.LZMAFile, mode="wb")),
         Compression("zstd", ".zst", b"\x28\xb5\x2f\xfd", _read_zstd, _write_zstd),
     )

@@ -86,7 +86,7 @@ def _packed(entry: StoreEntry) -> bytes:
     arrays: dict[str, NDArray[Any]] = {}
     record = dict(entry.record)
     if "target" in entry.arrays:
-        record["rounded_to"] = step = _step(entry.arrays)
+        step = record.setdefault("rounded_to", _step(entry.arrays))  # unpacked ones keep theirs
         whole = {
             n: np.rint(entry.arrays[n] / step).astype(np.int64)
             for n in _FIELDS
@@ -107,10 +107,6 @@ def _packed(entry: StoreEntry) -> bytes:
     arrays["record"] = np.array(json.dumps(record, sort_keys=True))
     np.savez(buffer, **arrays)  # type: ignore[arg-type]
     return buffer.getvalue()
-
-
-def _narrow(values: NDArray[Any]) -> NDArray[Any]:
-    return values.astype(np.float32) if values.dtype == np.float64 else values
 
 
 def _neighbour(

@@ -127,3 +127,10 @@ def _certified(layers: Any, seen: Array, rows: Array) -> FloatArray:
     moments = features[0].T @ features[0] / len(features[0])
     directions = np.linalg.eigh(moments)[1][:, : len(moments) // 2]
     return np.asarray(((features[1] @ directions) ** 2).mean(axis=1))
+
+
+BASELINES = {
+    "mc-dropout": (mc_dropout, "mse"),
+    "certificates": (quantiles_with_certificates, "qd+"),
+}
+"""The baselines by name, each with the method of the paper whose settings it has."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from calipers_study.cells import SOURCES, Results
 from calipers_study.extras import stored_rows
+from calipers_study.files import markdown_table
 from calipers_study.methods import DATASETS
 from calipers_study.store import Store
 
@@ -133,8 +134,7 @@ def _main(results: Found, method: str, aggregation: str) -> dict[tuple[str, str]
 def _table(title: str, columns: list[tuple[str, dict[tuple[str, str], list[float]]]]) -> str:
     """Datasets downwards; measures, and within them the columns, to the right."""
     names = [f"{measure}<br>{label}" for measure in _SHOWN for label, _ in columns]
-    lines = [f"## {title}", "", "| dataset | " + " | ".join(names) + " |"]
-    lines.append("|" + "---|" * (1 + len(names)))
+    rows = []
     for dataset in DATASETS:
         if not any(values.get((dataset, "PICP")) for _, values in columns):
             continue
@@ -143,8 +143,8 @@ def _table(title: str, columns: list[tuple[str, dict[tuple[str, str], list[float
             found = [values.get((dataset, measure), []) for _, values in columns]
             digits = 5 if measure == "MSE" and any(f and np.mean(f) < 0.01 for f in found) else 3
             texts += [pm(values, digits) for values in found]
-        lines.append(f"| {dataset} | " + " | ".join(texts) + " |")
-    return "\n".join([*lines, ""])
+        rows.append([dataset, *texts])
+    return "\n".join([f"## {title}", "", *markdown_table(["dataset", *names], rows), ""])
 
 
 def shift_markdown(store: Store) -> str | None:
@@ -159,9 +159,7 @@ def shift_markdown(store: Store) -> str | None:
         ("AUROC", "of telling the rows of the cluster from others, the higher the better"),
         ("risk area", "under the risk-coverage curve over the mean error, the lower the better"),
     ):
-        parts += [f"{measure}, {note}:", ""]
-        parts.append("| dataset | " + " | ".join(f"{m}<br>{s}" for m, s in scores) + " |")
-        parts.append("|" + "---|" * (1 + len(scores)))
+        lines = []
         means: dict[tuple[str, str], list[float]] = defaultdict(list)
         for dataset in DATASETS:
             texts = []
@@ -175,8 +173,9 @@ def shift_markdown(store: Store) -> str | None:
                     means[method, score].append(float(np.mean(found)))
                 texts.append(pm(found, 2))
             if any(text != "not run" for text in texts):
-                parts.append(f"| {dataset} | " + " | ".join(texts) + " |")
+                lines.append([dataset, *texts])
         texts = [f"{np.mean(means[s]):.2f} ({len(means[s])})" for s in scores]
-        parts.append("| mean (datasets) | " + " | ".join(texts) + " |")
-        parts.append("")
+        lines.append(["mean (datasets)", *texts])
+        header = ["dataset", *(f"{m}<br>{s}" for m, s in scores)]
+        parts += [f"{measure}, {note}:", "", *markdown_table(header, lines), ""]
     return "\n".join(parts)

@@ -115,6 +115,27 @@ def tables_command(store: StoreFolder = _STORE, out: Out = Path("results")) -> N
     typer.echo(f"written to {out / 'cells.csv'} and {out / 'tables'}")
 
 
+@app.command("again")
+def again_command(
+    other: Annotated[Path, typer.Argument(help="Folder or packed file of the second run.")],
+    store: StoreFolder = _STORE,
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("results/again.md"),
+) -> None:
+    """Compare the cells of a second run with those of the store, in units of their errors."""
+    import tempfile
+
+    from calipers_study.again import again_markdown
+    from calipers_study.archive import unpack
+
+    with tempfile.TemporaryDirectory() as folder:
+        if other.is_file():
+            unpack(other, folder)
+            other = Path(folder)
+        text = again_markdown(store, other)
+    out.write_text(text, "utf-8")
+    typer.echo(text)
+
+
 @app.command("extras")
 def extras_command(
     groups: Annotated[

@@ -11,6 +11,7 @@ from calipers.datasets import CATALOGUE
 from calipers_study.beside import pm
 from calipers_study.cells import SOURCES, Cell, Results, cells_of
 from calipers_study.extras import stored_rows
+from calipers_study.files import markdown_table
 from calipers_study.lean import lean_lines
 from calipers_study.measures import MEMBERS, measure_combined
 from calipers_study.settings import load_settings
@@ -21,6 +22,7 @@ Row = dict[str, Any]
 Found = dict[tuple[str, str], Results]
 
 _SHOWN = ("PICP", "MPIW", "MSE")
+_RESAMPLES = 100_000
 _EVERYWHERE = ("other shuffles and seeds", "no partial batch")  # tried on many datasets
 
 
@@ -33,12 +35,7 @@ def experiments_markdown(store: Store, results: Found) -> str | None:
     if not groups:
         return None
     labels = {source: label for label, source in SOURCES.items() if label != "SEM-QD*"}
-    lines = [
-        "## What a change of the training does",
-        "",
-        "| method | dataset | training | PICP | MPIW | MSE | retries |",
-        "|---|---|---|---|---|---|---:|",
-    ]
+    lines = []
     for (method, dataset, aggregation), variants in sorted(groups.items()):
         label = labels.get((method, aggregation))
         if label is None or aggregation == "std":
@@ -52,10 +49,10 @@ def experiments_markdown(store: Store, results: Found) -> str | None:
             texts["z = 1.96"] = [*_means(rows), ""]
         for variant, rows in sorted(variants.items()):
             texts[variant] = [*_means(rows), f"{sum(row['retries'] for row in rows)}"]
-        lines += [
-            f"| {label} | {dataset} | {name} | {' | '.join(t)} |" for name, t in texts.items()
-        ]
-    return "\n".join([*lines, "", *_draws(groups, labels), *_late(groups), ""])
+        lines += [[label, dataset, name, *own] for name, own in texts.items()]
+    table = markdown_table(["method", "dataset", "training", *_SHOWN, "retries"], lines, 3)
+    title = "## What a change of the training does"
+    return "\n".join([title, "", *table, "", *_draws(groups, labels), *_late(groups), ""])
 
 
 def _printed(label: str, dataset: str) -> list[str]:
@@ -94,9 +91,7 @@ def _draws(
     lines = []
     for (method, dataset, aggregation), variants in sorted(groups.items()):
         label = labels.get((method, aggregation), "")
-        paper = {
-            c.metric: c for c in published_cells() if (c.method, c.dataset) == (label, dataset)
-        }
+        paper = _published(label, dataset)
         rows = [row for own in variants.values() for row in own if "draw" in row]
         for metric in (m for m in _SHOWN if rows and m in paper):
             draws: dict[int, list[float]] = defaultdict(list)
@@ -107,21 +102,25 @@ def _draws(
             off = np.sign(cell.mean - np.median(means)) * (means - cell.mean)
             beyond = np.sum(off >= -cell.half_unit)
             spread = [means.min(), np.median(means), means.max(), means.std(ddof=1)]
-            texts = " | ".join(f"{value:.3g}" for value in spread)
-            lines.append(
-                f"| {label} | {dataset} | {metric} | {cell.printed} | {len(means)} | {texts} | "
-                f"{beyond} |"
-            )
+            trials = np.concatenate([*draws.values()])
+            rng = np.random.default_rng(0)
+            again = rng.choice(trials, (_RESAMPLES, len(trials) // len(means))).mean(axis=1)
+            off = np.sign(cell.mean - np.median(means)) * (again - cell.mean)
+            chance = np.mean(off >= -cell.half_unit)
+            texts = [f"{len(means)}", *(f"{value:.3g}" for value in spread), f"{beyond}"]
+            lines.append([label, dataset, metric, cell.printed, *texts, f"{chance:.1%}"])
     if not lines:
         return []
+    header = [
+        "method", "dataset", "measure", "paper", "draws", "smallest", "median", "largest",
+        "deviation", "as in the paper", "of trials drawn again",
+    ]  # fmt: skip
     return [
-        "What the cell would have been in each of several further draws of all trials; the last "
-        "column counts those that would print the paper's number or lie beyond it:",
+        "What the cell would have been in each of several further draws of all trials; how many "
+        "would print the paper's number or lie beyond it; and what share would if as many trials "
+        f"as a table has were drawn from all of these ({_RESAMPLES:,} times, with replacement):",
         "",
-        "| method | dataset | measure | paper | draws | smallest | median | largest | deviation "
-        "| as in the paper |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
-        *lines,
+        *markdown_table(header, lines, 3),
         "",
     ]
 
@@ -136,35 +135,28 @@ def _late(groups: dict[tuple[str, str, str], dict[str, list[Row]]]) -> list[str]
     ]
     if not found:
         return []
-    lines = [
-        "The MSE of an ensemble after each of its last hundred epochs, of which the last counts:",
-        "",
-        "| dataset | training | trials | smallest | median | largest "
-        "| largest / smallest in a trial | mean of trials, best and worst epoch "
-        "| epochs with the paper's mean or less |",
-        "|---|---|---:|---:|---:|---:|---:|---|---:|",
-    ]
+    lines = []
     for (_, dataset, _), variant, rows in found:
         late = np.array([row["late MSE"] for row in rows])
         ratio = np.median(late.max(axis=1) / late.min(axis=1))
         means = late.mean(axis=0)
         paper = _published("MSE", dataset)["MSE"]
         low = np.sum(means <= paper.mean + paper.half_unit)
-        lines.append(
-            f"| {dataset} | {variant} | {len(late)} | {late.min():.1e} | {np.median(late):.1e} | "
-            f"{late.max():.1e} | {ratio:.1f} | {means.min():.1e} to {means.max():.1e} | {low} |"
-        )
-    return lines
+        spread = [f"{value:.1e}" for value in (late.min(), np.median(late), late.max())]
+        ends = f"{means.min():.1e} to {means.max():.1e}"
+        lines.append([dataset, variant, f"{len(late)}", *spread, f"{ratio:.1f}", ends, f"{low}"])
+    header = [
+        "dataset", "training", "trials", "smallest", "median", "largest",
+        "largest / smallest in a trial", "mean of trials, best and worst epoch",
+        "epochs with the paper's mean or less",
+    ]  # fmt: skip
+    title = "MSE of an ensemble after each of its last hundred epochs, of which the last counts:"
+    return [title, "", *markdown_table(header, lines, 2)]
 
 
 def retries_markdown(results: Found) -> str | None:
     """Networks of QD that were kept at once beside those that came after a failure."""
-    lines = [
-        "## Networks kept at once, and after a failure",
-        "",
-        "| method | dataset | at once | MPIW | PICP | after a failure | MPIW | PICP |",
-        "|---|---|---:|---|---|---:|---|---|",
-    ]
+    rows = []
     for (method, dataset), found in results.items():
         if method not in ("qd", "qd-1-layer"):
             continue
@@ -174,13 +166,18 @@ def retries_markdown(results: Found) -> str | None:
             for count, own in zip(failures, measures.get(MEMBERS, []), strict=True):
                 kept[bool(count == 0)].append(own)
         if len(kept[False]) > 1:
-            cells = [f"{len(kept[first])} | {_both(kept[first])}" for first in (True, False)]
-            lines.append(f"| {method} | {dataset} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, ""]) if len(lines) > 4 else None
+            rows.append([method, dataset, *_both(kept[True]), *_both(kept[False])])
+    if not rows:
+        return None
+    both = ["MPIW", "PICP"]
+    header = ["method", "dataset", "at once", *both, "after a failure", *both]
+    title = "## Networks kept at once, and after a failure"
+    return "\n".join([title, "", *markdown_table(header, rows, 2), ""])
 
 
-def _both(measures: list[dict[str, float]]) -> str:
-    return " | ".join(pm([one[name] for one in measures]) for name in ("MPIW", "PICP"))
+def _both(measures: list[dict[str, float]]) -> list[str]:
+    means = [pm([one[name] for one in measures]) for name in ("MPIW", "PICP")]
+    return [f"{len(measures)}", *means]
 
 
 def leans_markdown(store: Store, results: Found) -> str | None:
@@ -203,13 +200,13 @@ def leans_markdown(store: Store, results: Found) -> str | None:
         for name, cells in {
             "The run of the tables against the paper, same cells": [a for a, _ in pairs],
             f"With {title}, against the paper": [b for _, b in pairs],
-            f"With {title}, against the run of the tables": [_against(*pair) for pair in pairs],
+            f"With {title}, against the run of the tables": [against(*pair) for pair in pairs],
         }.items():
             lines += [f"{name}:", "", *lean_lines(cells), ""]
     return "\n".join(lines) if lines else None
 
 
-def _against(first: Cell, second: Cell) -> Cell:
+def against(first: Cell, second: Cell) -> Cell:
     """A cell of a variant with the run of the tables in the place of the paper."""
     paper, (mean, sem) = first.published, first.ours
     own = Published(paper.table, paper.dataset, paper.method, paper.metric, f"{mean:.9g}", sem)

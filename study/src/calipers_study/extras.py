@@ -104,16 +104,13 @@ def compute(part: Part, store: Store) -> list[Row]:
 
 
 def _baseline_rows(name: str, dataset: str) -> list[Row]:
-    from calipers_study.baselines import mc_dropout, quantiles_with_certificates
+    from calipers_study.baselines import BASELINES
     from calipers_study.measures import Prediction, measure
     from calipers_study.splits import paper_splits
 
     data = load(dataset)
     splits = paper_splits(dataset, trials=paper_trials(dataset))
-    baseline, own = {
-        "mc-dropout": (mc_dropout, "mse"),
-        "certificates": (quantiles_with_certificates, "qd+"),
-    }[name]
+    baseline, own = BASELINES[name]
     center, scale = data.y.mean(), data.y.std()
     rows = []
     scored = baseline(data.X, data.y, splits, load_settings(own, dataset))

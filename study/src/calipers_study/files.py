@@ -1,10 +1,10 @@
-"""Files that appear whole or not at all, and tables as CSV."""
+"""Files that appear whole or not at all, and tables as CSV and Markdown."""
 
 import contextlib
 import csv
 import io
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 
@@ -30,3 +30,18 @@ def write_csv(path: Path, rows: Iterable[Iterable[object]]) -> None:
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     replace_file(path, text.getvalue().encode())
+
+
+def markdown_table(
+    header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1
+) -> list[str]:
+    """Lines of a table in Markdown, of which all but the first columns stand to the right.
+
+    Examples
+    --------
+    >>> markdown_table(["name", "number"], [["a", "1"]])
+    ['| name | number |', '|---|---:|', '| a | 1 |']
+    """
+    marks = "|---" * left + "|---:" * (len(header) - left) + "|"
+    first, *rest = ("| " + " | ".join(row) + " |" for row in (header, *rows))
+    return [first, marks, *rest]

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from calipers.datasets import CATALOGUE
 from calipers_study.cells import Cell, Estimate
+from calipers_study.files import markdown_table
 from calipers_study.verdict import AGREES, BETTER, MISSING, WORSE, Published
 
 MARKS = {AGREES: "=", BETTER: "▲", WORSE: "▼", MISSING: ""}
@@ -98,12 +99,12 @@ def markdown(layout: Layout, cells: Iterable[Cell]) -> str:
     chosen = _by_place(layout, cells)
     sizes = ["rows", "inputs"] if layout.sizes else []
     titles = [f"{_TITLES.get(c.metric, c.metric)}<br>{c.method}" for c in layout.columns]
-    rows = [["dataset", *sizes, *titles], ["---"] * (1 + len(sizes) + len(titles))]
+    rows = []
     for dataset, entry in CATALOGUE.items():
         numbers = [f"{entry.rows}", f"{entry.inputs}"] if layout.sizes else []
         rows.append([dataset, *numbers, *(_text(chosen[dataset, c]) for c in layout.columns)])
-    lines = ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join([f"## {layout.title}", "", *lines, "", LEGEND, ""])
+    table = markdown_table(["dataset", *sizes, *titles], rows)
+    return "\n".join([f"## {layout.title}", "", *table, "", LEGEND, ""])
 
 
 def csv_rows(layout: Layout, cells: Iterable[Cell]) -> list[list[object]]:

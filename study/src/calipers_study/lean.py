@@ -16,6 +16,7 @@ import numpy as np
 from scipy import stats
 
 from calipers_study.cells import SOURCES, Cell
+from calipers_study.files import markdown_table
 
 MEASURES = ("PICP", "MPIW", "MSE")
 """Measures that are tested."""
@@ -113,15 +114,17 @@ def _relative(cell: Cell) -> float:
 
 def lean_lines(cells: Iterable[Cell]) -> list[str]:
     """The tests as a table in Markdown."""
-    lines = [
-        "| measure | cells | ours higher | trainings x datasets | ours higher | p (signs) "
-        "| mean z | p (t) | median difference | datasets | ours higher | p (signs) |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
-    ]
-    lines += [
-        f"| {one.metric} | {one.cells} | {one.higher} | {one.groups} | {one.groups_higher} | "
-        f"{one.sign_p:.3f} | {one.mean_z:+.2f} | {one.t_p:.3f} | {100 * one.relative:+.1f}% | "
-        f"{one.datasets} | {one.datasets_higher} | {one.dataset_p:.3f} |"
+    header = [
+        "measure", "cells", "ours higher", "trainings x datasets", "ours higher", "p (signs)",
+        "mean z", "p (t)", "median difference", "datasets", "ours higher", "p (signs)",
+    ]  # fmt: skip
+    rows = [
+        [
+            one.metric, f"{one.cells}", f"{one.higher}", f"{one.groups}", f"{one.groups_higher}",
+            f"{one.sign_p:.3f}", f"{one.mean_z:+.2f}", f"{one.t_p:.3f}",
+            f"{100 * one.relative:+.1f}%", f"{one.datasets}", f"{one.datasets_higher}",
+            f"{one.dataset_p:.3f}",
+        ]
         for one in leans(cells)
-    ]
-    return lines
+    ]  # fmt: skip
+    return markdown_table(header, rows)

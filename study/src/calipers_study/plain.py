@@ -1,11 +1,10 @@
-"""The published trainings written a second time, plainly: NumPy alone, gradients by hand.
+"""The published training of QD written a second time, plainly: NumPy alone, gradients by hand.
 
 Nothing of calipers is used, so that a number which comes out of both is no fault of the bank: not
 of its batches, its shuffles, its compiler or its device. Networks of one ensemble stand side by
 side; every epoch is a permutation by NumPy's generator.
 """
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -27,48 +26,26 @@ def loss_and_slope(settings: StudySettings, out: Array, y: Array) -> tuple[Array
     Parameters
     ----------
     settings : StudySettings
-        Of "qd+", "qd" or "mse".
+        Of "qd".
     out : ndarray of shape (networks, rows, 3)
         Lower bounds, points, upper bounds.
     y : ndarray of shape (networks, rows)
         Targets.
     """
-    lower, point, upper = np.moveaxis(out, -1, 0)
-    count = y.shape[1]
-    slope = np.zeros_like(out)
-    miss = point - y
-    squared = (miss**2).mean(axis=1)
-    if settings.loss == "mse":
-        slope[..., 1] = 2 / count * miss
-        return squared, slope
+    lower, _, upper = np.moveaxis(out, -1, 0)
     below = _sigmoid(settings.softness * (y - lower))
     above = _sigmoid(settings.softness * (upper - y))
     soft = below * above
     rises = [-settings.softness * soft * (1 - below), settings.softness * soft * (1 - above)]
     lacking = np.maximum(settings.coverage - soft.mean(axis=1), 0)
-    if settings.loss == "qd":
-        caught = ((lower < y) & (y < upper)).astype(out.dtype)
-        total = caught.sum(axis=1, keepdims=True) + _TINY
-        width = np.abs(upper - lower)
-        factor = settings.coverage_weight * count**0.5
-        for i, (sign, rise) in enumerate(zip((-1, 1), rises, strict=True)):
-            slope[..., 2 * i] = sign * np.sign(upper - lower) * caught / total
-            slope[..., 2 * i] -= 2 * factor * lacking[:, None] * rise / count
-        return (width * caught / total).sum(axis=1) + factor * lacking**2, slope
-    total = soft.sum(axis=1, keepdims=True) + _TINY
-    width = ((upper - lower) * soft / total).sum(axis=1)
-    share = 1 - settings.point_weight
-    weights = (1 - settings.coverage_weight) * share, settings.coverage_weight * share
+    caught = ((lower < y) & (y < upper)).astype(out.dtype)
+    share = caught / (caught.sum(axis=1, keepdims=True) + _TINY)
+    factor = settings.coverage_weight * y.shape[1] ** 0.5
+    slope = np.zeros_like(out)
     for i, (sign, rise) in enumerate(zip((-1, 1), rises, strict=True)):
-        narrow = (sign * soft + (upper - lower - width[:, None]) * rise) / total
-        slope[..., 2 * i] = weights[0] * narrow
-        slope[..., 2 * i] -= 2 * weights[1] * lacking[:, None] * rise / count
-    slope[..., 1] = 2 * settings.point_weight / count * miss
-    over, under = (lower > point).astype(out.dtype), (point > upper).astype(out.dtype)
-    slope += settings.crossing_weight / count * np.stack([over, under - over, -under], axis=-1)
-    crossing = (np.maximum(lower - point, 0) + np.maximum(point - upper, 0)).mean(axis=1)
-    loss = weights[0] * width + weights[1] * lacking**2 + settings.point_weight * squared
-    return loss + settings.crossing_weight * crossing, slope
+        slope[..., 2 * i] = sign * np.sign(upper - lower) * share
+        slope[..., 2 * i] -= 2 * factor * lacking[:, None] * rise / y.shape[1]
+    return (np.abs(upper - lower) * share).sum(axis=1) + factor * lacking**2, slope
 
 
 def _sigmoid(x: Array) -> Array:
@@ -76,28 +53,18 @@ def _sigmoid(x: Array) -> Array:
 
 
 def train_plainly(
-    settings: StudySettings,
-    X: Array,
-    y: Array,
-    seeds: list[int],
-    *,
-    dtype: Any = np.float32,
-    watch: Callable[[int, Layers], None] | None = None,
+    settings: StudySettings, X: Array, y: Array, seeds: list[int]
 ) -> tuple[Layers, Array]:
     """Train one network for each seed, again with another where one fails.
 
     Parameters
     ----------
     settings : StudySettings
-        Of "qd+", "qd" or "mse".
+        Of "qd".
     X, y : ndarray
         Training rows, standardised.
     seeds : list of int
         One for each network.
-    dtype : dtype
-        Precision of everything.
-    watch : callable, optional
-        Called with the number of each epoch and the weights after it, in the first attempt.
 
     Returns
     -------
@@ -105,23 +72,17 @@ def train_plainly(
         Weights and biases of all networks, and how often each of them failed; ``TRIES`` for
         those that never succeeded, whose weights are the last ones.
     """
-    X, y = X.astype(dtype), y.astype(dtype)
+    X, y = X.astype(np.float32), y.astype(np.float32)
     sizes = (X.shape[1], *settings.hidden_layers, 3)
-    flat = np.empty((len(seeds), sum((a + 1) * b for a, b in pairwise(sizes))), dtype)
+    flat = np.empty((len(seeds), sum((a + 1) * b for a, b in pairwise(sizes))), np.float32)
     failures = np.zeros(len(seeds), np.int64)
     waiting = np.arange(len(seeds))
     for attempt in range(TRIES):
         generators = [np.random.default_rng((seeds[i], attempt)) for i in waiting]
-        flat[waiting] = _train(
-            settings, X, y, sizes, generators, dtype, watch if not attempt else None
-        )
-        layers = _layers(flat[waiting], sizes)
-        out = outputs(layers, np.broadcast_to(X, (len(waiting), *X.shape)))
+        flat[waiting] = _train(settings, X, y, sizes, generators)
+        out = outputs(_layers(flat[waiting], sizes), np.broadcast_to(X, (len(waiting), *X.shape)))
         loss, _ = loss_and_slope(settings, out, np.broadcast_to(y, (len(waiting), len(y))))
-        failed = ~(loss <= LARGEST_LOSS)
-        if settings.loss != "mse":
-            failed |= (out[..., 0] >= out[..., 2]).any(axis=1)
-        waiting = waiting[failed]
+        waiting = waiting[~(loss <= LARGEST_LOSS) | (out[..., 0] >= out[..., 2]).any(axis=1)]
         failures[waiting] += 1
         if not len(waiting):
             break
@@ -130,14 +91,14 @@ def train_plainly(
 
 def _train(
     settings: StudySettings, X: Array, y: Array, sizes: tuple[int, ...],
-    generators: list[np.random.Generator], dtype: Any, watch: Callable[[int, Layers], None] | None,
+    generators: list[np.random.Generator],
 ) -> Array:  # fmt: skip
     """Adam on shuffled batches, the last and smaller one included; weights in one row each."""
-    flat = np.stack([_initial(sizes, generator) for generator in generators]).astype(dtype)
+    flat = np.stack([_initial(sizes, generator) for generator in generators]).astype(np.float32)
     slopes, first, second = (np.zeros_like(flat) for _ in range(3))
     layers, slope_layers = _layers(flat, sizes), _layers(slopes, sizes)
     step = 0
-    for epoch in range(settings.epochs):
+    for _ in range(settings.epochs):
         order = np.stack([generator.permutation(len(y)) for generator in generators])
         for start in range(0, len(y), settings.batch_size):
             rows = order[:, start : start + settings.batch_size]
@@ -145,8 +106,6 @@ def _train(
             rate = settings.learning_rate * settings.decay_rate ** (step / settings.decay_steps)
             step += 1
             _adam(flat, slopes, first, second, rate, step)
-        if watch is not None:
-            watch(epoch + 1, layers)
     return flat
 
 

@@ -1,7 +1,7 @@
 """The training for points alone, a second time: plain JAX, every step written out.
 
-Nothing of the bank is used: no lanes, masks or padding, permutations by sorting, Adam by hand, and
-double precision if wanted. All ensembles train at once, since every trial has as many rows. The
+Nothing of the bank is used: no lanes, masks or padding, permutations by sorting, Adam by hand, all
+in double precision. All ensembles train at once, since every trial has as many rows. The
 error on the test rows is kept after each of the last epochs: at a constant learning rate the last
 one is a draw from them.
 """
@@ -58,8 +58,6 @@ def late_errors(
     train: tuple[Array, Array],
     test: tuple[Array, Array],
     seeds: list[list[int]],
-    *,
-    dtype: str,
 ) -> NDArray[np.float64]:
     """Mean squared error of each trial's ensemble after each of the last epochs.
 
@@ -71,19 +69,17 @@ def late_errors(
         Standardised rows and targets.
     seeds : list of lists of int
         One for each network of each trial.
-    dtype : str
-        Precision of everything.
 
     Returns
     -------
     ndarray of shape (trials, epochs)
         The last ``LATE`` epochs, or as many as there are.
     """
-    with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-        X, y, test_X, test_y = (jnp.asarray(a, dtype) for a in (*train, *test))
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+        X, y, test_X, test_y = (jnp.asarray(a, jnp.float64) for a in (*train, *test))
         keys = jax.vmap(jax.vmap(jax.random.key))(jnp.asarray(seeds, jnp.uint32))
         sizes = (X.shape[2], *settings.hidden_layers, 3)
-        state = jax.vmap(jax.vmap(partial(_start, sizes, dtype)))(keys)
+        state = jax.vmap(jax.vmap(partial(_start, sizes)))(keys)
         run = jax.jit(partial(_epochs, settings), static_argnames=("count", "measured"))
         errors, done = [], 0
         while done < settings.epochs:
@@ -97,13 +93,13 @@ def late_errors(
     return np.concatenate(errors).T
 
 
-def _start(sizes: tuple[int, ...], dtype: str, key: Array) -> _Learning:
+def _start(sizes: tuple[int, ...], key: Array) -> _Learning:
     """Glorot's uniform weights and biases of zero."""
     layers = []
     for own, (a, b) in zip(jax.random.split(key, len(sizes) - 1), pairwise(sizes), strict=True):
         limit = (6 / (a + b)) ** 0.5
-        weight = jax.random.uniform(own, (a, b), dtype, -limit, limit)
-        layers.append((weight, jnp.zeros(b, dtype)))
+        weight = jax.random.uniform(own, (a, b), jnp.float64, -limit, limit)
+        layers.append((weight, jnp.zeros(b)))
     zeros = jax.tree.map(jnp.zeros_like, layers)
     return _Learning(layers, zeros, zeros, jnp.int32(0))
 

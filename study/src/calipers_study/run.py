@@ -11,9 +11,10 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from functools import partial
 
 from calipers.bank import Table
-from calipers.datasets import Dataset, DatasetUnavailableError, available, load
+from calipers.datasets import DatasetUnavailableError, available, load
 from calipers_study.attempts import TRIES
 from calipers_study.jobs import Job, plan_job
 from calipers_study.methods import DATASETS, METHODS, choose
@@ -83,63 +84,45 @@ def run(
     """
     began = time.perf_counter()
     chosen = choose(methods, METHODS, "method")
-    data, left_out = _load_all(datasets, folder=folder, verify=verify)
+    names, left_out = _present(datasets, folder=folder, verify=verify)
     for name, reason in left_out.items():
         notify(f"{name} is left out: {reason}")
     target = Store(store)
     with target.writing():
         plan = [
             plan_job(target, method, name, trials=trials, seed=seed, settings=settings)
-            for name in data
+            for name in names
             for method in chosen
         ]
+        train = partial(
+            _train,
+            store=target.folder,
+            n_jobs=n_jobs,
+            trials_per_bank=trials_per_bank,
+            folder=folder,
+            verify=verify,
+        )
         done = RunReport(left_out=left_out)
         with progress("study", sum(job.cost for job in plan), visible=visible) as report:
-            if processes > 1:
-                results = _in_processes(
-                    plan, processes, target, n_jobs, trials_per_bank, folder, verify, report
-                )
-            else:
-                results = _one_by_one(plan, data, target, n_jobs, trials_per_bank, report)
-            for job, part in results:
+            for job, part in _results(plan, processes, train, report):
                 notify(_line(job, part))
                 done = _sum(done, part)
     return dataclasses.replace(done, seconds=time.perf_counter() - began)
 
 
-def _one_by_one(
-    plan: list[Job],
-    data: dict[str, Dataset],
-    store: Store,
-    n_jobs: int | None,
-    trials_per_bank: int | None,
-    report: Callable[[int], None],
-) -> Iterator[tuple[Job, RunReport]]:
-    tables: dict[str, Table] = {}
-    for job in plan:
-        own = data[job.dataset]
-        if job.dataset not in tables:
-            tables = {job.dataset: Table.from_arrays(own.X, own.y)}
-        table = tables[job.dataset]
-        yield job, train_job(job, own, table, store, n_jobs, trials_per_bank, report)
-
-
-def _in_processes(
+def _results(
     plan: list[Job],
     processes: int,
-    store: Store,
-    n_jobs: int | None,
-    trials_per_bank: int | None,
-    folder: str | os.PathLike[str] | None,
-    verify: bool,
+    train: Callable[..., RunReport],
     report: Callable[[int], None],
 ) -> Iterator[tuple[Job, RunReport]]:
-    """Train jobs side by side, those of most steps first."""
+    """Train jobs one by one, or side by side and those of most steps first."""
+    if processes == 1:
+        yield from ((job, train(job, report=report)) for job in plan)
+        return
     with pool(processes) as workers:
-        tasks = {
-            workers.submit(_work, job, store.folder, n_jobs, trials_per_bank, folder, verify): job
-            for job in sorted(plan, key=lambda job: -job.steps)
-        }
+        longest = sorted(plan, key=lambda job: -job.steps)
+        tasks = {workers.submit(train, job): job for job in longest}
         for task in as_completed(tasks):
             job = tasks[task]
             report(job.cost)
@@ -152,40 +135,42 @@ def pool(processes: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
 
 
-def _work(
+def _train(
     job: Job,
+    *,
     store: os.PathLike[str],
     n_jobs: int | None,
     trials_per_bank: int | None,
     folder: str | os.PathLike[str] | None,
     verify: bool,
+    report: Callable[[int], None] = lambda _: None,
 ) -> RunReport:
     data = load(job.dataset, folder=folder, verify=verify)
     table = Table.from_arrays(data.X, data.y)
-    return train_job(job, data, table, Store(store), n_jobs, trials_per_bank, lambda _: None)
+    return train_job(job, data, table, Store(store), n_jobs, trials_per_bank, report)
 
 
-def _load_all(
+def _present(
     names: Iterable[str] | None, *, folder: str | os.PathLike[str] | None, verify: bool
-) -> tuple[dict[str, Dataset], dict[str, str]]:
+) -> tuple[list[str], dict[str, str]]:
     """Datasets asked for, and why others, which were not asked for by name, are left out."""
-    if names is not None:
-        asked = choose(names, DATASETS, "dataset")
-        return {name: load(name, folder=folder, verify=verify) for name in asked}, {}
-    data, left_out = {}, {}
-    for name in DATASETS:
-        if name in _HUGE and not available(name, folder=folder):
+    found, left_out = [], {}
+    for name in choose(names, DATASETS, "dataset"):
+        if names is None and name in _HUGE and not available(name, folder=folder):
             left_out[name] = "its full file is not on this machine"
             continue
         try:
-            data[name] = load(name, folder=folder, verify=verify)
+            load(name, folder=folder, verify=verify)
+            found.append(name)
         except DatasetUnavailableError as error:
+            if names is not None:
+                raise
             left_out[name] = str(error).splitlines()[0]
-    if not data:
+    if not found:
         raise DatasetUnavailableError(
             "none of the datasets is available: set CALIPERS_DATA to a folder that holds them"
         )
-    return data, left_out
+    return found, left_out
 
 
 def _line(job: Job, part: RunReport) -> str:

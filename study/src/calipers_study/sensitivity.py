@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from calipers.bank import Bank, Plan, Table
 from calipers.datasets import Dataset, load
 from calipers_study.attempts import train_networks
+from calipers_study.files import markdown_table
 from calipers_study.measures import Prediction, measure
 from calipers_study.progress import progress
 from calipers_study.settings import StudySettings, load_settings, settings_record
@@ -34,6 +35,7 @@ MEASURES = ("PICP", "MPIW", "MSE")
 _BANDS = ((0.0, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 0.95), (0.95, 0.99), (0.99, 1.0))
 _DATASET, _SHUFFLE, _PATIENCE = "yacht", 5, 500
 _SEEDS = "figures/sensitivity-seeds"
+_LAST = "PICP of last weights"
 
 
 def normalised(widths: list[NDArray[np.float64]]) -> list[NDArray[np.float64]]:
@@ -111,14 +113,17 @@ def other_seeds(
     """Coarse maps without the penalty for other seeds, each with a shuffle of its own.
 
     All networks of a map start alike, so that a map is one draw, whatever the number of its cells.
-    The array ``PICP`` has the shape (seeds, grid, grid).
+    The array ``PICP`` has the shape (seeds, grid, grid); ``PICP of last weights`` is that of the
+    same networks without early stopping.
     """
     if store.record(_SEEDS) is None:
         settings = dataclasses.replace(
             settings or load_settings("qd+", _DATASET), crossing_weight=0.0
         )
-        maps = [_map(settings, load(_DATASET), grid, seed, n_jobs, visible=False) for seed in seeds]
-        arrays = {"weights": maps[0]["weights"], "PICP": np.stack([own["PICP"] for own in maps])}
+        data, arrays = load(_DATASET), {"weights": np.linspace(0, 1, grid)}
+        for name, patience in (("PICP", _PATIENCE), (_LAST, 0)):
+            maps = [_map(settings, data, grid, seed, n_jobs, False, patience) for seed in seeds]
+            arrays[name] = np.stack([own["PICP"] for own in maps])
         record = {"seeds": list(seeds), "settings": settings_record(settings)}
         store.write(_SEEDS, {**record, **circumstances()}, arrays)
     return store.read(_SEEDS)
@@ -131,6 +136,7 @@ def _map(
     seed: int,
     n_jobs: int | None,
     visible: bool,
+    patience: int = _PATIENCE,
 ) -> dict[str, NDArray[Any]]:
     rows = paper_splits(_DATASET, random_state=seed, trials=_SHUFFLE + 1)[_SHUFFLE].train
     cut, end = round(0.81 * len(data.y)), round(0.81 * len(data.y)) + round(0.09 * len(data.y))
@@ -140,7 +146,7 @@ def _map(
     plans = []
     for first, second in pairs:
         own = dataclasses.replace(settings, coverage_weight=first, point_weight=second)
-        numbers = training_of(own, patience=_PATIENCE)
+        numbers = training_of(own, patience=patience)
         plans.append(Plan(seed, rows[:cut], validation=rows[cut:end], settings=numbers))
     program = dataclasses.replace(program_of(settings, data.X.shape[1]), refuse_crossing=True)
     with progress("sensitivity", len(plans) * settings.epochs, visible=visible) as report:
@@ -172,30 +178,31 @@ def failures_markdown(store: Store) -> str | None:
     names = [name for name in store.names("figures") if "sensitivity-xi" in name]
     if not names:
         return None
-    lines = ["## Failed trainings of the maps, by weight", ""]
-    lines.append(
-        "| penalty | weight | all | " + " | ".join(f"{a:g} to {b:g}" for a, b in _BANDS) + " |"
-    )
-    lines.append("|---|---|" + "---:|" * (1 + len(_BANDS)))
+    rows = []
     for name in names:
         entry = store.read(name)
         failed, weights = np.isnan(entry.arrays["PICP"]), entry.arrays["weights"]
         penalty = entry.record["settings"]["crossing_weight"]
         for axis, weight in enumerate(("lambda_1", "lambda_2")):
-            shares = _shares(failed.mean(axis=1 - axis), weights)
-            texts = ["" if share is None else f"{100 * share:.0f}%" for share in shares]
-            lines.append(f"| xi = {penalty:g} | {weight} | " + " | ".join(texts) + " |")
+            share = failed.mean(axis=1 - axis)
+            texts = ["" if own is None else f"{100 * own:.0f}%" for own in _shares(share, weights)]
+            rows.append([f"xi = {penalty:g}", weight, *texts, _end(share, weights)])
     if store.record(_SEEDS) is not None:
         entry = store.read(_SEEDS)
-        failed = np.isnan(entry.arrays["PICP"]).mean(axis=2)
-        by_seed = zip(*(_shares(own, entry.arrays["weights"]) for own in failed), strict=True)
-        texts = [
-            "" if None in own else f"{100 * min(own):.0f}% to {100 * max(own):.0f}%"
-            for own in by_seed
-        ]
-        title = f"xi = 0, {len(failed)} other seeds and shuffles"
-        lines.append(f"| {title} | lambda_1 | " + " | ".join(texts) + " |")
-    return "\n".join([*lines, ""])
+        for name, what in (("PICP", ""), (_LAST, ", last weights")):
+            failed = np.isnan(entry.arrays[name]).mean(axis=2)
+            by_seed = zip(*(_shares(own, entry.arrays["weights"]) for own in failed), strict=True)
+            texts = [
+                "" if None in own else f"{100 * min(own):.0f}% to {100 * max(own):.0f}%"
+                for own in by_seed
+            ]
+            title = f"xi = 0, {len(failed)} other seeds and shuffles{what}"
+            ends = ", ".join(_end(own, entry.arrays["weights"]) for own in failed)
+            rows.append([title, "lambda_1", *texts, ends])
+    bands = (f"{a:g} to {b:g}" for a, b in _BANDS)
+    header = ["penalty", "weight", "all", *bands, "fewer than half from"]
+    table = markdown_table(header, rows, 2)
+    return "\n".join(["## Failed trainings of the maps, by weight", "", *table, ""])
 
 
 def _shares(failed: NDArray[np.float64], weights: NDArray[np.float64]) -> list[Any]:
@@ -203,3 +210,9 @@ def _shares(failed: NDArray[np.float64], weights: NDArray[np.float64]) -> list[A
     weights = np.round(weights, 6)
     inside = [(weights >= a) & ((weights < b) | (b == 1)) for a, b in _BANDS]
     return [failed.mean(), *(failed[band].mean() if band.any() else None for band in inside)]
+
+
+def _end(failed: NDArray[np.float64], weights: NDArray[np.float64]) -> str:
+    """The weight from which on fewer than half fail."""
+    first = int(np.flatnonzero(failed >= 0.5).max(initial=-1)) + 1
+    return f"{weights[first]:.4g}" if first < len(weights) else "none"

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 from calipers.bank import Plan, Table, spawn_seeds
 from calipers.datasets import load
 from calipers_study.attempts import train_networks
-from calipers_study.baselines import mc_dropout, quantiles_with_certificates
+from calipers_study.baselines import BASELINES
 from calipers_study.measures import mixture
 from calipers_study.settings import load_settings, settings_record
 from calipers_study.splits import Split
@@ -82,10 +82,7 @@ def shift_rows(method: str, dataset: str, *, seed: int = 0) -> list[Row]:
     if method in ("qd+", "mve"):
         found = _ensembles(method, dataset, splits, seed)
     else:
-        baseline, own = {
-            "mc-dropout": (mc_dropout, "mse"),
-            "certificates": (quantiles_with_certificates, "qd+"),
-        }[method]
+        baseline, own = BASELINES[method]
         settings = load_settings(own, dataset)
         found = []
         for one in baseline(data.X, data.y, splits, settings, seed=seed):

@@ -20,7 +20,7 @@ from calipers_study.experiment_tables import (
     leans_markdown,
     retries_markdown,
 )
-from calipers_study.files import replace_file, write_csv
+from calipers_study.files import markdown_table, replace_file, write_csv
 from calipers_study.layout import LAYOUTS, csv_rows, markdown, ours, values
 from calipers_study.lean import lean_lines, standardised_difference
 from calipers_study.measures import MEMBERS
@@ -125,20 +125,15 @@ def _by_chance(cells: list[Cell]) -> str:
 def _listed(cells: list[Cell], title: str) -> list[str]:
     if not cells:
         return []
-    lines = ["", f"## {title}", ""]
-    lines += [
-        "| table | dataset | method | metric | here | paper | difference / error |",
-        "|---|---|---|---|---|---|---:|",
-    ]
+    rows = []
     for cell in cells:
         paper = cell.published
         error = "" if paper.sem is None else f" ± {paper.sem:g}"
-        lines.append(
-            f"| {paper.table} | {paper.dataset} | {paper.method} | {paper.metric} | "
-            f"{ours(paper, cell.ours)} | {paper.printed}{error} | "
-            f"{standardised_difference(cell):+.1f} |"
-        )
-    return lines
+        place = [paper.table, paper.dataset, paper.method, paper.metric]
+        both = [ours(paper, cell.ours), f"{paper.printed}{error}"]
+        rows.append([*place, *both, f"{standardised_difference(cell):+.1f}"])
+    header = ["table", "dataset", "method", "metric", "here", "paper", "difference / error"]
+    return ["", f"## {title}", "", *markdown_table(header, rows, 6)]
 
 
 def _incomplete(results: dict[tuple[str, str], Results]) -> Iterable[str]:
@@ -199,8 +194,7 @@ def _score_rows(results: dict[tuple[str, str], Results]) -> list[list[object]]:
 
 
 def _score_markdown(results: dict[tuple[str, str], Results]) -> str:
-    lines = ["## Interval score", "", "| dataset | " + " | ".join(_SCORED) + " |"]
-    lines.append("|" + "---|" * (1 + len(_SCORED)))
+    rows = []
     for dataset in CATALOGUE:
         sources = (SOURCES[label] for label in _SCORED)
         found = [results[m, dataset].estimate(source, "interval score") for m, source in sources]
@@ -210,6 +204,7 @@ def _score_markdown(results: dict[tuple[str, str], Results]) -> str:
             text = "missing" if mean is None else f"{mean:.3f}"
             text += "" if sem is None else f" ± {sem:.3f}"
             texts.append(f"**{text}**" if mean is not None and mean == best else text)
-        lines.append(f"| {dataset} | " + " | ".join(texts) + " |")
+        rows.append([dataset, *texts])
     note = "The lower the better, the lowest in bold; the paper does not report it."
-    return "\n".join([*lines, "", note, ""])
+    table = markdown_table(["dataset", *_SCORED], rows)
+    return "\n".join(["## Interval score", "", *table, "", note, ""])

@@ -6,6 +6,7 @@ from typing import Any
 
 from calipers_study.cells import Results
 from calipers_study.extras import GROUPS
+from calipers_study.files import markdown_table
 from calipers_study.methods import DATASETS, METHODS
 from calipers_study.store import Store
 
@@ -31,20 +32,15 @@ def written_time(seconds: float) -> str:
 def time_markdown(store: Store, results: Found) -> str:
     """Seconds of every training, and of what stands beside the paper, by device."""
     shown = [name for name in DATASETS if any(results[m, name].trials for m in METHODS)]
-    lines = ["## Where the time went", "", "| training | " + " | ".join(shown) + " | sum |"]
-    lines.append("|---|" + "---:|" * (len(shown) + 1))
+    trained = []
     for method, entry in METHODS.items():
         own = [_seconds(results[method, name]) for name in shown]
-        cells = [f"{seconds:.0f}" for seconds in (*own, sum(own))]
-        lines.append(f"| {entry.title} | " + " | ".join(cells) + " |")
+        trained.append([entry.title, *(f"{seconds:.0f}" for seconds in (*own, sum(own)))])
+    lines = ["## Where the time went", "", *markdown_table(["training", *shown, "sum"], trained)]
     lines += ["", f"Seconds of a process, beside others on the same device. {_span(results)}", ""]
-    rows = [row for group in GROUPS for row in _groups(store, group)]
-    if rows:
-        lines += [
-            "| beside the paper | device | parts | seconds | longest |",
-            "|---|---|---:|---:|---|",
-        ]
-        lines += [*rows, ""]
+    if rows := [row for group in GROUPS for row in _groups(store, group)]:
+        header = ["beside the paper", "device", "longest", "parts", "seconds"]
+        lines += [*markdown_table(header, rows, 3), ""]
     return "\n".join(lines)
 
 
@@ -70,7 +66,7 @@ def _span(results: Found) -> str:
     )
 
 
-def _groups(store: Store, group: str) -> list[str]:
+def _groups(store: Store, group: str) -> list[list[str]]:
     found: dict[str, list[dict[str, Any]]] = {}
     for path in sorted((store.folder / "extras" / group).glob("*/*.json")):
         content = json.loads(path.read_text("utf-8"))
@@ -81,5 +77,5 @@ def _groups(store: Store, group: str) -> list[str]:
         longest = max(own, key=lambda content: content["seconds"])
         total = sum(content["seconds"] for content in own)
         last = f"{longest['place']}, {longest['seconds']:.0f} s"
-        rows.append(f"| {group} | {device} | {len(own)} | {total:.0f} | {last} |")
+        rows.append([group, device, last, f"{len(own)}", f"{total:.0f}"])
     return rows

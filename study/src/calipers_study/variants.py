@@ -44,9 +44,9 @@ SCHEDULES["exponential by epoch"] = _by_epoch
 def variant_rows(variant: Variant, dataset: str, *, trials: int | None = None) -> list[Row]:
     """Train a variant on the trials of a dataset, and measure every trial."""
     count = trials or paper_trials(dataset)
-    if variant.plain.startswith("jax"):
+    if variant.plain == "jax":
         return points_rows(variant, dataset, count)
-    if variant.plain:
+    if variant.plain == "numpy":
         work = joblib.Parallel(n_jobs=-1)
         every = work(joblib.delayed(plain_rows)(variant, dataset, i) for i in range(count))
         return [row for rows in every for row in rows]
@@ -69,11 +69,15 @@ def variant_rows(variant: Variant, dataset: str, *, trials: int | None = None) -
 
 
 def points_rows(variant: Variant, dataset: str, count: int) -> list[Row]:
-    """Train all trials of "mse" by the loop in JAX; "late MSE" is as in ``plain_rows``."""
+    """Train all trials of "mse" by the loop in JAX.
+
+    "late MSE" is that of the ensemble after each of the last hundred epochs: at a constant learning
+    rate the last one is a draw from them.
+    """
     data, job, splits = _job(variant, dataset, count)
     train, test, scales = standardised(data.X, data.y, splits)
     seeds = [member_seeds(job, trial) for trial in range(count)]
-    errors = late_errors(job.settings, train, test, seeds, dtype=variant.plain.split()[1])
+    errors = late_errors(job.settings, train, test, seeds)
     place = {"variant": variant.label, "method": job.method, "dataset": dataset}
     counts = {"networks": job.settings.members, "retries": 0, "aggregation": "mean"}
     return [
@@ -84,53 +88,23 @@ def points_rows(variant: Variant, dataset: str, count: int) -> list[Row]:
 
 
 def plain_rows(variant: Variant, dataset: str, trial: int) -> list[Row]:
-    """Train one trial of a variant by the plain loop, and measure it.
-
-    Of networks trained for points alone, "late MSE" is that of the ensemble after each of the
-    last hundred epochs: at a constant learning rate the last one is a draw from them.
-    """
+    """Train one trial of "qd" by the loop in NumPy, and measure it."""
     data, job, splits = _job(variant, dataset, trial + 1)
     split, center, scale = splits[trial], data.y.mean(), data.y.std()
-    own, middle, deviation = (
-        data.X[split.train],
-        data.y[split.train].mean(),
-        data.y[split.train].std(),
-    )
-    spread = np.where(np.ptp(own, axis=0) > 0, own.std(axis=0), 1.0)
-    dtype = np.dtype(variant.plain.split()[1]).type
-    inputs = ((data.X[split.test] - own.mean(axis=0)) / spread).astype(dtype)
-    inputs = np.broadcast_to(inputs, (job.settings.members, *inputs.shape))
-    target = (data.y[split.test] - center) / scale
-
-    def predicted(layers: Any) -> Array:
-        return (outputs(layers, inputs).astype(np.float64) * deviation + middle - center) / scale
-
-    late: list[float] = []
-
-    def watch(epoch: int, layers: Any) -> None:
-        if variant.method == "mse" and epoch > job.settings.epochs - 100:
-            point = predicted(layers)[..., 1].mean(axis=0)
-            late.append(float(f"{np.mean((point - target) ** 2):.3g}"))
-
-    layers, failures = train_plainly(
-        job.settings,
-        (own - own.mean(axis=0)) / spread,
-        (data.y[split.train] - middle) / deviation,
-        member_seeds(job, trial),
-        dtype=dtype,
-        watch=watch,
-    )
+    train, test, units = standardised(data.X, data.y, [split])
+    X, y, inputs = train[0][0], train[1][0], test[0][0].astype(np.float32)
+    layers, failures = train_plainly(job.settings, X, y, member_seeds(job, trial))
     kept = np.flatnonzero(failures < TRIES)
-    fields = dict(
-        zip(("lower", "point", "upper"), np.moveaxis(predicted(layers)[kept], -1, 0), strict=True)
-    )
-    if variant.method == "mse":
-        fields = {"point": fields["point"]}
-    elif variant.method != "qd+":  # trained for bounds alone
-        fields["point"] = (fields["lower"] + fields["upper"]) / 2
-    arrays = {"target": target, "members": kept, "retries": failures, **fields}
-    rows = list(_measured(variant, job, arrays, trial)) if len(kept) else []
-    return [{**row, "late MSE": late} for row in rows] if late else rows
+    if not len(kept):
+        return []
+    inputs = np.broadcast_to(inputs, (job.settings.members, *inputs.shape))
+    shift = (data.y[split.train].mean() - center) / scale
+    lower, _, upper = np.moveaxis(outputs(layers, inputs)[kept] * units[0] + shift, -1, 0)
+    arrays = {
+        "target": (data.y[split.test] - center) / scale, "members": kept, "retries": failures,
+        "lower": lower, "point": (lower + upper) / 2, "upper": upper,
+    }  # fmt: skip
+    return list(_measured(variant, job, arrays, trial))
 
 
 def _job(variant: Variant, dataset: str, trials: int) -> tuple[Dataset, Job, list[Split]]:

@@ -1,8 +1,10 @@
 """The whole study in one call: trainings, what stands beside them, search, tables and figures."""
 
+import csv
 import os
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +41,7 @@ def run_all(
     Returns
     -------
     dict of float
-        Seconds of each stage; also written to ``stages.csv`` in ``out``.
+        Seconds of each stage. ``stages.csv`` in ``out`` has them, and those of earlier sittings.
     """
     common: dict[str, Any] = {"processes": processes, "notify": notify}
     protocol = Protocol(max_steps=max_steps)
@@ -52,11 +54,19 @@ def run_all(
         "tables": lambda: write_tables(store, out),
         "figures": lambda: write_figures(store=store, out=out, notify=notify),
     }
-    seconds = {}
+    sittings, seconds = Path(out, "stages.csv"), {}
+    rows: list[list[object]] = [["began", "stage", "seconds", "finished"]]
+    if sittings.exists():
+        rows += list(csv.reader(sittings.read_text("utf-8").splitlines()))[1:]
     for name, work in stages.items():
-        began = time.perf_counter()
-        work()
-        seconds[name] = round(time.perf_counter() - began, 1)
+        began, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
+        finished = "no"
+        try:
+            work()
+            finished = "yes"
+        finally:  # stopped, too, by the keyboard
+            seconds[name] = round(time.perf_counter() - clock, 1)
+            rows.append([began, name, seconds[name], finished])
+            write_csv(sittings, rows)
         notify(f"{name}: {written_time(seconds[name])}")
-    write_csv(Path(out, "stages.csv"), [["stage", "seconds"], *seconds.items()])
     return seconds

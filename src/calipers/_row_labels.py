@@ -1,0 +1,90 @@
+"""What is given beside the inputs of rows: targets as numbers, labels of groups."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_consistent_length, column_or_1d
+
+from calipers._checks import FloatArray, IntArray, refuse_masked
+from calipers.preprocessing import HOW, DataError, learn_number
+
+_LARGEST = 1e150  # of targets: the square is a number still
+_SMALLEST = 1e-290  # of their range: a millionth of it has all its digits
+
+
+def read_target(y: Any) -> Any:
+    """Targets as scikit-learn can read them; text is read as in a column of inputs.
+
+    Examples
+    --------
+    >>> read_target(["1,234.5", "(7)"]).tolist()
+    [1234.5, -7.0]
+    >>> read_target(["1.5", "many"])
+    Traceback (most recent call last):
+    ...
+    ValueError: y must hold numbers, got 'many' in row 1 (from 0)
+    """
+    refuse_masked("y", y)
+    values = np.asarray(y)
+    if values.dtype.kind in "mM":
+        raise ValueError(f"y must hold numbers, got {values.dtype}: make numbers of the times")
+    if values.dtype.kind in "OSU" and values.ndim and y is not None:
+        try:
+            y = values = values.astype(np.float64)
+        except OverflowError:
+            raise ValueError(f"y must lie within +-{_LARGEST:g}, got more") from None
+        except (TypeError, ValueError):
+            y = values = _read_text(values)
+    if values.dtype.kind == "f" and (gone := np.isnan(values)).any():
+        raise ValueError(
+            f"Input y contains NaN, in {np.count_nonzero(gone):,} of {len(values):,} rows: leave "
+            "them out, known = ~np.isnan(y); fit(X[known], y[known])"
+        )
+    return y
+
+
+def _read_text(values: NDArray[Any]) -> FloatArray:
+    """Targets in text, or of mixed types."""
+    import pandas as pd
+
+    try:
+        column = pd.Series(values.ravel(), dtype=object, name="y")
+        return learn_number(column)[0].reshape(values.shape)
+    except DataError as error:
+        if error.row is not None:
+            shown = str(values.ravel()[error.row])
+            problem = f"must hold numbers, got {shown!r} in row {error.row} (from 0)"
+        else:
+            way = "; make numbers of text by calipers.preprocessing.read_number(y, kind)"
+            problem = error.problem.replace(f" {HOW}", way)
+        raise ValueError(f"y {problem}") from None
+
+
+def check_size(y: FloatArray) -> None:
+    """Refuse targets so large, or so close to each other, that numbers lose their digits."""
+    large = np.flatnonzero((np.abs(y) > _LARGEST) & np.isfinite(y))
+    if large.size:
+        row = int(large[0])
+        raise DataError(f"y must lie within +-{_LARGEST:g}, got {y[row]:g}", row=row)
+    known = y[np.isfinite(y)]  # scikit-learn has words for the rest
+    if known.size and 0 < np.ptp(known) < _SMALLEST:
+        raise ValueError(
+            f"y must have a range of at least {_SMALLEST:g}, got {y.min():g} to {y.max():g}: give "
+            "it in another unit"
+        )
+
+
+def group_labels(groups: Any, rows: Any) -> IntArray:
+    """Labels of groups as numbers from 0."""
+    refuse_masked("groups", groups)
+    labels = column_or_1d(groups)
+    check_consistent_length(rows, labels)
+    try:
+        return np.unique(labels, return_inverse=True)[1]
+    except TypeError:
+        kinds = sorted({type(label).__name__ for label in labels})
+        raise ValueError(
+            f"groups must hold labels of one type, got {' and '.join(kinds)}: make all of them "
+            "text, or all of them numbers"
+        ) from None

@@ -1,0 +1,184 @@
+"""Where the rows of ``RowBlocks`` come from: sources that can be read again, and their blocks."""
+
+import math
+import os
+import pickle
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from calipers._checks import FloatArray
+from calipers._text import did_you_mean
+from calipers.cluster import is_lazy
+from calipers.preprocessing import is_frame
+from calipers.tables import find_files, read_blocks
+
+_ROWS, _VALUES = 2**16, 2**22  # of a block of an array, at most
+
+
+def opener(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
+    """A function that begins a reading of a source."""
+    if isinstance(source, str | os.PathLike):
+        source = [source]
+    names = source if isinstance(source, list | tuple) else [None]
+    if names and all(isinstance(name, str | os.PathLike) for name in names):
+        return _of_files([os.fspath(name) for name in source])
+    if is_lazy(source):
+        return _of_dask(source, target)
+    if hasattr(source, "to_batches"):
+        return lambda: (batch.to_pandas() for batch in source.to_batches() if batch.num_rows)
+    if getattr(source, "shape", ()) and not callable(source):
+        return _of_array(source, target)
+    if callable(source):
+        return lambda: iter(source())
+    if isinstance(source, Iterator):
+        return _Spool(source)
+    if isinstance(source, Iterable):
+        return lambda: iter(source)
+    raise TypeError(
+        "source must be names of files, an array, a frame, a dataset of Arrow or an iterable of "
+        f"blocks, got {type(source).__name__}"
+    )
+
+
+def _of_files(names: list[str]) -> Callable[[], Iterator[Any]]:
+    files: list[str] = []
+    for name in names:
+        if Path(name).is_dir():
+            inside = sorted(path for path in Path(name).rglob("*") if path.is_file())
+            files += [os.fspath(path) for path in inside if not _is_hidden(path, name)]
+        else:
+            files += find_files([name])
+    if not files:
+        raise ValueError(f"there are no files in {names[0]}")
+    return lambda: (block.frame for name in files for block in read_blocks(name))
+
+
+def _is_hidden(path: Path, folder: str) -> bool:
+    """Whether a file, or a folder on the way to it, is for the notes of some program."""
+    return any(part[0] in "._" for part in path.relative_to(folder).parts)
+
+
+def _of_dask(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
+    """Partitions of a frame, or rows of blocks of an array, computed one after another."""
+    parts = delayed_parts(source)
+    if target is None or isinstance(target, str):
+        return lambda: (part.compute() for part in parts)
+    if not is_lazy(target):
+        raise TypeError(f"target must be of Dask as the source is, got {type(target).__name__}")
+    own = delayed_parts(target)
+    if len(own) != len(parts):
+        raise ValueError(f"source has {len(parts)} partitions and target {len(own)}")
+    return lambda: ((X.compute(), y.compute()) for X, y in zip(parts, own, strict=True))
+
+
+def delayed_parts(source: Any) -> list[Any]:
+    """Partitions of a collection of Dask, or blocks of its rows, not computed yet."""
+    whole = source.rechunk({1: -1}) if hasattr(source, "rechunk") and source.ndim == 2 else source
+    return list(np.ravel(whole.to_delayed()))
+
+
+def _of_array(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
+    rows = source.iloc if hasattr(source, "iloc") else source
+    width = math.prod(source.shape[1:])
+    size = int(np.clip(_VALUES // max(1, width), 1, _ROWS))
+    starts = range(0, len(source), size)
+    if target is None or isinstance(target, str):
+        return lambda: (rows[i : i + size] for i in starts)
+    if len(target) != len(source):
+        raise ValueError(f"source has {len(source):,} rows and target {len(target):,}")
+    own = target.iloc if hasattr(target, "iloc") else target
+    return lambda: ((rows[i : i + size], own[i : i + size]) for i in starts)
+
+
+class _Spool:
+    """An iterator of blocks that can be gone through again, by a scratch file without a name."""
+
+    def __init__(self, blocks: Iterator[Any]) -> None:
+        self.blocks = blocks
+        self.file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the object
+        weakref.finalize(self, self.file.close)
+        self.starts: list[int] = []
+        self.whole = True
+
+    def __call__(self) -> Iterator[Any]:
+        if not self.whole:
+            raise ValueError("the iterator of blocks has failed before its end: make a new one")
+        for start in self.starts[:]:
+            self.file.seek(start)
+            yield pickle.load(self.file)  # noqa: S301 - written below
+        self.whole = False
+        for block in self.blocks:  # those that no reading has come to
+            self.starts.append(self.file.seek(0, os.SEEK_END))
+            pickle.dump(block, self.file, protocol=5)
+            self.whole = True
+            yield block
+            self.whole = False
+        self.whole = True
+
+
+def inputs_and_targets(block: Any, target: Any, start: int) -> tuple[Any, FloatArray]:
+    """Inputs and targets of a block, which begins at some row."""
+    if isinstance(target, str):
+        if not is_frame(block):
+            raise TypeError(
+                f"target={target!r} names a column, and a block is of {type(block).__name__}: give "
+                "frames, or pairs of inputs and targets with target=None"
+            )
+        frame = _as_pandas(block)
+        if target not in frame:
+            raise ValueError(f"there is no column {target!r}{did_you_mean(target, frame)}")
+        X, y = frame.drop(columns=target), frame[target]
+    elif isinstance(block, tuple) and len(block) == 2:
+        X, y = block
+        X = _as_pandas(X) if is_frame(X) else np.asarray(X)
+    else:
+        raise TypeError(
+            f"a block must be a pair (X, y), or target must name a column, got a block of "
+            f"{type(block).__name__} and target={target!r}"
+        )
+    values = _as_target(y, start)
+    if len(X) != len(values):
+        raise ValueError(
+            f"the block from row {start:,} on has {len(X):,} rows of inputs and {len(values):,} "
+            "targets"
+        )
+    return X, values
+
+
+def check_columns(X: Any, first: Any, start: int) -> Any:
+    """Refuse a block that has no columns, or others than the first; gives those of the first."""
+    place = f"the block from row {start:,} on has inputs of shape {X.shape}"
+    if X.ndim != 2 or not X.shape[1]:
+        right = "(rows, columns), with a column beside the target"
+        raise ValueError(f"{place}: it must be {right}")
+    own = set(X.columns) if hasattr(X, "iloc") else X.shape[1]
+    if not len(X) or first is None or own == first:
+        return own if first is None else first
+    other = f"{first} columns" if isinstance(first, int) else ", ".join(sorted(map(str, first)))
+    raise ValueError(f"{place} and other columns than blocks before it, which have {other}")
+
+
+def _as_target(y: Any, start: int) -> FloatArray:
+    """Targets as numbers, NaN where they are missing."""
+    try:
+        if hasattr(y, "isna"):  # of pandas, whose missing values are of several kinds
+            return np.asarray(y.to_numpy(np.float64, na_value=np.nan)).ravel()
+        values = np.asarray(y)
+        return (values.astype(object) if np.iscomplexobj(y) else values).astype(np.float64).ravel()
+    except (TypeError, ValueError):
+        for row, value in enumerate(np.asarray(y, object).ravel()):
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                shown = f"got {str(value)!r} in row {start + row:,} (from 0)"
+                raise ValueError(f"the target must hold numbers, {shown}") from None
+        raise
+
+
+def _as_pandas(block: Any) -> Any:
+    return block.to_pandas() if hasattr(block, "to_pandas") else block
