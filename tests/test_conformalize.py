@@ -244,8 +244,8 @@ def test_the_command(model, tmp_path):
     table.to_csv(tmp_path / "rows.csv", index=False)
     X.iloc[:50].to_csv(tmp_path / "new.csv", index=False)
 
-    def run(*options):
-        place = [str(tmp_path / "model"), str(tmp_path / "rows.csv")]
+    def run(*options, rows="rows.csv"):
+        place = [str(tmp_path / "model"), str(tmp_path / rows)]
         return CliRunner().invoke(app, ["conformalize", *place, *map(str, options)])
 
     shown = run("--out", tmp_path / "by", "--by", "kind")
@@ -262,6 +262,10 @@ def test_the_command(model, tmp_path):
     assert "conformalized on 240 rows" in shown.output
     assert run("--by", "nothing").exit_code == 2
     assert run("--groups", "nothing").exit_code == 3
+    table.assign(patient=table["patient"].where(table.index != 5)).to_csv(tmp_path / "gap.csv")
+    missing = run("--groups", "patient", rows="gap.csv")
+    assert missing.exit_code == 3
+    assert "row 6, column 'patient': the group is missing" in missing.output
     assert run().exit_code == 0  # into the model's own folder
     assert load(tmp_path / "model").ensemble_.calibrations[-1].strict
     inspected = CliRunner().invoke(app, ["inspect", str(tmp_path / "by")])

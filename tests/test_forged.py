@@ -193,6 +193,75 @@ def test_extreme_numbers_lead_to_numbers_and_soon(examples, name, key, by, tmp_p
     assert time.process_time() - began < 20
 
 
+def scaled(**by):
+    """A change: arrays multiplied, each by its factor; dots are written as two underscores."""
+
+    def change(document, arrays):
+        for name, factor in by.items():
+            key = name.replace("__", ".")
+            arrays[key] = np.asarray(arrays[key] * factor)
+
+    return change
+
+
+STREAM = "calibration.1.shift."
+
+
+def far_shift(document, arrays):
+    """A stream's correction of 1e249, of two numbers that could each be one."""
+    arrays[STREAM + "typical"] = np.asarray(1e150)
+    arrays[STREAM + "slope"] = np.full_like(arrays[STREAM + "slope"], 1e100)
+
+
+def other_ratio(document, arrays):
+    """Weights of rows by more inputs than rows have, each of its parts of the right length."""
+    for name, more in (("center", 1), ("scale", 1), ("coef", 2)):
+        key = f"calibration.0.ratio.{name}"
+        arrays[key] = np.concatenate([arrays[key], np.ones(more)])
+
+
+def steep_pieces(document, arrays):
+    """Pieces so narrow that the slope over them is infinite in single precision."""
+    name = max((n for n in arrays if n.startswith("weights.")), key=lambda n: int(n[8:]))
+    name = f"weights.{int(name[8:]) - 1}"
+    arrays[name] = np.zeros_like(arrays[name])
+    arrays[name][:, 1] = 1e-39
+
+
+# A model with newer parts, what is changed in it, and what the error says.
+UNFIT = {
+    "a shift of 1e249": ("stream", far_shift, "'shift.slope' must be"),
+    "kinds by no input": ("kinds", array("calibration.0.by.columns", lambda a: a + 3), "columns"),
+    "weights by other inputs": ("shifted", other_ratio, "'ratio.center' must be of 3 inputs"),
+    "steep pieces": ("pieces", steep_pieces, "knots of pieces must be the same, or"),
+    "scores times scale": (
+        "width",
+        scaled(calibration__1__scores=1e90, units__target_scale=1e100),
+        "over that of scores",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "message"), UNFIT.values(), ids=UNFIT.keys())
+def test_parts_that_do_not_go_together_are_refused(examples, name, change, message, tmp_path):
+    document, arrays = deepcopy(read_model(examples[name].folder))
+    change(document, arrays)
+    record = json.loads((examples[name].folder / "model.json").read_bytes())
+    reseal(tmp_path, record | {"document": document}, arrays)
+    with pytest.raises(ModelFileError, match=message):
+        load(tmp_path)
+
+
+def test_a_stream_goes_on_from_any_state_that_is_read(examples, tmp_path):
+    """Sums so large that the ridge is lost, and a matrix without an inverse."""
+    document, arrays = read_model(examples["stream"].folder)
+    for name, value in (("gram", 1e99), ("moment", 1e99)):
+        arrays[STREAM + name] = np.full_like(arrays[STREAM + name], value)
+    record = json.loads((examples["stream"].folder / "model.json").read_bytes())
+    reseal(tmp_path, record | {"document": document}, arrays)
+    assert outcome(tmp_path, examples["stream"]) == "sound"
+
+
 def test_a_model_whose_regressor_is_not_at_hand_is_checked_all_the_same(examples, tmp_path):
     document, arrays = read_model(examples["wrapped"].folder)
     record = json.loads((examples["wrapped"].folder / "model.json").read_bytes())

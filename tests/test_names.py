@@ -172,7 +172,7 @@ def test_the_graph_of_onnx_has_it(model, tmp_path):
 
 
 def test_frames_missing_numbers_and_weights():
-    frame = pd.DataFrame(X, columns=["x", "pressure"])
+    frame = pd.DataFrame(X.copy(), columns=["x", "pressure"])
     frame.loc[::50, "pressure"] = np.nan
     weights = np.ones(len(Y))
     weights[:100] = 0

@@ -2,6 +2,7 @@
 
 import json
 from datetime import date, datetime, time
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -124,6 +125,11 @@ class TestNumbers:
         assert column.missing == bool(np.isnan(numbers).any())
         again = one(texts[:1] * 2 + texts[1:2], kinds=encoder.kinds_ | {"rest": "number"})
         assert encoded(again, texts[:1]) == [[numbers[0]]]  # kinds_ say how text is written
+
+    def test_numbers_among_text_are_no_text(self):
+        encoder = one(["1.234,5", "7", "5"])
+        for number in (1.234, np.float64(1.234), Decimal("1.234")):
+            assert encoded(encoder, ["1.234,5", number]) == [[1234.5], [1.234]]
 
     def test_thousands_are_three_digits(self):
         encoder = one(["1,234.5", "7", "5"])

@@ -569,6 +569,8 @@ class TestHabits:
 
     def test_a_real_interrupt_ends_training_soon(self, tmp_path):
         script = (
+            "import signal\n"  # which a shell turns off for what runs in the background
+            "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "from contextlib import contextmanager\n"
             "import numpy as np\n"
             "from calipers import IntervalRegressor, _fitting\n"

@@ -1,5 +1,6 @@
 """Files that appear whole, and the locks that keep writers apart."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -31,6 +32,21 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     with pytest.raises(ZeroDivisionError), replacing(path) as file:
         file.write(bytes(1 // 0))
     assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@POSIX
+def test_a_pipe_stays_one_and_is_written_to(tmp_path):
+    """As a device does: a rename would put a file in its place."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    found = []
+    reader = threading.Thread(target=lambda: found.append(path.read_bytes()))
+    reader.start()
+    replace_file(path, b"new")
+    reader.join(60)
+    assert found == [b"new"]
+    assert path.is_fifo()
     assert list(tmp_path.iterdir()) == [path]
 
 

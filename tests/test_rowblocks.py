@@ -435,6 +435,14 @@ class TestErrors:
         with pytest.raises(ValueError, match="the same rows each time"):
             list(rest)
 
+    def test_a_block_that_another_process_reads_again(self, data):
+        X, y = data
+        reader = RowBlocks([data]).reader()
+        first = rowblocks.chosen_rows(reader(data, 10), 0, 2**64 - 1)[-1]
+        assert sum(len(target) for _, target in reader(data, 10, first)) == len(y)
+        with pytest.raises(ValueError, match="in another order: it must give the same rows"):
+            list(reader((X[::-1], y[::-1]), 10, first))
+
     @pytest.mark.parametrize("target", [1j * np.arange(5.0), np.array(["a"] * 5)])
     def test_targets_that_are_no_real_numbers(self, target):
         with pytest.raises(ValueError, match=r"must hold numbers, got .* in row 0"):

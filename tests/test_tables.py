@@ -1,5 +1,6 @@
 """Tables in files, without the command line around them."""
 
+import errno
 import gzip
 import io
 import json
@@ -23,6 +24,7 @@ from calipers.tables import (
     Compression,
     FileFormat,
     TableError,
+    TableLimits,
     TextFormat,
     TooLargeError,
     _parts,
@@ -176,6 +178,29 @@ def test_wide_tables(columns):
     assert block.frame.iloc[0].astype(int).tolist() == list(range(columns))
 
 
+def test_a_disk_that_fails_is_named_with_its_file():
+    class Failing(io.RawIOBase):
+        def readable(self):
+            return True
+
+        def readinto(self, buffer):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with pytest.raises(TableError, match=r"^flats\.csv: cannot be read: Input/output error$"):
+        list(read_blocks("flats.csv", stream=Failing()))
+    with pytest.raises(TableError, match="cannot be read: File name too long"):
+        list(read_blocks("a" * 5_000))
+
+
+def test_standard_streams_that_are_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(TableError, match="standard input: is closed, or was read before"):
+        list(read_blocks("-"))
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(TableError, match="standard output: is closed"), write_blocks("-"):
+        pass
+
+
 def test_a_long_name_in_quotes():
     text = '"' + "a\n" * 50_000 + '",b\n1,2\n'
     (block,) = read_blocks("-", stream=io.BytesIO(text.encode()))
@@ -196,26 +221,39 @@ def encoded(kind, table):
 KINDS = ("parquet", "arrow", "arrow stream")
 
 
+def limits(rows, columns):
+    return TableLimits(body=10**6, rows=rows, columns=columns, cells=10**6)
+
+
 class TestBytes:
     BODY = b"n,x\n1,0.5\n2,1.5\n3,2.5\n"
 
     def test_they_are_read_as_files_are(self, tmp_path):
-        found = read_bytes(self.BODY, max_rows=3, max_columns=2)
+        found = read_bytes(self.BODY, limits(3, 2))
         (tmp_path / "file").write_bytes(self.BODY)
         pd.testing.assert_frame_equal(found.frame, read_table([str(tmp_path / "file")]).frame)
         assert str(found.placed(DataError("odd", row=1))) == "the body, row 2: odd"
 
     def test_limits(self):
-        with pytest.raises(TooLargeError, match="the body: the table has more than 2 rows"):
-            read_bytes(self.BODY, max_rows=2, max_columns=2)
+        with pytest.raises(TooLargeError, match="the body: the table has more than the 2 rows"):
+            read_bytes(self.BODY, limits(2, 2))
         with pytest.raises(TooLargeError, match="the body: the table has more than 1 columns"):
-            read_bytes(self.BODY, max_rows=3, max_columns=1)
+            read_bytes(self.BODY, limits(3, 1))
+
+    @pytest.mark.parametrize("kind", ["arrow", "arrow stream"])
+    def test_arrow_is_read_if_it_is_said_to_be(self, kind):
+        found = read_bytes(encoded(kind, TABLE), limits(100, 100), arrow=True)
+        assert found.table.to_pydict() == TABLE.to_pydict()
+        with pytest.raises(TooLargeError, match="the body: the table has more than"):
+            read_bytes(encoded(kind, TABLE), limits(TABLE.num_rows - 1, 100), arrow=True)
+        with pytest.raises(TableError, match="the body: this is not Arrow IPC: "):
+            read_bytes(self.BODY, limits(100, 100), arrow=True)
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_nothing_but_text_is_read(self, kind):
         for body in (encoded(kind, TABLE), gzip.compress(self.BODY), b""):
             with pytest.raises(TableError, match="the body: "):
-                read_bytes(body, max_rows=3, max_columns=2)
+                read_bytes(body, limits(3, 2))
 
 
 class TestFormats:

@@ -46,8 +46,14 @@ def replacing(
     If the block fails, nothing of it stays. The temporary name, which is the file's ``name``,
     follows from the final one, so what a kill leaves behind is overwritten by the next attempt.
     Raises ``BlockingIOError`` if another process is writing the same file, unless told to wait.
+    A pipe or a device stays what it is, and is written to.
     """
-    path = Path(path).resolve()
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    path = path.resolve()
     with _open_part(path, wait, mode) as file:
         temporary = Path(file.name)
         try:

@@ -18,6 +18,7 @@ from calipers._schema import SchemaError, anything, list_of, optional, record, r
 from calipers._serialization import (
     MissingCodeError,
     check_arrays,
+    check_inputs,
     ensemble_from_dict,
     ensemble_to_dict,
 )
@@ -164,3 +165,5 @@ def _check_fit(model: Any, reader: Inputs, ensemble: Ensemble, document: Any) ->
     if document.get("points") != CUSTOM and ensemble.bank.program.in_size != reader.width:
         size = ensemble.bank.program.in_size
         refuse("ensemble.program.in_size", f"{reader.width}, as the inputs are", size)
+    for calibration in ensemble.calibrations:
+        check_inputs(calibration, reader.width)

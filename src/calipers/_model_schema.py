@@ -49,6 +49,7 @@ MOST_INPUTS, MOST_NETWORKS = 10**6, 10**4
 
 _DEEP = 16  # layers from which on a bound of the outputs says too little
 _FAR = 1e4  # standardised inputs of a network that does not clip them, as its outputs are bounded
+_NARROWEST = 1e-6  # piece of an input; those of a fit are wider by far
 _LARGEST_OUTPUT = 1e37  # single precision ends at 3e38
 _LARGEST_TARGET = 1e150  # its square is a number still
 
@@ -276,9 +277,17 @@ def check_bank(document: Mapping[str, Any], arrays: Arrays) -> None:
 
 
 def check_outputs(
-    document: Mapping[str, Any], arrays: Arrays, weights: list[NDArray[Any]], largest: float
+    document: Mapping[str, Any],
+    arrays: Arrays,
+    weights: list[NDArray[Any]],
+    largest: float,
+    stretch: float,
 ) -> None:
-    """Refuse networks whose outputs could be no numbers; ``largest`` is the size of the target."""
+    """Refuse networks whose outputs could be no numbers.
+
+    ``largest`` is the size of the target, and ``stretch`` a factor by which calibrations may at
+    most lengthen distributions.
+    """
     for i, leaf in enumerate(weights):
         array_of({f"weights.{i}": leaf}, f"weights.{i}", "biuf")
     reach = _output_bound(document["network"], weights)
@@ -290,9 +299,10 @@ def check_outputs(
     with np.errstate(over="ignore"):
         scale = arrays["scaling.target_scale"] * arrays["units.target_scale"]
         center = arrays["scaling.target_center"] * arrays["units.target_scale"]
-        ends = reach * scale + np.abs(center + arrays["units.target_center"])
+        ends = reach * scale * stretch + np.abs(center + arrays["units.target_center"])
     if not (ends <= max(_LARGEST_TARGET, 1e50 * largest)).all() or not (scale > 0).all():
-        refuse("array 'scaling.target_scale'", "of the size of the target", scale)
+        problem = "of the size of the target" + (" over that of scores" if stretch > 1 else "")
+        refuse("array 'scaling.target_scale'", problem, scale)
 
 
 def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> NDArray[np.float64]:
@@ -316,6 +326,11 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
         if network.get("bins") and amplitude.shape[1]:
             *leaves, knots, pieces = leaves
             within(f"weights.{3 + len(leaves)}", knots, 0, 1e9)
+            gaps = np.diff(weights[-2].reshape(networks, amplitude.shape[1], -1))
+            if ((gaps > 0) & (gaps < _NARROWEST)).any():
+                refuse(
+                    "knots of pieces", f"the same, or {_NARROWEST:g} apart", gaps[gaps > 0].min()
+                )
             parts.append(np.repeat(pieces, network["bins"], axis=1))
         plain = np.full((networks, first - sum(part.shape[1] for part in parts)), clip)
         reach = np.concatenate([plain, *parts], axis=1)

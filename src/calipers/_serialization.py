@@ -18,7 +18,7 @@ from calipers._model_schema import (
     check_support,
 )
 from calipers._old_models import current_ensemble
-from calipers._schema import SchemaError, arrays_under, refuse
+from calipers._schema import SchemaError, arrays_under, refuse, within
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import (
@@ -30,7 +30,13 @@ from calipers.bank import (
     Scaling,
     Upgraded,
 )
-from calipers.calibration import CALIBRATIONS, AdaptiveCoverage, Calibrator, DensityRatio
+from calipers.calibration import (
+    CALIBRATIONS,
+    AdaptiveCoverage,
+    CalibrationBy,
+    Calibrator,
+    DensityRatio,
+)
 from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
 from calipers.networks import Around, DenseFactory
@@ -40,6 +46,7 @@ from calipers.storage import ModelFileError
 Arrays = dict[str, NDArray[Any]]
 
 _NETWORKS: dict[str, Any] = {kind.__name__: kind for kind in (DenseFactory, Around)}
+_LAST = 40.0  # level on the normal scale beyond which there are no probabilities
 _MEASURES = [name for name in HISTORY_TYPE.names or () if name != "epoch"]
 
 
@@ -96,14 +103,13 @@ def ensemble_from_dict(
     """
     document = current_ensemble(document)
     check_ensemble(document)
-    bank = _bank_from_arrays(document["program"], arrays, network, largest)
+    calibrations = calibrations_from_dict(document, arrays)
+    stretch = float(np.prod([_stretch(one) for one in calibrations]))
+    bank = _bank_from_arrays(document["program"], arrays, network, largest, stretch)
     given = document["points"]
     known = given and _points_from_dict(
         given, arrays_under(arrays, "points."), network, points, largest, len(bank)
     )
-    calibrations = calibrations_from_dict(document, arrays)
-    for calibration in calibrations:
-        _check_inputs(calibration, 0 if known else bank.program.in_size)
     if AGGREGATIONS[document["aggregation"]].single and len(bank) > 1:
         refuse("ensemble.aggregation", "another for several networks", document["aggregation"])
     if document["row_weight"] == CUSTOM and row_weight is None:
@@ -148,12 +154,26 @@ def support_from_dict(document: Mapping[str, Any]) -> Support:
     return Support.from_dict(document["support"])
 
 
-def _check_inputs(calibration: Calibrator, in_size: int) -> None:
-    """Refuse what a stream has taught about other inputs than the networks have."""
+def check_inputs(calibration: Calibrator, inputs: int) -> None:
+    """Refuse a calibration that looks at other inputs than rows have."""
     if isinstance(calibration, AdaptiveCoverage):
         known = len(calibration.shift.center)
-        if known not in (0, in_size):
-            refuse("array 'shift.center'", f"of {in_size} inputs, or none", known)
+        if known not in (0, inputs):
+            refuse("array 'shift.center'", f"of {inputs} inputs, or none", known)
+    elif isinstance(calibration, CalibrationBy):
+        within("by.columns", calibration.kinds.columns, 0, inputs - 1)
+    elif isinstance(calibration.row_weight, DensityRatio):
+        known = len(calibration.row_weight.center)
+        if known != inputs:
+            refuse("array 'ratio.center'", f"of {inputs} inputs", known)
+
+
+def _stretch(calibration: Calibrator) -> float:
+    """Scales of its row by which a value of a calibrated distribution is at most off, if over 1."""
+    maps = getattr(calibration, "maps", [getattr(calibration, "level_map", calibration)])
+    ends = [_LAST * m.tail_slope + np.abs(m.scores).max() for m in maps if hasattr(m, "tail_slope")]
+    shift = calibration.shift.reach if isinstance(calibration, AdaptiveCoverage) else 0.0
+    return float(max([1.0, *ends])) + shift
 
 
 def _has_code(calibration: Calibrator) -> bool:
@@ -190,7 +210,7 @@ def _bank_to_arrays(bank: Bank) -> Arrays:
 
 
 def _bank_from_arrays(
-    document: Mapping[str, Any], arrays: Arrays, network: Any, largest: float
+    document: Mapping[str, Any], arrays: Arrays, network: Any, largest: float, stretch: float = 1.0
 ) -> Bank:
     check_bank(document, arrays)
     program = _program_from_dict(document, network)
@@ -200,7 +220,7 @@ def _bank_from_arrays(
     )
     weights = _numbered(arrays, "weights")
     _check_shapes(program, len(arrays["seeds"]), weights)
-    check_outputs(document, arrays, weights, largest)
+    check_outputs(document, arrays, weights, largest, stretch)
     return Bank(
         program,
         weights,

@@ -34,6 +34,7 @@ class WorkerShares:
         self.starts = [0, *np.cumsum(sizes).tolist()]
         workers = sorted(client.nthreads())
         self.workers = workers[: min(networks, len(self.parts))]
+        self.first: list[Any] = [None] * len(self.parts)  # what the first reading has found
 
     @classmethod
     def of(cls, rows: RowBlocks, networks: int) -> Self | None:
@@ -53,7 +54,9 @@ class WorkerShares:
         choose, reader = dask_function(_chosen), self.rows.reader()
         pairs = zip(self.parts, self.starts[:-1], strict=True)
         tasks = [choose(reader, part, start, seed, limit) for part, start in pairs]
-        return merged_sample(self.client.gather(self.client.compute(tasks)), rows)
+        found = self.client.gather(self.client.compute(tasks))
+        self.first = [part[-1] for part in found]
+        return merged_sample(found, rows)
 
     def train(
         self, rest: RowBlocks, encode: Callable[..., Any], train: Train, seeds: Sequence[int]
@@ -85,7 +88,7 @@ class WorkerShares:
             place = {"workers": [worker], "allow_other_workers": True}
             tools = dask_function(pickle.loads)(payload)
             tasks = [
-                read(tools, self.parts[i], self.starts[i])
+                read(tools, self.parts[i], self.starts[i], self.first[i])
                 for i in range(number, len(self.parts), shares)
             ]
             encoded = client.compute(tasks, **place)
@@ -103,10 +106,10 @@ def _chosen(reader: Callable[..., RowBlocks], block: Any, start: int, *how: int)
     return chosen_rows(reader(block, start), *how)
 
 
-def _encoded(tools: tuple[Any, Any], block: Any, start: int) -> Any:
+def _encoded(tools: tuple[Any, Any], block: Any, start: int, first: Any) -> Any:
     """Encoded rows of one partition and what was seen; None where it has none."""
     reader, encode = tools
-    found = [encode(*rows) for rows in reader(block, start).numbered()]
+    found = [encode(*rows) for rows in reader(block, start, first).numbered()]
     return found[0] if found else None
 
 

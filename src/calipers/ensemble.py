@@ -16,6 +16,7 @@ import numpy as np
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
+from calipers._forward import Forward
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import (
@@ -33,9 +34,7 @@ from calipers.distributions import (
     Support,
     TargetMap,
     TransformedMixture,
-    atoms,
     latent_targets,
-    mean_density,
     refuse_outside,
 )
 from calipers.heads import Head, Values
@@ -242,7 +241,7 @@ class Ensemble:
         starts = range(0, rows, _BLOCK)
         return list(parallel(joblib.delayed(function)(slice(i, i + _BLOCK)) for i in starts))
 
-    def _forward(self, X: FloatArray) -> "_Forward":
+    def _forward(self, X: FloatArray) -> Forward:
         """One pass through the networks."""
         values = self.bank.predict(X)
         mixture = self.head.mixture(values)
@@ -258,14 +257,14 @@ class Ensemble:
             mixture = self._mixture(values) if mixture is None else mixture
             latent = self.on_own_scale(self._calibrated(mixture, X))
             point = self.within_bounds(point + self._moved(values, X, latent))
-            return _Forward(self.coverage, point, dist=self._observed(latent))
+            return Forward(self.coverage, point, dist=self._observed(latent))
         if not self.head.has_interval:
-            return _Forward(self.coverage, point)
+            return Forward(self.coverage, point)
         bounds = self._aggregation(*self._members(values), coverage=self.coverage)
         assert isinstance(bounds, Interval)  # noqa: S101 - for the type checker
         lower, _, upper = (np.broadcast_to(side, (1, len(X)))[0] for side in bounds)
         sides = self.support.observe(np.stack([lower, upper], axis=1))
-        return _Forward(self.coverage, point, bounds=sides)
+        return Forward(self.coverage, point, bounds=sides)
 
     def _calibrated(self, mixture: SplitNormalMixture, X: FloatArray) -> NetworkDistribution:
         dist: NetworkDistribution = mixture
@@ -323,55 +322,3 @@ class Ensemble:
                 f"nothing else, so {what} cannot be had from it: use aggregation='snm', or train "
                 "for that coverage"
             )
-
-
-@dataclass(frozen=True, eq=False)
-class _Forward:
-    """Outputs of one pass: points, and either bounds of one coverage or distributions."""
-
-    coverage: float
-    point: FloatArray
-    bounds: FloatArray | None = None
-    dist: Distribution | None = None
-
-    def __getitem__(self, rows: slice) -> "_Forward":
-        bounds = None if self.bounds is None else self.bounds[rows]
-        return _Forward(
-            self.coverage, self.point[rows], bounds, None if self.dist is None else self.dist[rows]
-        )
-
-    def answer(self, query: Query) -> Prediction:
-        """Arrays that answer a query."""
-        intervals, asked = None, query.coverages
-        if asked is None:
-            asked = () if self.bounds is None and self.dist is None else (self.coverage,)
-        coverages, levels = np.array(asked), np.array(query.quantiles)
-        dist, found = self.dist, {}
-        if self.bounds is not None and asked:
-            intervals = np.repeat(self.bounds[:, :, None], len(asked), axis=2)
-        if dist is not None:
-            if asked:
-                pair = dist.interval(coverages[:, None])
-                intervals = np.stack([side.T for side in pair], axis=1)
-            if query.quantiles:
-                found["quantiles"] = dist.ppf(levels[:, None]).T
-            if query.variance:
-                found["variance"] = dist.var
-            if query.variance_parts:
-                found["aleatoric_variance"] = dist.aleatoric_var
-                found["epistemic_variance"] = dist.epistemic_var
-            if query.members and not isinstance(getattr(dist, "latent", dist), TransformedMixture):
-                parts = dist.components
-                each = [parts.loc.T, parts.left_scale.T, parts.right_scale.T]
-                if dist.weights.ndim > 1:
-                    each.append(dist.weights.T)
-                found["members"] = np.stack(each, axis=1)
-            if query.density:
-                found["density"] = mean_density(dist, query.density)
-                if isinstance(dist, ObservedDistribution):
-                    found["atoms"] = atoms(dist)
-            if query.at is not None:
-                found["cdf"] = dist.cdf(query.at)
-                if isinstance(dist, ObservedDistribution):
-                    found["cdf_below"] = dist.cdf_below(query.at)
-        return Prediction(self.point, coverages, levels, intervals, **found)

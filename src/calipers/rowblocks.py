@@ -139,8 +139,11 @@ class RowBlocks:
         pair = dask_function(_pair)
         return [pair(X, y) for X, y in zip(parts, delayed_parts(self.target), strict=True)]
 
-    def reader(self) -> Callable[[Any, int], "RowBlocks"]:
-        """A function for other processes: from a block and its first number to its rows."""
+    def reader(self) -> Callable[..., "RowBlocks"]:
+        """A function for other processes: from a block and its first number to its rows.
+
+        What a first reading has found, see ``chosen_rows``, may be given besides.
+        """
         target = self.target if isinstance(self.target, str) else None
         return partial(_of_block, target, self.drop_missing, self._left_out)
 
@@ -203,22 +206,27 @@ def _of_block(
     left_out: tuple[tuple[int, int], ...],
     block: Any,
     start: int,
+    first: dict[str, int] | None = None,
 ) -> RowBlocks:
     rows = RowBlocks([block], target, drop_missing=drop_missing)
-    rows._left_out, rows._start = left_out, start
+    rows._left_out, rows._start, rows._first = left_out, start, dict(first or {})
     return rows
 
 
-def chosen_rows(rows: RowBlocks, seed: int, limit: int) -> tuple[Hashes, Any, FloatArray, int]:
-    """Rows of one block whose hash is low enough, and how many rows there are."""
+Chosen = tuple[Hashes, Any, FloatArray, int, dict[str, int]]
+
+
+def chosen_rows(rows: RowBlocks, seed: int, limit: int) -> Chosen:
+    """Rows of one block whose hash is low enough, how many there are, and what was found."""
+    found: tuple[Hashes, Any, FloatArray, int] = np.empty(0, np.uint64), None, np.empty(0), 0
     for numbers, X, y in rows.numbered():
         hashes = _hashes(numbers, seed)
         chosen = np.flatnonzero(hashes <= np.uint64(limit))
-        return hashes[chosen], _take(X, chosen), y[chosen], len(y)
-    return np.empty(0, np.uint64), None, np.empty(0), 0
+        found = hashes[chosen], _take(X, chosen), y[chosen], len(y)
+    return *found, rows._first
 
 
-def merged_sample(parts: Iterable[tuple[Hashes, Any, FloatArray, int]], rows: int) -> Sample:
+def merged_sample(parts: Iterable[Chosen], rows: int) -> Sample:
     """The sample that ``RowBlocks.sample`` would have drawn of all blocks."""
     found = [part for part in parts if part[3]]
     if not found:

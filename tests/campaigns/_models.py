@@ -65,6 +65,9 @@ def new_models(root: Path) -> dict[str, Example]:
     frame["shop"] = np.char.add("shop ", shop.astype(str))
     frame["day"] = pd.date_range("2024-01-01", periods=120).astype(str)
     frame.loc[3, "a"] = np.nan
+    store = rng.permutation(np.arange(240) % 20)
+    stores = pd.DataFrame({"store": store, "size": rng.normal(size=240)})
+    sold = rng.normal(size=20)[store] + rng.normal(0, 0.1, 240)
 
     def fit(target: Any, rows: Any = X, **more: Any) -> IntervalRegressor:
         return IntervalRegressor(**settings(**more)).fit(rows, target)
@@ -88,16 +91,18 @@ def new_models(root: Path) -> dict[str, Example]:
             "components": fit(np.exp(y), loss=Density(components=3, scale="log")),
             "asinh": asinh,
             "encodings": fit(shop + y, frame),
+            "names": fit(sold, stores),
+            "pieces": fit(y, network=MLP(hidden_layers=(4,), frequencies=2, bins=3)),
             "stream": stream,
             "kinds": fit(y).conformalize(X, y, by=0),
             "shifted": fit(y).conformalize(X, y, shifted_to=X + 0.5),
             "wrapped": IntervalRegressor(**settings()).upgrade(points, X, y),
             "targets": both.fit(X, np.column_stack([y, X[:, 1]])),
         }
-    found = {}
+    tables, found = {"encodings": frame, "names": stores}, {}
     for name, model in models.items():
         model.save(root / name)
-        found[name] = Example(root / name, frame if name == "encodings" else X)
+        found[name] = Example(root / name, tables.get(name, X))
     found["wrapped"] = replace(found["wrapped"], code={"points": points})
     found["targets"] = replace(found["targets"], load=MultiTargetRegressor.load)
     return found

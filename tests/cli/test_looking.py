@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from calipers import IntervalRegressor
 from calipers.cli import app
 from calipers.cli._columns import print_columns
+from calipers.cli._holdout import say_copies
 from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
 from calipers.search import Candidate, Outcome, SearchResult
@@ -289,3 +290,16 @@ def test_years_have_no_separators_and_other_numbers_have(capsys):
         "  year    number  1896 to 2012",
         "  area    number  1,896 to 20,120",
     ]
+
+
+def test_an_evaluation_on_the_rows_of_training_says_so(folder):
+    assert (
+        "fitted on rows of train.csv"
+        in run("evaluate", folder / "model", folder / "train.csv").stderr
+    )
+    assert run("evaluate", folder / "model", folder / "test.csv").stderr == ""
+
+
+def test_two_equal_rows_of_a_small_table_are_no_alarm():
+    assert say_copies({"copies": 2, "rows": 49}) == ""
+    assert "3 of them" in say_copies({"copies": 3, "rows": 49})

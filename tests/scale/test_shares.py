@@ -65,3 +65,9 @@ def test_a_bad_value_on_a_worker_is_named_with_its_row(client, frame):
     bad.loc[2600, "y"] = np.nan
     with pytest.raises(ValueError, match=r"missing in row 2,600"):
         fitted(client, dask.from_pandas(bad, npartitions=8))
+
+
+def test_partitions_that_give_other_rows_each_time_are_refused(client, frame):
+    rows = dask.from_pandas(frame, npartitions=4).map_partitions(lambda part: part.sample(frac=1))
+    with pytest.raises(ValueError, match="in another order: it must give the same rows"):
+        fitted(client, rows)

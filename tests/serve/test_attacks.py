@@ -15,15 +15,15 @@ import pyarrow as pa
 import pytest
 from fastapi.responses import Response
 
-from calipers.serve._arrow import _child, _field, _follow, _text, _vector, read_arrow
-from calipers.serve._limits import Limits
-from calipers.serve._problems import HTTPProblem
+from calipers.serve._problems import problem_of_table
 from calipers.serve._reading import ARROW_STREAM, CSV, JSON
 from calipers.serve._responses import kept_bytes, numbers_bytes, outside_bytes
+from calipers.tables import TableError, TableLimits
+from calipers.tables._ipc import _child, _field, _follow, _text, _vector, read_arrow
 
 MEMORY = 256 * 2**20
 SECONDS = 30  # on a machine that others share
-LIMITS = Limits(body=16 * 2**20, rows=100_000, columns=1_000, cells=4_000_000)
+LIMITS = TableLimits(body=16 * 2**20, rows=100_000, columns=1_000, cells=4_000_000)
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of addresses are Linux's")
 
 
@@ -151,6 +151,8 @@ def shared_view():
     """Views that all lie over the first one's bytes."""
     array = pa.array([LONG], pa.string_view())
     _, views, *data = array.buffers()
+    if int(pa.__version__.partition(".")[0]) < 19:
+        pytest.skip("pyarrow 18 cannot make an array of views from buffers")
     return pa.Array.from_buffers(
         array.type, 2_000, [None, pa.py_buffer(bytes(views) * 2_000), *data]
     )
@@ -208,11 +210,11 @@ def test_all_at_once(server):
 
 
 def refused(body, *words, limits=LIMITS):
-    with pytest.raises(HTTPProblem) as caught:
+    with pytest.raises(TableError) as caught:
         read_arrow(bytes(body), limits, lambda _: None)
     for word in words:
-        assert word in caught.value.detail
-    return caught.value.status
+        assert word in str(caught.value)
+    return problem_of_table(caught.value).status
 
 
 def test_buffers_that_lie_over_one_another():

@@ -10,7 +10,7 @@ from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve._batching import Batcher
 from calipers.serve._bodies import columns_of
-from calipers.serve._models import load_models
+from calipers.serve._models import _joined, load_models
 from calipers.serve._queries import Piece
 
 
@@ -18,10 +18,11 @@ class Worker:
     """Doubles numbers, one batch at a time, when it is let."""
 
     def __init__(self):
-        self.batches, self.go = [], threading.Event()
+        self.batches, self.go, self.busy = [], threading.Event(), threading.Event()
         self.go.set()
 
     def __call__(self, pieces):
+        self.busy.set()
         self.go.wait(5)
         self.batches.append(pieces)
         return [ValueError(p) if p == "bad" else p * 2 for p in pieces]
@@ -37,10 +38,10 @@ def test_what_waits_goes_together():
         batcher = Batcher(worker, max_rows=4)
         worker.go.clear()
         first = asyncio.create_task(batcher.submit("a"))
-        await asyncio.sleep(0.05)  # the model is busy with it
+        await asyncio.to_thread(worker.busy.wait)
         rest = [asyncio.create_task(batcher.submit(name)) for name in ("b", "cc", "ddd", "e")]
-        await asyncio.sleep(0.05)
-        assert len(batcher) == 4
+        while len(batcher) < 4:  # until the test has taken too long
+            await asyncio.sleep(0)
         worker.go.set()
         assert await asyncio.gather(first, *rest) == ["aa", "bb", "cccc", "dddddd", "ee"]
         assert worker.batches == [["a"], ["b", "cc"], ["ddd", "e"]]
@@ -69,7 +70,7 @@ def test_who_gives_up_is_left_out():
         batcher = Batcher(worker, max_rows=10)
         worker.go.clear()
         first = asyncio.create_task(batcher.submit("a"))
-        await asyncio.sleep(0.05)
+        await asyncio.to_thread(worker.busy.wait)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(batcher.submit("b"), 0.05)
         worker.go.set()
@@ -106,3 +107,16 @@ def test_one_wrong_row_does_not_spoil_the_batch(folder):
     assert first.prediction.point == last.prediction.point
     assert isinstance(wrong, DataError)
     assert (wrong.column, wrong.row) == ("size", 0)
+
+
+def test_what_others_send_does_not_change_a_value(folder):
+    """Joined with floats, the long number would lose its last digit, and truth be 1."""
+    served = load_models([folder / "homes"])["homes"]
+    row = columns_of([served.example], served)
+    kinds = [np.array([2**53 + 1]), np.array([1.5]), np.array([True])]
+    pieces = [Piece(row | {"kind": kind}, 1, Query()) for kind in kinds]
+    with pytest.raises(TypeError, match="'kind' is of several types"):
+        _joined(pieces)
+    for piece, answer in zip(pieces, served.predict(pieces), strict=True):
+        [alone] = served.predict([piece])
+        np.testing.assert_equal(arrays(answer), arrays(alone))

@@ -3,7 +3,7 @@
 import gzip
 import io
 import json
-import time
+import threading
 from contextlib import contextmanager
 
 import numpy as np
@@ -55,6 +55,8 @@ def problem(answer, status, *words):
         (b'{"rows": [[1, [2]]]}', ["rows[0][1]"]),
         (b'{"rows": [[1, 2]], "coverage": 1}', ["coverage", "less than 1"]),
         (b'{"rows": [[1, 2]], "coverage": [0.5, 0]}', ["coverage[1]", "greater than 0"]),
+        (b'{"rows": [[1, 2]], "coverage": [%s]}' % b",".join([b"0.5"] * 33), ["at most 32 items"]),
+        (b'{"rows": [[1, 2]], "coverage": "x"}', ["coverage", "valid number"]),
         (b'{"rows": [[1, 2]], "quantiles": [2]}', ["quantiles[0]", "less than 1"]),
         (b'{"rows": [[1, 2]], "density": 1e9}', ["density"]),
         (b'{"rows": [[1, 2]], "covrage": 0.5}', ["covrage", "not permitted"]),
@@ -94,6 +96,28 @@ def test_arrow(client, arrow):
     for frame, compression in ((FRAME, "zstd"), (words, "lz4"), (words[["load"]], "zstd")):
         body = arrow(frame, compression=compression)
         problem(client.table(body, ARROW_STREAM), 415, "compressed")
+
+
+@pytest.mark.parametrize("kind", ["timestamp[s]", "timestamp[us, tz=Europe/Berlin]", "date32[day]"])
+@pytest.mark.parametrize("name", ["sold", "note"])
+def test_times_beyond_the_calendar(client, tables, name, kind):
+    unit, _, zone = kind.removeprefix("timestamp[").rstrip("]").partition(", tz=")
+    wanted = pa.date32() if kind == "date32[day]" else pa.timestamp(unit, zone or None)
+    far = pa.array([2**31 - 1 if wanted == pa.date32() else 2**62], wanted)
+    table = pa.table({**dict(served_row(tables["homes"])), name: far})
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    for accept in (CSV, JSON, ARROW_STREAM):
+        answer = client.table(sink.getvalue(), ARROW_STREAM, "homes", accept, keep=True)
+        assert answer.status_code in (200, 422), answer.text
+    if name == "sold":
+        problem(answer, 422, "column 'sold', row 0", "is not in the years 1 to 9999")
+
+
+def served_row(table):
+    """The first row of a table, by column, as Arrow."""
+    return pa.Table.from_pandas(table.iloc[:1], preserve_index=False).to_pydict().items()
 
 
 def test_columns_of_one_name(client):
@@ -217,11 +241,14 @@ def test_a_body_without_a_length_is_cut_off(make_client):
 
 def test_a_slow_answer_is_given_up(make_client, monkeypatch):
     client = make_client(timeout=0.2)
-    service = _service(client)
+    given_up = threading.Event()
     monkeypatch.setattr(
-        service._batchers["plain"], "_work", lambda pieces: time.sleep(0.6) or [{}] * len(pieces)
+        _service(client)._batchers["plain"],
+        "_work",
+        lambda pieces: [given_up.wait(60)] * len(pieces),
     )
     problem(client.predict(rows=ROWS), 503, "0.2 s", "fewer rows")
+    given_up.set()
 
 
 def _service(client):

@@ -32,7 +32,7 @@ Single = NDArray[np.float32]
 
 NETWORKS = 20  # evaluated at a time, which bounds memory
 TILE = 8  # rows multiplied at a time: a single row then costs what 8 do
-_TOGETHER = 512  # rows times networks whose hidden units stay within a core's cache
+_TOGETHER = 1024  # rows times networks whose hidden units stay within a core's cache
 _ONE_THREAD = 2**18  # largest product of three sizes that OpenBLAS leaves to one thread
 # Inputs far out, and weights of a failure, overflow without a word, as in a compiled program.
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")

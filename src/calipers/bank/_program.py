@@ -348,8 +348,11 @@ class Program:
             )
 
         sums = jnp.zeros((lanes.seed.shape[0], 1 + len(MEASURES)))
-        most, together = self._most_steps(lanes), self._steps_together(lanes)
-        count = most if most == together else batches
+        together = self._steps_together(lanes)
+        known = together == self._most_steps(lanes) and self._epochs_together(lanes) > 1
+        count = (
+            together if known else batches
+        )  # an epoch of no steps costs a look, and nothing else
         state, sums = _loop(step, count, (state, sums), together)
         trained = jnp.where(running[:, None], sums[:, 1:] / sums[:, :1], jnp.nan)
         state = state._replace(

@@ -274,7 +274,9 @@ class _Filling:
     def advance(self, epochs: int, until: float) -> int:
         """Train for some epochs and collect what is to go no further; network-epochs done."""
         before = np.array(self.state.epoch)
-        reached = max(int(before[lane]) for lane, _ in self._occupied())
+        busy = [lane for lane, _ in self._occupied()]
+        reached, left = int(before[busy].max()), self.lanes.settings.epochs - before
+        epochs = max(1, min(epochs, int(left[busy].max())))
         arguments = (self.state, self.on_device, self.feed(reached), np.int32(epochs))
         self.state, records, running = self._compiled(arguments)(*arguments)
         running, records = np.asarray(running), np.asarray(records)

@@ -107,6 +107,11 @@ class InputShift:
         relative, absolute = (self.weights[1:] * form @ self.slope for form in forms)
         return sum_members((inputs * (np.outer(scale, relative) + self.typical * absolute)).T)
 
+    @property
+    def reach(self) -> float:
+        """Largest correction, in units of a row's scale or of the typical one."""
+        return _FURTHEST * float(np.abs(self.slope).sum(axis=1).max())
+
     def issue(self, inputs: FloatArray, scale: float) -> FloatArray:
         """Correction of a standardised row by each candidate, and in the end by their mean."""
         unit = np.where(_RELATIVE, scale, self.typical)
@@ -145,8 +150,12 @@ class InputShift:
         self.gram += count[:, None, None] * np.outer(inputs, inputs)
         self.moment = _KEEP[:, None] * self.moment + (count * target)[:, None] * inputs
         ridge = np.diag([_RIDGE_OF_LEVEL] + [_RIDGE] * (len(inputs) - 1))
-        solved = np.linalg.solve(self.gram + ridge, self.moment[..., None])[..., 0]
-        self.slope = np.asarray(solved, dtype=np.float64)
+        moment = self.moment[..., None]
+        try:
+            solved = np.linalg.solve(self.gram + ridge, moment)
+        except np.linalg.LinAlgError:  # so large that the ridge is lost
+            solved = np.linalg.pinv(self.gram + ridge, hermitian=True) @ moment
+        self.slope = np.clip(solved[..., 0], -_LARGEST, _LARGEST)
 
     def _rescale(self, factor: float) -> None:
         """Move the mean scale by a factor, and express the absolute regressions in units of it."""

@@ -211,6 +211,8 @@ class AdaptiveCoverage:
                 stored = array_of(given, key, "f", np.shape(getattr(part, field.name)))
                 _check(key, stored)
                 setattr(part, field.name, np.array(stored, dtype=np.float64))
+        with np.errstate(over="ignore"):
+            within("shift.slope", template.shift.typical * template.shift.reach, 0, 1e150)
         return template
 
 

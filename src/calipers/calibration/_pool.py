@@ -98,7 +98,7 @@ def unseen_pools(
         return UnseenPools(dist, row, normal_scores(dist, target[row]))
     alone = normal_scores(held_out_networks(mixture, folds), target)
     beyond = alone - np.clip(alone, -FARTHEST, FARTHEST)
-    own = np.clip(normal_scores(mixture.by_network, target), -FARTHEST, FARTHEST)
+    own = np.clip(normal_scores(as_mixture(mixture.by_network), target), -FARTHEST, FARTHEST)
     none = np.zeros(target.size)
     drawn, again = _drawn(SplitNormalMixture(SplitNormal(-own, 1.0, 1.0)), none, folds)
     if row.size < again.size:  # where all networks predict the same

@@ -50,15 +50,13 @@ def conformalize_command(
     average, whatever the model; with --by in each kind of row, with --groups for new groups.
     """
     from calipers import load
-    from calipers.preprocessing import as_text
 
     fitted = load(model)
     files, (table, values, left_out, _) = options.read(fitted, data)
     wanted: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
     if groups is not None:
         table.require(groups)
-        labels = as_text(table.frame[groups]).to_numpy(zero_copy_only=False)
-        wanted["groups"] = [str(label) for label in labels]
+        wanted["groups"] = common.group_labels(table, groups)
     with common.refusing(table):
         if shifted_to is not None:
             new = common.read_files([shifted_to], options.form)[1]

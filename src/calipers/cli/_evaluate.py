@@ -13,6 +13,7 @@ from calipers.cli._measures import (
     print_targets,
 )
 from calipers.cli._predict import ModelFolder
+from calipers.cli._report import cautions
 from calipers.cli._row_options import RowOptions, with_row_options
 
 
@@ -50,6 +51,8 @@ def evaluate_command(
             _show_several(found)
         return
     files, (table, values, left_out, _) = options.read(fitted, data)
+    for text in cautions(fitted.about_, files):
+        typer.echo(f"note: {text}", err=True)
     if by is not None:
         table.require(by)
     with table.placing():

@@ -3,6 +3,7 @@
 from typing import Any, NamedTuple
 
 _FEW = 0.01  # share of rows held out that may equal a row of training without a word
+_CHANCE = 2  # as many may do so in any table
 
 
 class HoldOut(NamedTuple):
@@ -83,7 +84,7 @@ def copies(X: Any, y: Any, train: Any, test: Any) -> int:
 def say_copies(found: dict[str, Any]) -> str:
     """A paragraph on rows held out that training has seen; empty if there are next to none."""
     count, rows = found.get("copies") or 0, found["rows"]
-    if count <= _FEW * rows:
+    if count <= max(_CHANCE, _FEW * rows):
         return ""
     return (
         f"  But {count:,} of them have the inputs and the target of a row of training, as copies "

@@ -47,8 +47,8 @@ def report_command(
         inputs = fitted.pick(table.frame)
         if hasattr(inputs, "index"):
             inputs = inputs.set_axis(table.row_numbers)
-        cautions = _cautions(fitted.about_, files)
-        write(fitted, inputs, values, out, title=title, source=source, cautions=cautions)
+        warnings = cautions(fitted.about_, files)
+        write(fitted, inputs, values, out, title=title, source=source, cautions=warnings)
     if options.as_json:
         found = {"model": model, "files": files, "rows": len(values)}
         common.print_json(found | {"rows_without_target": left_out, "out": str(out)})
@@ -65,7 +65,7 @@ def check_place(out: Path, such_as: str = "report.html") -> None:
         raise typer.BadParameter(f"there is no folder {str(out.parent)!r} for {out.name}")
 
 
-def _cautions(about: dict[str, object], files: list[str]) -> list[str]:
+def cautions(about: dict[str, object], files: list[str]) -> list[str]:
     """What the reader must know before anything else."""
     source = about.get("source")
     known = source.get("files", []) if isinstance(source, dict) else []

@@ -69,8 +69,9 @@ def make_form(delimiter: str | None, encoding: str) -> Any:
     from calipers.tables import TextFormat
 
     sign = "\t" if delimiter in ("tab", "\\t") else delimiter
-    if sign is not None and len(sign) != 1:
-        raise typer.BadParameter(f"a delimiter is one character, got {sign!r}")
+    if sign is not None and (len(sign) != 1 or not sign.isascii() or sign in '"\r\n'):
+        words = "a delimiter is one character of ASCII, no quotation mark and no end of a line"
+        raise typer.BadParameter(f"{words}, got {sign!r}")
     return TextFormat(sign, encoding)
 
 

@@ -42,6 +42,7 @@ from calipers.ensemble import Ensemble
 from calipers.onnx._graph import TYPES, Graph, array_info
 from calipers.onnx._networks import OUTPUTS, columns, matrix, parameters
 from calipers.onnx._quantiles import (
+    Parts,
     clipped,
     density_mean,
     in_own_unit,
@@ -129,36 +130,36 @@ def _points(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
     if density is None:
         return values["point"]
     if ensemble.target_map is not None:
-        return mapped_mean(graph, ensemble.target_map, *density)
-    return density_mean(graph, *density)
+        return mapped_mean(graph, ensemble.target_map, density)
+    return density_mean(graph, density)
 
 
-def _density(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> list[str] | None:
+def _density(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> Parts | None:
     """Split normals of the networks, where they predict any, each (networks, rows).
 
     Where they predict several, each (components, networks, rows), and their shares.
     """
     head = ensemble.head
     if head.components == 1:
-        return [values[name] for name in head.split_normal] or None
+        names = head.split_normal
+        return Parts._make((*(values[name] for name in names), "")) if names else None
     fields = (*(head.split_normal[i::3] for i in range(3)), head.shares)
-    *parts, share = (
+    loc, left, right, share = (
         graph("Concat", *(graph.unsqueezed(values[name], 0) for name in names), axis=0)
         for names in fields
     )
     total = graph("ReduceSum", share, graph.integers(0), keepdims=1)  # 1 in single precision
-    return [*parts, graph("Div", share, total)]
+    return Parts(loc, left, right, graph("Div", share, total))
 
 
-def _members(graph: Graph, density: list[str], networks: int) -> list[str]:
-    """All split normals as one mixture, each (members, 1, rows), and weights of sum 1 if any."""
-    if len(density) == 3:
-        return [graph.unsqueezed(part, 1) for part in density]
-    *parts, share = density
-    parts.append(graph("Div", share, graph.constant(float(networks))))
-    rows = graph("Slice", graph("Shape", share), graph.integers(2), graph.integers(3))
+def _members(graph: Graph, density: Parts, networks: int) -> Parts:
+    """All split normals as one mixture, each (members, 1, rows)."""
+    if not density.weight:
+        return Parts(*(graph.unsqueezed(part, 1) for part in density[:3]))
+    share = graph("Div", density.weight, graph.constant(float(networks)))
+    rows = graph("Slice", graph("Shape", density.weight), graph.integers(2), graph.integers(3))
     shape = graph("Concat", graph.integers(-1, 1), rows, axis=0)
-    return [graph("Reshape", part, shape) for part in parts]
+    return Parts(*(graph("Reshape", part, shape) for part in (*density[:3], share)))
 
 
 def _interval(
@@ -180,17 +181,16 @@ def _interval(
         sides = aggregate(graph, lower, point, upper, **options)
         return [graph.unsqueezed(side, 1) for side in sides], None
     if density is None:
-        density = list(
-            aggregate(graph, values["lower"], values["point"], values["upper"], **options)
-        )
+        sides = aggregate(graph, values["lower"], values["point"], values["upper"], **options)
+        density = Parts(*sides)
     parts = _members(graph, density, len(ensemble.bank))
     scores, step = [score[:, None] for score in _scores(ensemble, coverages)], None
     by_width = _by_width(ensemble)
     if by_width is not None:
         scores = [score * by_width.factor for score in scores]
-        step = width_steps(graph, by_width.edges, *parts)
-    low = lower_quantile(graph, scores[0], *parts, step=step)
-    high = upper_quantile(graph, scores[1], *parts, step=step)
+        step = width_steps(graph, by_width.edges, parts)
+    low = lower_quantile(graph, scores[0], parts, step)
+    high = upper_quantile(graph, scores[1], parts, step)
     tails = [score.squeeze(1) if step is None else score for score in scores]
     bounds = [in_own_unit(graph, side, ensemble.target_map) for side in (low, high)]
     return [graph("Transpose", bound) for bound in bounds], [tail.tolist() for tail in tails]
@@ -217,11 +217,13 @@ def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, Floa
     return low, high
 
 
-def _bounds(graph: Graph, values: dict[str, str], density: Any, coverage: float) -> tuple[str, str]:
+def _bounds(
+    graph: Graph, values: dict[str, str], density: Parts | None, coverage: float
+) -> tuple[str, str]:
     """Members' own bounds, (members, rows)."""
     if density is None:
         return values["lower"], values["upper"]
-    one = len(density) == 3  # for each network, else several that stand along a first axis
-    alone = [graph.unsqueezed(part, 0) for part in density] if one else density
+    if not density.weight:  # one for each network, else several that stand along a first axis
+        density = Parts(*(graph.unsqueezed(part, 0) for part in density[:3]))
     score = ndtri((1 - coverage) / 2)
-    return lower_quantile(graph, score, *alone), upper_quantile(graph, -score, *alone)
+    return lower_quantile(graph, score, density), upper_quantile(graph, -score, density)

@@ -6,7 +6,7 @@ holds those levels and solves for the quantiles by bisection, in double precisio
 that are certain.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from onnx import TensorProto
@@ -42,11 +42,24 @@ _BELOW = (
 _TINY = 1e-300
 
 
-def density_mean(graph: Graph, loc: str, left: str, right: str, share: str = "") -> str:
-    """Means of split normals; of their mixtures over a first axis where they have shares."""
+class Parts(NamedTuple):
+    """Names of split normals in a graph, and of their weights where these are not equal.
+
+    Weights have the sum 1 over the first axis, along which mixtures are made.
+    """
+
+    loc: str
+    left: str
+    right: str
+    weight: str = ""
+
+
+def density_mean(graph: Graph, parts: Parts) -> str:
+    """Means of split normals; of their mixtures where they have weights."""
+    loc, left, right, weight = parts
     factor = graph.constant((2 / np.pi) ** 0.5)
     mean = graph("Add", loc, graph("Mul", graph("Sub", right, left), factor))
-    return _total(graph, graph("Mul", share, mean)) if share else mean
+    return _total(graph, graph("Mul", weight, mean)) if weight else mean
 
 
 def _total(graph: Graph, values: str) -> str:
@@ -58,15 +71,16 @@ def _mean(graph: Graph, values: str, weight: str) -> str:
     return _total(graph, graph("Mul", weight, values)) if weight else graph.mean(values)
 
 
-def width_steps(graph: Graph, edges: Any, loc: str, left: str, right: str, weight: str = "") -> str:
+def width_steps(graph: Graph, edges: Any, parts: Parts) -> str:
     """Steps, (rows,), that the logarithms of mixtures' standard deviations are on, between edges.
 
-    Components, and weights of sum 1 if they are not equal, are of shape (members, 1, rows).
+    Parts are of shape (members, 1, rows).
     """
+    loc, left, right, weight = parts
     apart = graph("Sub", right, left)
     own = graph("Mul", graph("Mul", apart, apart), graph.constant(1.0 - 2.0 / np.pi))
     own = _mean(graph, graph("Add", own, graph("Mul", left, right)), weight)
-    means = density_mean(graph, loc, left, right)
+    means = density_mean(graph, Parts(loc, left, right))
     off = graph("Sub", means, graph.unsqueezed(_mean(graph, means, weight), 0))
     variance = graph("Add", own, _mean(graph, graph("Mul", off, off), weight))
     half = graph.constant(0.5)
@@ -78,22 +92,13 @@ def width_steps(graph: Graph, edges: Any, loc: str, left: str, right: str, weigh
     )
 
 
-def lower_quantile(
-    graph: Graph,
-    score: Any,
-    loc: str,
-    left: str,
-    right: str,
-    weight: str = "",
-    *,
-    step: str | None = None,
-) -> str:
+def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> str:
     """Quantiles of mixtures, (levels, rows), at levels given as normal scores.
 
     Scores broadcast against (levels, rows); with ``step``, which says on which step each row is,
-    they are of shape (levels, steps). Components, and weights of sum 1 if they are not equal, are
-    of shape (members, levels or 1, rows).
+    they are of shape (levels, steps). Parts are of shape (members, levels or 1, rows).
     """
+    loc, left, right, _ = parts
     level = ndtr(np.asarray(score, dtype=np.float64))
 
     def of_rows(table: Any) -> str:
@@ -107,29 +112,20 @@ def lower_quantile(
     high = graph("ReduceMax", graph("Add", loc, near), axes=[0], keepdims=0)
     body, (least, most) = Graph("calipers/body/"), ("calipers/least", "calipers/most")
     middle = body("Mul", body("Add", least, most), body.constant(0.5))
-    short = body("Less", _mixture_cdf(body, middle, loc, left, right, weight), wanted)
+    short = body("Less", _mixture_cdf(body, middle, parts), wanted)
     results = [body("Where", short, middle, least), body("Where", short, most, middle)]
     low, high = graph.repeat(HALVINGS, {least: low, most: high}, body, results)
     return graph("Mul", graph("Add", low, high), graph.constant(0.5))
 
 
-def upper_quantile(
-    graph: Graph,
-    score: Any,
-    loc: str,
-    left: str,
-    right: str,
-    weight: str = "",
-    *,
-    step: str | None = None,
-) -> str:
+def upper_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> str:
     """The same from above: by the mirror image, whose small tail keeps its digits."""
-    below, loc = -np.asarray(score), graph("Neg", loc)
-    mirrored = lower_quantile(graph, below, loc, right, left, weight, step=step)
-    return graph("Neg", mirrored)
+    mirrored = Parts(graph("Neg", parts.loc), parts.right, parts.left, parts.weight)
+    return graph("Neg", lower_quantile(graph, -np.asarray(score), mirrored, step))
 
 
-def _mixture_cdf(graph: Graph, x: str, loc: str, left: str, right: str, weight: str) -> str:
+def _mixture_cdf(graph: Graph, x: str, parts: Parts) -> str:
+    loc, left, right, weight = parts
     tiny = graph.constant(_TINY)
     away = graph("Sub", x, loc)
     under = graph("Less", away, graph.constant(0.0))
@@ -182,25 +178,22 @@ def in_own_unit(graph: Graph, value: str, scale: TargetMap | None) -> str:
     return graph("Mul", up, graph.constant(unit))
 
 
-def mapped_mean(
-    graph: Graph, scale: TargetMap, loc: str, left: str, right: str, share: str = ""
-) -> str:
-    """Means of split normals on a scale, or of mixtures over a first axis, in the target's unit."""
-    scores, parts = (row.reshape(-1, *(1,) * (3 if share else 2)) for row in HALF_NORMAL)
-    loc, left, right = (graph.unsqueezed(part, 0) for part in (loc, left, right))
+def mapped_mean(graph: Graph, scale: TargetMap, parts: Parts) -> str:
+    """Means of split normals on a scale, or of their mixtures, in the target's unit."""
+    weight = parts.weight
+    scores, shares = (row.reshape(-1, *(1,) * (3 if weight else 2)) for row in HALF_NORMAL)
+    loc, left, right = (graph.unsqueezed(part, 0) for part in parts[:3])
     sides = []
     for sign, wide in ((-1.0, left), (1.0, right)):
         value = graph("Add", loc, graph("Mul", wide, graph.constant(sign * scores)))
         value = graph("Max", value, graph.constant(scale.low))
         value = graph("Min", value, graph.constant(scale.high))
-        value = graph("Mul", in_own_unit(graph, value, scale), graph.constant(parts))
+        value = graph("Mul", in_own_unit(graph, value, scale), graph.constant(shares))
         total = graph("ReduceSum", value, graph.integers(0), keepdims=1)
         sides.append(graph("Mul", total, wide))
     both = graph("Div", graph("Add", *sides), graph("Add", left, right))
     mean = graph("Squeeze", both, graph.integers(0))
-    if not share:
-        return mean
-    return graph("ReduceSum", graph("Mul", share, mean), graph.integers(0), keepdims=0)
+    return _total(graph, graph("Mul", weight, mean)) if weight else mean
 
 
 def clipped(graph: Graph, value: str, support: Support) -> str:

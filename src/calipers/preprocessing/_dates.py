@@ -58,6 +58,9 @@ def read_dates(texts: Any, form: str | None) -> FloatArray:
 
     series = texts if isinstance(texts, pd.Series) else texts.to_pandas()
     found = pd.to_datetime(series, format=form, errors="coerce", utc=True)
-    times = found.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
-    known = (times >= _FIRST) & (times < _END)
-    return np.where(known, times.astype(np.int64) / 1e6, np.nan)
+    times = found.dt.tz_localize(None).to_numpy()
+    if times.dtype != "datetime64[ns]":  # whose years are in the calendar, and no others fit in
+        first, end = _FIRST.astype(times.dtype), _END.astype(times.dtype)
+        times = np.where((times >= first) & (times < end), times, np.datetime64("NaT"))
+    seconds = times.astype("datetime64[us]").astype(np.int64) / 1e6
+    return np.where(np.isnat(times), np.nan, seconds)

@@ -7,6 +7,7 @@ training did not see). They are frozen dataclasses of JSON values: ``vars`` of o
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,13 @@ def _read(series: Any, reader: Callable[[Any], FloatArray], what: str) -> FloatA
         row = int(wrong[0])
         raise DataError(f"{texts[row].as_py()!r} is not {what}", column=str(series.name), row=row)
     return values
+
+
+def _floats(series: Any) -> FloatArray:
+    """Values of a column of text that are numbers already; NaN for others."""
+    if series.dtype != object:
+        return np.array([np.nan])
+    return np.array([float(v) if isinstance(v, float | Decimal) else np.nan for v in series])
 
 
 def check_finite(series: Any, values: FloatArray) -> None:
@@ -113,7 +121,12 @@ class NumberEncoder:
         else:
             style = NumberText(self.decimal, self.thousands, self.unit)
             like = style.example()
-            values = _read(series, style.read, f"a number like {like}" if like else "a number")
+            what, floats = f"a number like {like}" if like else "a number", _floats(series)
+            if np.isnan(floats).all():
+                values = _read(series, style.read, what)
+            else:  # 1.234 is no text, whatever that would mean
+                written = series.where(np.isnan(floats))
+                values = np.where(np.isnan(floats), _read(written, style.read, what), floats)
         check_finite(series, values)
         return values
 
@@ -217,7 +230,8 @@ class DateEncoder:
             lost = np.flatnonzero(np.isnan(found) & series.notna().to_numpy())
             if lost.size:
                 row, name = int(lost[0]), str(series.name)
-                problem = f"{series.iloc[row]} is not in the years 1 to 9999"
+                when = pd.to_datetime(series.iloc[[row]], utc=True).dt.tz_localize(None)
+                problem = f"{when.to_numpy()[0]} is not in the years 1 to 9999"
                 raise DataError(problem, column=name, row=row)
             return found
         form = self.form or "ISO8601"

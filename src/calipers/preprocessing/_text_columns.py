@@ -54,7 +54,7 @@ def _strings(series: Any) -> Any:
         found = pa.array(texts, _TEXT)
     if isinstance(found, pa.ChunkedArray):  # the chunks of an empty column may be of another type
         found = pa.concat_arrays([pa.array([], _TEXT), *(c.cast(_TEXT) for c in found.chunks)])
-    return found
+    return found.cast(_TEXT)  # pandas before 3 gives its Arrow arrays as they are
 
 
 def _string(value: Any) -> str:

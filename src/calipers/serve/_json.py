@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from pydantic import ValidationError
 from pydantic_core import from_json
 
-from calipers.serve._limits import Limits, Reserve
 from calipers.serve._problems import HTTPProblem
 from calipers.serve._schemas import MOST_ID, MOST_LABELS, PredictRequest
+from calipers.tables import Reserve, TableLimits
 
 _BYTES_A_MARK = 72  # of the objects that one comma, or a quarter of a bracket, stands for
 _MARKS_A_BRACKET = 4
@@ -26,7 +26,7 @@ _CELLS = {float, int, bool, str, type(None)}
 _NUMBERS = {float, int, type(None)}
 
 
-def _parsed(body: bytes, limits: Limits, reserve: Reserve) -> dict[str, Any]:
+def _parsed(body: bytes, limits: TableLimits, reserve: Reserve) -> dict[str, Any]:
     """An object in JSON of a bounded number of values.
 
     Every value but the first follows a comma or a bracket. Those in texts are counted too: to tell
@@ -48,7 +48,7 @@ def _parsed(body: bytes, limits: Limits, reserve: Reserve) -> dict[str, Any]:
     return found
 
 
-def read_request(body: bytes, limits: Limits, reserve: Reserve) -> PredictRequest:
+def read_request(body: bytes, limits: TableLimits, reserve: Reserve) -> PredictRequest:
     """A request for predictions, whose rows are lists or objects, all the same."""
     found = _parsed(body, limits, reserve)
     _check_fields(found, list(PredictRequest.model_fields), "rows")
@@ -83,7 +83,7 @@ def _check_fields(found: dict[str, Any], known: Sequence[str], required: str) ->
 def _first_error(error: ValidationError) -> str:
     """Where and what, for the branch of a union that got furthest."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    first = max(found, key=lambda one: len(one["loc"]))
+    first = max(found, key=lambda one: (len(one["loc"]), one["type"] != "float_type"))
     place = "".join(
         f"[{part}]" if isinstance(part, int) else f".{part}"
         for part in first["loc"]
@@ -122,7 +122,9 @@ def _finite(value: float, place: str, row: int) -> float:
     raise HTTPProblem(422, f"{place.format(row)}: should be a finite number")
 
 
-def read_labels(body: bytes, limits: Limits, reserve: Reserve) -> list[tuple[str, NDArray[Any]]]:
+def read_labels(
+    body: bytes, limits: TableLimits, reserve: Reserve
+) -> list[tuple[str, NDArray[Any]]]:
     """Ids and labels, NaN where one is not known yet."""
     found = _parsed(body, limits, reserve)
     _check_fields(found, ["labels"], "labels")

@@ -224,11 +224,18 @@ def _named(given: str) -> tuple[str, Path]:
 
 
 def _joined(pieces: list[Piece]) -> Columns:
-    """The columns that all pieces have; one that only some have is not an input."""
+    """The columns that all pieces have; one that only some have is not an input.
+
+    Raises ``TypeError`` where joining would change the values of one caller for those of another.
+    """
     first, *others = pieces
     if not others:
         return first.columns
     names = [name for name in first.columns if all(name in piece.columns for piece in others)]
+    for name in names:
+        types = {piece.columns[name].dtype for piece in pieces}
+        if len(types) > 1 and types != {np.dtype(float), np.dtype(object)}:
+            raise TypeError(f"column {name!r} is of several types")
     return {name: np.concatenate([piece.columns[name] for piece in pieces]) for name in names}
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
+from calipers.tables import EncodedError, TableError, TooLargeError
+
 MEDIA_TYPE = "application/problem+json"
 _LONGEST = 2_000  # characters of a detail: a value that is quoted may be of any length
 
@@ -26,6 +28,12 @@ class HTTPProblem(Exception):  # noqa: N818 - RFC 9457 calls it so
             "detail": self.detail,
         }
         return JSONResponse(body, self.status, self.headers, MEDIA_TYPE)
+
+
+def problem_of_table(error: TableError) -> HTTPProblem:
+    """What is wrong with a table, by the kind of the error."""
+    statuses = {TooLargeError: 413, EncodedError: 415}
+    return HTTPProblem(statuses.get(type(error), 422), str(error))
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:

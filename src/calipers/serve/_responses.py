@@ -187,10 +187,14 @@ def write_frame(frame: Any, kind: str) -> bytes:
     import pyarrow as pa
 
     sink = io.BytesIO()
-    if kind == CSV:
-        frame.to_csv(sink, index=False)
-        return sink.getvalue()
-    table = pa.Table.from_pandas(frame, preserve_index=False)
+    try:
+        if kind == CSV:
+            frame.to_csv(sink, index=False)
+            return sink.getvalue()
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowException, ValueError, OverflowError, NotImplementedError) as error:
+        words = " ".join(str(error).split())[:300]
+        raise HTTPProblem(422, f"the columns to keep cannot be written: {words}") from None
     make = pa.ipc.new_stream if kind == ARROW_STREAM else pa.ipc.new_file
     with make(sink, table.schema) as writer:
         writer.write_table(table)

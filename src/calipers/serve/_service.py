@@ -14,12 +14,12 @@ from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve import _bodies as bodies
 from calipers.serve._batching import LARGE, Batcher, aside
+from calipers.serve._budget import Account
 from calipers.serve._guard import ACCOUNT, read_body
 from calipers.serve._json import read_labels, read_request
-from calipers.serve._limits import Account, Limits, Reserve
 from calipers.serve._models import Served
 from calipers.serve._monitor import Monitor
-from calipers.serve._problems import HTTPProblem
+from calipers.serve._problems import HTTPProblem, problem_of_table
 from calipers.serve._queries import Columns, Piece, ServedPrediction, join
 from calipers.serve._reading import JSON, media_type, read_table
 from calipers.serve._responses import (
@@ -32,6 +32,7 @@ from calipers.serve._responses import (
     write_frame,
 )
 from calipers.serve._settings import ServerSettings
+from calipers.tables import Reserve, TableError, TableLimits
 
 logger = logging.getLogger(__name__)
 
@@ -125,6 +126,8 @@ class Service:
             ) from None
         except DataError as error:
             raise HTTPProblem(422, str(error)) from None
+        except TableError as error:
+            raise problem_of_table(error) from None
 
     async def _body(self, request: Request, account: Account) -> bytes:
         """The body of a request, which holds a place from then on."""
@@ -156,10 +159,10 @@ class Service:
         headers = {} if key is None else {ID_HEADER: key}
         return Response(content, media_type=wanted, headers=headers)
 
-    def _limits(self, columns: int = 0) -> Limits:
+    def _limits(self, columns: int = 0) -> TableLimits:
         """Those of a table; a model with many inputs may have as many columns."""
         s = self._settings
-        return Limits(s.max_body, s.max_rows, max(s.max_columns, columns), s.max_cells)
+        return TableLimits(s.max_body, s.max_rows, max(s.max_columns, columns), s.max_cells)
 
     def _read(
         self, served: Served, body: bytes, sent: str, options: Options | None, reserve: Reserve

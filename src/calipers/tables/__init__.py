@@ -16,14 +16,15 @@ from calipers.tables._formats import (
     format_of as format_of,
     known_endings as known_endings,
 )
+from calipers.tables._limits import Reserve as Reserve, TableLimits as TableLimits
 from calipers.tables._open import whole_lines as whole_lines
 from calipers.tables._parts import Part as Part, find_parts as find_parts, read_part as read_part
 from calipers.tables._read import find_files, read_blocks, read_bytes as read_bytes, read_table
 from calipers.tables._source import (
+    EncodedError as EncodedError,
     RowSource,
     TableError,
     TooLargeError as TooLargeError,
-    check_distinct as check_distinct,
 )
 from calipers.tables._write import write_blocks
 

@@ -89,7 +89,12 @@ def refuse_compressed(name: str, error: Exception) -> NoReturn:
 
 
 _CHUNK = 2**20
-_WIDE = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_WIDE = {
+    codecs.BOM_UTF32_LE: "utf-32",  # before utf-16, whose mark it begins with
+    codecs.BOM_UTF32_BE: "utf-32",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
 
 
 class TextStream(io.RawIOBase):
@@ -99,9 +104,10 @@ class TextStream(io.RawIOBase):
         self._raw, self._name, self._encoding = raw, name, encoding
         try:
             kind = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+            io.TextIOWrapper(io.BytesIO(), kind)  # refuses what is of no text, such as hex
             self._decoder = codecs.getincrementaldecoder(kind)()
         except LookupError:
-            raise TableError(f"there is no encoding {encoding!r}", file=name) from None
+            raise TableError(f"there is no encoding {encoding!r} of text", file=name) from None
         self._ready, self._lines, self.quotes, self._start = b"", 1, 0, True
 
     def readable(self) -> bool:
@@ -134,8 +140,10 @@ class TextStream(io.RawIOBase):
             found = self._raw.read(_CHUNK)
         except DAMAGED as error:
             refuse_compressed(self._name, error)
-        if self._start and found[:2] in _WIDE and not self._encoding.lower().startswith("utf-16"):
-            raise TableError("the text is UTF-16: give the encoding utf-16", file=self._name)
+        wide = next((kind for mark, kind in _WIDE.items() if found.startswith(mark)), "")
+        if self._start and wide not in codecs.lookup(self._encoding).name:
+            problem = f"the text is {wide.upper()}: give the encoding {wide}"
+            raise TableError(problem, file=self._name)
         self._start = False
         try:
             text = self._decoder.decode(found, final=not found)
@@ -146,6 +154,9 @@ class TextStream(io.RawIOBase):
                 f"{self._encoding}: give the encoding, such as cp1252 or latin-1",
                 file=self._name,
             ) from None
+        except UnicodeError as error:  # of encodings that have states
+            problem = f"the text is not {self._encoding} ({error})"
+            raise TableError(problem, file=self._name) from None
         if "\0" in text:
             line = self._lines + text[: text.index("\0")].count("\n")
             raise TableError(

@@ -71,6 +71,8 @@ def whole_lines(name: str) -> int | None:
 
 def _open_raw(name: str, stack: ExitStack) -> BinaryIO:
     if name == STANDARD:
+        if sys.stdin is None or sys.stdin.closed:
+            raise TableError("is closed, or was read before", file=name)
         return _buffered(sys.stdin.buffer, stack)
     path = Path(name)
     if path.is_dir():
@@ -79,8 +81,6 @@ def _open_raw(name: str, stack: ExitStack) -> BinaryIO:
         return stack.enter_context(path.open("rb"))
     except FileNotFoundError:
         raise TableError("there is no such file", file=name) from None
-    except OSError as error:
-        raise TableError(f"cannot be read: {error.strerror}", file=name) from None
 
 
 def _buffered(stream: Any, stack: ExitStack) -> BinaryIO:

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from typing import Any, BinaryIO
 
-from calipers.tables._delimited import TextFormat
+from calipers.tables._delimited import DELIMITERS, TextFormat
 from calipers.tables._formats import TEXT, FileFormat
+from calipers.tables._limits import BODY, Reserve, TableLimits
 from calipers.tables._open import open_bytes
-from calipers.tables._source import STANDARD, RowSource, TableError, TooLargeError, check_distinct
+from calipers.tables._source import STANDARD, RowSource, TableError, check_distinct
 
 _ROWS = 2**16
 _MARKS = re.compile(r"[*?\[]")
@@ -70,35 +71,67 @@ def read_blocks(
     TableError
         If the file cannot be read, or has no rows.
     """
-    with ExitStack() as stack:
-        raw, file_format = open_bytes(name, stack, stream)
-        seen = 0
-        for block in _blocks(raw, file_format, name, form, rows):
-            yield block
-            at = _position(raw)
-            report(max(at - seen, 0))
-            seen = max(at, seen)
+    try:
+        with ExitStack() as stack:
+            raw, file_format = open_bytes(name, stack, stream)
+            seen = 0
+            for block in _blocks(raw, file_format, name, form, rows):
+                yield block
+                at = _position(raw)
+                report(max(at - seen, 0))
+                seen = max(at, seen)
+    except OSError as error:
+        raise TableError(f"cannot be read: {error.strerror or error}", file=name) from None
 
 
-def read_bytes(body: bytes, *, max_rows: int, max_columns: int) -> RowSource:
-    """Delimited text in memory, read as a file of it is.
+def read_bytes(
+    body: bytes, limits: TableLimits, reserve: Reserve = lambda _: None, *, arrow: bool = False
+) -> RowSource:
+    """A table in memory whose sender is not trusted: delimited text, or Arrow IPC.
 
-    Nothing but text is tried, so that its size bounds the work. What follows a row beyond the
-    limits is not read: ``TooLargeError``.
+    Nothing else is tried, so that limits bound the work: what follows a row beyond them is not
+    read, and none of the values of a column shares its bytes with another.
+
+    Parameters
+    ----------
+    body : bytes
+        A whole file.
+    limits : TableLimits
+        Most of what it may hold.
+    reserve : callable
+        Called with the number of bytes before they are allocated.
+    arrow : bool
+        Whether it is Arrow, a stream or a file; columns of extension types are left out.
+
+    Raises
+    ------
+    TooLargeError
+        If it holds more, or would when it is decoded.
+    EncodedError
+        If it is compressed, or written in a way that is not read here.
+    TableError
+        If it is damaged or something else.
     """
+    if arrow:
+        from calipers.tables._ipc import read_arrow
+
+        return RowSource(read_arrow(body, limits, reserve), ((BODY, 0),))
     import pyarrow as pa
 
+    header = body[: body.find(b"\n") if b"\n" in body else len(body)]
+    marks = [mark.encode() for mark in DELIMITERS]
+    limits.check(1, max(header.count(mark) for mark in marks) + 1)
+    # Every value but the first follows a separator.
+    values = body.count(b"\n") + body.count(b"\r") + sum(map(body.count, marks)) + 1
+    reserve(len(body) + 8 * min(values, limits.cells))
     parts: list[Any] = []
-    rows, name = 0, "the body"
+    rows = 0
     with io.BufferedReader(io.BytesIO(body)) as raw:
-        for block in _blocks(raw, TEXT, name, None, min(_ROWS, max_rows + 1)):
-            if block.table.num_columns > max_columns:
-                raise TooLargeError(f"the table has more than {max_columns:,} columns", file=name)
+        for block in _blocks(raw, TEXT, BODY, None, min(_ROWS, limits.rows + 1)):
             parts.append(block.table)
             rows += block.table.num_rows
-            if rows > max_rows:
-                raise TooLargeError(f"the table has more than {max_rows:,} rows", file=name)
-    return RowSource(pa.concat_tables(parts), ((name, 0),))
+            limits.check(rows, block.table.num_columns)
+    return RowSource(pa.concat_tables(parts), ((BODY, 0),))
 
 
 def read_table(

@@ -43,7 +43,11 @@ class TableError(ValueError):
 
 
 class TooLargeError(TableError):
-    """A table with more rows or columns than are allowed."""
+    """A table with more rows, columns or bytes than are allowed."""
+
+
+class EncodedError(TableError):
+    """A table in a form that is not read from senders who are not trusted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +71,7 @@ class RowSource:
         """
         try:
             return self.table.to_pandas()
-        except (ValueError, TypeError, LookupError, NotImplementedError) as error:
+        except (ValueError, TypeError, LookupError, OverflowError, NotImplementedError) as error:
             words = " ".join(str(error).split())[:200]
             problem = f"the columns cannot be read as a frame ({words})"
             raise TableError(problem, file=self.files[0][0]) from None

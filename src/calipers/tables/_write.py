@@ -1,9 +1,8 @@
 """Writing tables: block by block, and under their name only when they are whole."""
 
-import stat
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -49,6 +48,8 @@ def write_blocks(name: str) -> Iterator[Callable[[Any], None]]:
 @contextmanager
 def _destination(name: str) -> Iterator[BinaryIO]:
     if name == STANDARD:
+        if sys.stdout is None:
+            raise TableError("is closed", file="standard output")
         yield sys.stdout.buffer
         return
     path = Path(name)
@@ -56,8 +57,7 @@ def _destination(name: str) -> Iterator[BinaryIO]:
         raise TableError("cannot be written: it is a folder", file=name)
     if not path.parent.is_dir():
         raise TableError(f"cannot be written: there is no folder {str(path.parent)!r}", file=name)
-    special = path.exists() and not stat.S_ISREG(path.stat().st_mode)
-    opened: AbstractContextManager[Any] = path.open("wb") if special else replacing(path)
+    opened = replacing(path)
     try:
         file = opened.__enter__()
     except OSError as error:

@@ -47,18 +47,10 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Everything that the store says about one method on one dataset.
+    """Everything that the store says about one method on one dataset."""
 
-    Attributes
-    ----------
-    trials : list of StoreEntry
-        Records of the trials, with their arrays.
-    measures : list of dict
-        ``measure_trial`` of each.
-    """
-
-    trials: list[StoreEntry]
-    measures: list[dict[str, list[dict[str, float]]]]
+    trials: list[StoreEntry]  #: Records of the trials, with their arrays.
+    measures: list[dict[str, list[dict[str, float]]]]  #: ``measure_trial`` of each.
 
     def estimate(self, source: str, metric: str) -> Estimate:
         """Mean and standard error of a measure over all trials, or all members of all trials."""

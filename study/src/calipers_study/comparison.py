@@ -17,25 +17,15 @@ MEASURES = ("PICP", "MPIW", "interval score", "MSE")
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Measures of one choice of settings on a dataset.
+    """Measures of one choice of settings on a dataset."""
 
-    Attributes
-    ----------
-    dataset : str
-        Name of the dataset.
-    settings : str
-        "published" or "searched".
-    trials : str
-        "trial 0", whose test rows the search has not seen, or "mean of 20 trials", the paper's
-        protocol.
-    mean, sem : dict
-        PICP, MPIW, interval score and MSE on targets standardised by the whole dataset, and their
-        standard errors over trials; no standard error for a single trial.
-    """
-
-    dataset: str
-    settings: str
+    dataset: str  #: Name of the dataset.
+    settings: str  #: "published" or "searched".
+    #: "trial 0", whose test rows the search has not seen, or "mean of 20 trials", the paper's
+    #: protocol.
     trials: str
+    #: PICP, MPIW, interval score and MSE on targets standardised by the whole dataset, and their
+    #: standard errors over trials; no standard error for a single trial.
     mean: dict[str, float]
     sem: dict[str, float]
 

@@ -9,58 +9,29 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Variant:
-    """What differs from the published training of a method.
+    """What differs from the published training of a method."""
 
-    Attributes
-    ----------
-    label : str
-        What to call it.
-    method : str
-        A key of ``METHODS``.
-    loss : str
-        Another loss with the same settings.
-    aggregations : tuple of str
-        How members become one prediction; the method's own by default.
-    seed : int
-        Other shuffles and networks.
-    initial : str
-        "glorot" as published, or "kaiming", the default of PyTorch's layers.
-    full_batches : bool
-        Leave out the rows that would make a last, smaller batch.
-    by_epoch : bool
-        Let the learning rate fall once in an epoch, not in every step.
-    scaled_by_all : bool
-        Standardise by all rows, not by the training rows.
-    constant_inputs : bool
-        Let constant inputs be 1, not 0, after standardisation.
-    tf32 : bool
-        Round matrix products as an accelerator does by default.
-    best_epoch : bool
-        Keep the weights of the epoch that does best on the test rows, to see what that would hide.
-    draws : int
-        How often all trials are drawn, with seeds from ``seed`` on.
-    plain : str
-        Train not by the bank but by the loop of ``calipers_study.plain`` ("numpy", for QD) or that
-        of ``calipers_study.points`` ("jax", for points).
-    steps : str
-        "one", or two steps of learning: "further" trains networks for points by all their weights,
-        "frozen" by their last layer alone.
-    """
-
-    label: str
-    method: str = "qd+"
-    loss: str = ""
+    label: str  #: What to call it.
+    method: str = "qd+"  #: A key of ``METHODS``.
+    loss: str = ""  #: Another loss with the same settings.
+    #: How members become one prediction; the method's own by default.
     aggregations: tuple[str, ...] = ()
-    seed: int = 0
+    seed: int = 0  #: Other shuffles and networks.
+    #: "glorot" as published, or "kaiming", the default of PyTorch's layers.
     initial: str = "glorot"
-    full_batches: bool = False
-    by_epoch: bool = False
-    scaled_by_all: bool = False
-    constant_inputs: bool = False
-    tf32: bool = False
+    full_batches: bool = False  #: Leave out the rows that would make a last, smaller batch.
+    by_epoch: bool = False  #: Let the learning rate fall once in an epoch, not in every step.
+    scaled_by_all: bool = False  #: Standardise by all rows, not by the training rows.
+    constant_inputs: bool = False  #: Let constant inputs be 1, not 0, after standardisation.
+    tf32: bool = False  #: Round matrix products as an accelerator does by default.
+    #: Keep the weights of the epoch that does best on the test rows, to see what that would hide.
     best_epoch: bool = False
-    draws: int = 1
+    draws: int = 1  #: How often all trials are drawn, with seeds from ``seed`` on.
+    #: Train not by the bank but by the loop of ``calipers_study.plain`` ("numpy", for QD) or that
+    #: of ``calipers_study.points`` ("jax", for points).
     plain: str = ""
+    #: "one", or two steps of learning: "further" trains networks for points by all their weights,
+    #: "frozen" by their last layer alone.
     steps: str = "one"
 
 

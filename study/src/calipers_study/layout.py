@@ -27,22 +27,13 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Layout:
-    """One of the paper's tables.
+    """One of the paper's tables."""
 
-    Attributes
-    ----------
-    name, title : str
-        Name in ``cells.csv``, and what it shows.
-    columns : tuple of Column
-        In the paper's order.
-    sizes : bool
-        Whether rows and inputs of the datasets stand beside their names.
-    """
-
+    #: Name in ``cells.csv``, and what it shows.
     name: str
     title: str
-    columns: tuple[Column, ...]
-    sizes: bool = False
+    columns: tuple[Column, ...]  #: In the paper's order.
+    sizes: bool = False  #: Whether rows and inputs of the datasets stand beside their names.
 
 
 def _columns(metrics: Iterable[str], methods: Iterable[str]) -> tuple[Column, ...]:

@@ -24,40 +24,24 @@ MEASURES = ("PICP", "MPIW", "MSE")
 
 @dataclass(frozen=True)
 class Lean:
-    """How the cells of one measure differ from the published ones.
+    """How the cells of one measure differ from the published ones."""
 
-    Attributes
-    ----------
-    metric : str
-        The measure.
-    cells, higher : int
-        Cells compared, and those in which ours is higher.
-    groups, groups_higher : int
-        Trainings and datasets, and those in which the mean difference is positive.
-    sign_p : float
-        Two-sided p value of the sign test over groups.
-    mean_z, t_p : float
-        Mean difference over groups in units of its error, and the p value of the t test.
-    relative : float
-        Median over groups of the difference as a share of the published number.
-    datasets, datasets_higher : int
-        Datasets, and those in which the mean over trainings is positive.
-    dataset_p : float
-        Two-sided p value of the sign test over datasets.
-    """
-
-    metric: str
+    metric: str  #: The measure.
+    #: Cells compared, and those in which ours is higher.
     cells: int
     higher: int
+    #: Trainings and datasets, and those in which the mean difference is positive.
     groups: int
     groups_higher: int
-    sign_p: float
+    sign_p: float  #: Two-sided p value of the sign test over groups.
+    #: Mean difference over groups in units of its error, and the p value of the t test.
     mean_z: float
     t_p: float
-    relative: float
+    relative: float  #: Median over groups of the difference as a share of the published number.
+    #: Datasets, and those in which the mean over trainings is positive.
     datasets: int
     datasets_higher: int
-    dataset_p: float
+    dataset_p: float  #: Two-sided p value of the sign test over datasets.
 
 
 def standardised_difference(cell: Cell) -> float:

@@ -9,24 +9,13 @@ from calipers.datasets import CATALOGUE
 
 @dataclass(frozen=True)
 class Method:
-    """A training of the paper.
+    """A training of the paper."""
 
-    Attributes
-    ----------
-    title : str
-        What the paper calls it.
-    folder : str
-        Its name in file systems.
-    loss : str
-        The loss its networks are trained for, as calipers names it.
-    aggregations : tuple of str
-        The ways its members become one prediction, as calipers names them. Each member by itself
-        is measured too where members have bounds.
-    """
-
-    title: str
-    folder: str
-    loss: str
+    title: str  #: What the paper calls it.
+    folder: str  #: Its name in file systems.
+    loss: str  #: The loss its networks are trained for, as calipers names it.
+    #: The ways its members become one prediction, as calipers names them. Each member by itself is
+    #: measured too where members have bounds.
     aggregations: tuple[str, ...]
 
 

@@ -26,6 +26,15 @@ LATE = 100
 _SEGMENT = 20  # epochs of one call
 
 
+def _double() -> Any:
+    """Context in which JAX has double precision."""
+    if hasattr(jax, "enable_x64"):
+        return jax.enable_x64(True)
+    from jax.experimental import enable_x64  # type: ignore[attr-defined]  # before JAX 0.8
+
+    return enable_x64()
+
+
 class _Learning(NamedTuple):
     layers: Array
     first: Array
@@ -75,7 +84,7 @@ def late_errors(
     ndarray of shape (trials, epochs)
         The last ``LATE`` epochs, or as many as there are.
     """
-    with jax.enable_x64(True), jax.default_matmul_precision("highest"):
+    with _double(), jax.default_matmul_precision("highest"):
         X, y, test_X, test_y = (jnp.asarray(a, jnp.float64) for a in (*train, *test))
         keys = jax.vmap(jax.vmap(jax.random.key))(jnp.asarray(seeds, jnp.uint32))
         sizes = (X.shape[2], *settings.hidden_layers, 3)

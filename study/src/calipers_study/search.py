@@ -36,22 +36,16 @@ _SPLITS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """How to search; the paper has no finalists, its own score and no limit on steps.
+    """How to search; the paper has no finalists, its own score and no limit on steps."""
 
-    Attributes
-    ----------
-    candidates, select, finalists, max_epochs, patience
-        As in ``calipers.search.search``.
-    max_steps : int, optional
-        Shortens ``max_epochs`` on large datasets to so many steps of a network, and ``patience`` in
-        proportion; None for the paper's epochs whatever the cost.
-    """
-
+    #: As in ``calipers.search.search``.
     candidates: int = 300
     select: str = "covered"
     finalists: int = 20
     max_epochs: int = 5000
     patience: int = 500
+    #: Shortens ``max_epochs`` on large datasets to so many steps of a network, and ``patience`` in
+    #: proportion; None for the paper's epochs whatever the cost.
     max_steps: int | None = 40_000
 
     def limits(self, rows: int, batch_size: int) -> tuple[int, int]:

@@ -33,43 +33,27 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class StudySettings:
-    """Settings of one method on one dataset.
+    """Settings of one method on one dataset."""
 
-    Attributes
-    ----------
-    loss : str
-        "qd+", "qd", "normal" or "mse".
-    hidden_layers : tuple of int
-        Units of each hidden layer.
-    members, trials : int
-        Networks in an ensemble, and shuffles of the dataset.
-    batch_size, epochs : int
-        Rows of a step, and passes over the training rows.
-    learning_rate, decay_rate, decay_steps : float
-        Adam's rate, multiplied by ``decay_rate`` every ``decay_steps`` steps.
-    coverage : float
-        Nominal probability of the intervals.
-    coverage_weight, point_weight, crossing_weight, softness : float
-        Numbers of the loss (lambda_1 or lambda, lambda_2, xi, s).
-    adversarial_step : float
-        Length of the adversarial step (epsilon); 0 for none.
-    """
-
-    loss: str
-    hidden_layers: tuple[int, ...]
+    loss: str  #: "qd+", "qd", "normal" or "mse".
+    hidden_layers: tuple[int, ...]  #: Units of each hidden layer.
+    #: Networks in an ensemble, and shuffles of the dataset.
     members: int
     trials: int
+    #: Rows of a step, and passes over the training rows.
     batch_size: int
     epochs: int
+    #: Adam's rate, multiplied by ``decay_rate`` every ``decay_steps`` steps.
     learning_rate: float
     decay_rate: float = 1.0
     decay_steps: float = 50.0
-    coverage: float = 0.95
+    coverage: float = 0.95  #: Nominal probability of the intervals.
+    #: Numbers of the loss (lambda_1 or lambda, lambda_2, xi, s).
     coverage_weight: float = 1.0
     point_weight: float = 0.0
     crossing_weight: float = 0.0
     softness: float = 160.0
-    adversarial_step: float = 0.0
+    adversarial_step: float = 0.0  #: Length of the adversarial step (epsilon); 0 for none.
 
 
 def load_settings(

@@ -15,14 +15,9 @@ from calipers_study.methods import choose, paper_trials
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Row numbers of one trial.
+    """Row numbers of one trial."""
 
-    Attributes
-    ----------
-    train, test : ndarray of int
-        Rows to train on and rows to test on; together every row once.
-    """
-
+    #: Rows to train on and rows to test on; together every row once.
     train: NDArray[np.int64]
     test: NDArray[np.int64]
 

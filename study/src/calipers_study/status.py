@@ -13,23 +13,14 @@ from calipers_study.times import written_time
 
 @dataclass(frozen=True)
 class Progress:
-    """One method on one dataset.
-
-    Attributes
-    ----------
-    method, dataset : str
-        Which.
-    done, wanted : int
-        Trials in the store, and trials of the paper.
-    seconds : float
-        Time spent on those done.
-    """
+    """One method on one dataset."""
 
     method: str
     dataset: str
+    #: Trials in the store, and trials of the paper.
     done: int
     wanted: int
-    seconds: float
+    seconds: float  #: Time spent on those done.
 
 
 def status(

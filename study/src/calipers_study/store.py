@@ -38,18 +38,10 @@ class StoreError(RuntimeError):
 
 @dataclass(frozen=True, eq=False)
 class StoreEntry:
-    """One file of the store.
+    """One file of the store."""
 
-    Attributes
-    ----------
-    record : dict
-        How the arrays came about.
-    arrays : dict of arrays
-        What was computed.
-    """
-
-    record: dict[str, Any]
-    arrays: dict[str, NDArray[Any]]
+    record: dict[str, Any]  #: How the arrays came about.
+    arrays: dict[str, NDArray[Any]]  #: What was computed.
 
 
 class Store:

@@ -28,26 +28,17 @@ _TRIALS_PER_BANK = 4  # on a CPU: enough to fill the lanes when failed networks 
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run did.
+    """What a run did."""
 
-    Attributes
-    ----------
-    trained, kept : int
-        Trials trained now, and trials that were in the store already.
-    retries, lost : int
-        Networks that failed and were trained again, and networks given up after ten tries.
-    left_out : dict
-        Datasets that are not available, with the reason.
-    seconds : float
-        Time spent.
-    """
-
+    #: Trials trained now, and trials that were in the store already.
     trained: int = 0
     kept: int = 0
+    #: Networks that failed and were trained again, and networks given up after ten tries.
     retries: int = 0
     lost: int = 0
+    #: Datasets that are not available, with the reason.
     left_out: dict[str, str] = field(default_factory=dict)
-    seconds: float = 0.0
+    seconds: float = 0.0  #: Time spent.
 
 
 def train_job(

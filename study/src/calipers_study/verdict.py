@@ -16,24 +16,15 @@ AGREES, BETTER, WORSE, MISSING = "agrees", "better", "worse", "missing"
 
 @dataclass(frozen=True)
 class Published:
-    """One cell of the paper's tables, with the digits that were printed.
+    """One cell of the paper's tables, with the digits that were printed."""
 
-    Attributes
-    ----------
-    table, dataset, method, metric : str
-        Where it stands.
-    printed : str
-        The number as printed; its digits tell how it was rounded.
-    sem : float or None
-        Standard error, where one was printed.
-    """
-
+    #: Where it stands.
     table: str
     dataset: str
     method: str
     metric: str
-    printed: str
-    sem: float | None
+    printed: str  #: The number as printed; its digits tell how it was rounded.
+    sem: float | None  #: Standard error, where one was printed.
 
     @property
     def mean(self) -> float:

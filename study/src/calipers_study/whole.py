@@ -54,10 +54,12 @@ def run_all(
         "tables": lambda: write_tables(store, out),
         "figures": lambda: write_figures(store=store, out=out, notify=notify),
     }
-    sittings, seconds = Path(out, "stages.csv"), {}
+    sittings = Path(out, "stages.csv")
+    seconds: dict[str, float] = {}
     rows: list[list[object]] = [["began", "stage", "seconds", "finished"]]
     if sittings.exists():
-        rows += list(csv.reader(sittings.read_text("utf-8").splitlines()))[1:]
+        earlier = csv.reader(sittings.read_text("utf-8").splitlines()[1:])
+        rows.extend([*row] for row in earlier)
     for name, work in stages.items():
         began, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
         finished = "no"

@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calipers.serve._limits import Limits, Reserve
-from calipers.serve._problems import HTTPProblem
-from calipers.tables import TableError, check_distinct
+from calipers.tables._limits import BODY, Reserve, TableLimits, too_large
+from calipers.tables._source import EncodedError, TableError, check_distinct
 
 _V5 = 4
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
@@ -29,7 +28,7 @@ _SCHEMA_BYTES = 2_048  # of each column that is allowed: its name, and what pand
 _DICTIONARY_WORK = 64  # times the longest body: bytes of dictionaries gone through, per batch
 
 
-def read_arrow(body: bytes, limits: Limits, reserve: Reserve) -> Any:
+def read_arrow(body: bytes, limits: TableLimits, reserve: Reserve) -> Any:
     """A stream or a file as a table of plain columns; extension types are left out."""
     stream = pa.py_buffer(body).slice(8 if body.startswith(b"ARROW1") else 0)  # a mark, a stream
     try:
@@ -43,16 +42,15 @@ def read_arrow(body: bytes, limits: Limits, reserve: Reserve) -> Any:
                 if not isinstance(field.type, pa.BaseExtensionType)
             }
         return pa.table(table)
-    except TableError as error:
-        raise HTTPProblem(422, str(error)) from None
+    except TableError:
+        raise
     except (pa.ArrowException, OSError, ValueError, TypeError, IndexError, struct.error) as error:
-        words = " ".join(str(error).split())[:300]
-        raise HTTPProblem(422, f"the body is not Arrow IPC: {words}") from None
+        raise _not_arrow(" ".join(str(error).split())[:300]) from None
 
 
-def _all_batches(reader: Any, limits: Limits) -> list[Any]:
+def _all_batches(reader: Any, limits: TableLimits) -> list[Any]:
     """The batches, whose columns have as many rows as they say; nothing of them is copied."""
-    check_distinct(reader.schema.names, "the body")
+    check_distinct(reader.schema.names, BODY)
     batches, rows = [], 0
     for batch in reader:
         batch.validate()
@@ -65,7 +63,7 @@ def _all_batches(reader: Any, limits: Limits) -> list[Any]:
 class _Columns:
     """Writes columns out, all together within what a decoded table may take."""
 
-    def __init__(self, limits: Limits, reserve: Reserve) -> None:
+    def __init__(self, limits: TableLimits, reserve: Reserve) -> None:
         self._limits, self._reserve = limits, reserve
         self._room = limits.decoded
         self._work = _DICTIONARY_WORK * limits.body
@@ -78,11 +76,9 @@ class _Columns:
         """An array of which every value has its own bytes."""
         kind = array.type
         if pa.types.is_dictionary(kind):
-            self._work -= array.dictionary.nbytes
+            self._work -= array.dictionary.get_total_buffer_size()  # of views, too
             if self._work < 0:
-                raise HTTPProblem(
-                    413, "the dictionaries are too long for so many batches: join them"
-                )
+                raise too_large("the dictionaries are too long for so many batches: join them")
         array.validate(full=True)
         if pa.types.is_dictionary(kind):
             values = self._plain(array.dictionary)
@@ -98,8 +94,7 @@ class _Columns:
         total = int(np.sum(np.asarray(sizes, dtype=np.int64)))
         self._room -= total
         if self._room < 0:
-            raise HTTPProblem(
-                413,
+            raise too_large(
                 f"with shared values written out, the table has more than the "
                 f"{self._limits.decoded:,} bytes allowed: send fewer rows at a time",
             )
@@ -122,36 +117,36 @@ def _view_lengths(array: Any) -> Any:
     return views[array.offset : array.offset + len(array), 0]
 
 
-def _check_messages(stream: Any, limits: Limits) -> None:
+def _check_messages(stream: Any, limits: TableLimits) -> None:
     """Refuse a stream with a message that could become larger than it is."""
     batches = 0
     for message in pa.ipc.MessageReader.open_stream(stream):
         data = message.metadata.to_pybytes()
         root = _follow(data, 0)
         if _number(data, root, 0, "<h") != _V5:
-            raise HTTPProblem(415, "the Arrow messages are not of version V5: write them with 1.0+")
+            raise _encoded("the Arrow messages are not of version V5: write them with 1.0+")
         kind, header = _number(data, root, 1, "<B"), _child(data, root, 2)
         if kind == _SCHEMA:
             _check_schema(data, header, limits)
             continue
         batches += 1
         if batches > _MOST_BATCHES:
-            raise HTTPProblem(413, f"the table has more than {_MOST_BATCHES:,} batches: join them")
+            raise too_large(f"the table has more than {_MOST_BATCHES:,} batches: join them")
         if kind == _DICTIONARY:
             if _number(data, header, 2, "<B"):
-                raise HTTPProblem(415, "the Arrow dictionaries grow by deltas: send them whole")
+                raise _encoded("the Arrow dictionaries grow by deltas: send them whole")
             header = _child(data, header, 1)
         elif kind != _BATCH:
-            raise HTTPProblem(422, "the body is not Arrow IPC of a table")
+            raise _not_arrow("a message is of no table")
         _check_batch(data, header, message.body.size)
 
 
-def _check_schema(data: bytes, schema: int, limits: Limits) -> None:
+def _check_schema(data: bytes, schema: int, limits: TableLimits) -> None:
     """Refuse too many columns, nested ones, and texts that are counted more than once."""
     if _number(data, schema, 0, "<h"):
-        raise HTTPProblem(415, "the Arrow numbers are big-endian: send them little-endian")
+        raise _encoded("the Arrow numbers are big-endian: send them little-endian")
     if len(data) > _SCHEMA_BYTES * limits.columns:
-        raise HTTPProblem(413, f"the Arrow schema has more than {_SCHEMA_BYTES:,} bytes a column")
+        raise too_large(f"the Arrow schema has more than {_SCHEMA_BYTES:,} bytes a column")
     limits.check(1, _count(data, schema, 1))
     room = len(data) - _pairs(data, schema, 2, len(data))
     for field in _vector(data, schema, 1):
@@ -159,18 +154,18 @@ def _check_schema(data: bytes, schema: int, limits: Limits) -> None:
         kind = _number(data, field, 2, "<B")
         if kind not in _PLAIN_TYPES or _count(data, field, 5):
             shown = data[start : start + min(size, 100)].decode(errors="replace")
-            raise HTTPProblem(422, f"the column {shown!r} is nested or encoded: leave it out")
+            raise TableError("nested or encoded: leave it out", file=BODY, column=shown)
         if kind == _TIMESTAMP:
             size += _text(data, _child(data, field, 3), 1)[1]
         room -= size + _pairs(data, field, 6, room)
         if room < 0:
-            raise HTTPProblem(422, "the body is not Arrow IPC: its schema repeats itself")
+            raise _not_arrow("its schema repeats itself")
 
 
 def _check_batch(data: bytes, batch: int, size: int) -> None:
     """Refuse compression, and buffers that lie over one another."""
     if _field(data, batch, 3):
-        raise HTTPProblem(415, "the Arrow buffers are compressed: send them uncompressed")
+        raise _encoded("the Arrow buffers are compressed: send them uncompressed")
     place = _field(data, batch, 2)
     if not place:
         return
@@ -178,7 +173,15 @@ def _check_batch(data: bytes, batch: int, size: int) -> None:
     (count,) = struct.unpack_from("<I", data, start)
     lengths = np.frombuffer(data, dtype="<i8", count=2 * count, offset=start + 4)[1::2]
     if count and (lengths.min() < 0 or lengths.max() > size or int(lengths.sum()) > size):
-        raise HTTPProblem(422, "the body is not Arrow IPC: its buffers are longer than it is")
+        raise _not_arrow("its buffers are longer than it is")
+
+
+def _not_arrow(why: str) -> TableError:
+    return TableError(f"this is not Arrow IPC: {why}", file=BODY)
+
+
+def _encoded(problem: str) -> EncodedError:
+    return EncodedError(problem, file=BODY)
 
 
 def _follow(data: bytes, place: int) -> int:

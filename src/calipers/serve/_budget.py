@@ -1,44 +1,8 @@
-"""How much a request may hold, and how much all of them together."""
+"""How much all requests together may hold."""
 
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from calipers.serve._problems import HTTPProblem
-
-_EXPANSION = 4  # a decoded table against the longest body; also the bytes of a wide character
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Most of what a table may have.
-
-    Examples
-    --------
-    >>> Limits(body=100, rows=10, columns=5, cells=20).check(3, 4)
-    """
-
-    body: int  # bytes as it is sent
-    # cells are rows times columns
-    rows: int
-    columns: int
-    cells: int
-
-    @property
-    def decoded(self) -> int:
-        """Bytes of values that are written out."""
-        return _EXPANSION * self.body
-
-    def check(self, rows: int, columns: int) -> None:
-        """Refuse a table that is too large."""
-        if columns > self.columns:
-            raise HTTPProblem(413, f"the table has more than {self.columns:,} columns")
-        if rows > self.rows:
-            raise HTTPProblem(413, f"the table has more than the {self.rows:,} rows allowed")
-        if rows * columns > self.cells:
-            raise HTTPProblem(
-                413, f"the table has more than {self.cells:,} values: send fewer rows at a time"
-            )
 
 
 class Budget:
@@ -114,7 +78,3 @@ class Account:
         """Give everything back."""
         self._budget.change(-self._requests, -self._bytes)
         self._requests = self._bytes = 0
-
-
-Reserve = Callable[[int], None]
-"""Called with a number of bytes before they are allocated; raises if they are too many."""
