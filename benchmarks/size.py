@@ -81,11 +81,11 @@ FEATURES = {
         """,
     "model folders that are not trusted": """
         _schema _model_schema preprocessing/_document calibration/_stored
-        _serialization:check_arrays,_check_inputs,_check_shapes _loading:check_model,_check_fit
+        _serialization:check_arrays,_check_shapes _loading:check_model,_check_fit
         cli/_inspect:_check cli/_measures:is_measured,_levels
         """,
-    "bounds of the server": """
-        serve/_connections serve/_limits serve/_arrow serve/_json serve/_reading
+    "bounds of requests and files": """
+        serve/_connections serve/_budget tables/_limits tables/_ipc serve/_json serve/_reading
         """,
     "quick predictions and programs kept on disk": """
         bank/_dense bank/_cache:_description,_sources,_Kept,_read_own,_check_owner,training_devices

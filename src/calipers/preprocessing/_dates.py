@@ -61,6 +61,7 @@ def read_dates(texts: Any, form: str | None) -> FloatArray:
     times = found.dt.tz_localize(None).to_numpy()
     if times.dtype != "datetime64[ns]":  # whose years are in the calendar, and no others fit in
         first, end = _FIRST.astype(times.dtype), _END.astype(times.dtype)
-        times = np.where((times >= first) & (times < end), times, np.datetime64("NaT"))
+        inside = (times >= first) & (times < end)
+        times = np.where(inside, times, np.array("NaT", times.dtype))
     seconds = times.astype("datetime64[us]").astype(np.int64) / 1e6
     return np.where(np.isnat(times), np.nan, seconds)
