@@ -212,6 +212,7 @@ class _Filling:
         target = (self.table.target[plan.rows] - scaling.target_center) / scaling.target_scale
         numbers = self.program.objective.fitted(self.defaults | dict(plan.settings.loss), target)
         inputs = (self.table.inputs[plan.rows] - scaling.input_center) / scaling.input_scale
+        inputs = np.clip(inputs, -1e8, 1e8)  # for knots, which must not be larger than 1e9
         entry = _entry(plan, scaling, self.shape, numbers, self.knots(inputs))
         for array, value in zip(jax.tree.leaves(self.lanes), jax.tree.leaves(entry), strict=True):
             array[lane] = value

@@ -1,0 +1,35 @@
+"""Seconds of a fit of the default, compiled programs at hand: to compare revisions.
+
+    PYTHONPATH=src python benchmarks/fit_time.py boston concrete kin8nm
+
+A second fit in one process, of the training rows of the first split, wall clock and processor time.
+Another revision is measured by the same file, with that revision's ``src`` in ``PYTHONPATH``.
+"""
+
+import argparse
+import time
+import warnings
+
+from _tables import UCI, read
+
+from calipers import IntervalRegressor
+
+
+def main():
+    """Print a line for each table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("tables", nargs="+", choices=UCI)
+    for name in parser.parse_args().tables:
+        X, y = read(name)
+        for again in (False, True):
+            wall, cpu = time.perf_counter(), time.process_time()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                IntervalRegressor(random_state=0).fit(X, y)
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            if again:
+                print(f"{name}: {len(y)} rows, {wall:.1f} s, processor {cpu:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
