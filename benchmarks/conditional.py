@@ -1,6 +1,7 @@
 """Coverage where it may hide, with and without the correction by predicted width.
 
-    CALIPERS_DATA=folder python benchmarks/conditional.py [--names yacht toy ...] [--out file]
+    CALIPERS_DATA=folder python benchmarks/conditional.py [--names yacht toy ...] [--first 8]
+        [--splits 4] [--out file]
 
 Fits the default to splits of the nine datasets (at most 3,000 rows of training, the rest of the
 table is tested too) and to 1,000 rows of synthetic problems, and compares two calibrations of the
@@ -140,13 +141,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     every = [*SPLITS, *SYNTHETIC]
     parser.add_argument("--names", nargs="+", choices=every, default=every)
+    parser.add_argument("--first", type=int, default=FIRST, help="number of the first split")
+    parser.add_argument("--splits", type=int, help="4, 3 or 2, as the table is large, if not given")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     with options.out.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(COLUMNS)
         for name in options.names:
-            for row in evaluate(name, range(FIRST, FIRST + SPLITS.get(name, 3))):
+            splits = np.arange(options.splits or SPLITS.get(name, 3)) + options.first
+            for row in evaluate(name, splits.tolist()):
                 shown = [f"{v:.3f}" if isinstance(v, float) else str(v) for v in row]
                 writer.writerow(shown)
                 print(*shown, sep=" | ", flush=True)

@@ -23,7 +23,7 @@ _SPEC.loader.exec_module(validity)
 
 pytestmark = pytest.mark.slow
 BANDS = {50: (0.94, 0.99), 100: (0.94, 0.985), 200: (0.94, 0.97), 1000: (0.94, 0.965)}
-REFITS = {50: 60, 100: 30, 200: 60, 1000: 10}
+REFITS = {50: 60, 100: 30, 200: 60, 1000: 8}
 
 
 @pytest.mark.parametrize("rows", BANDS)

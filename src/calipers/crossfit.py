@@ -19,6 +19,7 @@ from calipers.calibration import (
     Calibrator,
     WidthCalibration,
     effective_number,
+    log_width,
     normal_scores,
     out_of_fold,
     unseen_pools,
@@ -34,7 +35,9 @@ from calipers.distributions import (
 )
 from calipers.ensemble import Ensemble
 
-_FEWEST_TO_STOP = 20  # with fewer rows than this none is set aside to stop a training
+# With fewer rows than this none is set aside to stop a training. Without, a network learns some
+# dozen rows by heart and promises intervals of almost no width.
+_FEWEST_TO_STOP = 5
 
 
 class Fold(NamedTuple):
@@ -280,12 +283,17 @@ def calibrate(
         scores = pools.scores
         if kind == WidthCalibration.kind:
             worth = effective_number(np.ones(len(rows)) if own is None else own, units)
-            by_width, scores = _evened(pools.dist, scores, int(worth))
+            # What a drawn pool disagrees by says nothing of its row's error: rows are as wide as
+            # pools are, in the order of what networks that have not seen them predict.
+            width = log_width(pools.dist)
+            order = np.lexsort((width, log_width(alone)[pools.row]))
+            width[order] = np.sort(width)
+            by_width, scores = _evened(width, scores, int(worth))
         scores = scores.reshape(-1, len(rows))
     else:
         scores = normal_scores(alone, target)
         if kind == WidthCalibration.kind and len(folds) == 1 and units is None and own is None:
-            by_width, scores = _evened(alone, scores, len(rows))
+            by_width, scores = _evened(log_width(alone), scores, len(rows))
     once, first = np.unique(rows, return_index=True)
     dist, point = alone[first], np.full(len(y), np.nan)
     means = dist.mean if scale is None else scale.mean(dist)
@@ -307,8 +315,8 @@ def calibrate(
 
 
 def _evened(
-    dist: SplitNormalMixture, scores: FloatArray, worth: int
+    width: FloatArray, scores: FloatArray, worth: int
 ) -> tuple[WidthCalibration | None, FloatArray]:
     """A correction by width, where rows show that one is due, and the scores after it."""
-    found = WidthCalibration.from_rows(dist, scores, worth)
-    return found, scores if found is None else found.from_score(scores, found.steps(dist))
+    found = WidthCalibration.from_widths(width, scores, worth)
+    return found, scores if found is None else found.from_score(scores, found.steps(width))

@@ -10,6 +10,7 @@ from calipers.calibration import (
     CalibratedMixture,
     Calibration,
     WidthCalibration,
+    log_width,
     normal_scores,
 )
 from calipers.distributions import SplitNormal, SplitNormalMixture
@@ -29,9 +30,9 @@ def coverage_by_third(n, power, by_width, runs=20):
         dist, y = rows(rng, n, power)
         new, target = rows(rng, 3000, power)
         scores = normal_scores(dist, y)
-        first = WidthCalibration.from_rows(dist, scores, n) if by_width else None
+        first = WidthCalibration.from_widths(log_width(dist), scores, n) if by_width else None
         if first is not None:
-            scores = first.from_score(scores, first.steps(dist))
+            scores = first.from_score(scores, first.steps(log_width(dist)))
             new = first.calibrated(new, None)
         lower, upper = CalibratedMixture(new, Calibration.from_scores(scores)).interval(0.9)
         third = np.argsort(np.argsort(new.components.std[0])) * 3 // 3000
@@ -54,7 +55,7 @@ def test_nothing_is_done_where_widths_are_right(n):
     found = []
     for _ in range(40):
         dist, y = rows(rng, n, 1.0)
-        first = WidthCalibration.from_rows(dist, normal_scores(dist, y), n)
+        first = WidthCalibration.from_widths(log_width(dist), normal_scores(dist, y), n)
         found.append(0.0 if first is None else np.abs(np.log(first.factor)).max())
     assert np.mean(np.array(found) == 0) > 0.6
     assert np.max(found) < 0.5
@@ -73,7 +74,7 @@ def test_the_order_of_rows_of_equal_width_says_nothing():
     _, dist, scores = of_kinds(np.random.default_rng(4), 2000, np.ones(6))
     found = []
     for order in (np.arange(2000), np.argsort(np.abs(scores))):
-        first = WidthCalibration.from_rows(dist[order], scores[order], 2000)
+        first = WidthCalibration.from_widths(log_width(dist[order]), scores[order], 2000)
         found.append(np.ones(6) if first is None else first.factor)
     np.testing.assert_allclose(*found)
     assert np.abs(np.log(found)).max() < 0.1
@@ -82,11 +83,11 @@ def test_the_order_of_rows_of_equal_width_says_nothing():
 def test_equal_widths_have_one_factor_whatever_their_last_bits():
     true = np.array([0.5, 0.7, 1.0, 1.3, 1.6, 2.0])
     kind, dist, scores = of_kinds(np.random.default_rng(5), 2000, true)
-    first = WidthCalibration.from_rows(dist, scores, 2000)
+    first = WidthCalibration.from_widths(log_width(dist), scores, 2000)
     for bits in (1.0, 1 - 1e-12, 1 + 1e-12):
         scale = dist.components.left_scale * bits
         again = SplitNormalMixture(SplitNormal(np.zeros((1, 2000)), scale, scale))
-        factor = first.stretch(first.steps(again))
+        factor = first.stretch(first.steps(log_width(again)))
         assert [np.ptp(factor[kind == k]) for k in range(6)] == [0.0] * 6
         found = np.array([factor[kind == k][0] for k in range(6)])
         np.testing.assert_allclose(found / found[2], true, rtol=0.2)
@@ -95,8 +96,8 @@ def test_equal_widths_have_one_factor_whatever_their_last_bits():
 def test_all_methods_of_the_distribution_agree():
     rng = np.random.default_rng(2)
     dist, y = rows(rng, 1000, 1.6)
-    first = WidthCalibration.from_rows(dist, normal_scores(dist, y), 1000)
-    scores = first.from_score(normal_scores(dist, y), first.steps(dist))
+    first = WidthCalibration.from_widths(log_width(dist), normal_scores(dist, y), 1000)
+    scores = first.from_score(normal_scores(dist, y), first.steps(log_width(dist)))
     corrected = CalibratedMixture(
         first.calibrated(dist[:50], None), Calibration.from_scores(scores)
     )

@@ -51,8 +51,8 @@ class WidthCalibration:
     row_weight: ClassVar[None] = None
 
     @classmethod
-    def from_rows(cls, dist: SplitNormalMixture, scores: FloatArray, n_rows: int) -> Self | None:
-        """Learn from predictions of rows, as new ones are made, and their normal scores.
+    def from_widths(cls, width: FloatArray, scores: FloatArray, n_rows: int) -> Self | None:
+        """Learn from the ``log_width`` of predictions, as new rows have it, and normal scores.
 
         There are several predictions for each row if they are more than ``n_rows``. None where
         chance explains that spreads differ.
@@ -60,7 +60,7 @@ class WidthCalibration:
         bins = min(n_rows // BIN_ROWS, MOST_BINS)
         if bins < FEWEST_BINS:
             return None
-        width = np.round(log_width(dist), DECIMALS)
+        width = np.round(width, DECIMALS)
         edges = _edges(width, bins)
         step = np.searchsorted(edges, width, side="right")
         rows = np.maximum(np.bincount(step, minlength=len(edges) + 1), 1)
@@ -97,9 +97,9 @@ class WidthCalibration:
         """The middle step; a row's weight says here which step it is on."""
         return float(len(self.factor) // 2)
 
-    def steps(self, dist: SplitNormalMixture | CalibratedMixture) -> FloatArray:
-        """Step of each prediction, as a number."""
-        return np.searchsorted(self.edges, log_width(dist), side="right").astype(np.float64)
+    def steps(self, width: FloatArray) -> FloatArray:
+        """Step of each prediction of such a ``log_width``, as a number."""
+        return np.searchsorted(self.edges, width, side="right").astype(np.float64)
 
     def calibrated(
         self,
@@ -108,7 +108,7 @@ class WidthCalibration:
         unsupported: Unsupported = "inf",
     ) -> CalibratedMixture:
         """Correct the distributions that were predicted for some rows."""
-        return CalibratedMixture(dist, self, self.steps(dist), unsupported)
+        return CalibratedMixture(dist, self, self.steps(log_width(dist)), unsupported)
 
     def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Score of a level on the normal scale, on the step that ``weight`` numbers."""
