@@ -76,8 +76,10 @@ def _cache(tmp_path_factory, pytestconfig):
     base = tmp_path_factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     shared.mkdir(exist_ok=True)
+    kept = getattr(pytestconfig, "cache", None)  # None where pytest is told to keep nothing
     with contextlib.suppress(FileExistsError):
-        (shared / "programs").symlink_to(pytestconfig.cache.mkdir("programs"))
+        if kept is not None:
+            (shared / "programs").symlink_to(kept.mkdir("programs"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CALIPERS_CACHE", str(shared))
         patch.delenv("CALIPERS_DATA", raising=False)
