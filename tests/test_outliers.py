@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from calipers import IntervalRegressor
+from calipers import IntervalRegressor, load
 from calipers._outliers import far_targets, far_values
 from calipers.bank import Table
 from calipers.networks import MLP, DenseFactory
@@ -122,3 +122,15 @@ def test_a_wrong_input_sets_no_scale():
     assert Table.from_arrays(spoilt, y).units.input_scale[0] > 1e4  # for networks that do not clip
     assert DenseFactory((8,), frequencies=0).clips_inputs
     assert not DenseFactory((8,)).clips_inputs
+
+
+def test_a_model_of_inputs_that_are_nearly_constant_but_for_some_is_saved(tmp_path):
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=400)
+    odd = rng.permutation(np.r_[np.arange(4.0) * 1e9, rng.normal(size=396) * 1e-6])
+    X = np.column_stack([first, np.arange(400) < 3, odd])
+    network = MLP(hidden_layers=(8,), frequencies=2, bins=4)
+    small = {"n_networks": 2, "cv": 2, "epochs": 1, "patience": None, "network": network}
+    model = IntervalRegressor(random_state=0, **small).fit(X, X[:, 0])
+    model.save(tmp_path / "model")
+    assert np.array_equal(load(tmp_path / "model").predict(X), model.predict(X))

@@ -209,7 +209,7 @@ def leans_markdown(store: Store, results: Found) -> str | None:
 def against(first: Cell, second: Cell) -> Cell:
     """A cell of a variant with the run of the tables in the place of the paper."""
     paper, (mean, sem) = first.published, first.ours
-    own = Published(paper.table, paper.dataset, paper.method, paper.metric, f"{mean:.9g}", sem)
+    own = Published(paper.table, paper.dataset, paper.method, paper.metric, f"{mean:.17g}", sem)
     return Cell(own, second.ours, "")
 
 
