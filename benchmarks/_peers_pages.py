@@ -348,7 +348,7 @@ class Comparison:
         return filled(
             f"""On the nine tables of the comparison its squared error is within 5% of every other
             method's on {WORDS[self._won("mse")[1]]}; the others are {self._listed("mse", NEAR)}.
-            If only the point matters, try boosted trees first. With [`upgrade`](regressor.md),
+            If only the point matters, try boosted trees first. With [`upgrade`](howto/around.md),
             calipers puts its intervals around the points of any model.""",
             104,
         )

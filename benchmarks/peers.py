@@ -1,4 +1,4 @@
-"""calipers beside the libraries that people use for prediction intervals today.
+"""calipers beside the libraries that people use for prediction intervals.
 
 Every method sees the same splits, those of Hernández-Lobato & Adams (2015): twenty per dataset,
 five for protein, fewer where `SPLIT_LIMITS` says so. Targets are standardised by the whole dataset

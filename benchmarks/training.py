@@ -1,4 +1,4 @@
-"""Network-steps per second of the bank, beside what people use today, in one run.
+"""Network-steps per second of the bank, beside what people use, in one run.
 
     make benchmark-training
 
