@@ -114,14 +114,15 @@ def _write_pages(app):
     study = re.sub("(?m)^#", "##", _commands("calipers_study.cli", "calipers study"))
     text = _whole(own + study).replace("`calipers`", "Command line", 1)
     _write(folder / "command-line.md", text)
-    for table in (Path(app.srcdir).parent / "results" / "tables").glob("*.md"):
+    results = Path(app.srcdir).parent / "results"
+    for table in (*results.glob("tables/*.md"), results / "again.md"):
         text = re.sub("^##", "#", table.read_text("utf-8"), flags=re.MULTILINE)
         _write(folder / table.name, f"---\norphan: true\n---\n{text}")
 
 
 def _point_to_pages(app, name, source):
     """Links that lead out of docs/ in the repository lead to copies of those pages here."""
-    text = source[0].replace("](../results/tables/", "](generated/")
+    text = re.sub(r"\]\(\.\./results/(tables/|(?=again\.md))", "](generated/", source[0])
     source[0] = re.sub(r"\[([^]]+)\]\(\.\./results/\w+\)", r"\1", text)  # folders are not copied
 
 
