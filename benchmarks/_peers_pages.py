@@ -31,6 +31,11 @@ def name(method):
     )
 
 
+def called(method):
+    """The same in a sentence, in which a comma would end it."""
+    return name(method).replace(", CQR", " with CQR")
+
+
 def percent(ratio):
     """By how much a ratio is above 1."""
     return f"{100 * (ratio - 1):.0f}%"
@@ -76,7 +81,7 @@ class Comparison:
 
     def _listed(self, measure, beyond=1.005):
         return ", ".join(
-            f"{d} ({percent(r)}, {name(m)})" for d, r, m in self._behind(measure, beyond)
+            f"{d} ({percent(r)}, {called(m)})" for d, r, m in self._behind(measure, beyond)
         )
 
     @cached_property
@@ -93,7 +98,7 @@ class Comparison:
     def _next(self, measure):
         found = self._ranks[measure].drop("calipers")
         found = found[found.notna().sum(axis=1) >= SHARED].mean(axis=1)
-        return f"{name(found.idxmin())} follows with {found.min():.2f}"
+        return f"{called(found.idxmin())} follows with {found.min():.2f}"
 
     @cached_property
     def _scores(self):
@@ -193,7 +198,7 @@ class Comparison:
         lines = []
         for dataset in self._datasets:
             parts = [
-                f"{name(other)} by {percent(ratio)} in {TITLES[measure]} "
+                f"{called(other)} by {percent(ratio)} in {TITLES[measure]} "
                 f"({splits} split{'s' if splits > 1 else ''})"
                 for measure in MEASURES
                 for other, (ratio, _, _, splits) in [self._worst[measure][dataset]]
@@ -259,7 +264,7 @@ class Comparison:
 
         def listed(measure, beyond):
             found = [(t, *v[measure]) for t, v in self._tables.items() if v[measure][1] > beyond]
-            return "; ".join(f"{t}: {name(m)} by {percent(r)}" for t, m, r in found) or "none"
+            return "; ".join(f"{t}: {called(m)} by {percent(r)}" for t, m, r in found) or "none"
 
         won = sum(v["interval_score"][1] < 1 for v in self._tables.values())
         text = f"""By interval score calipers is ahead of all others on {won} of
@@ -309,7 +314,7 @@ class Comparison:
         rank_s, rank_c, rank_m = map(self._rank, MEASURES)
         drawn = {m: found for m, found in compare(self._rows).items() if m != "calipers"}
         best = ", ".join(
-            f"{name(m)} ({ratio:.2f} times, {WORDS[count]} datasets)"
+            f"{called(m)} ({ratio:.2f} times, {WORDS[count]} datasets)"
             for ratio, count, m in self._scores[:3]
         )
         forest = drawn["quantile_forest"]
