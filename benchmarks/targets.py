@@ -3,7 +3,7 @@
     python benchmarks/targets.py            # prints a table; some minutes on two cores
 
 A bank for two targets would be one program that trains twice as many networks. So twice as many
-networks for one target cost what it would cost, and two fits are what is done today. Programs are
+networks for one target cost what it would cost, and two fits are what is done. Programs are
 compiled before.
 """
 

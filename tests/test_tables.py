@@ -154,6 +154,8 @@ def test_columns_filled_up_with_spaces():
     (block,) = read_blocks("-", stream=io.BytesIO(text))
     assert [value.strip() for value in block.frame["kind"]] == ["x", "y's", "plain"]
     assert block.frame["name"].tolist() == ["a b", "c", "e"]
+    (block,) = read_blocks("-", stream=io.BytesIO(b'"name",  "kind"\n"a",     "x"\n'))
+    assert block.frame.to_dict("list") == {"name": ["a"], "kind": ["x"]}
 
 
 def test_a_delimiter_that_is_said():

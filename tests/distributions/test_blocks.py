@@ -61,14 +61,16 @@ def test_modes_and_samples_in_blocks(monkeypatch):
 @pytest.mark.parametrize(("backend", "threads"), [("threading", 2), ("loky", 1)])
 def test_threads_are_those_of_joblib(backend, threads, monkeypatch):
     monkeypatch.setattr(_blocks, "BLOCK_SIZE", 2)
-    together = threading.Barrier(threads, timeout=30)  # of as many blocks as there are threads
+    together, seen = threading.Barrier(threads, timeout=30), set()  # a block on each of the threads
 
     def work(x):
         together.wait()
+        seen.add(threading.get_ident())
         return x
 
     with joblib.parallel_config(backend, n_jobs=2):
         _blocks.blockwise(work, (np.zeros(4),))
+    assert len(seen) == threads
 
 
 def test_memory_is_that_of_the_result_and_a_few_blocks():

@@ -13,7 +13,7 @@ import pytest
 
 from calipers.serve import ServerSettings, create_app
 from calipers.serve._guard import Guard
-from calipers.serve._reading import ARROW_STREAM, CSV, JSON
+from calipers.serve._reading import ARROW_FILE, ARROW_STREAM, CSV, JSON
 
 PREDICT = "/v1/models/plain/predict"
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -80,6 +80,7 @@ def test_json(client, body, words):
         (gzip.compress(b"speed,load\n1,2\n", mtime=0), CSV, 422, ["0x8b"]),
         (b"\x00" * 50, CSV, 422, ["NUL"]),
         (b"nothing", ARROW_STREAM, 422, ["not Arrow"]),
+        (b"ARROW1", ARROW_FILE, 422, ["not Arrow"]),
         (b"\xff\xff\xff\xff\xff\xff\xff\x7f", ARROW_STREAM, 422, ["not Arrow"]),
     ],
 )

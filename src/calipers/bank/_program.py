@@ -350,9 +350,8 @@ class Program:
         sums = jnp.zeros((lanes.seed.shape[0], 1 + len(MEASURES)))
         together = self._steps_together(lanes)
         known = together == self._most_steps(lanes) and self._epochs_together(lanes) > 1
-        count = (
-            together if known else batches
-        )  # an epoch of no steps costs a look, and nothing else
+        # An epoch that is not trained has no steps, but to learn so takes a look.
+        count = together if known else batches
         state, sums = _loop(step, count, (state, sums), together)
         trained = jnp.where(running[:, None], sums[:, 1:] / sums[:, :1], jnp.nan)
         state = state._replace(

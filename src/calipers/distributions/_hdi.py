@@ -23,7 +23,7 @@ STOPS = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5])
 
 
 class Wanted(NamedTuple):
-    """Wanted, and the mass to leave outside of an interval of each, (n,)."""
+    """Mixtures, and the mass to leave outside of an interval of each, (n,)."""
 
     alpha: FloatArray
     members: Members

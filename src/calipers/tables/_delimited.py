@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, BinaryIO, NoReturn, Self
@@ -13,6 +14,7 @@ DELIMITERS = ",;\t|"
 
 _HEAD = 2**16  # bytes in which the delimiter is looked for
 _LONGEST = 2**22  # bytes of a row, at most
+_BEHIND_SPACES = r'^ +"([^"]*)" *$'  # what readers do not take for quoted
 
 
 @dataclass(frozen=True)
@@ -66,8 +68,7 @@ def _unquoted(table: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    pattern = r'^ +"([^"]*)" *$'
-    columns = [pc.replace_substring_regex(c, pattern, r"\1") for c in table.columns]
+    columns = [pc.replace_substring_regex(c, _BEHIND_SPACES, r"\1") for c in table.columns]
     return pa.table(columns, names=table.column_names)
 
 
@@ -98,7 +99,8 @@ def _look(head: str, delimiter: str | None, name: str) -> tuple[str, list[str]]:
     except (csv.Error, StopIteration):
         problem = "the first line is no header: names of columns with a delimiter between them"
         raise TableError(problem, file=name) from None
-    names = [cell.strip() or f"column {i}" for i, cell in enumerate(header, start=1)]
+    plain = (re.sub(_BEHIND_SPACES, r"\1", cell).strip() for cell in header)
+    names = [cell or f"column {i}" for i, cell in enumerate(plain, start=1)]
     return delimiter, names
 
 

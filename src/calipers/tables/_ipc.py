@@ -30,8 +30,9 @@ _DICTIONARY_WORK = 64  # times the longest body: bytes of dictionaries gone thro
 
 def read_arrow(body: bytes, limits: TableLimits, reserve: Reserve) -> Any:
     """A stream or a file as a table of plain columns; extension types are left out."""
-    stream = pa.py_buffer(body).slice(8 if body.startswith(b"ARROW1") else 0)  # a mark, a stream
     try:
+        # A file is a mark and a stream.
+        stream = pa.py_buffer(body).slice(8 if body.startswith(b"ARROW1") else 0)
         _check_messages(stream, limits)
         with pa.ipc.open_stream(stream) as reader:
             batches = _all_batches(reader, limits)

@@ -41,7 +41,7 @@ def run_all(
     Returns
     -------
     dict of float
-        Seconds of each stage. ``stages.csv`` in ``out`` has them, and those of earlier sittings.
+        Seconds of each stage. ``stages.csv`` in ``out`` has them, and those of earlier runs.
     """
     common: dict[str, Any] = {"processes": processes, "notify": notify}
     protocol = Protocol(max_steps=max_steps)
@@ -54,11 +54,11 @@ def run_all(
         "tables": lambda: write_tables(store, out),
         "figures": lambda: write_figures(store=store, out=out, notify=notify),
     }
-    sittings = Path(out, "stages.csv")
+    kept = Path(out, "stages.csv")
     seconds: dict[str, float] = {}
     rows: list[list[object]] = [["began", "stage", "seconds", "finished"]]
-    if sittings.exists():
-        earlier = csv.reader(sittings.read_text("utf-8").splitlines()[1:])
+    if kept.exists():
+        earlier = csv.reader(kept.read_text("utf-8").splitlines()[1:])
         rows.extend([*row] for row in earlier)
     for name, work in stages.items():
         began, clock = datetime.now(UTC).isoformat(timespec="seconds"), time.perf_counter()
@@ -69,6 +69,6 @@ def run_all(
         finally:  # stopped, too, by the keyboard
             seconds[name] = round(time.perf_counter() - clock, 1)
             rows.append([began, name, seconds[name], finished])
-            write_csv(sittings, rows)
+            write_csv(kept, rows)
         notify(f"{name}: {written_time(seconds[name])}")
     return seconds
