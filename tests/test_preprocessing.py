@@ -128,8 +128,8 @@ class TestNumbers:
 
     def test_numbers_among_text_are_no_text(self):
         encoder = one(["1.234,5", "7", "5"])
-        for number in (1.234, np.float64(1.234), Decimal("1.234")):
-            assert encoded(encoder, ["1.234,5", number]) == [[1234.5], [1.234]]
+        for number in (1.125, np.float64(1.125), np.float32(1.125), Decimal("1.125")):
+            assert encoded(encoder, ["1.234,5", number]) == [[1234.5], [1.125]]
 
     def test_thousands_are_three_digits(self):
         encoder = one(["1,234.5", "7", "5"])

@@ -133,3 +133,16 @@ def test_the_polynomial_is_the_error_function():
     exact = t.astype(np.float64)
     found = _grid.upper_mass(t, np.exp(-exact * exact).astype(np.float32))
     np.testing.assert_allclose(found, erfc(exact), rtol=1e-6)
+
+
+def test_halving_ends_where_rounding_is_all_there_is():
+    rng, points = np.random.default_rng(0), []
+
+    def noise(x, row):
+        points.append(x.size)
+        return rng.standard_normal((1, x.size))
+
+    breaks = np.array([[0.0, 0.0], [1.0, 1.0]])
+    found = _adaptive._integrate(noise, breaks, np.full((1, 2), 1e-12))
+    assert np.isfinite(found).all()
+    assert sum(points) < 2 * 4 * _adaptive.MOST_PIECES * len(_adaptive.NODES)

@@ -43,7 +43,8 @@ def _floats(series: Any) -> FloatArray:
     """Values of a column of text that are numbers already; NaN for others."""
     if series.dtype != object:
         return np.array([np.nan])
-    return np.array([float(v) if isinstance(v, float | Decimal) else np.nan for v in series])
+    kinds = float | np.floating | Decimal
+    return np.array([float(v) if isinstance(v, kinds) else np.nan for v in series])
 
 
 def check_finite(series: Any, values: FloatArray) -> None:
