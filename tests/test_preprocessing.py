@@ -136,6 +136,10 @@ class TestNumbers:
         with pytest.raises(DataError, match="'1,5' is not a number"):
             encoded(encoder, ["1,5"])  # and not fifteen
 
+    def test_a_few_that_may_be_thousands_among_numbers_are_refused(self):
+        with pytest.raises(DataError, match="'1,234' is not among the numbers"):
+            one([*map(str, range(100, 900)), "1,234"])
+
     def test_another_unit_is_refused(self):
         encoder = one(["12 kg", "7 kg", "5 kg"])
         assert encoded(encoder, ["3", "4kg"]) == [[3], [4]]

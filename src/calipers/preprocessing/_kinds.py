@@ -162,7 +162,8 @@ def _kind_of_text(series: Any, most: int) -> Found:
         return Found("date", form=form, note=f"dates written as {form}", values=values)
     note = note or hint
     if len(words) > most:
-        note = note or _mixture(texts, name)
+        found = _mixture(texts, name)  # which refuses some, whatever else is noted
+        note = note or found
     if len(words) > _FEWEST_IDENTIFIERS and not note and every(words, _LIKE_NUMBERS):
         note = f"like numbers in several units, e.g. {words[0].as_py()!r}: make plain ones of them"
     rows = int(texts.counts.sum())
