@@ -283,12 +283,7 @@ def calibrate(
         scores = pools.scores
         if kind == WidthCalibration.kind:
             worth = effective_number(np.ones(len(rows)) if own is None else own, units)
-            # What a drawn pool disagrees by says nothing of its row's error: rows are as wide as
-            # pools are, in the order of what networks that have not seen them predict.
-            width = log_width(pools.dist)
-            order = np.lexsort((width, log_width(alone)[pools.row]))
-            width[order] = np.sort(width)
-            by_width, scores = _evened(width, scores, int(worth))
+            by_width, scores = _evened(log_width(pools.dist), scores, int(worth))
         scores = scores.reshape(-1, len(rows))
     else:
         scores = normal_scores(alone, target)

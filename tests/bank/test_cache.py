@@ -1,5 +1,6 @@
 """Compiled programs on disk: found again, never trusted blindly, never in the way."""
 
+import errno
 import functools
 import os
 import pickle
@@ -168,7 +169,7 @@ def test_a_file_that_another_process_evicted_first_is_no_error(run, folder, capl
 
     def gone(path, **options):
         if path.suffix == ".program":
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return stat(path, **options)
 
     monkeypatch.setattr(_cache.Path, "stat", gone)

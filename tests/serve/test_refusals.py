@@ -117,7 +117,7 @@ def test_times_beyond_the_calendar(client, tables, name, kind):
 
 
 def served_row(table):
-    """The first row of a table, by column, as Arrow."""
+    """The first row of a table: columns and lists of one value."""
     return pa.Table.from_pandas(table.iloc[:1], preserve_index=False).to_pydict().items()
 
 

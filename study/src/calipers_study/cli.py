@@ -126,13 +126,14 @@ def again_command(
 
     from calipers_study.again import again_markdown
     from calipers_study.archive import unpack
+    from calipers_study.files import replace_file
 
     with tempfile.TemporaryDirectory() as folder:
         if other.is_file():
             unpack(other, folder)
             other = Path(folder)
         text = again_markdown(store, other)
-    out.write_text(text, "utf-8")
+    replace_file(out, text.encode())
     typer.echo(text)
 
 

@@ -117,7 +117,7 @@ def _results(
     report: Callable[[int], None],
 ) -> Iterator[tuple[Job, RunReport]]:
     """Train jobs one by one, or side by side and those of most steps first."""
-    if processes == 1:
+    if processes <= 1:
         yield from ((job, train(job, report=report)) for job in plan)
         return
     with pool(processes) as workers:
