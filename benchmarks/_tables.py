@@ -5,6 +5,7 @@ keeps tables as they are read, and is read in place of the package.
 """
 
 import argparse
+import csv
 import os
 from pathlib import Path
 
@@ -156,3 +157,21 @@ def two_commands(description, run, table, results):
         found[-1].set_defaults(command=command)
         found[-1].add_argument("--out", type=Path, default=results)
     return parser, found[0]
+
+
+def stored(path):
+    """Rows of a file of results, none where there is none."""
+    if not path.exists():
+        return []
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def append(path, rows):
+    """Add rows to a file of results, which begins with their names."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        if not file.tell():
+            writer.writeheader()
+        writer.writerows(rows)

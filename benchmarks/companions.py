@@ -11,13 +11,12 @@ rows of a table tests, at least 100 of them. ``run`` appends to ``results/defaul
 what is not there.
 """
 
-import csv
 import os
 import time
 from pathlib import Path
 
 import numpy as np
-from _tables import R_TABLES, UCI, read, two_commands
+from _tables import R_TABLES, UCI, append, read, stored, two_commands
 
 import calipers._fitting as fitting
 from calipers import IntervalRegressor
@@ -94,20 +93,8 @@ def run(options):
                 if (name, split, variant) in done:
                     continue
                 row = evaluate(name, split, variant)
-                with options.out.open("a", newline="") as file:
-                    writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-                    if not file.tell():
-                        writer.writeheader()
-                    writer.writerow(row)
+                append(options.out, [row])
                 print(*row.values(), flush=True)
-
-
-def stored(path):
-    """Rows of a file of results."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def table(options):

@@ -19,7 +19,6 @@ squared error and CRPS, in standard deviations of the target. ``table`` prints r
 and, for each table, the candidate that all others together would choose for it.
 """
 
-import csv
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,7 +27,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from _tables import R_TABLES, UCI, read, two_commands
+from _tables import R_TABLES, UCI, append, read, stored, two_commands
 from scipy.special import ndtr
 from sklearn.base import clone
 
@@ -201,7 +200,6 @@ def measure(bank, X, y, cuts):
 
 def run(options):
     """Evaluate the candidates that have no results yet."""
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     known = read_scores(options.out)
     for name in options.tables:
         wanted = [c for c in options.candidates if (name, c) not in known]
@@ -209,25 +207,18 @@ def run(options):
             continue
         began = time.perf_counter()
         found = list(evaluate(name, wanted, options.members))
-        with options.out.open("a", newline="") as file:
-            writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-            if not file.tell():
-                writer.writeheader()
-            writer.writerows(found)
+        append(options.out, found)
         print(f"{name}: {len(wanted)} candidates, {time.perf_counter() - began:.0f} s", flush=True)
 
 
 def read_scores(path):
     """Interval score, squared error and CRPS by table and candidate."""
-    if not path.exists():
-        return {}
-    with path.open(newline="") as file:
-        return {
-            (row["table"], row["candidate"]): tuple(
-                float(row.get(name) or "nan") for name in ("interval_score", "mse", "crps")
-            )
-            for row in csv.DictReader(file)
-        }
+    return {
+        (row["table"], row["candidate"]): tuple(
+            float(row.get(name) or "nan") for name in ("interval_score", "mse", "crps")
+        )
+        for row in stored(path)
+    }
 
 
 def table(options):

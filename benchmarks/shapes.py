@@ -12,14 +12,13 @@ of the epochs. ``run`` appends to ``results/defaults/shapes.csv`` what is not th
 applies rules to the trials and compares what they choose.
 """
 
-import csv
 import os
 import time
 from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-from _tables import R_TABLES, SKEWED_TABLES, UCI, read, two_commands
+from _tables import R_TABLES, SKEWED_TABLES, UCI, append, read, stored, two_commands
 
 from calipers import IntervalRegressor
 from calipers._candidates import EPOCHS, EXPLAINED, Measures, OutputShape, decide, measure, trial
@@ -79,18 +78,13 @@ def work(name, out):
         found = list(evaluate(name))
     except Exception as error:
         return f"{name}: {error!r}"
-    with out.open("a", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        if not file.tell():
-            writer.writeheader()
-        writer.writerows(found)
+    append(out, found)
     return f"{name}: {len(found)} rows, {time.perf_counter() - began:.0f} s"
 
 
 def run(options):
     """Evaluate the tables that have no results yet."""
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    known = {cell["table"] for cell in read_results(options.out)}
+    known = {cell["table"] for cell in stored(options.out)}
     names = [name for name in options.tables if name not in known]
     if options.processes == 1:
         for name in names:
@@ -105,7 +99,7 @@ def run(options):
 def table(options):
     """Print what each shape gains, and what is chosen and gained."""
     found, rows = {}, {}
-    for cell in read_results(options.out):
+    for cell in stored(options.out):
         shape = OutputShape(int(cell["components"]), cell["scale"])
         values = [float(cell[name]) for name in FIELDS[7:10]]
         values = Measures(*values, unexplained=values[2])
@@ -147,14 +141,6 @@ def table(options):
 def shown(values):
     """Ratios, of their logarithms, as cells."""
     return " | ".join(f"{value:.3f}" for value in np.exp(np.mean(values, axis=0)))
-
-
-def read_results(path):
-    """Rows of a file of results."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def main():

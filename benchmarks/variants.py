@@ -14,7 +14,6 @@ ratios to the default of the same run, over all tables and over those with many 
 and what would be chosen for each of the latter by all others of them.
 """
 
-import csv
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -24,7 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from _tables import R_TABLES, SKEWED_TABLES, UCI, read, two_commands
+from _tables import R_TABLES, SKEWED_TABLES, UCI, append, read, stored, two_commands
 from defaults import FOLDS, measure
 
 from calipers import IntervalRegressor
@@ -346,7 +345,6 @@ def evaluate(name, variants, members, number):
 
 def run(options):
     """Evaluate the variants that have no results yet."""
-    options.out.parent.mkdir(parents=True, exist_ok=True)
     rows = stored(options.out)
     known = {(row["table"], row["variant"]) for row in rows if int(row["run"]) == options.run}
     for name in options.tables:
@@ -358,20 +356,8 @@ def run(options):
         for variants in programs.values():
             began = time.perf_counter()
             found = list(evaluate(name, variants, options.members, options.run))
-            with options.out.open("a", newline="") as file:
-                writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-                if not file.tell():
-                    writer.writeheader()
-                writer.writerows(found)
+            append(options.out, found)
             print(f"{name}: {', '.join(variants)}: {time.perf_counter() - began:.0f} s", flush=True)
-
-
-def stored(path):
-    """Rows of a file of results."""
-    if not path.exists():
-        return []
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def table(options):
