@@ -34,6 +34,9 @@ from calipers.storage import ModelFileError
 from calipers.training import make_settings
 
 
+PLAIN = MLP(hidden_layers=(8,), frequencies=0)  # one program for whatever the inputs hold
+
+
 def small(**parameters):
     """A model that trains in a moment; networks that cannot fail, no folds."""
     given = {
@@ -81,7 +84,8 @@ _NOT_MET = {
 
 
 @parametrize_with_checks(
-    [calibrated(epochs=20, n_networks=2, cv=2)], expected_failed_checks=lambda _: _NOT_MET
+    [calibrated(network=PLAIN, epochs=20, n_networks=2, cv=2)],
+    expected_failed_checks=lambda _: _NOT_MET,
 )
 def test_scikit_learn(estimator, check):
     check(estimator)
