@@ -94,7 +94,7 @@ from calipers.calibration._row_kinds import (
 )
 from calipers.calibration._score_map import Calibration
 from calipers.calibration._scores import normal_scores
-from calipers.calibration._width import WidthCalibration
+from calipers.calibration._width import WidthCalibration, evened as evened
 
 __all__ = [
     "CALIBRATIONS",
