@@ -29,15 +29,7 @@ from sklearn.utils.validation import check_is_fitted
 from calipers import storage
 from calipers._checks import FloatArray
 from calipers._loading import model_from_dict, model_to_dict, stored_model
-from calipers._schema import (
-    anything,
-    array_of,
-    arrays_under,
-    list_of,
-    record,
-    refuse,
-    within,
-)
+from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
 from calipers.crossfit import OutOfFold
 from calipers.prediction import Prediction, Query, checked_levels
 from calipers.preprocessing import Column
@@ -315,8 +307,6 @@ def _out_of_fold_depths(found: Sequence[OutOfFold | None]) -> FloatArray | None:
 def _depths(levels: Sequence[FloatArray]) -> FloatArray:
     """The smallest coverage whose intervals hold all targets, of each row; ascending.
 
-    Examples
-    --------
     >>> _depths([np.array([0.5, 0.25, 0.9]), np.array([0.4, 0.5, 0.5])]).round(2)
     array([0.2, 0.5, 0.8])
     """
