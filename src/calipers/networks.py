@@ -24,7 +24,7 @@ _ROWS_PER_FREQUENCY = 3  # of one input: few rows cannot tell which of many freq
 _ROWS_PER_INPUT = 100  # from which on cosines start at full amplitude
 _MOST_FREQUENCIES = 512  # of all inputs together, which bounds the cost of wide tables
 _NARROWEST = 0.01  # piece of an input, in standardised units
-_ROWS_FOR_KNOTS = 10_000
+ROWS_FOR_KNOTS = 10_000  # that are enough to place them
 BINS, ROWS_FOR_PIECES = 32, 900  # that "auto" tries, and the rows from which it does
 # Of odd powers of the sine of a turn, from -1/4 to 1/4, with its sign changed: least squares.
 _SINE = (-6.2831853, 41.341681, -81.60248, 76.581256, -39.760497)
@@ -93,7 +93,8 @@ def cosine_of_turns(turns: Array) -> Array:
 
     Examples
     --------
-    >>> abs(cosine_of_turns(jnp.array([0.0, 0.125, -1.5])) - jnp.array([1, 0.5**0.5, -1])).max() < 2e-7
+    >>> off = cosine_of_turns(jnp.array([0.0, 0.125, -1.5])) - jnp.array([1, 0.5**0.5, -1])
+    >>> abs(off).max() < 2e-7
     Array(True, dtype=bool)
     """
     quarter = jnp.abs(turns - jnp.round(turns)) - 0.25
@@ -257,7 +258,7 @@ class DenseFactory:
         columns = range(inputs.shape[1]) if self.columns is None else self.columns
         if not (self.bins and len(columns)):
             return None
-        some = inputs[:: max(1, len(inputs) // _ROWS_FOR_KNOTS)]
+        some = inputs[:: max(1, len(inputs) // ROWS_FOR_KNOTS)]
         found = np.zeros((len(columns), self.bins + 1), np.float32)
         if len(some):
             levels = np.linspace(0, 1, self.bins + 1)
