@@ -38,7 +38,7 @@ FEATURES = {
         cli/_measures:_shared_rate report/_verdict:_with_ties
         """,
     "calibration by width": """
-        calibration/_width calibration/_deconvolution crossfit:_evened onnx/_quantiles:width_steps
+        calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
         onnx/__init__:_by_width
         """,
     "guarantees for groups, kinds of rows and shifts": """

@@ -34,6 +34,8 @@ from calipers.optimizers import Adam
 from calipers.storage import ModelFileError
 from calipers.training import make_settings
 
+PLAIN = MLP(hidden_layers=(8,), frequencies=0)  # one program for whatever the inputs hold
+
 
 def small(**parameters):
     """A model that trains in a moment; networks that cannot fail, no folds."""
@@ -83,7 +85,8 @@ _NOT_MET = {
 
 @pytest.mark.filterwarnings("ignore:intervals of .* are infinite")  # the checks have few rows
 @parametrize_with_checks(
-    [calibrated(epochs=20, n_networks=2, cv=2)], expected_failed_checks=lambda _: _NOT_MET
+    [calibrated(network=PLAIN, epochs=20, n_networks=2, cv=2)],
+    expected_failed_checks=lambda _: _NOT_MET,
 )
 def test_scikit_learn(estimator, check):
     check(estimator)
@@ -317,16 +320,22 @@ class TestMethods:
         assert MLP(frequencies=0).factory(X, 60) == DenseFactory((128, 128, 128), "silu")
 
     @pytest.mark.parametrize("loss", sorted(LOSSES))
-    @pytest.mark.parametrize("aggregation", ["snm", "sem", "normal"])
-    def test_every_loss_with_every_aggregation(self, data, loss, aggregation):
-        model = small(loss=loss, aggregation=aggregation, epochs=100).fit(*data)
-        assert model.score(*data) > 0
-        if loss == "mse":
-            with pytest.raises(ValueError, match="points alone have no intervals"):
-                model.predict_interval(data[0])
-        else:
-            lower, upper = model.predict_interval(data[0]).T
-            assert (lower < upper).all()
+    def test_every_loss_learns_and_suits_every_aggregation(self, data, loss):
+        for aggregation in ("snm", "sem", "normal"):
+            model = small(loss=loss, aggregation=aggregation, epochs=100).fit(*data)
+            assert model.score(*data) > 0
+            if loss == "mse":
+                with pytest.raises(ValueError, match="points alone have no intervals"):
+                    model.predict_interval(data[0])
+            else:
+                lower, upper = model.predict_interval(data[0]).T
+                assert (lower < upper).all()
+        history = model.ensemble_.bank.histories[0]
+        assert history["loss"][-1] < history["loss"][0]
+        if loss not in ("qd", "qd-paper"):  # these train no point
+            assert history["mse"][-1] < history["mse"][0]
+        if loss != "mse":
+            assert 0.7 < history["coverage"][-1] <= 1
 
     @pytest.mark.parametrize("aggregation", ["sem", "std", "mean"])
     def test_bounds_alone_have_no_other_coverage(self, data, aggregation):

@@ -113,10 +113,7 @@ def check_ensemble(document: Any) -> None:
                 None if value == COLUMN else custom_or(optional(program))(value, place)
             ),
         },
-        {
-            "support": check_support,
-            "target_map": _TARGET_MAP,
-        },
+        {"support": check_support, "target_map": _TARGET_MAP},
     )(document, "ensemble")
     _check_parts(document)
 

@@ -21,15 +21,7 @@ from calipers._old_models import current_ensemble
 from calipers._schema import SchemaError, arrays_under, refuse, within
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
-from calipers.bank import (
-    HISTORY_TYPE,
-    Bank,
-    BankPoints,
-    ColumnPoints,
-    Program,
-    Scaling,
-    Upgraded,
-)
+from calipers.bank import HISTORY_TYPE, Bank, BankPoints, ColumnPoints, Program, Scaling, Upgraded
 from calipers.calibration import (
     CALIBRATIONS,
     AdaptiveCoverage,

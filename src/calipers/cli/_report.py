@@ -19,7 +19,7 @@ def report_command(
         list[str] | None,
         typer.Argument(
             help="Tables of rows whose target is known and that the model has not seen. Names, "
-            "patterns such as 'data/*.csv', or - for standard input.",
+            "patterns such as 'data/*.csv', or - for standard input."
         ),
     ] = None,
     named: Annotated[list[str] | None, typer.Option("--data", hidden=True)] = None,

@@ -17,7 +17,7 @@ Files = Annotated[
     list[str],
     typer.Argument(
         help=f"Tables: {', '.join(FORMATS)}, also compressed. Names, patterns such as "
-        "'data/*.csv', or - for standard input.",
+        "'data/*.csv', or - for standard input."
     ),
 ]
 Delimiter = Annotated[
@@ -42,8 +42,7 @@ Groups = Annotated[
     str | None, typer.Option(help="Column whose equal values belong together; no input.")
 ]
 Ignored = Annotated[
-    list[str] | None,
-    typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
+    list[str] | None, typer.Option("--ignore", "--id", help="Column to leave out; may be repeated.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
 _WIDEST = 60  # characters of a cell of a printed table, but for the last of a row

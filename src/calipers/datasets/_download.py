@@ -35,12 +35,7 @@ class TransferError(Exception):
 
 
 def download(
-    url: str,
-    target: Path,
-    *,
-    check: Callable[[Path], None],
-    timeout: float,
-    verbose: int = 1,
+    url: str, target: Path, *, check: Callable[[Path], None], timeout: float, verbose: int = 1
 ) -> None:
     """Fetch `url` into `target`, completely or not at all; its folder is made if missing.
 
