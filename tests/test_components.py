@@ -58,7 +58,7 @@ def test_several_components_see_two_humps(model):
 
 
 def test_one_component_is_what_there_was(tmp_path):
-    X, y = two_humps(100)
+    X, y = two_humps(400)
     fits = [
         IntervalRegressor(loss=loss, **SMALL | {"epochs": 3}).fit(X, y)
         for loss in ("density", Density(components=1))

@@ -164,7 +164,7 @@ def test_datasets_say_what_is_wrong(tmp_path):
 
 def test_demo(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        "calipers.cli._demo._model", lambda **given: IntervalRegressor(**(TINY | given))
+        "calipers.IntervalRegressor", lambda **given: IntervalRegressor(**(TINY | given))
     )
     text = run("demo", "--out", tmp_path / "demo").stdout
     assert text.startswith("diabetes: 331 rows to learn from, 111 to test on\n")
