@@ -13,7 +13,7 @@ from calipers.cli._columns import print_columns
 from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
-from calipers.cli._notes import note_leaks, say_far_targets, without_far_targets
+from calipers.cli._notes import note_leaks, say_far_targets, without_repeats
 from calipers.cli._printing import finite, for_terminal, print_json
 from calipers.cli._settings_file import Bounds, make_model
 
@@ -140,7 +140,7 @@ def fit_command(
     refit = len(values) <= _AFFORDABLE if refit is None else refit
     holdout = HoldOut(test_fraction, labels, times, time_column)
     rows = holdout.fitted(len(values), seed, refit)
-    with spread(cluster), without_far_targets():
+    with spread(cluster), without_repeats():
         model, result["evaluation"] = _train(model, inputs, values, holdout, refit)
         if more_rows:
             result["more_rows"] = _worth(model, inputs.iloc[rows], values.iloc[rows], labels, rows)

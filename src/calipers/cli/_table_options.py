@@ -56,7 +56,17 @@ MissingTarget = Annotated[
     OnMissing, typer.Option(help="Whether rows without a target are left out or refused.")
 ]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Jobs = Annotated[int, typer.Option("--n-jobs", help="Threads; -1 for all cores.")]
+
+
+def _threads(count: int) -> int:
+    if count == 0:
+        raise typer.BadParameter("0 threads do nothing: give a number of them, or -1 for all cores")
+    return count
+
+
+Jobs = Annotated[
+    int, typer.Option("--n-jobs", callback=_threads, help="Threads; -1 for all cores.")
+]
 
 
 def make_form(delimiter: str | None, encoding: str) -> Any:
