@@ -67,7 +67,7 @@ FEATURES = {
         """,
     "large categories, numbers that are names": """
         preprocessing/_targets preprocessing/_repeats preprocessing/_categories
-        preprocessing/_encoder:large_categories,learn_targets,_names,knows_targets
+        preprocessing/_target_inputs preprocessing/_encoder:knows_targets
         preprocessing/_encoders:distinct_levels,level_codes,with_levels,numbers
         onnx/_networks:_level
         _fitting:encoded_by_fold
