@@ -3,7 +3,6 @@
 import tomllib
 from dataclasses import dataclass
 from importlib import resources
-from typing import Any
 
 from calipers._text import did_you_mean
 
@@ -62,17 +61,12 @@ class Entry:
         return len(self.feature_names)
 
 
-def _read_catalogue() -> dict[str, Entry]:
-    text = resources.files("calipers.datasets").joinpath("catalogue.toml").read_text("utf-8")
-    return {name: _entry(name, table) for name, table in tomllib.loads(text).items()}
+_TEXT = resources.files("calipers.datasets").joinpath("catalogue.toml").read_text("utf-8")
 
-
-def _entry(name: str, table: dict[str, Any]) -> Entry:
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
-    return Entry(name=name, **fields)
-
-
-CATALOGUE: dict[str, Entry] = _read_catalogue()
+CATALOGUE: dict[str, Entry] = {
+    name: Entry(name=name, **{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})
+    for name, table in tomllib.loads(_TEXT).items()
+}
 """Every dataset that :func:`load` knows, by name."""
 
 
