@@ -81,8 +81,9 @@ FEATURES = {
         """,
     "model folders that are not trusted": """
         _schema _model_schema preprocessing/_document calibration/_stored
-        _serialization:check_arrays,_check_shapes _loading:check_model,_check_fit
-        cli/_inspect:_check cli/_measures:is_measured,_levels
+        _serialization:check_arrays
+        _stored_banks:check_bank,_check_shapes,_check_outputs,_output_bound
+        _loading:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured,_levels
         """,
     "bounds of requests and files": """
         serve/_connections serve/_budget tables/_limits tables/_ipc serve/_json serve/_reading

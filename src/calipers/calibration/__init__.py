@@ -79,6 +79,7 @@ from calipers.calibration._calibrated import CalibratedMixture, Unsupported as U
 from calipers.calibration._effective import (
     effective_number as effective_number,
     rows_needed as rows_needed,
+    worth as worth,
 )
 from calipers.calibration._folds import out_of_fold
 from calipers.calibration._learned import Learned, NetworkDistribution as NetworkDistribution
