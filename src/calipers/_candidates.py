@@ -130,8 +130,6 @@ def worth_trying(shapes: Sequence[OutputShape], first: Measures) -> list[OutputS
 def decide(scores: dict[OutputShape, float], margin: float | None = None) -> OutputShape:
     """The shape of the lowest score, if it is lower than the first's by a margin, or the first.
 
-    Examples
-    --------
     >>> one, three = OutputShape(1, "identity"), OutputShape(3, "identity")
     >>> [str(decide({one: 1.0, three: score}, margin=0.01)) for score in (0.995, 0.98)]
     ['1, identity', '3, identity']

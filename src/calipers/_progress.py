@@ -17,8 +17,6 @@ def progress(
     Calls may come from several threads. Nothing is shown where standard error is neither a
     terminal nor a notebook.
 
-    Examples
-    --------
     >>> with progress("training", total=10) as report:
     ...     report(5)
     """

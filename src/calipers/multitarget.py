@@ -315,8 +315,6 @@ def _out_of_fold_depths(found: Sequence[OutOfFold | None]) -> FloatArray | None:
 def _depths(levels: Sequence[FloatArray]) -> FloatArray:
     """The smallest coverage whose intervals hold all targets, of each row; ascending.
 
-    Examples
-    --------
     >>> _depths([np.array([0.5, 0.25, 0.9]), np.array([0.4, 0.5, 0.5])]).round(2)
     array([0.2, 0.5, 0.8])
     """

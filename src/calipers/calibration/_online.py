@@ -248,8 +248,6 @@ def _whole(delay: Any) -> int:
 def _lagged(rows: int, delay: int) -> Iterator[tuple[int | None, int | None]]:
     """Which row is predicted at each step, and which becomes known after it.
 
-    Examples
-    --------
     >>> list(_lagged(3, 1))
     [(0, None), (1, 0), (2, 1), (None, 2)]
     """

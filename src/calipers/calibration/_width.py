@@ -159,8 +159,6 @@ class WidthCalibration:
 def _edges(width: FloatArray, bins: int) -> FloatArray:
     """Edges of bins of equal numbers, half-way between widths, so that equal ones stay together.
 
-    Examples
-    --------
     >>> _edges(np.array([1.0, 1.0, 2.0, 2.0, 4.0, 4.0]), bins=3)
     array([1.5, 3. ])
     """
@@ -173,8 +171,6 @@ def _edges(width: FloatArray, bins: int) -> FloatArray:
 def _walk(seen: FloatArray, variance: float) -> FloatArray:
     """Random walk of mean zero behind what is seen of its steps, of the most likely pace.
 
-    Examples
-    --------
     >>> seen = np.array([0.1, -0.1, 0.0, 0.0, -0.1, 0.1])
     >>> _walk(seen, variance=0.1).any(), _walk(3 * np.sort(seen), variance=1e-4).round(1) + 0
     (np.False_, array([-0.3, -0.3,  0. ,  0. ,  0.3,  0.3]))

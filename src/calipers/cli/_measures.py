@@ -127,8 +127,6 @@ def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
 def say_unbounded(found: dict[str, Any] | None) -> str:
     """Why intervals are infinite, in a sentence; empty where none is.
 
-    Examples
-    --------
     >>> say_unbounded({"coverages": [0.95], "rows_needed": [39], "rows": 16})
     '95% intervals are infinite: it takes 39 rows to calibrate them, and the model has 16'
     """

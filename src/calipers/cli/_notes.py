@@ -15,8 +15,6 @@ _THE_SAME = 0.9999  # rank correlation of what says the same
 def printable(text: str) -> str:
     r"""Text for a terminal, which control characters in names and categories could steer.
 
-    Examples
-    --------
     >>> printable("\x1b[2Jgrösse\n")
     '\\x1b[2Jgrösse\\n'
     """

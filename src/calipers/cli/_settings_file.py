@@ -43,8 +43,6 @@ def make_model(config: Path | None, given: dict[str, Any]) -> Any:
 def parse_bounds(text: str) -> Any:
     """Bounds from their text.
 
-    Examples
-    --------
     >>> parse_bounds("0,"), parse_bounds("-1,1.5"), parse_bounds("none"), parse_bounds("auto")
     ((0.0, None), (-1.0, 1.5), None, 'auto')
     """

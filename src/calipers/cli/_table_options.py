@@ -78,8 +78,6 @@ def make_form(delimiter: str | None, encoding: str) -> Any:
 def parse_kinds(types: list[str] | None) -> dict[str, str]:
     """Kinds of columns from ``name=kind``.
 
-    Examples
-    --------
     >>> parse_kinds(["zip=category", "day=date %d/%m/%Y"])
     {'zip': 'category', 'day': 'date %d/%m/%Y'}
     """
@@ -95,8 +93,6 @@ def parse_kinds(types: list[str] | None) -> dict[str, str]:
 def shares(text: str | None, option: str) -> list[float] | None:
     """Numbers between 0 and 1, parted by commas.
 
-    Examples
-    --------
     >>> shares("0.5, 0.9", "--coverage")
     [0.5, 0.9]
     """
@@ -307,8 +303,6 @@ def print_json(document: Any) -> None:
 def finite(value: Any) -> Any:
     """A document without infinities and NaN, which JSON lacks.
 
-    Examples
-    --------
     >>> finite({"width": float("inf"), "rows": 3})
     {'width': None, 'rows': 3}
     """
@@ -351,8 +345,6 @@ def _is_number(value: Any) -> bool:
 def show(value: Any) -> str:
     """A value for people: four digits that matter, no more.
 
-    Examples
-    --------
     >>> show(1234.5678), show(0.00012345), show(12), show("flat"), show(None)
     ('1,235', '0.0001234', '12', 'flat', '')
     """

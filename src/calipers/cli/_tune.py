@@ -190,8 +190,6 @@ def _heading(data: list[str], target: str, result: Any, gain: float) -> str:
 def _toml(settings: dict[str, Any], heading: str) -> str:
     """Settings as TOML, whose plain values are written as those of JSON.
 
-    Examples
-    --------
     >>> print(_toml({"network__hidden_layers": (64, 64), "method": "paper", "epochs": 10}, ""))
     network__hidden_layers = [64, 64]
     method = "paper"

@@ -53,8 +53,6 @@ def negotiate(accept: str | None, sent: str) -> str:
     The most specific range that fits a format gives its weight. Of formats with the same weight,
     the one named first is taken.
 
-    Examples
-    --------
     >>> negotiate("*/*", "text/csv"), negotiate("text/csv;q=0.9", "application/json")
     ('text/csv', 'text/csv')
     >>> negotiate("text/csv;q=0.5, application/*", "text/csv")

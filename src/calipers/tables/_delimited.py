@@ -111,8 +111,6 @@ def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
 def _sniff(head: str) -> str:
     r"""The delimiter that parts the first lines into the same number of columns, and most of them.
 
-    Examples
-    --------
     >>> _sniff("a;b\n1,5;2,5\n"), _sniff("a\n1\n")
     (';', ',')
     """
