@@ -62,8 +62,8 @@ skips rows that are there. Where calipers puts mass on single values, coverage r
 shared out (``calipers.metrics.shared_coverage``) go to ``ties.csv``. ``table`` writes the summary
 and the numbers of the pages. Methods that give every coverage from one fit get rows for 0.5, 0.8,
 0.9, 0.95 and 0.99; the others are fitted again for each of ``--coverages``. ``published`` runs
-calipers on the folds of the DiffGBM repository. Seconds are those of fitting, the point and one interval; CPU seconds are of all
-threads.
+calipers on the folds of the DiffGBM repository. Seconds are those of fitting, the point and one
+interval; CPU seconds are of all threads.
 """
 
 import argparse
