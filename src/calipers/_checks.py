@@ -5,6 +5,8 @@ temporary mask is made unless there is something to report.
 """
 
 import math
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,6 +18,14 @@ BoolArray = NDArray[np.bool_]
 IntArray = NDArray[np.intp]
 
 _LARGEST = float(np.finfo(np.float64).max)
+
+
+def warn(text: str) -> None:
+    """Warn, with the line of code outside of this library that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("calipers."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, UserWarning, stacklevel=level)
 
 
 def refuse_masked(name: str, values: Any) -> None:

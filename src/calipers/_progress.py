@@ -10,7 +10,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 @contextmanager
 def progress(
-    description: str, total: int, *, visible: bool = True
+    description: str, total: int | None, *, visible: bool = True
 ) -> Iterator[Callable[[int], None]]:
     """Show a bar while the block runs; call what it yields with the work just done.
 

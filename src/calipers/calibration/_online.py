@@ -69,10 +69,7 @@ class AdaptiveCoverage:
 
     @classmethod
     def start(
-        cls,
-        base_rows: int,
-        center: FloatArray | None = None,
-        unit: FloatArray | None = None,
+        cls, base_rows: int, center: FloatArray | None = None, unit: FloatArray | None = None
     ) -> Self:
         """Begin without a correction.
 

@@ -5,7 +5,7 @@ from typing import Any, TypeGuard
 
 import typer
 
-from calipers.cli._table_options import print_rows, show
+from calipers.cli._printing import print_rows, show
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Coverages of the calibration table."""

@@ -10,7 +10,7 @@ Bounds = Annotated[
     str | None,
     typer.Option(
         help="Range that the target cannot leave: '0,' for none below 0, ',100', '0,100'; 'auto' "
-        "(the default) finds it, 'none' takes every number to be possible.",
+        "(the default) finds it, 'none' takes every number to be possible."
     ),
 ]
 

@@ -18,11 +18,7 @@ _BYTES_A_NUMBER = 80  # in an array, and in the longest form: a quantile with it
 _BYTES_A_ROW = 64
 _BYTES_A_CELL = 32
 _NUMBERS_A_BLOCK = 100_000
-_OBJECTS = {
-    "intervals": ("lower", "upper"),
-    "quantiles": ("value",),
-    "members": MEMBER,
-}
+_OBJECTS = {"intervals": ("lower", "upper"), "quantiles": ("value",), "members": MEMBER}
 """Fields of a prediction with several objects a row, and what each object holds."""
 _LEVELS = {"intervals": ("coverage", "coverages"), "quantiles": ("level", "quantile_levels")}
 """Those with a level: its name in the object, and the field that holds the levels."""

@@ -152,8 +152,7 @@ def _explain(error: Exception, wrong: list[Any], columns: int, name: str, quotes
         ) from None
     if "straddl" in str(error):
         raise TableError(
-            f"a row has more than {_LONGEST:,} bytes: is a quotation mark not closed?",
-            file=name,
+            f"a row has more than {_LONGEST:,} bytes: is a quotation mark not closed?", file=name
         ) from None
     if "Empty CSV" in str(error):
         raise TableError("the file has a header and no rows", file=name) from None
