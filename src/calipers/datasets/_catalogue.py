@@ -63,10 +63,12 @@ class Entry:
 
 _TEXT = resources.files("calipers.datasets").joinpath("catalogue.toml").read_text("utf-8")
 
-CATALOGUE: dict[str, Entry] = {
-    name: Entry(name=name, **{k: tuple(v) if isinstance(v, list) else v for k, v in table.items()})
-    for name, table in tomllib.loads(_TEXT).items()
+_TABLES: dict[str, dict[str, Any]] = {
+    name: {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
+    for name, own in tomllib.loads(_TEXT).items()
 }
+
+CATALOGUE: dict[str, Entry] = {name: Entry(name=name, **own) for name, own in _TABLES.items()}
 """Every dataset that :func:`load` knows, by name."""
 
 
