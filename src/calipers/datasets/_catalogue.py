@@ -3,6 +3,7 @@
 import tomllib
 from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 from calipers._text import did_you_mean
 
