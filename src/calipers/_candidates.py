@@ -15,7 +15,8 @@ import numpy as np
 
 from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows
-from calipers.bank import Plan, Program, Table, room_of, train
+from calipers._together import Steps, Training
+from calipers.bank import Plan, Program, Table, room_of
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
@@ -62,7 +63,7 @@ class Measures(NamedTuple):
 
 def choose_shape(
     model: Any, program: Program, data: TrainingRows, folds: list[Fold]
-) -> tuple[Program, TargetMap | None]:
+) -> Steps[tuple[Program, TargetMap | None]]:
     """The program with as many components as the rows ask for, and the scale of the target, if any.
 
     The model's loss says what there is to choose from; with a ``time_budget`` the first is taken.
@@ -79,10 +80,10 @@ def choose_shape(
         if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
             short, room = tried, room_of(_plans(model, program, data, folds))
         some = [_some(fold, MOST_ROWS / len(data.used), data.seed) for fold in folds]
-        found = {best: trial(model, short, best, data, some, room=room)}
+        found = {best: (yield from trial(model, short, best, data, some, room=room))}
         program = tried if found[best].unexplained >= NOISE else program
         for shape in worth_trying(shapes[1:], found[best]):
-            found[shape] = trial(model, short, shape, data, some, room=room)
+            found[shape] = yield from trial(model, short, shape, data, some, room=room)
         scores = {shape: measures.score for shape, measures in found.items()}
         best = decide(scores)
         model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
@@ -130,8 +131,6 @@ def worth_trying(shapes: Sequence[OutputShape], first: Measures) -> list[OutputS
 def decide(scores: dict[OutputShape, float], margin: float | None = None) -> OutputShape:
     """The shape of the lowest score, if it is lower than the first's by a margin, or the first.
 
-    Examples
-    --------
     >>> one, three = OutputShape(1, "identity"), OutputShape(3, "identity")
     >>> [str(decide({one: 1.0, three: score}, margin=0.01)) for score in (0.995, 0.98)]
     ['1, identity', '3, identity']
@@ -154,7 +153,7 @@ def trial(
     folds: list[Fold],
     epochs: float | None = None,
     room: tuple[int, int] = (0, 0),
-) -> Measures:
+) -> Steps[Measures]:
     """Measures of the rows that were held out of a short training."""
     program, target_map = replace(program, components=shape.components), map_of(shape, data)
     y = data.y if target_map is None else target_map.forward(data.y)
@@ -166,7 +165,7 @@ def trial(
     ]
     robust = getattr(program.network, "clips_inputs", False)
     table = Table.from_arrays(data.X, y, robust=robust)
-    bank = train(program, table, plans, n_jobs=model.n_jobs, room=room)
+    bank = yield Training(program, table, plans, trial=True, room=room)
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
     fold_of = np.arange(len(folds))
     rows = (data.X, data.y, data.weights)

@@ -1,6 +1,5 @@
 """How a model reads its inputs: arrays of numbers, or tables through an encoder."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
-from calipers._checks import BoolArray, FloatArray, refuse_masked
+from calipers._checks import BoolArray, FloatArray, refuse_masked, warn
 from calipers._row_labels import check_size, read_target
 from calipers._schema import anything, list_of, one_of
 from calipers._wrapped import points_of
@@ -169,7 +168,6 @@ def learn_inputs(
             return Inputs(describe_numbers(numbers[seen], names)), numbers, y
         names = map(str, getattr(X, "columns", unnamed))
         encoder = TableEncoder(kinds=dict.fromkeys(names, "number"))
-        encoder.repeated = repeated
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:
@@ -193,10 +191,9 @@ def _check_order(X: Any, y: Any) -> None:
     except TypeError:  # labels of several types have no order
         return
     if same:
-        warnings.warn(
+        warn(
             "X and y have the same index in another order: rows are taken as they stand, by "
             "position; y.loc[X.index] would follow the index",
-            stacklevel=4,
         )
 
 

@@ -16,12 +16,12 @@ from calipers._model_schema import ABOUT, COLUMN, CUSTOM, check_names
 from calipers._parameters import parameters_from_dict, parameters_to_dict, validated
 from calipers._schema import SchemaError, anything, list_of, optional, record, refuse, text
 from calipers._serialization import (
-    MissingCodeError,
     check_arrays,
     check_inputs,
     ensemble_from_dict,
     ensemble_to_dict,
 )
+from calipers._stored_banks import MissingCodeError
 from calipers._text import plain
 from calipers._wrapped import is_fitted
 from calipers.ensemble import Ensemble

@@ -37,8 +37,6 @@ class MoreRows:
     def __str__(self) -> str:
         """What to expect of twice the rows, in a sentence.
 
-        Examples
-        --------
         >>> str(MoreRows(400, 0.9, 0.92, (0.90, 0.94), 0.95))[:70]
         'From 200 to 400 rows, 90% intervals became 8% narrower (6% to 10%) and'
         >>> str(MoreRows(400, 0.9, 1.0, (0.98, 1.02), 1.0))[35:]
@@ -108,7 +106,7 @@ def worth_of_more_rows(
     half = np.flatnonzero(np.isin(labels, kinds[: (len(kinds) + 1) // 2]))
     part = None if groups is None else np.asarray(groups)[half]
     target = np.asarray(y, dtype=np.float64)[half]
-    small = clone(model).set_params(verbose=0, warm_start=False)
+    small = clone(model).set_params(verbose=0, warm_start=False, unsupported="raise")  # no warning
     found = small.fit(_safe_indexing(X, half), target, groups=part).out_of_fold_
     wide, narrow = (np.ptp(b, axis=1) for b in (found.interval(level), whole.interval(level)[half]))
     there = np.isfinite(wide) & np.isfinite(narrow)

@@ -21,6 +21,7 @@ from calipers._large import fit_blocks
 from calipers._loading import model_from_dict, model_to_dict, stored_model
 from calipers._parameters import PAPER, constraints
 from calipers._points import errors_of_points, head_around_points
+from calipers._together import Steps, alone
 from calipers.aggregation import Interval
 from calipers.bank import Table, error_table
 from calipers.calibration import Learned, Unsupported
@@ -89,7 +90,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     patience : int, "auto" or None, default "auto"
         Stop a network after so many epochs without a better loss on rows that it sets aside, and
         restore its best weights; "auto" waits for a fifth of all epochs, or twice as long as the
-        best weights took if that is less (but for a fifteenth of all), None never stops.
+        best weights took if that is less (but for a 45th of all, and ten), None never stops.
     validation_fraction : float, default 0.1
         Share of its rows that each network sets aside, at random, to know when to stop.
     preprocessor : TableEncoder, "auto" or None, default "auto"
@@ -285,9 +286,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         calipers.bank.TrainingFailedError
             If networks keep failing.
         """
+        self.ensemble_ = alone(self, self._fit_steps(X, y, sample_weight, groups))
+        return self
+
+    def _fit_steps(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Steps[Ensemble]:
+        """The steps of ``fit``, which several targets go together."""
         if isinstance(X, RowBlocks) or is_lazy(X):
-            self.ensemble_ = fit_blocks(self, X, y, sample_weight, groups)
-            return self
+            return fit_blocks(self, X, y, sample_weight, groups)
         previous = networks_to_continue(self)
         target_map = None if previous is None else self.ensemble_.target_map
         data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
@@ -298,7 +303,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         data, goal = without_errors(self, data)
         program = make_program(self, data.X, len(data.used))
         if previous is None:
-            program, target_map = choose_shape(self, program, data._replace(y=goal), folds)
+            goals = data._replace(y=goal)
+            program, target_map = yield from choose_shape(self, program, goals, folds)
         else:  # more rows may ask for more frequencies and components, but these are trained
             before = previous.program
             program = replace(program, network=before.network, components=before.components)
@@ -307,10 +313,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if target_map is not None:  # of an earlier fit, it may know no targets that low
             goal = np.maximum(target_map.forward(goal), target_map.low)
         table = Table.from_arrays(data.X, goal, units, robust=clips)
-        self.ensemble_ = train_ensemble(
-            self, program, table, data, folds, previous=previous, target_map=target_map
-        )
-        return self
+        rest: dict[str, Any] = {"previous": previous, "target_map": target_map}
+        return (yield from train_ensemble(self, program, table, data, folds, **rest))
 
     def upgrade(
         self,
@@ -386,7 +390,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         point_at = cast(int, HEADS[around].point_at)
         network = Around(program.network, point_at, float(adapt))
         program = replace(program, network=network, head=around)
-        self.ensemble_ = train_ensemble(self, program, table, data, folds, source=source)
+        steps = train_ensemble(self, program, table, data, folds, source=source)
+        self.ensemble_ = alone(self, steps)
         return self
 
     @property

@@ -23,6 +23,7 @@ from calipers.calibration._tracking import NORMAL, LevelTracker
 
 _PARTS: dict[str, Any] = {"levels": LevelTracker, "shift": InputShift, "alarm": Martingale}
 _LARGEST = 1e100
+_FURTHEST = 1e30  # scores count up to this
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +70,7 @@ class AdaptiveCoverage:
 
     @classmethod
     def start(
-        cls,
-        base_rows: int,
-        center: FloatArray | None = None,
-        unit: FloatArray | None = None,
+        cls, base_rows: int, center: FloatArray | None = None, unit: FloatArray | None = None
     ) -> Self:
         """Begin without a correction.
 
@@ -162,7 +160,7 @@ class AdaptiveCoverage:
         moved = shifted(dist, by)
         scores = normal_scores(moved, target)
         knots = np.empty((len(target), len(NORMAL)))
-        z = np.clip(scores, -1e6, 1e6)
+        z = np.clip(scores, -_FURTHEST, _FURTHEST)
         ends = _end_scores(moved, target, z, cells)
         for now, known in _lagged(len(target), delay):
             if now is not None:
@@ -231,7 +229,7 @@ def _end_scores(
     scores = [
         normal_scores(dist, np.where(f, c, target)) for f, c in zip(finite, cells, strict=True)
     ]
-    return np.where(finite, np.clip(scores, -1e6, 1e6), cells).T
+    return np.where(finite, np.clip(scores, -_FURTHEST, _FURTHEST), cells).T
 
 
 def _whole(delay: Any) -> int:
@@ -248,8 +246,6 @@ def _whole(delay: Any) -> int:
 def _lagged(rows: int, delay: int) -> Iterator[tuple[int | None, int | None]]:
     """Which row is predicted at each step, and which becomes known after it.
 
-    Examples
-    --------
     >>> list(_lagged(3, 1))
     [(0, None), (1, 0), (2, 1), (None, 2)]
     """
