@@ -8,7 +8,6 @@ from nothing takes three or more. It is made in single precision, in a unit of e
 is quick, and off by some 1e-7 of the row's spread.
 """
 
-import math
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -108,17 +107,6 @@ def mixture_values_on_grid(z: FloatArray, members: Members, *, walk: bool = True
     return np.concatenate([below[::-1], -above])
 
 
-class _Room:
-    """Memory for what is computed at a place, used again at the next."""
-
-    def __init__(self, size: int) -> None:
-        self._arrays = np.empty((7, size), np.float32)
-
-    def arrays(self, *shape: int) -> NDArray[np.float32]:
-        """As many as are needed, of one shape."""
-        return self._arrays[:, : math.prod(shape)].reshape(-1, *shape)
-
-
 def _walk(depths: FloatArray, median: FloatArray, members: Members) -> FloatArray:
     """Quantiles at scores that descend from zero."""
     loc, left, right, weights = members
@@ -126,7 +114,7 @@ def _walk(depths: FloatArray, median: FloatArray, members: Members) -> FloatArra
     unit = np.where(unit > 0, unit, 1.0)
     parts = mixture_terms(Members((loc - median) / unit, left / unit, right / unit, weights))
     terms = Terms(*(cast(FloatArray, part.astype(np.float32)) for part in parts))
-    room = _Room(terms.loc.size)
+    room = np.empty((7, terms.loc.size), np.float32)  # used again at every place
     here = _look(np.zeros(median.size), terms, room)
     found = np.empty((len(depths), median.size))
     far, misses = depths < FAR, np.zeros(median.size, dtype=np.intp)
@@ -170,10 +158,10 @@ def _apart(here: Place, depth: FloatArray, skipped: NDArray[np.bool_]) -> IntArr
     return np.flatnonzero(~(np.abs(here.score - depth) < CLOSE) & ~skipped)
 
 
-def _look(x: FloatArray, terms: Terms, room: _Room) -> Place:
+def _look(x: FloatArray, terms: Terms, room: NDArray[np.float32]) -> Place:
     """Evaluate mixtures at one point each, rounded to single precision."""
     at = x.astype(np.float32)
-    t, density, mass, own_rate, *rest = room.arrays(*terms.loc.shape)
+    t, density, mass, own_rate, *rest = room[:, : terms.loc.size].reshape(-1, *terms.loc.shape)
     np.subtract(at, terms.loc, out=t)
     left = t < 0
     below_all = bool(left.all())  # as in most of a tail, where half of the work is for nothing
