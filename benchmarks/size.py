@@ -39,7 +39,6 @@ FEATURES = {
         """,
     "calibration by width": """
         calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
-        
         """,
     "guarantees for groups, kinds of rows and shifts": """
         _conformal calibration/_by calibration/_row_kinds calibration/_ratio calibration/_effective
