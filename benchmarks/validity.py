@@ -1,6 +1,7 @@
 """Coverage of the default over hundreds of refits, on problems with a known distribution.
 
-    python benchmarks/validity.py [--problems toy ...] [--sizes 50 100 200 1000] [--refits 200] [--seed 1]
+    python benchmarks/validity.py [--problems toy ...] [--sizes 50 100 200 1000] [--refits 200]
+        [--seed 1]
 
 All refits of a problem and size train as one bank, on rows of their own. Coverage is not counted on
 test rows but worked out from the true distribution at 300 inputs, so that all chance is in the
