@@ -97,7 +97,7 @@ def _joined(some: Sequence[Training], rows: int) -> Training:
             rows_of, aside = plan.rows + start, plan.validation + start
             plans.append(replace(plan, rows=rows_of, validation=aside, scaling=scaling))
         start += table.rows
-    extra, first = padded(rows) - start, some[0]
+    extra, first = padded(max(rows, start)) - start, some[0]
     table = replace(
         first.table,
         inputs=np.pad(np.concatenate(inputs), ((0, extra), (0, 0))),
