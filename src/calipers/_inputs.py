@@ -18,6 +18,7 @@ from calipers._schema import anything, list_of, one_of
 from calipers._wrapped import points_of
 from calipers.preprocessing import (
     Column,
+    Forest,
     TableEncoder,
     check_column,
     columns_of_names,
@@ -39,6 +40,8 @@ class Inputs:
     encoder: TableEncoder | None = None
     # of another library: its points of the same rows are one input more, the last
     regressor: Any = None
+    # likewise, of trees that were grown with the networks; no more than one of the two is there
+    forest: Forest | None = None
 
     def read(self, estimator: Any, X: Any) -> FloatArray:
         """Inputs as finite numbers; ``estimator`` is named in errors and knows the column names."""
@@ -48,6 +51,8 @@ class Inputs:
         return self._with_points(X, _as_numbers(estimator, X))
 
     def _with_points(self, X: Any, numbers: FloatArray) -> FloatArray:
+        if self.forest is not None:
+            return np.column_stack([numbers, self.forest.points(numbers)])
         if self.regressor is None:
             return numbers
         return np.column_stack([numbers, points_of(self.regressor, X, len(numbers))])
@@ -85,7 +90,9 @@ class Inputs:
         if len(columns) < len(self.columns) or any(v.dtype != np.float64 for v in columns):
             return None
         numbers = np.stack(columns, axis=1)
-        return (numbers, self._outside(numbers)) if np.isfinite(numbers).all() else None
+        if not np.isfinite(numbers).all():
+            return None
+        return self._with_points(None, numbers), self._outside(numbers)
 
     @cached_property
     def _range(self) -> tuple[FloatArray, FloatArray]:
@@ -118,14 +125,16 @@ class Inputs:
         """Count of numbers that ``read`` gives for a row."""
         encoder = self.encoder
         own = len(self.columns) if encoder is None else len(encoder.get_feature_names_out())
-        return own + (self.regressor is not None)
+        return own + (self.regressor is not None) + (self.forest is not None)
 
     def to_document(self) -> dict[str, Any]:
         """All there is to store, as plain JSON."""
         return {
             "columns": None if self.encoder else [column.to_document() for column in self.columns],
             "preprocessor": None if self.encoder is None else self.encoder.to_document(),
-        } | ({} if self.regressor is None else {"regressor": type(self.regressor).__name__})
+            **({} if self.regressor is None else {"regressor": type(self.regressor).__name__}),
+            **({} if self.forest is None else {"trees": len(self.forest)}),
+        }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:

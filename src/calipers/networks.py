@@ -277,6 +277,10 @@ class MLP(BaseEstimator):
         Pieces into which such an input is cut besides, likewise; 0 for none. "auto" is, in ``fit``
         on 900 rows and more, 32 where a short trial leaves 4% of the variance unexplained, and
         otherwise none: what is nearly free of noise is mostly smooth.
+    trees : int or "auto"
+        Trees whose mean point is one more input, by trees that have not seen a row where networks
+        train on it; 0 for none. "auto" is, in ``fit``, 100 where the points are better than those
+        of a smooth function of the inputs, and otherwise none.
 
     Examples
     --------
@@ -290,12 +294,14 @@ class MLP(BaseEstimator):
     activation: str = "silu"
     frequencies: int = 8
     bins: int | str = "auto"
+    trees: int | str = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "hidden_layers": ["array-like"],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "frequencies": [Within(Integral, 0, None, closed="left")],
         "bins": [Within(Integral, 0, None, closed="left"), StrOptions({"auto"})],
+        "trees": [Within(Integral, 0, 10_000, closed="both"), StrOptions({"auto"})],
     }
 
     def factory(self, X: NDArray[np.floating[Any]], rows: int) -> DenseFactory:

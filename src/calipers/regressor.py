@@ -21,6 +21,7 @@ from calipers._large import fit_blocks
 from calipers._loading import model_from_dict, model_to_dict, stored_model
 from calipers._parameters import PAPER, constraints
 from calipers._points import errors_of_points, head_around_points
+from calipers._tree_inputs import Rows, add_trees
 from calipers.aggregation import Interval
 from calipers.bank import Table, error_table
 from calipers.calibration import Learned, Unsupported
@@ -289,13 +290,17 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             self.ensemble_ = fit_blocks(self, X, y, sample_weight, groups)
             return self
         previous = networks_to_continue(self)
+        seen = vars(self).get("about_", {}).get("trees", {}).get("rows", "")
         target_map = None if previous is None else self.ensemble_.target_map
         data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
         if previous is None:
             self.about_["split"] = {"seed": data.seed, "rows": data.fingerprint}
         folds = data.folds(self.cv, self.n_networks)
+        given = data
         data, folds = data.encoded_by_fold(folds, data.seed)
         data, goal = without_errors(self, data)
+        if previous is None or self.reader_.forest is not None:
+            data, goal, folds = add_trees(self, Rows(data, goal, folds), given, seen)
         program = make_program(self, data.X, len(data.used))
         if previous is None:
             program, target_map = choose_shape(self, program, data._replace(y=goal), folds)
@@ -768,6 +773,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             dtype=dtype,
             inputs=[column.name for column in self.inputs_ if column.used],
             table=self.reader_.encoder,
+            forest=self.reader_.forest,
             target=self.target_.name,
         )
 

@@ -93,6 +93,7 @@ def new_models(root: Path) -> dict[str, Example]:
             "encodings": fit(shop + y, frame),
             "names": fit(sold, stores),
             "pieces": fit(y, network=MLP(hidden_layers=(4,), frequencies=2, bins=3)),
+            "trees": fit(y, network=MLP(hidden_layers=(4,), frequencies=2, trees=3)),
             "stream": stream,
             "kinds": fit(y).conformalize(X, y, by=0),
             "shifted": fit(y).conformalize(X, y, shifted_to=X + 0.5),
