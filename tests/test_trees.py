@@ -1,4 +1,4 @@
-"""Points of trees as an input: of trees that do not know a row, as arrays, where rows ask for it."""
+"""Points of trees as an input: of trees that do not know a row, as arrays, where rows ask."""
 
 import warnings
 from dataclasses import replace
@@ -10,6 +10,7 @@ from sklearn.model_selection import GroupKFold, TimeSeriesSplit
 from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor
+from calipers._candidates import Measures
 from calipers._fitting import read_rows
 from calipers._schema import SchemaError
 from calipers._tree_inputs import Rows, add_trees
@@ -164,7 +165,7 @@ def test_a_held_out_row_is_unknown_to_its_fold():
 
     def inputs(targets):
         own.reader_, given = replace(own.reader_, forest=None), data._replace(y=targets)
-        return add_trees(own, Rows(given, targets, folds), given)
+        return add_trees(own, None, Rows(given, targets, folds), given)[0]
 
     other = y.copy()
     held_out = folds[1].held_out
@@ -250,6 +251,12 @@ def test_any_kind_of_rows(tmp_path):
         (frame, {}, {}),
         (X, {}, {"loss": "mse"}),
         (X, {}, {"time_budget": 60.0}),
+        (X, {}, {"trees": "auto", "cv": None}),
+        (frame, {}, {"trees": "auto"}),
+        (X, {}, {"trees": "auto", "loss": "mse"}),
+        (X, {}, {"trees": "auto", "loss": "qd+"}),
+        (X, {}, {"trees": "auto", "cv": TimeSeriesSplit(2)}),
+        (X, {"sample_weight": weights}, {"trees": "auto"}),
     ]
     for rows, options, settings in cases:
         own = model(**settings).fit(rows, y, **options)
@@ -298,16 +305,32 @@ def test_intervals_around_points_of_networks_with_trees():
 def test_rows_decide_for_trees():
     own = model("auto").fit(*steps(300))
     assert len(own.reader_.forest) == 100
-    assert own.about_["trees"]["unexplained"] < own.about_["trees"]["unexplained_by_smooth"]
+    errors = own.about_["trees"]["unexplained"]
+    assert errors["trees"] < errors["networks"]
 
 
-def test_rows_decide_against_trees_and_nothing_changes():
-    rng = np.random.default_rng(0)
-    X = rng.normal(size=(300, 3))
-    y = X @ [1.0, 2.0, 3.0] + 0.1 * rng.normal(size=300)
+def test_where_rows_decide_against_trees_nothing_changes(monkeypatch):
+    X, y = steps(300)
+    small = Measures(1.0, 1.0, 1.0, 1e-3)
+    monkeypatch.setattr("calipers._tree_inputs.first_trial", lambda *_: small)
     auto, without = model("auto").fit(X, y), model(0).fit(X, y)
     assert auto.reader_.forest is None
     np.testing.assert_array_equal(auto.predict_interval(X), without.predict_interval(X))
+
+
+def test_large_tables_and_plain_networks_have_no_trees(monkeypatch):
+    X, y = steps(120)
+    plain = IntervalRegressor(network=MLP(frequencies=0), **QUICK).fit(X, y)
+    assert plain.reader_.forest is None
+    monkeypatch.setattr("calipers._tree_inputs._MOST", 119)
+    assert model("auto").fit(X, y).reader_.forest is None
+    assert len(model(3).fit(X, y).reader_.forest) == 3
+
+
+def test_points_of_a_trial_without_intervals():
+    X, y = steps(1000)
+    own = model(0, loss="mse").set_params(network__bins="auto").fit(X, y)
+    assert own.ensemble_.bank.program.network.bins
 
 
 def test_far_targets_are_not_learnt():

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows, read_rows, without_errors
-from calipers._tree_inputs import Rows, with_known_trees, with_same_trees
+from calipers._tree_inputs import Rows, with_known_trees
 from calipers._wrapped import fitted, is_fitted, is_regressor, out_of_fold_points, points_of
 from calipers.bank import Bank, BankPoints, ColumnPoints, Points
 from calipers.crossfit import Fold, leave_rows_out, make_folds, out_of_fold_points as points_by_fold
@@ -59,7 +59,7 @@ def errors_of_points(
     given = folds_of_points(model, points, data, fresh)
     if given is None:
         if reset is False and model.reader_.forest is not None:
-            data = with_known_trees(model, Rows(data, data.y, folds)).data
+            data = with_known_trees(model, Rows(data, data.y, folds), data).data
         known, seen = source(data.X)
         return Errors(source, data, folds, seen, data.y - np.atleast_2d(known).mean(axis=0))
     seed, encoder = data.seed, model.reader_.encoder
@@ -91,7 +91,7 @@ def _by_fold(
         warnings.simplefilter("ignore", UserWarning)  # of errors, which were told of in that fit
         marked, goal = without_errors(model, rows)
     given = data._replace(seed=points.about_["split"]["seed"])
-    found = with_same_trees(model, Rows(marked, goal, copies), given)
+    found = with_known_trees(model, Rows(marked, goal, copies), given, data.fingerprint)
     return found.data._replace(far=data.far), found.folds
 
 

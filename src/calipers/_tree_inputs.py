@@ -13,16 +13,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from calipers._candidates import FOLDS, Measures, first_trial, some_rows
 from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows
+from calipers.bank import Program
 from calipers.crossfit import Fold, leave_rows_out
-from calipers.distributions import TargetMap
 from calipers.networks import MLP
-from calipers.preprocessing import Forest, grow, smooth_residuals
-from calipers.training import expanded, objective_of
+from calipers.preprocessing import Forest, grow
+from calipers.training import expanded
 
 TREES = 100  # that "auto" grows
-_FEWEST, _MOST_ROWS, _MOST_NUMBERS = 100, 50_000, 10**7  # of a table for which it does
+WORSE = 1.1  # errors of trees, in those of a network that was trained shortly, that still help it
+_FEWEST, _MOST, _MOST_NUMBERS = (
+    100,
+    50_000,
+    10**7,
+)  # rows, and numbers, of a table that "auto" tries
 
 
 class Rows(NamedTuple):
@@ -33,71 +39,50 @@ class Rows(NamedTuple):
     folds: list[Fold]
 
 
-def add_trees(model: Any, rows: Rows, given: TrainingRows, seen: str = "") -> Rows:
+def add_trees(
+    model: Any, program: Program, rows: Rows, given: TrainingRows
+) -> tuple[Rows, Measures | None]:
     """Rows with points of trees as one input more, where the model asks for them or rows do.
 
     ``given`` is the rows before each fold had its own copy. The trees of new rows become a part of
-    ``model.reader_``; where it has trees already, which grew on the rows whose fingerprint is
-    ``seen``, other rows are new to them.
+    ``model.reader_``. Where a network was tried and no trees are taken, its measures come along.
     """
-    known = model.reader_.forest
-    if known is not None and given.fingerprint != seen:
-        return with_known_trees(model, rows)
-    trees, certain = (len(known), True) if known is not None else wanted(model, given)
+    trees, certain = _wanted(model, given)
     if not trees:
-        return rows
-    base = _base(model, rows, given)
+        return rows, None
+    base, grown = _base(rows, given), {}
+    if not certain:
+        tried, folds = rows.data._replace(y=rows.goal), rows.folds
+        without = not any(fold.held_out.size for fold in folds)
+        own = some_rows(tried, given.folds(FOLDS, FOLDS) if without else folds)
+        error, grown = _held_out_error(model, base, rows, own, trees)
+        grown = grown if own is folds else {}
+        first = first_trial(model, program, tried, folds)
+        errors = {"trees": error, "networks": first.unexplained}
+        model.about_["trees"] = {"unexplained": errors}
+        if not error <= WORSE * first.unexplained:
+            return rows, first
     last, forest = _with_points(model, base, base.X, Fold(base.used, base.used[:0]), trees, -1)
-    if not certain and not help_networks(model, base, last[:, -1]):
-        return rows
     model.reader_ = replace(model.reader_, forest=forest)
     model.about_.setdefault("trees", {})["rows"] = given.fingerprint
-    return _by_fold(model, rows, base, trees, last)
+    return _by_fold(model, base, rows, trees, last, grown), None
 
 
-def with_known_trees(model: Any, rows: Rows) -> Rows:
-    """Rows that the model's trees have not seen, with their points."""
-    X = rows.data.X
-    return rows._replace(
-        data=rows.data._replace(X=np.column_stack([X, model.reader_.forest.points(X)]))
-    )
+def with_known_trees(model: Any, rows: Rows, given: TrainingRows, seen: str = "") -> Rows:
+    """Rows with the points of the model's trees, which grew on the rows of fingerprint ``seen``.
+
+    Other rows are new to them.
+    """
+    forest = model.reader_.forest
+    if given.fingerprint != seen:
+        X = np.column_stack([rows.data.X, forest.points(rows.data.X)])
+        return rows._replace(data=rows.data._replace(X=X))
+    base, whole = _base(rows, given), Fold(given.used, given.used[:0])
+    last, _ = _with_points(model, base, base.X, whole, len(forest), -1)
+    return _by_fold(model, base, rows, len(forest), last, {})
 
 
-def with_same_trees(model: Any, rows: Rows, given: TrainingRows) -> Rows:
-    """The rows that the model's trees grew on, with the points that they had in each fold."""
-    base, trees = _base(model, rows, given), len(model.reader_.forest)
-    last = _with_points(model, base, base.X, Fold(base.used, base.used[:0]), trees, -1)[0]
-    return _by_fold(model, rows, base, trees, last)
-
-
-def _base(model: Any, rows: Rows, given: TrainingRows) -> TrainingRows:
-    """One copy of the rows, with the inputs of trees that grow on all of them, and their goals."""
-    count, X = len(given.y), given.X
-    if given.categories is not None:
-        X = given.categories.encoded(X, given.used, given.seed + len(rows.folds))
-    far = rows.data.far[rows.data.far < count]
-    goal = _standardised(model, rows.goal[:count], given)
-    return given._replace(X=X, y=goal, far=far, categories=None)
-
-
-def _by_fold(model: Any, rows: Rows, base: TrainingRows, trees: int, last: FloatArray) -> Rows:
-    """Rows with points as the last input, of which each fold has its own copy."""
-    count, encoded, own = len(base.y), [], []
-    for number, fold in enumerate(rows.folds):
-        start = number * count if len(rows.goal) > count else 0  # of the copy of this fold
-        own.append(Fold(*(part - start for part in fold)))
-        X = rows.data.X[start : start + count]
-        encoded.append(_with_points(model, base, X, own[-1], trees, number)[0])
-    used = base.used
-    if leave_rows_out(own):  # networks that predict know all rows, as those of no fold do
-        encoded.append(last)
-        used = used + count * len(own)
-    data, folds = base.copied(encoded, own)
-    y, goal = (np.tile(part[:count], len(encoded)) for part in (rows.data.y, rows.goal))
-    return Rows(data._replace(y=y, used=used), goal, folds)
-
-
-def wanted(model: Any, given: TrainingRows) -> tuple[int, bool]:
+def _wanted(model: Any, given: TrainingRows) -> tuple[int, bool]:
     """How many trees may be grown, and whether that is certain."""
     network = expanded("network", model.network)
     if not isinstance(network, MLP):
@@ -105,28 +90,72 @@ def wanted(model: Any, given: TrainingRows) -> tuple[int, bool]:
     if not isinstance(network.trees, str):
         return int(network.trees), True
     rows, inputs = len(given.used), given.X.shape[1]
-    fits = _FEWEST <= rows <= _MOST_ROWS and rows * inputs <= _MOST_NUMBERS
+    fits = _FEWEST <= rows <= _MOST and rows * inputs <= _MOST_NUMBERS
     return (TREES if fits and network.frequencies and model.time_budget is None else 0), False
 
 
-def help_networks(model: Any, data: TrainingRows, points: FloatArray) -> bool:
-    """Whether points are better than what a smooth function of the inputs says."""
-    rows = np.setdiff1d(data.used, data.far)
-    y, own = data.y[rows], None if data.weights is None else data.weights[rows]
-    left = smooth_residuals(data.X[rows], y) * y.std()
-    errors = [float(np.average(e**2, weights=own)) for e in (y - points[rows], left)]
-    model.about_["trees"] = {"unexplained": errors[0], "unexplained_by_smooth": errors[1]}
-    return errors[0] < errors[1]
+def _base(rows: Rows, given: TrainingRows) -> TrainingRows:
+    """One copy of the rows, with the inputs of trees that grow on all of them, and their goals."""
+    count, X = len(given.y), given.X
+    if given.categories is not None:
+        X = given.categories.encoded(X, given.used, given.seed + len(rows.folds))
+    goal, far = rows.goal[:count], rows.data.far[rows.data.far < count]
+    used = goal[given.used]
+    y = (goal - used.mean()) / (used.std() or 1.0)
+    return given._replace(X=X, y=y, far=far, categories=None)
 
 
-def _standardised(model: Any, goal: FloatArray, given: TrainingRows) -> FloatArray:
-    """What trees learn: goals on the scale that a skewed target may get, standardised."""
-    scale = objective_of(model).scales(given.y[given.used])[-1]
-    if scale != "identity":
-        known = TargetMap.learn(scale, goal[given.used])
-        goal = np.maximum(known.forward(goal), known.low)
-    own = goal[given.used]
-    return (goal - own.mean()) / (own.std() or 1.0)
+def _held_out_error(
+    model: Any, base: TrainingRows, rows: Rows, folds: list[Fold], trees: int
+) -> tuple[float, dict[int, FloatArray]]:
+    """Share of the variance that trees leave of rows held out of them, and the inputs by fold."""
+    grown, known, left = {}, [], []
+    for number, (X, fold) in enumerate(_parts(base, rows, folds)):
+        found = _with_points(model, base, X, fold, trees, number)[0]
+        grown[number] = found
+        known.append(fold.held_out)
+        left.append(base.y[fold.held_out] - found[fold.held_out, -1])
+    weights = None if base.weights is None else base.weights[np.concatenate(known)]
+    y = base.y[np.concatenate(known)]
+    variance = np.average((y - np.average(y, weights=weights)) ** 2, weights=weights)
+    squared = np.average(np.concatenate(left) ** 2, weights=weights)
+    return float(squared / variance) if variance > 0 else np.inf, grown
+
+
+def _parts(base: TrainingRows, rows: Rows, folds: list[Fold]) -> list[tuple[FloatArray, Fold]]:
+    """Inputs of each fold, and its rows as numbered among them."""
+    count = len(base.y)
+    starts = [i * count if len(rows.goal) > count else 0 for i in range(len(folds))]
+    return [
+        (rows.data.X[start : start + count], Fold(*(part - start for part in fold)))
+        for start, fold in zip(starts, folds, strict=True)
+    ]
+
+
+def _by_fold(
+    model: Any,
+    base: TrainingRows,
+    rows: Rows,
+    trees: int,
+    last: FloatArray,
+    grown: dict[int, FloatArray],
+) -> Rows:
+    """Rows with points as the last input, of which each fold has its own copy.
+
+    ``last`` is the copy of trees that know all rows, ``grown`` those of folds that are known.
+    """
+    parts = _parts(base, rows, rows.folds)
+    encoded = [
+        grown[i] if i in grown else _with_points(model, base, X, fold, trees, i)[0]
+        for i, (X, fold) in enumerate(parts)
+    ]
+    own, used = [fold for _, fold in parts], base.used
+    if leave_rows_out(own):  # networks that predict know all rows, as those of no fold do
+        encoded.append(last)
+        used = used + len(base.y) * len(own)
+    data, folds = base.copied(encoded, own)
+    y, goal = (np.tile(part[: len(base.y)], len(encoded)) for part in (rows.data.y, rows.goal))
+    return Rows(data._replace(y=y, used=used), goal, folds)
 
 
 def _with_points(
@@ -135,7 +164,9 @@ def _with_points(
     """Inputs of all rows with points by trees that grew on the training rows of a fold."""
     known = np.setdiff1d(fold.train, data.far)
     known = known if known.size else fold.train
-    weights, groups = (None if p is None else p[known] for p in (data.weights, data.groups))
+    weights, groups = (
+        None if part is None else part[known] for part in (data.weights, data.groups)
+    )
     seed = (data.seed, number + 1)
     forest, unseen = grow(X[known], data.y[known], weights, groups, trees, seed, model.n_jobs)
     points = np.empty(len(X))

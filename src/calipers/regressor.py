@@ -21,7 +21,7 @@ from calipers._large import fit_blocks
 from calipers._loading import model_from_dict, model_to_dict, stored_model
 from calipers._parameters import PAPER, constraints
 from calipers._points import errors_of_points, head_around_points
-from calipers._tree_inputs import Rows, add_trees
+from calipers._tree_inputs import Rows, add_trees, with_known_trees
 from calipers.aggregation import Interval
 from calipers.bank import Table, error_table
 from calipers.calibration import Learned, Unsupported
@@ -298,12 +298,18 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         folds = data.folds(self.cv, self.n_networks)
         given = data
         data, folds = data.encoded_by_fold(folds, data.seed)
-        data, goal = without_errors(self, data)
-        if previous is None or self.reader_.forest is not None:
-            data, goal, folds = add_trees(self, Rows(data, goal, folds), given, seen)
-        program = make_program(self, data.X, len(data.used))
+        rows = Rows(*without_errors(self, data), folds)
+        program, first = make_program(self, data.X, len(data.used)), None
         if previous is None:
-            program, target_map = choose_shape(self, program, data._replace(y=goal), folds)
+            rows, first = add_trees(self, program, rows, given)
+        elif self.reader_.forest is not None:
+            rows = with_known_trees(self, rows, given, seen)
+        data, goal, folds = rows
+        if program.in_size < data.X.shape[1]:
+            program = make_program(self, data.X, len(data.used))
+        if previous is None:
+            told = data._replace(y=goal)
+            program, target_map = choose_shape(self, program, told, folds, first)
         else:  # more rows may ask for more frequencies and components, but these are trained
             before = previous.program
             program = replace(program, network=before.network, components=before.components)
