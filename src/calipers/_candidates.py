@@ -15,7 +15,7 @@ import numpy as np
 
 from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows
-from calipers.bank import Plan, Program, Table, room_of, train
+from calipers.bank import Plan, Program, Table, TrainingFailedError, room_of, train
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
@@ -58,6 +58,9 @@ class Measures(NamedTuple):
     def score(self) -> float:
         """One number, in the target's unit: their geometric mean, squared errors by their root."""
         return float((self.interval * self.pinball) ** (1 / 3) * self.squared ** (1 / 6))
+
+
+_NOTHING = Measures(np.inf, np.inf, np.inf, 0.0)  # of networks that failed in so short a training
 
 
 def choose_shape(
@@ -105,7 +108,14 @@ def _short_trials(
     if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
         short, room = tried, room_of(_plans(model, program, data, folds))
     some = some_rows(data, folds)
-    return tried, lambda shape: trial(model, short, shape, data, some, room=room)
+
+    def measured(shape: OutputShape) -> Measures:
+        try:
+            return trial(model, short, shape, data, some, room=room)
+        except TrainingFailedError:  # which a longer training need not do; nothing is known of it
+            return _NOTHING
+
+    return tried, measured
 
 
 def _alternative(model: Any, program: Program, rows: int) -> Program | None:
