@@ -34,13 +34,16 @@ def pick(rows, *, grouped=0, coverage=COVERAGE):
 def paired(rows, dataset, focus, other, measure):
     """Ratio of means, mean difference, its standard error and the number of common splits."""
     part = rows[rows["dataset"] == dataset]
-    wide = part.pivot_table(index="split", columns="method", values=measure, observed=True)
-    if not {focus, other} <= set(wide.columns):
+    own, its = (
+        part[part["method"] == method].groupby("split")[measure].mean().dropna()
+        for method in (focus, other)
+    )
+    splits = own.index.intersection(its.index)
+    if splits.empty:
         return np.nan, np.nan, np.nan, 0
-    both = wide[wide[focus].notna() & wide[other].notna()]
-    difference = both[focus] - both[other]
-    ratio = both[focus].mean() / both[other].mean()
-    return ratio, difference.mean(), difference.sem(), len(both)
+    own, its = own[splits], its[splits]
+    difference = own - its
+    return own.mean() / its.mean(), difference.mean(), difference.sem(), len(splits)
 
 
 def strongest(rows, dataset, focus, measure):
@@ -57,13 +60,12 @@ def ranks(rows, measure):
     found = {}
     for dataset, part in rows.groupby("dataset", observed=True):
         wide = part.pivot_table(index="split", columns="method", values=measure, observed=True)
-        for method in wide.columns:
-            known = wide[wide[method].notna()]
-            better = sum(
-                (known[other].dropna().mean() < known.loc[known[other].notna(), method].mean())
-                for other in wide.columns.drop(method)
-            )
-            found.setdefault(method, {})[dataset] = 1 + better
+        values = wide.to_numpy()
+        for method, own in zip(wide.columns, values.T, strict=True):
+            both = np.isfinite(values) & np.isfinite(own[:, None])
+            sums = (np.where(both, one, 0).sum(axis=0) for one in (values, own[:, None]))
+            theirs, its = (total / np.maximum(both.sum(axis=0), 1) for total in sums)
+            found.setdefault(method, {})[dataset] = 1 + int((theirs < its).sum())
     return pd.DataFrame(found).T.reindex(columns=[d for d in DATASETS if d in set(rows["dataset"])])
 
 

@@ -10,7 +10,7 @@ import argparse
 import time
 import warnings
 
-from _tables import UCI, read
+from _tables import LARGEST, UCI, read
 
 from calipers import IntervalRegressor
 
@@ -19,15 +19,18 @@ def main():
     """Print a line for each table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="+", choices=UCI)
-    for name in parser.parse_args().tables:
-        X, y = read(name)
-        for again in (False, True):
+    parser.add_argument("--rows", type=int, default=LARGEST, help="at most so many")
+    parser.add_argument("--first", action="store_true", help="the first fit, with compiling")
+    options = parser.parse_args()
+    for name in options.tables:
+        X, y = read(name, options.rows)
+        for shown in [True] if options.first else [False, True]:
             wall, cpu = time.perf_counter(), time.process_time()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 IntervalRegressor(random_state=0).fit(X, y)
             wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            if again:
+            if shown:
                 print(f"{name}: {len(y)} rows, {wall:.1f} s, processor {cpu:.1f} s", flush=True)
 
 

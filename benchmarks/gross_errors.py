@@ -2,6 +2,7 @@
 
     python benchmarks/gross_errors.py              # as the library is
     python benchmarks/gross_errors.py --trusting   # as if every value were right
+    python benchmarks/gross_errors.py --rule 2000  # how often it errs on heavy tails
 
 Each line is the mean over seeds: a toy of two inputs with noise that grows with the first, and two
 targets with heavy tails but without errors, which must not suffer.
@@ -13,6 +14,7 @@ import warnings
 import numpy as np
 
 from calipers import IntervalRegressor, _fitting as fitting, metrics
+from calipers._outliers import far_targets
 from calipers.bank import _shared_rows as shared_rows
 
 
@@ -28,10 +30,10 @@ def lognormal(rows, rng):
     return X, np.exp(X[:, 0] + rng.normal(0, 0.7, rows))
 
 
-def student(rows, rng):
-    """Noise of two degrees of freedom, without a variance."""
+def student(rows, rng, degrees=2):
+    """Noise of two degrees of freedom, without a variance; with one, that of Cauchy."""
     X = rng.uniform(-2, 2, (rows, 2))
-    return X, X[:, 0] ** 2 - X[:, 1] + 0.3 * rng.standard_t(2, rows)
+    return X, X[:, 0] ** 2 - X[:, 1] + 0.3 * rng.standard_t(degrees, rows)
 
 
 def one_target(X, y, rng):
@@ -90,6 +92,12 @@ def measure(case, rows, seed, networks, epochs):
     )
 
 
+def mistaken(degrees, rows, samples):
+    """Share of samples without errors in which the rule finds one."""
+    drawn = (student(rows, np.random.default_rng(seed), degrees) for seed in range(samples))
+    return np.mean([far_targets(X, y).any() for X, y in drawn])
+
+
 def main():
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -99,7 +107,13 @@ def main():
     parser.add_argument("--epochs", type=int, default=None)
     parser.add_argument("--trusting", action="store_true", help="take every value as right")
     parser.add_argument("--cases", nargs="*", default=list(CASES))
+    parser.add_argument("--rule", type=int, help="samples of each heavy-tailed noise")
     given = parser.parse_args()
+    if given.rule:
+        for name, degrees in (("Student's t with 2 degrees", 2), ("Cauchy", 1)):
+            share = mistaken(degrees, given.rows, given.rule)
+            print(f"{name}: {share:.1%} of {given.rule:,} samples of {given.rows:,} rows")
+        return
     if given.trusting:
         fitting.far_targets = lambda X, y: np.zeros(len(y), dtype=bool)
         shared_rows.ordinary_limits = lambda columns: None

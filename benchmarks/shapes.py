@@ -23,6 +23,7 @@ from _tables import R_TABLES, SKEWED_TABLES, UCI, append, read, stored, two_comm
 from calipers import IntervalRegressor
 from calipers._candidates import EPOCHS, EXPLAINED, Measures, OutputShape, decide, measure, trial
 from calipers._fitting import read_rows, without_errors
+from calipers._together import alone
 from calipers.objectives import ROWS_FOR_SEVERAL, SKEWED, Density, skewness
 from calipers.training import make_program
 
@@ -59,7 +60,8 @@ def evaluate(name):
         for part in PARTS:
             began = time.perf_counter()
             program = make_program(model, data.X, len(data.used))
-            found = trial(model, program, OutputShape(count, scale), data, folds, part)
+            shape = OutputShape(count, scale)
+            found = alone(model, trial(model, program, shape, data, folds, part))
             yield row(known, count, scale, part, found, y, time.perf_counter() - began)
 
 

@@ -38,7 +38,7 @@ FEATURES = {
         cli/_measures:_shared_rate report/_verdict:_with_ties
         """,
     "calibration by width": """
-        calibration/_width calibration/_deconvolution crossfit:_evened onnx/_quantiles:width_steps
+        calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
         onnx/__init__:_by_width
         """,
     "guarantees for groups, kinds of rows and shifts": """
@@ -81,8 +81,9 @@ FEATURES = {
         """,
     "model folders that are not trusted": """
         _schema _model_schema preprocessing/_document calibration/_stored
-        _serialization:check_arrays,_check_shapes _loading:check_model,_check_fit
-        cli/_inspect:_check cli/_measures:is_measured,_levels
+        _serialization:check_arrays
+        _stored_banks:check_bank,_check_shapes,_check_outputs,_output_bound
+        _loading:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured,_levels
         """,
     "bounds of requests and files": """
         serve/_connections serve/_budget tables/_limits tables/_ipc serve/_json serve/_reading

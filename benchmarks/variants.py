@@ -22,7 +22,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from _tables import R_TABLES, SKEWED_TABLES, UCI, append, read, stored, two_commands
 from defaults import FOLDS, measure
 
@@ -124,22 +123,13 @@ class Variants(Program):
 
     dropout: float = 0.0
 
-    def _optimizer(self, lane):
+    def _memory(self, lane):
+        return 0.9, jnp.where(lane.settings.decay_rate < 0, 0.95, 0.999)
+
+    def _rate(self, lane, step):
         total = lane.settings.epochs * self._batches(lane.train.count)
-        other = jnp.asarray(lane.settings.decay_rate) < 0
-
-        def rate(step):
-            both = (cycles, SCHEDULES["cosine"])
-            return jnp.where(other, *(schedule(lane.settings, step, total) for schedule in both))
-
-        return optax.chain(
-            optax.clip_by_global_norm(lane.settings.clip_norm),
-            optax.scale_by_adam(b2=jnp.where(other, 0.95, 0.999)),
-            optax.add_decayed_weights(
-                lane.settings.weight_decay, mask=lambda tree: jax.tree.map(_is_matrix, tree)
-            ),
-            optax.scale_by_learning_rate(rate),
-        )
+        both = (schedule(lane.settings, step, total) for schedule in (cycles, SCHEDULES["cosine"]))
+        return jnp.where(lane.settings.decay_rate < 0, *both)
 
     def _training_loss(self, network, inputs, target, weight, settings):
         if not self.dropout:
@@ -151,10 +141,6 @@ class Variants(Program):
         raw = jax.vmap(lambda x, key: module(x, key, self.dropout))(inputs, keys)
         predicted = self.output.parameters(raw)
         return self._batch_loss(predicted, target, weight, settings), predicted
-
-
-def _is_matrix(leaf):
-    return leaf.ndim > 1
 
 
 class Net(eqx.Module):

@@ -259,7 +259,9 @@ def test_commands_take_bounds_and_say_them(counts, tmp_path, monkeypatch):
     X, y = counts
     frame = pd.DataFrame({"a": X[:120, 0], "b": X[:120, 1], "n": y[:120]})
     frame.to_csv("table.csv", index=False)
-    (tmp_path / "c.toml").write_text("n_networks = 2\ncv = 2\nepochs = 5\nbounds = '0,99'\n")
+    lines = ["n_networks = 2", "cv = 2", "epochs = 5", "bounds = '0,99'", "[network]"]
+    lines += ["hidden_layers = [16]", "frequencies = 0"]
+    (tmp_path / "c.toml").write_text("\n".join(lines))
     fit = ["fit", "table.csv", "--target", "n", "--config", "c.toml", "--out"]
     runner = CliRunner()
     result = runner.invoke(app, [*fit, "m"])

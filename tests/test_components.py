@@ -58,7 +58,7 @@ def test_several_components_see_two_humps(model):
 
 
 def test_one_component_is_what_there_was(tmp_path):
-    X, y = two_humps(100)
+    X, y = two_humps(400)
     fits = [
         IntervalRegressor(loss=loss, **SMALL | {"epochs": 3}).fit(X, y)
         for loss in ("density", Density(components=1))
@@ -150,13 +150,13 @@ def test_components_are_not_tried_where_one_explains_nearly_all(monkeypatch):
 
 def test_trials_are_of_some_rows(monkeypatch):
     """However many rows there are, so that a choice costs little beside the fit."""
-    seen, original = [], _candidates.train
+    seen, original = [], _candidates.Training
 
-    def train(program, table, plans, **more):
+    def training(program, table, plans, **more):
         seen.extend(len(plan.rows) + len(plan.validation) for plan in plans)
         return original(program, table, plans, **more)
 
-    monkeypatch.setattr(_candidates, "train", train)
+    monkeypatch.setattr(_candidates, "Training", training)
     monkeypatch.setattr(_candidates, "MOST_ROWS", 200)
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
     model = IntervalRegressor(**SMALL | {"epochs": 2}).fit(*two_humps(400))
@@ -226,6 +226,7 @@ def test_a_target_on_another_scale(scale, tmp_path):
 
 def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
     def trial(model, program, shape, data, folds, room):
+        yield from ()
         return Measures(*[0.5 if shape.scale == "asinh" else 1.0] * 4)
 
     monkeypatch.setattr("calipers._candidates.trial", trial)

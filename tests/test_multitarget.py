@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.base import clone
 from typer.testing import CliRunner
 
-from calipers import IntervalRegressor, load
+from calipers import IntervalRegressor, _candidates, _together, bank, load, objectives
 from calipers.cli import app
 from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP
@@ -56,9 +57,50 @@ def test_each_target_has_its_own_model(model):
     assert model.target_names_ == ["price", "weight"]
     assert model.predict(X_TEST).shape == (3000, 2)
     assert model.score(X_TEST, Y_TEST) > 0.7
-    alone = IntervalRegressor(**TINY | {"random_state": model.models_[1].random_state})
-    alone.fit(X, Y["weight"])
-    assert (alone.predict_interval(X_TEST) == model.predict_interval(X_TEST)[:, 1]).all()
+
+
+def test_targets_train_in_one_bank_and_are_as_if_alone(monkeypatch):
+    """Also where a target chooses another shape, and trains by a program of its own."""
+    calls = []
+
+    def train(program, table, plans, **more):
+        calls.append((program.components, len(plans)))
+        return bank.train(program, table, plans, **more)
+
+    monkeypatch.setattr(_together, "train", train)
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    monkeypatch.setattr(_candidates, "EPOCHS", {1: 1.0})
+    humps = np.where(np.random.default_rng(5).random(400) < 0.5, -3.0, 3.0)
+    targets = Y.assign(level=Y["weight"] + humps)
+    estimator = IntervalRegressor(**TINY)
+    model = MultiTargetRegressor(estimator).fit(X, targets)
+    components = [own.ensemble_.bank.program.components for own in model.models_]
+    assert components == [1, 1, 3]
+    assert calls == [(1, 6), (3, 2), (1, 8), (3, 4)]  # trials, then what was chosen
+    for own in model.models_:
+        alone = clone(own).fit(X, targets[own.target_.name])
+        assert own.about_["shapes"] == alone.about_["shapes"]
+        assert (own.predict_interval(X_TEST) == alone.predict_interval(X_TEST)).all()
+        assert (own.out_of_fold_.interval() == alone.out_of_fold_.interval()).all()
+        for ours, theirs in zip(
+            own.ensemble_.bank.histories, alone.ensemble_.bank.histories, strict=True
+        ):
+            for name in ours.dtype.names:
+                np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-6)
+        assert own.ensemble_.bank.numbers.tolist() == alone.ensemble_.bank.numbers.tolist()
+
+
+def test_a_time_budget_is_each_targets_own(monkeypatch):
+    given = []
+
+    def train(*rest, seconds, **more):
+        given.append(seconds)
+        return bank.train(*rest, seconds=seconds, **more)
+
+    monkeypatch.setattr(_together, "train", train)
+    model = MultiTargetRegressor(IntervalRegressor(**TINY | {"time_budget": 60})).fit(X, Y)
+    assert given == [120]
+    assert [own.about_["time_budget"]["networks"] for own in model.models_] == [4, 4]
 
 
 def test_joint_intervals_hold_all_targets_together(model):
@@ -171,6 +213,7 @@ def test_commands_take_several_targets(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X.join(Y).assign(price=Y["price"].where(Y.index > 1)).to_csv("two.csv", index=False)
     lines = ["n_networks = 4", "cv = 2", "epochs = 5", "[network]", "hidden_layers = [16]"]
+    lines += ["frequencies = 0"]
     (tmp_path / "c.toml").write_text("\n".join(lines))
 
     def run(*words):

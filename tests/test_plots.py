@@ -39,6 +39,18 @@ def test_interval(ax):
     assert ax.get_legend_handles_labels()[1] == ["prediction interval", "point estimate"]
 
 
+def test_infinite_intervals_are_drawn_beyond_everything_else(ax):
+    endless = np.full(3, np.inf)
+    plots.plot_rows(ax, -endless, [0, 1, 2], endless, [0, 4, 2])
+    assert ax.get_legend_handles_labels()[1][0] == "interval, infinite"
+    bars = [bar[:, 1].tolist() for bar in drawn(ax).collections[0].get_segments()]
+    assert bars == [[-0.4, 4.4]] * 3
+    other = plots.new_figure(2.0).subplots()
+    plots.plot_interval(other, [0, 1, 2], -endless, [0, 1, 2], endless)
+    assert drawn(other).get_ylim()[0] < 0 < 2 < other.get_ylim()[1]
+    assert other.get_legend_handles_labels()[1][0] == "prediction interval, infinite"
+
+
 def test_mixture(ax):
     mixture = snm([[-1.0], [0.0]], [[0.0], [1.0]], [[2.0], [2.0]], coverage=0.95)
     plots.plot_mixture(ax, mixture, coverage=0.95)

@@ -30,9 +30,17 @@ def run(script, **environment):
     return done.stdout
 
 
+def fitted():
+    """The model of ``FIT`` and its rows, made in this process."""
+    exec(FIT, names := {})
+    return names["model"], names["X"]
+
+
 def test_double_precision_of_jax_changes_nothing():
+    model, X = fitted()
     script = FIT + "print(model.predict_interval(X).tobytes().hex())"
-    assert run(script) == run(script, JAX_ENABLE_X64="1")
+    found = run(script, JAX_ENABLE_X64="1").strip()
+    assert found == model.predict_interval(X).tobytes().hex()
 
 
 fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
@@ -59,7 +67,7 @@ assert (model.predict(X) == expected).all()  # nothing has changed here
 @fork
 def test_a_fork_before_any_computation_can_predict(tmp_path):
     path = str(tmp_path / "model")
-    run(FIT + f"model.save({path!r})")
+    fitted()[0].save(path)
     script = f"""
 import multiprocessing
 import calipers

@@ -19,6 +19,7 @@ from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_diabetes
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
@@ -32,6 +33,8 @@ from calipers.objectives import LOSSES, Density, IntervalScore, Objective
 from calipers.optimizers import Adam
 from calipers.storage import ModelFileError
 from calipers.training import make_settings
+
+PLAIN = MLP(hidden_layers=(8,), frequencies=0)  # one program for whatever the inputs hold
 
 
 def small(**parameters):
@@ -80,11 +83,48 @@ _NOT_MET = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:intervals of .* are infinite")  # the checks have few rows
 @parametrize_with_checks(
-    [calibrated(epochs=20, n_networks=2, cv=2)], expected_failed_checks=lambda _: _NOT_MET
+    [calibrated(network=PLAIN, epochs=20, n_networks=2, cv=2)],
+    expected_failed_checks=lambda _: _NOT_MET,
 )
 def test_scikit_learn(estimator, check):
     check(estimator)
+
+
+class TestFewRows:
+    """Intervals are infinite where rows are too few, and ``fit`` says so, once."""
+
+    def test_fit_says_why_and_from_when_on_they_are_finite(self, data):
+        X, y = data
+        words = (
+            "intervals of 95% are infinite: it takes 39 rows to calibrate them, and there are 20; "
+            "those of up to 90.4% are finite"
+        )
+        with pytest.warns(UserWarning, match="infinite") as found:
+            model = calibrated(epochs=2).fit(X[:20], y[:20])
+        assert [str(one.message) for one in found] == [words]
+        assert found[0].filename == __file__
+        assert np.isinf(model.predict_interval(X)).all()  # where warnings are errors
+        assert np.isfinite(model.predict_interval(X, coverage=0.904)).all()
+
+    def test_enough_rows_are_no_matter_of_warning(self, data):
+        X, y = data
+        assert np.isfinite(calibrated(epochs=2).fit(X[:39], y[:39]).predict_interval(X)).all()
+        with pytest.warns(UserWarning, match="takes 39 rows to calibrate them, and there are 38"):
+            calibrated(epochs=2).fit(X[:38], y[:38])
+
+    def test_those_who_asked_for_an_error_get_one_and_no_warning(self, data):
+        X, y = data
+        model = calibrated(epochs=2, unsupported="raise").fit(X[:20], y[:20])
+        with pytest.raises(ValueError, match="needs at least 39 calibration rows"):
+            model.predict_interval(X)
+
+    def test_an_upgrade_says_so_too(self, data):
+        X, y = data
+        with pytest.warns(UserWarning, match="infinite.* there are 20") as found:
+            calibrated(epochs=2).upgrade(LinearRegression(), X[:20], y[:20])
+        assert found[0].filename == __file__
 
 
 class TestAnswers:
@@ -160,7 +200,7 @@ class TestCalibration:
         assert (np.abs(curve.observed - curve.nominal) < 5 * error).all()
 
     def test_too_few_rows_for_a_coverage(self, data):
-        model = calibrated().fit(data[0][:30], data[1][:30])
+        model = calibrated(coverage=0.8).fit(data[0][:30], data[1][:30])
         assert np.isinf(model.predict_interval(data[0], coverage=0.99)).all()
         assert np.isfinite(model.predict_interval(data[0], coverage=0.8)).all()
         with pytest.raises(ValueError, match="at least 199 calibration rows"):
@@ -202,7 +242,7 @@ class TestCalibration:
         X, y = data
         groups = np.arange(400) // 4
         plans = []
-        monkeypatch.setattr("calipers._fitting.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0)
+        monkeypatch.setattr("calipers._together.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0)
         with pytest.raises(ZeroDivisionError):
             calibrated().fit(X, y, groups=groups)
         assert len(plans) == 6
@@ -280,16 +320,22 @@ class TestMethods:
         assert MLP(frequencies=0).factory(X, 60) == DenseFactory((128, 128, 128), "silu")
 
     @pytest.mark.parametrize("loss", sorted(LOSSES))
-    @pytest.mark.parametrize("aggregation", ["snm", "sem", "normal"])
-    def test_every_loss_with_every_aggregation(self, data, loss, aggregation):
-        model = small(loss=loss, aggregation=aggregation, epochs=100).fit(*data)
-        assert model.score(*data) > 0
-        if loss == "mse":
-            with pytest.raises(ValueError, match="points alone have no intervals"):
-                model.predict_interval(data[0])
-        else:
-            lower, upper = model.predict_interval(data[0]).T
-            assert (lower < upper).all()
+    def test_every_loss_learns_and_suits_every_aggregation(self, data, loss):
+        for aggregation in ("snm", "sem", "normal"):
+            model = small(loss=loss, aggregation=aggregation, epochs=100).fit(*data)
+            assert model.score(*data) > 0
+            if loss == "mse":
+                with pytest.raises(ValueError, match="points alone have no intervals"):
+                    model.predict_interval(data[0])
+            else:
+                lower, upper = model.predict_interval(data[0]).T
+                assert (lower < upper).all()
+        history = model.ensemble_.bank.histories[0]
+        assert history["loss"][-1] < history["loss"][0]
+        if loss not in ("qd", "qd-paper"):  # these train no point
+            assert history["mse"][-1] < history["mse"][0]
+        if loss != "mse":
+            assert 0.7 < history["coverage"][-1] <= 1
 
     @pytest.mark.parametrize("aggregation", ["sem", "std", "mean"])
     def test_bounds_alone_have_no_other_coverage(self, data, aggregation):
@@ -560,7 +606,7 @@ class TestHabits:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("calipers._fitting.train", interrupted)
+            patch.setattr("calipers._together.train", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 model.fit(data[0][:, :2], data[1])
         with pytest.raises(NotFittedError):
@@ -573,12 +619,12 @@ class TestHabits:
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "from contextlib import contextmanager\n"
             "import numpy as np\n"
-            "from calipers import IntervalRegressor, _fitting\n"
+            "from calipers import IntervalRegressor, _together\n"
             "from calipers.networks import MLP\n"
             "@contextmanager\n"
             "def progress(*_, **__):\n"
             "    yield lambda _: print('training\\n', end='', flush=True)\n"
-            "_fitting.progress = progress\n"
+            "_together.progress = progress\n"
             "X = np.random.default_rng(0).normal(size=(500, 3))\n"
             "network = MLP(hidden_layers=(8,), frequencies=0)\n"
             "few = dict(loss='interval score', network=network, n_networks=10, n_jobs=2)\n"

@@ -306,7 +306,7 @@ def test_memory_is_flat_in_the_rows(small, monkeypatch):
 
         tracemalloc.start()
         try:
-            tiny(epochs=1, n_networks=1, cv=None).fit(RowBlocks(blocks))
+            tiny(epochs=1, n_networks=1, cv=None, batch_size=512).fit(RowBlocks(blocks))
             return tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

@@ -6,8 +6,10 @@ from sklearn.model_selection import KFold, TimeSeriesSplit
 
 import calipers
 from calipers import IntervalRegressor
+from calipers.networks import MLP
 
 SMALL = {"n_networks": 4, "epochs": 30, "random_state": 0, "verbose": 0, "patience": None}
+TINY = SMALL | {"epochs": 2, "network": MLP(hidden_layers=(8,), frequencies=0)}
 
 
 def trend(n=240):
@@ -68,13 +70,13 @@ def test_it_is_saved_and_loaded(model, tmp_path):
 
 def test_folds_that_leave_no_row_out_are_as_before():
     X, y = trend(80)
-    made = IntervalRegressor(cv=KFold(4), **SMALL | {"epochs": 2}).fit(X, y)
+    made = IntervalRegressor(cv=KFold(4), **TINY).fit(X, y)
     assert made.ensemble_.bank.numbers.tolist() == [0, 1, 2, 3]
 
 
 def test_points_that_know_all_rows_are_not_upgraded_on_them():
     X, y = trend(80)
-    few = SMALL | {"epochs": 2, "cv": TimeSeriesSplit(4)}
+    few = TINY | {"cv": TimeSeriesSplit(4)}
     points = IntervalRegressor(loss="mse", **few).fit(X, y)
     assert np.isnan(points.out_of_fold_.point[:16]).all()
     with pytest.raises(ValueError, match="could take rows that it knows for new ones"):

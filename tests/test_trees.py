@@ -13,7 +13,9 @@ from calipers import IntervalRegressor
 from calipers._candidates import Measures
 from calipers._fitting import read_rows
 from calipers._schema import SchemaError
+from calipers._together import alone
 from calipers._tree_inputs import Rows, add_trees
+from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP
 from calipers.preprocessing import Forest, grow
 from calipers.storage import ModelFileError, read_model, write_model
@@ -165,7 +167,7 @@ def test_a_held_out_row_is_unknown_to_its_fold():
 
     def inputs(targets):
         own.reader_, given = replace(own.reader_, forest=None), data._replace(y=targets)
-        return add_trees(own, None, Rows(given, targets, folds), given)[0]
+        return alone(own, add_trees(own, None, Rows(given, targets, folds), given))[0]
 
     other = y.copy()
     held_out = folds[1].held_out
@@ -312,7 +314,12 @@ def test_rows_decide_for_trees():
 def test_where_rows_decide_against_trees_nothing_changes(monkeypatch):
     X, y = steps(300)
     small = Measures(1.0, 1.0, 1.0, 1e-3)
-    monkeypatch.setattr("calipers._tree_inputs.first_trial", lambda *_: small)
+
+    def tried(*_):
+        yield from ()
+        return small
+
+    monkeypatch.setattr("calipers._tree_inputs.first_trial", tried)
     auto, without = model("auto").fit(X, y), model(0).fit(X, y)
     assert auto.reader_.forest is None
     np.testing.assert_array_equal(auto.predict_interval(X), without.predict_interval(X))
@@ -331,6 +338,16 @@ def test_points_of_a_trial_without_intervals():
     X, y = steps(1000)
     own = model(0, loss="mse").set_params(network__bins="auto").fit(X, y)
     assert own.ensemble_.bank.program.network.bins
+
+
+def test_several_targets_go_together():
+    X, y = steps(150)
+    both = np.column_stack([y, np.sin(X[:, 0]) + 0.1 * y])
+    several = MultiTargetRegressor(model("auto")).fit(X, both)
+    for number, own in enumerate(several.models_):
+        single = model("auto", random_state=own.random_state).fit(X, both[:, number])
+        np.testing.assert_array_equal(own.predict(X), single.predict(X))
+        assert (own.reader_.forest is None) == (single.reader_.forest is None)
 
 
 def test_far_targets_are_not_learnt():

@@ -32,8 +32,6 @@ def sum_members(values: FloatArray) -> FloatArray:
     NumPy's own sum takes another order where rows are few or memory is laid out otherwise, so that
     a row would have other last bits alone than in company.
 
-    Examples
-    --------
     >>> sum_members(np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([4., 6.])
     """
@@ -49,8 +47,6 @@ def sum_members(values: FloatArray) -> FloatArray:
 def blocks(shape: tuple[int, ...], size: int) -> Iterator[Index]:
     """Cut an array of this shape into slices of at most `size` elements each.
 
-    Examples
-    --------
     >>> list(blocks((5,), 2))
     [(slice(0, 2, None),), (slice(2, 4, None),), (slice(4, 6, None),)]
     """
@@ -164,8 +160,6 @@ def _cutter(
 def _broadcast_members(array: FloatArray, shape: tuple[int, ...]) -> FloatArray:
     """Broadcast all axes but the first to `shape`.
 
-    Examples
-    --------
     >>> _broadcast_members(np.zeros((5, 3)), (2, 3)).shape
     (5, 2, 3)
     """

@@ -15,7 +15,8 @@ import numpy as np
 
 from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows
-from calipers.bank import Plan, Program, Table, TrainingFailedError, room_of, train
+from calipers._together import Steps, Training
+from calipers.bank import Plan, Program, Table, room_of
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
@@ -69,7 +70,7 @@ def choose_shape(
     data: TrainingRows,
     folds: list[Fold],
     first: Measures | None = None,
-) -> tuple[Program, TargetMap | None]:
+) -> Steps[tuple[Program, TargetMap | None]]:
     """The program with as many components as the rows ask for, and the scale of the target, if any.
 
     The model's loss says what there is to choose from; with a ``time_budget`` the first is taken.
@@ -80,25 +81,27 @@ def choose_shape(
     best = shapes[0]
     if has_choice(model, program, data.y[data.used]):
         tried, trial_of = _short_trials(model, program, data, folds)
-        found = {best: trial_of(best) if first is None else first}
+        found = {best: first or (yield from trial_of(best))}
         program = tried if found[best].unexplained >= NOISE else program
         for shape in worth_trying(shapes[1:], found[best]):
-            found[shape] = trial_of(shape)
+            found[shape] = yield from trial_of(shape)
         scores = {shape: measures.score for shape, measures in found.items()}
         best = decide(scores)
         model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
     return replace(program, components=best.components), map_of(best, data)
 
 
-def first_trial(model: Any, program: Program, data: TrainingRows, folds: list[Fold]) -> Measures:
+def first_trial(
+    model: Any, program: Program, data: TrainingRows, folds: list[Fold]
+) -> Steps[Measures]:
     """Measures of the simplest shape after a short training."""
     shape = shapes_of(model, data.y[data.used])[0]
-    return _short_trials(model, program, data, folds)[1](shape)
+    return (yield from _short_trials(model, program, data, folds)[1](shape))
 
 
 def _short_trials(
     model: Any, program: Program, data: TrainingRows, folds: list[Fold]
-) -> tuple[Program, Callable[[OutputShape], Measures]]:
+) -> tuple[Program, Callable[[OutputShape], Steps[Measures]]]:
     """The program that is tried, and a function that measures a shape after a short training."""
     tried = _alternative(model, program, len(data.used)) or program
     if not any(fold.held_out.size for fold in folds):
@@ -108,14 +111,7 @@ def _short_trials(
     if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
         short, room = tried, room_of(_plans(model, program, data, folds))
     some = some_rows(data, folds)
-
-    def measured(shape: OutputShape) -> Measures:
-        try:
-            return trial(model, short, shape, data, some, room=room)
-        except TrainingFailedError:  # which a longer training need not do; nothing is known of it
-            return _NOTHING
-
-    return tried, measured
+    return tried, lambda shape: trial(model, short, shape, data, some, room=room)
 
 
 def _alternative(model: Any, program: Program, rows: int) -> Program | None:
@@ -161,8 +157,6 @@ def worth_trying(shapes: Sequence[OutputShape], first: Measures) -> list[OutputS
 def decide(scores: dict[OutputShape, float], margin: float | None = None) -> OutputShape:
     """The shape of the lowest score, if it is lower than the first's by a margin, or the first.
 
-    Examples
-    --------
     >>> one, three = OutputShape(1, "identity"), OutputShape(3, "identity")
     >>> [str(decide({one: 1.0, three: score}, margin=0.01)) for score in (0.995, 0.98)]
     ['1, identity', '3, identity']
@@ -185,7 +179,7 @@ def trial(
     folds: list[Fold],
     epochs: float | None = None,
     room: tuple[int, int] = (0, 0),
-) -> Measures:
+) -> Steps[Measures]:
     """Measures of the rows that were held out of a short training."""
     program, target_map = replace(program, components=shape.components), map_of(shape, data)
     y = data.y if target_map is None else target_map.forward(data.y)
@@ -197,7 +191,9 @@ def trial(
     ]
     robust = getattr(program.network, "clips_inputs", False)
     table = Table.from_arrays(data.X, y, robust=robust)
-    bank = train(program, table, plans, n_jobs=model.n_jobs, room=room)
+    bank = yield Training(program, table, plans, trial=True, room=room)
+    if bank is None:
+        return _NOTHING
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
     fold_of = np.arange(len(folds))
     if not ensemble.head.has_interval:

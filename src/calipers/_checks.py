@@ -5,6 +5,8 @@ temporary mask is made unless there is something to report.
 """
 
 import math
+import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,11 +20,17 @@ IntArray = NDArray[np.intp]
 _LARGEST = float(np.finfo(np.float64).max)
 
 
+def warn(text: str) -> None:
+    """Warn, with the line of code outside of this library that led here."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("calipers."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, UserWarning, stacklevel=level)
+
+
 def refuse_masked(name: str, values: Any) -> None:
     """Refuse a masked array in which something is masked: what is masked would be taken as it is.
 
-    Examples
-    --------
     >>> refuse_masked("y", np.ma.masked_invalid([1.0, np.nan]))
     Traceback (most recent call last):
     ...
@@ -39,8 +47,6 @@ def refuse_masked(name: str, values: Any) -> None:
 def numbers(name: str, values: ArrayLike) -> FloatArray:
     """Read values as float64, NaN included, but not text, dates or complex numbers.
 
-    Examples
-    --------
     >>> numbers("target", ["1", "2"])
     Traceback (most recent call last):
     ...
@@ -69,8 +75,6 @@ def checked(
 ) -> FloatArray:
     """Return `value` as float64 if all of it lies in [low, high], or in (low, high) if `strict`.
 
-    Examples
-    --------
     >>> checked("coverage", [0.5, 1.5], "must be between 0 and 1", low=0, high=1)
     Traceback (most recent call last):
     ...
@@ -133,8 +137,6 @@ def coverage(value: ArrayLike) -> FloatArray:
 def require_same_shape(named: Mapping[str, Any]) -> None:
     """Refuse arrays, of any library, that would have to broadcast.
 
-    Examples
-    --------
     >>> require_same_shape({"lower": np.zeros(3), "upper": np.zeros((1, 3))})
     Traceback (most recent call last):
     ...
@@ -149,8 +151,6 @@ def require_same_shape(named: Mapping[str, Any]) -> None:
 def common_shape(names: Sequence[str], arrays: Sequence[FloatArray]) -> tuple[int, ...]:
     """Shape that the arrays broadcast to.
 
-    Examples
-    --------
     >>> common_shape(["lower", "upper"], [np.zeros((2, 3)), np.zeros(4)])
     Traceback (most recent call last):
     ...

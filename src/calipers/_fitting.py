@@ -5,7 +5,7 @@
 
 import hashlib
 import math
-import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, cast
@@ -16,23 +16,22 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight
 
 from calipers import storage
-from calipers._checks import FloatArray, refuse_masked
+from calipers._checks import FloatArray, refuse_masked, warn
 from calipers._inputs import learn_inputs
 from calipers._outliers import far_targets
-from calipers._progress import progress
 from calipers._row_labels import group_labels
+from calipers._together import Steps, Training
 from calipers.bank import (
     Bank,
     BankPoints,
     ColumnPoints,
-    Plan,
     Points,
     Program,
     Table,
     Upgraded,
     around_zero,
-    train,
 )
+from calipers.calibration import Calibrator, rows_needed, worth
 from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out, make_folds
 from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
 from calipers.ensemble import Ensemble
@@ -41,8 +40,6 @@ from calipers.training import (
     batch_size_of,
     check_parameters,
     make_plans,
-    out_of_time,
-    time_report,
 )
 
 _NAMED = 10  # rows that a warning names
@@ -170,13 +167,11 @@ def without_errors(
     model.about_["far_targets"] = {"count": len(far), "rows": far[:_NAMED].tolist()}
     shown = ", ".join(f"{row} ({data.y[row]:g})" for row in far[:_NAMED])
     more = "" if len(far) <= _NAMED else f" and {len(far) - _NAMED} more"
-    warnings.warn(
+    warn(
         f"y is far from all other targets in row{'' if len(far) == 1 else 's'} {shown}{more} (from "
         f"0), while the others lie between {low:g} and {high:g}: networks do not learn from it, "
         "calibration counts it. Correct or leave out what is wrong; if such targets are real, fit "
         "their logarithm",
-        UserWarning,
-        stacklevel=3,
     )
     copies = np.arange(0, len(data.y), model.about_["rows"])  # see ``encoded_by_fold``
     data = data._replace(far=np.add.outer(copies, far).ravel())
@@ -199,7 +194,7 @@ def train_ensemble(
     previous: Bank | None = None,
     source: BankPoints | ColumnPoints | Points | None = None,
     target_map: TargetMap | None = None,
-) -> Ensemble:
+) -> Steps[Ensemble]:
     """Train one network after another of each fold, around the points of ``source`` if any."""
     fold_of = np.arange(model.n_networks) % len(folds)
     learnt = [_without(fold, data.far) for fold in folds]
@@ -216,7 +211,7 @@ def train_ensemble(
     ]
     if source is not None:
         plans = [around_zero(plan, table) for plan in plans]
-    trained = train_in_time(model, program, table, plans)
+    trained = yield Training(program, table, plans)
     count = model.n_networks
     held_out, ensemble = (
         ensemble_of(
@@ -243,8 +238,23 @@ def train_ensemble(
         )
         support = data.support if kept is None else kept.support
         ensemble = replace(ensemble, calibrations=found, support=support)
+        warn_of_infinite(model, found)
     model._out_of_fold = None if kept is None else kept.of_rows(model.about_["rows"])
     return ensemble
+
+
+def warn_of_infinite(model: Any, calibrations: Sequence[Calibrator]) -> None:
+    """Warn if the rows are too few for intervals of the model's coverage to be finite."""
+    last = calibrations[-1]
+    if model.unsupported != "inf" or last.supports(0.5 * (1.0 - model.coverage)):
+        return
+    most = math.floor(1000 * (1.0 - 2.0 / (getattr(last, "n_effective", last.n_rows) + 1))) / 10
+    less = f"; those of up to {most:g}% are finite" if most > 0 else ""
+    warn(
+        f"intervals of {100 * model.coverage:.4g}% are infinite: it takes "
+        f"{rows_needed(model.coverage):,} rows to calibrate them, and there are "
+        f"{last.n_rows:,}{worth(last)}{less}",
+    )
 
 
 def ensemble_of(
@@ -259,26 +269,6 @@ def ensemble_of(
         support=support,
         target_map=target_map,
     )
-
-
-def train_in_time(
-    model: Any, program: Program, table: Table, plans: list[Plan], shards: int = 1
-) -> Bank:
-    """Train networks with a bar, within the time budget, of which ``about_`` and a warning tell.
-
-    Where rows come in several shards, an epoch of the plans is a pass over one of them.
-    """
-    total = sum(plan.settings.epochs for plan in plans)
-    with progress("training", total, visible=bool(model.verbose)) as report:
-        seconds = model.time_budget or math.inf
-        bank = train(program, table, plans, n_jobs=model.n_jobs, report=report, seconds=seconds)
-    if model.time_budget is not None:
-        spent = time_report(bank, plans, model.time_budget)
-        spent |= {n: max(1, round(spent[n] / shards)) for n in ("epochs", "planned_epochs")}
-        model.about_["time_budget"] = spent
-        if text := out_of_time(spent):
-            warnings.warn(text, UserWarning, stacklevel=4)
-    return bank
 
 
 def networks_to_continue(model: Any) -> Bank | None:

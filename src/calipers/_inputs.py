@@ -1,6 +1,5 @@
 """How a model reads its inputs: arrays of numbers, or tables through an encoder."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
-from calipers._checks import BoolArray, FloatArray, refuse_masked
+from calipers._checks import BoolArray, FloatArray, refuse_masked, warn
 from calipers._row_labels import check_size, read_target
 from calipers._schema import anything, list_of, one_of
 from calipers._wrapped import points_of
@@ -46,13 +45,13 @@ class Inputs:
     def read(self, estimator: Any, X: Any) -> FloatArray:
         """Inputs as finite numbers; ``estimator`` is named in errors and knows the column names."""
         if self.encoder is not None:
-            return self._with_points(X, self.encoder.transform(X))
+            return self._with_points(X, self.encoder.transform(X), estimator.n_jobs)
         refuse_masked("X", X)
-        return self._with_points(X, _as_numbers(estimator, X))
+        return self._with_points(X, _as_numbers(estimator, X), estimator.n_jobs)
 
-    def _with_points(self, X: Any, numbers: FloatArray) -> FloatArray:
+    def _with_points(self, X: Any, numbers: FloatArray, n_jobs: int | None = 1) -> FloatArray:
         if self.forest is not None:
-            return np.column_stack([numbers, self.forest.points(numbers)])
+            return np.column_stack([numbers, self.forest.points(numbers, n_jobs)])
         if self.regressor is None:
             return numbers
         return np.column_stack([numbers, points_of(self.regressor, X, len(numbers))])
@@ -66,13 +65,13 @@ class Inputs:
         else:
             encoded = self.encoder.transform(X)
             numbers, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
-        return self._with_points(X, numbers), np.asarray(y, np.float64)
+        return self._with_points(X, numbers, estimator.n_jobs), np.asarray(y, np.float64)
 
     def read_and_check(self, estimator: Any, X: Any) -> tuple[FloatArray, BoolArray]:
         """Inputs as finite numbers, and which values training did not see, by column."""
         if self.encoder is not None:
             numbers, outside = self.encoder.transform_and_check(X)
-            return self._with_points(X, numbers), outside
+            return self._with_points(X, numbers, estimator.n_jobs), outside
         numbers = self.read(estimator, X)
         return numbers, self._outside(numbers[:, : len(self.columns)])
 
@@ -178,7 +177,6 @@ def learn_inputs(
             return Inputs(describe_numbers(numbers[seen], names)), numbers, y
         names = map(str, getattr(X, "columns", unnamed))
         encoder = TableEncoder(kinds=dict.fromkeys(names, "number"))
-        encoder.repeated = repeated
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:
@@ -202,10 +200,9 @@ def _check_order(X: Any, y: Any) -> None:
     except TypeError:  # labels of several types have no order
         return
     if same:
-        warnings.warn(
+        warn(
             "X and y have the same index in another order: rows are taken as they stand, by "
             "position; y.loc[X.index] would follow the index",
-            stacklevel=4,
         )
 
 

@@ -22,10 +22,16 @@ from sklearn.utils import check_random_state
 
 from calipers._candidates import FOLDS, choose_shape, has_choice
 from calipers._checks import FloatArray
-from calipers._fitting import TrainingRows, ensemble_of, read_rows, train_in_time
+from calipers._fitting import (
+    TrainingRows,
+    ensemble_of,
+    read_rows,
+    warn_of_infinite,
+)
 from calipers._large_rows import Float32Array, Scale, Seen, encoded, learnt, spanning
 from calipers._outliers import far_targets, farthest
 from calipers._shares import WorkerShares
+from calipers._together import alone, tell_time, train_in_time
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, spawn_seeds
 from calipers.cluster import is_lazy
 from calipers.crossfit import Fold, calibrate
@@ -129,7 +135,7 @@ def _shape(model: Any, data: TrainingRows, count: int, every: int) -> tuple[Prog
     copies, folds = data, data.folds(FOLDS, FOLDS)
     if has_choice(model, program, data.y):
         copies, folds = data.encoded_by_fold(folds, data.seed)
-    program, target_map = choose_shape(model, program, copies, folds)
+    program, target_map = alone(model, choose_shape(model, program, copies, folds))
     goal = data.y if target_map is None else target_map.forward(data.y)
     clips = getattr(program.network, "clips_inputs", False)
     table = Table.from_arrays(data.X, goal, robust=clips)
@@ -180,7 +186,9 @@ def _trained(
             Plan(own, shards.train, validation=shards.validation, settings=settings)
             for own in seeds
         ]
-        return train_in_time(model, program, shards, plans, parts)
+        bank = train_in_time(model, program, shards, plans)
+        tell_time(model, bank, plans, parts)
+        return bank
 
 
 def _calibrated(
@@ -192,5 +200,6 @@ def _calibrated(
     fold = Fold(np.arange(0), np.arange(len(y)))
     networks = np.zeros(len(ensemble.bank), dtype=np.intp)
     found, kept = calibrate(ensemble, [fold], networks, X, y, None, model.calibration, seed=seed)
+    warn_of_infinite(model, found)
     support = ensemble.support if kept is None else kept.support
     return replace(ensemble, calibrations=found, support=support)

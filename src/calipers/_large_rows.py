@@ -3,14 +3,13 @@
 ``model`` is an ``IntervalRegressor`` that is being fitted, see ``calipers._large``.
 """
 
-import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, warn
 from calipers.bank import Table, standardised
 from calipers.distributions import Support, TargetMap, refuse_outside
 from calipers.preprocessing import Column, DataError
@@ -98,12 +97,10 @@ def learnt(model: Any, seen: list[Seen]) -> Support:
         model.reader_ = replace(model.reader_, columns=tuple(columns))
     if found.far:
         model.about_["far_targets"] = {"count": found.far_count, "rows": found.far}
-        warnings.warn(
+        warn(
             f"y is far from all other targets in {found.far_count:,} rows, the first of them "
             f"{', '.join(map(str, found.far))} (from 0): networks do not learn from them. "
             "Correct or leave out what is wrong; if such targets are real, fit their logarithm",
-            UserWarning,
-            stacklevel=5,
         )
     return found.support
 

@@ -26,12 +26,12 @@ from calipers._schema import (
     whole,
 )
 from calipers._serialization import (
-    MissingCodeError,
     check_arrays,
     check_inputs,
     ensemble_from_dict,
     ensemble_to_dict,
 )
+from calipers._stored_banks import MissingCodeError
 from calipers._text import plain
 from calipers._wrapped import is_fitted
 from calipers.ensemble import Ensemble

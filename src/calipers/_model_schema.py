@@ -14,7 +14,6 @@ from calipers._schema import (
     Check,
     SchemaError,
     anything,
-    array_of,
     flag,
     list_of,
     mapping_of,
@@ -25,10 +24,9 @@ from calipers._schema import (
     refuse,
     text,
     whole,
-    within,
 )
 from calipers.aggregation import AGGREGATIONS
-from calipers.bank import MEASURES, SCHEDULES
+from calipers.bank import SCHEDULES
 from calipers.calibration import CALIBRATIONS
 from calipers.distributions import KINDS
 from calipers.heads import HEADS
@@ -47,11 +45,8 @@ COLUMN = {"kind": "column"}
 MOST_INPUTS, MOST_NETWORKS = 10**6, 10**4
 """Largest sizes of the inputs and an ensemble that are read."""
 
-_DEEP = 16  # layers from which on a bound of the outputs says too little
-_FAR = 1e4  # standardised inputs of a network that does not clip them, as its outputs are bounded
-_NARROWEST = 1e-6  # piece of an input; those of a fit are wider by far
-_LARGEST_OUTPUT = 1e37  # single precision ends at 3e38
-_LARGEST_TARGET = 1e150  # its square is a number still
+LARGEST_TARGET = 1e150
+"""Of targets: the square is a number still."""
 
 _LAYERS = list_of(whole(1, MOST_UNITS), most=MOST_LAYERS)
 
@@ -113,10 +108,7 @@ def check_ensemble(document: Any) -> None:
                 None if value == COLUMN else custom_or(optional(program))(value, place)
             ),
         },
-        {
-            "support": check_support,
-            "target_map": _TARGET_MAP,
-        },
+        {"support": check_support, "target_map": _TARGET_MAP},
     )(document, "ensemble")
     _check_parts(document)
 
@@ -125,13 +117,13 @@ _TARGET_MAP = record(
     {"kind": one_of(*KINDS), "unit": number(1e-100, 1e100)},
     {"low": number(-800, 800), "high": number(-800, 800)},
 )
-_PLACE = number(-_LARGEST_TARGET, _LARGEST_TARGET)
+_PLACE = number(-LARGEST_TARGET, LARGEST_TARGET)
 _KNOTS = list_of(_PLACE, most=1000)
 _SUPPORT = record(
     {
         "low": optional(_PLACE),
         "high": optional(_PLACE),
-        "step": number(0, _LARGEST_TARGET),
+        "step": number(0, LARGEST_TARGET),
         "origin": _PLACE,
         "decimals": whole(0, 15),
         "latent": _KNOTS,
@@ -249,95 +241,6 @@ ABOUT = record(
     rest=anything,
 )
 """When and on what a model was fitted, with entries of the user's own."""
-
-
-def check_bank(document: Mapping[str, Any], arrays: Arrays) -> None:
-    """Refuse arrays that are not those of a bank of networks of a program."""
-    seeds = array_of(arrays, "seeds", "iu")
-    if seeds.ndim != 1 or not 1 <= len(seeds) <= MOST_NETWORKS:
-        refuse("array 'seeds'", f"a list of 1 to {MOST_NETWORKS} networks", seeds.shape)
-    networks, inputs = len(seeds), document["in_size"]
-    for name in ("numbers", "failures", "epochs"):
-        within(name, array_of(arrays, name, "iu", (networks,)), 0, 2**53)
-    if "out_of_time" in arrays:
-        array_of(arrays, "out_of_time", "b", (networks,))
-    history, epochs = arrays.get("history"), arrays["epochs"]
-    shape = (int(epochs.sum()), 2 * len(MEASURES))
-    if history is None or history.shape != shape or history.dtype.kind != "f":
-        refuse("array 'history'", f"of numbers of shape {shape}", getattr(history, "shape", None))
-    for name, lanes in (("scaling", (networks,)), ("units", ())):
-        array_of(arrays, f"{name}.input_center", "f", (*lanes, inputs))
-        scale = array_of(arrays, f"{name}.input_scale", "f", (*lanes, inputs))
-        within(f"{name}.input_scale", scale, 5e-324, np.inf)
-        array_of(arrays, f"{name}.target_center", "f", lanes)
-        scale = array_of(arrays, f"{name}.target_scale", "f", lanes)
-        within(f"{name}.target_scale", scale, 5e-324, np.inf)
-    within("scaling.input_center", arrays["scaling.input_center"], -1e12, 1e12)
-    within("scaling.input_scale", arrays["scaling.input_scale"], 1e-25, 1e25)
-
-
-def check_outputs(
-    document: Mapping[str, Any],
-    arrays: Arrays,
-    weights: list[NDArray[Any]],
-    largest: float,
-    stretch: float,
-) -> None:
-    """Refuse networks whose outputs could be no numbers.
-
-    ``largest`` is the size of the target, and ``stretch`` a factor by which calibrations may at
-    most lengthen distributions.
-    """
-    for i, leaf in enumerate(weights):
-        array_of({f"weights.{i}": leaf}, f"weights.{i}", "biuf")
-    reach = _output_bound(document["network"], weights)
-    if (components := document.get("components", 1)) > 1:  # places are products of two outputs
-        with np.errstate(over="ignore"):
-            reach = (components + 1) * (reach + 1.0) ** 2
-    if not (reach <= _LARGEST_OUTPUT).all():
-        refuse("the weights", "such that outputs stay finite", f"up to {reach.max():.3g}")
-    with np.errstate(over="ignore"):
-        scale = arrays["scaling.target_scale"] * arrays["units.target_scale"]
-        center = arrays["scaling.target_center"] * arrays["units.target_scale"]
-        ends = reach * scale * stretch + np.abs(center + arrays["units.target_center"])
-    if not (ends <= max(_LARGEST_TARGET, 1e50 * largest)).all() or not (scale > 0).all():
-        problem = "of the size of the target" + (" over that of scores" if stretch > 1 else "")
-        refuse("array 'scaling.target_scale'", problem, scale)
-
-
-def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> NDArray[np.float64]:
-    """Largest size of each network's outputs, as far as the absolute values of weights tell."""
-    if network.get("kind") == "Around":
-        network = network["network"]
-    networks = len(weights[0])
-    if network == CUSTOM or len(network["hidden_layers"]) >= _DEEP:
-        return np.ones(networks)
-    leaves = [np.abs(leaf).astype(np.float64) for leaf in weights]
-    if network.get("frequencies") is None:
-        reach = np.full((networks, leaves[0].shape[1]), _FAR)
-    else:
-        clip = float(network.get("clip", 3.0))
-        frequency, phase, amplitude = leaves[:3]
-        within("weights.0", frequency, 0, 1e6)
-        within("weights.1", phase, 0, 1e6)
-        parts = [np.repeat(amplitude, frequency.shape[2], axis=1)]
-        first = leaves[3].shape[1]
-        leaves = leaves[3:]
-        if network.get("bins") and amplitude.shape[1]:
-            *leaves, knots, pieces = leaves
-            within(f"weights.{3 + len(leaves)}", knots, 0, 1e9)
-            gaps = np.diff(weights[-2].reshape(networks, amplitude.shape[1], -1))
-            if ((gaps > 0) & (gaps < _NARROWEST)).any():
-                refuse(
-                    "knots of pieces", f"the same, or {_NARROWEST:g} apart", gaps[gaps > 0].min()
-                )
-            parts.append(np.repeat(pieces, network["bins"], axis=1))
-        plain = np.full((networks, first - sum(part.shape[1] for part in parts)), clip)
-        reach = np.concatenate([plain, *parts], axis=1)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for weight, bias in zip(leaves[::2], leaves[1::2], strict=True):
-            reach = np.einsum("ni,nij->nj", reach, weight) + bias
-    return np.asarray(np.nan_to_num(reach.max(axis=1), nan=np.inf)) + 1.0
 
 
 def check_names(arrays: Arrays, known: set[str]) -> None:

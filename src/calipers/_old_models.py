@@ -5,19 +5,11 @@ from typing import Any
 
 from calipers._schema import anything, one_of, record, refuse, whole
 from calipers.objectives import LOSSES
+from calipers.optimizers import Adam
 
 # Parameters that have moved into nested objects.
 _NETWORK = {"hidden_layers": "hidden_layers", "activation": "activation", "waves": "frequencies"}
-_OPTIMIZER = (
-    "learning_rate",
-    "schedule",
-    "decay_rate",
-    "decay_steps",
-    "weight_decay",
-    "averaging",
-    "clip_norm",
-    "adversarial_step",
-)
+_OPTIMIZER = tuple(Adam().get_params())
 _LOSS = ("coverage_weight", "point_weight", "crossing_weight", "softness")
 
 

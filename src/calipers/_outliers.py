@@ -26,8 +26,6 @@ _REAL = 0.4  # share of far rows with a far neighbour from which on inputs expla
 def far_values(values: FloatArray) -> BoolArray:
     """Which values lie so far from all others that they are likely to be errors.
 
-    Examples
-    --------
     >>> values = np.random.default_rng(0).normal(size=300)
     >>> values[7] = 1e6
     >>> np.flatnonzero(far_values(values))
@@ -43,8 +41,6 @@ def far_values(values: FloatArray) -> BoolArray:
 def farthest(values: FloatArray, count: int) -> tuple[float, float]:
     """Ends beyond which one of ``count`` values like these is likely to be an error.
 
-    Examples
-    --------
     >>> low, high = farthest(np.random.default_rng(0).normal(size=1000), 10**7)
     >>> -1e4 < low < -20, 20 < high < 1e4
     (True, True)
@@ -67,8 +63,6 @@ def farthest(values: FloatArray, count: int) -> tuple[float, float]:
 def ordinary_limits(columns: FloatArray) -> tuple[FloatArray, FloatArray] | None:
     """Least and largest of the values of each column that are no errors; None without errors.
 
-    Examples
-    --------
     >>> columns = np.random.default_rng(0).uniform(size=(100, 2))
     >>> columns[3, 1] = -1e9
     >>> low, high = ordinary_limits(columns)

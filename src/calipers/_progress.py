@@ -10,15 +10,13 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 @contextmanager
 def progress(
-    description: str, total: int, *, visible: bool = True
+    description: str, total: int | None, *, visible: bool = True
 ) -> Iterator[Callable[[int], None]]:
     """Show a bar while the block runs; call what it yields with the work just done.
 
     Calls may come from several threads. Nothing is shown where standard error is neither a
     terminal nor a notebook.
 
-    Examples
-    --------
     >>> with progress("training", total=10) as report:
     ...     report(5)
     """

@@ -16,8 +16,6 @@ _SMALLEST = 1e-290  # of their range: a millionth of it has all its digits
 def read_target(y: Any) -> Any:
     """Targets as scikit-learn can read them; text is read as in a column of inputs.
 
-    Examples
-    --------
     >>> read_target(["1,234.5", "(7)"]).tolist()
     [1234.5, -7.0]
     >>> read_target(["1.5", "many"])

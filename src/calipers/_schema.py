@@ -45,8 +45,6 @@ def flag(value: Any, place: str) -> None:
 def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
     """Take finite numbers in [low, high].
 
-    Examples
-    --------
     >>> number(0, 1)(1.5, "coverage")
     Traceback (most recent call last):
     calipers._schema.SchemaError: coverage must be a number from 0 to 1, got 1.5
@@ -109,8 +107,6 @@ def record(
 ) -> Check:
     """Take objects with the required entries, some more, and others only if ``rest`` takes them.
 
-    Examples
-    --------
     >>> record({"name": text})({"nmae": "x"}, "column")
     Traceback (most recent call last):
     calipers._schema.SchemaError: column must be an object with 'name', got {'nmae': 'x'}

@@ -1,35 +1,25 @@
 """An ensemble as JSON and arrays, and back. Code is never stored, only asked for again."""
 
 from collections.abc import Mapping
-from dataclasses import fields, replace
-from types import NoneType
+from dataclasses import replace
 from typing import Any
 
-import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._model_schema import (
-    COLUMN,
-    CUSTOM,
-    check_bank,
-    check_ensemble,
-    check_outputs,
-    check_support,
-)
+from calipers._model_schema import COLUMN, CUSTOM, check_ensemble, check_support
 from calipers._old_models import current_ensemble
 from calipers._schema import SchemaError, arrays_under, refuse, within
+from calipers._stored_banks import (
+    MissingCodeError,
+    bank_from_arrays,
+    bank_to_arrays,
+    check_bank,
+    program_to_dict,
+)
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
-from calipers.bank import (
-    HISTORY_TYPE,
-    Bank,
-    BankPoints,
-    ColumnPoints,
-    Program,
-    Scaling,
-    Upgraded,
-)
+from calipers.bank import BankPoints, ColumnPoints, Upgraded
 from calipers.calibration import (
     CALIBRATIONS,
     AdaptiveCoverage,
@@ -39,19 +29,10 @@ from calipers.calibration import (
 )
 from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
-from calipers.networks import Around, DenseFactory
-from calipers.objectives import LOSSES, Objective
-from calipers.storage import ModelFileError
 
 Arrays = dict[str, NDArray[Any]]
 
-_NETWORKS: dict[str, Any] = {kind.__name__: kind for kind in (DenseFactory, Around)}
 _LAST = 40.0  # level on the normal scale beyond which there are no probabilities
-_MEASURES = [name for name in HISTORY_TYPE.names or () if name != "epoch"]
-
-
-class MissingCodeError(ModelFileError):
-    """A model that needs code of its maker's own, which is not stored and was not given."""
 
 
 def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
@@ -66,7 +47,7 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
         "aggregation": ensemble.aggregation,
         "calibrations": [calibration.kind for calibration in ensemble.calibrations],
         "row_weight": CUSTOM if any(map(_has_code, ensemble.calibrations)) else None,
-        "program": _program_to_dict(bank.program),
+        "program": program_to_dict(bank.program),
         "points": None,
     }
     if not ensemble.support.is_line:
@@ -75,8 +56,8 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
         document["target_map"] = ensemble.target_map.to_dict()
     if isinstance(bank, Upgraded):
         if isinstance(bank.points, BankPoints):
-            document["points"] = _program_to_dict(bank.points.bank.program)
-            parts = _bank_to_arrays(bank.points.bank)
+            document["points"] = program_to_dict(bank.points.bank.program)
+            parts = bank_to_arrays(bank.points.bank)
         elif isinstance(bank.points, ColumnPoints):
             document["points"], parts = COLUMN, {}
         else:
@@ -84,7 +65,7 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
         arrays |= {f"points.{name}": array for name, array in parts.items()}
         bank = bank.heads
     check_ensemble(plain(document, "ensemble"))  # what is saved can be loaded
-    return document, arrays | _bank_to_arrays(bank)
+    return document, arrays | bank_to_arrays(bank)
 
 
 def ensemble_from_dict(
@@ -105,7 +86,7 @@ def ensemble_from_dict(
     check_ensemble(document)
     calibrations = calibrations_from_dict(document, arrays)
     stretch = float(np.prod([_stretch(one) for one in calibrations]))
-    bank = _bank_from_arrays(document["program"], arrays, network, largest, stretch)
+    bank = bank_from_arrays(document["program"], arrays, network, largest, stretch)
     given = document["points"]
     known = given and _points_from_dict(
         given, arrays_under(arrays, "points."), network, points, largest, len(bank)
@@ -196,51 +177,13 @@ def calibrations_from_dict(document: Mapping[str, Any], arrays: Arrays) -> tuple
     )
 
 
-def _bank_to_arrays(bank: Bank) -> Arrays:
-    arrays: Arrays = {f"weights.{i}": leaf for i, leaf in enumerate(bank.weights)}
-    for name, scaling in (("scaling", bank.scaling), ("units", bank.units)):
-        for field, value in scaling._asdict().items():
-            arrays[f"{name}.{field}"] = np.asarray(value, dtype=np.float64)
-    for name in ("numbers", "seeds", "failures", "out_of_time"):
-        arrays[name] = getattr(bank, name)
-    arrays["epochs"] = np.array([len(history) for history in bank.histories])
-    whole = np.concatenate(bank.histories)
-    arrays["history"] = np.stack([whole[name] for name in _MEASURES], axis=1)
-    return arrays
-
-
-def _bank_from_arrays(
-    document: Mapping[str, Any], arrays: Arrays, network: Any, largest: float, stretch: float = 1.0
-) -> Bank:
-    check_bank(document, arrays)
-    program = _program_from_dict(document, network)
-    scaling, units = (
-        Scaling(*(arrays[f"{name}.{field}"] for field in Scaling._fields))
-        for name in ("scaling", "units")
-    )
-    weights = _numbered(arrays, "weights")
-    _check_shapes(program, len(arrays["seeds"]), weights)
-    check_outputs(document, arrays, weights, largest, stretch)
-    return Bank(
-        program,
-        weights,
-        scaling,
-        units,
-        numbers=arrays["numbers"],
-        seeds=arrays["seeds"],
-        failures=arrays["failures"],
-        histories=_histories_from_arrays(arrays["history"], arrays["epochs"]),
-        out_of_time=arrays.get("out_of_time", np.zeros(len(arrays["seeds"]), bool)),
-    )
-
-
 def _points_from_dict(
     document: Any, arrays: Arrays, network: Any, points: Any, largest: float, networks: int
 ) -> Any:
     if document == COLUMN:
         return ColumnPoints()
     if document != CUSTOM:
-        bank = _bank_from_arrays(document, arrays, network, largest)
+        bank = bank_from_arrays(document, arrays, network, largest)
         if len(bank) != networks:
             refuse("array 'points.seeds'", f"of {networks} networks, as the heads", len(bank))
         return BankPoints(bank)
@@ -250,88 +193,3 @@ def _points_from_dict(
             "load it by calipers.torch.load(folder, network)"
         )
     return points.with_arrays(arrays)
-
-
-def _numbered(arrays: Arrays, name: str) -> list[NDArray[Any]]:
-    found = arrays_under(arrays, f"{name}.")
-    if set(found) != {str(i) for i in range(len(found))}:
-        refuse(f"arrays {name!r}", f"numbered from 0 to {len(found) - 1}", sorted(found)[:5])
-    return [found[str(i)] for i in range(len(found))]
-
-
-def _program_to_dict(program: Program) -> dict[str, Any]:
-    document = {field.name: getattr(program, field.name) for field in fields(program)}
-    document["network"] = _network_to_dict(program.network)
-    names = [name for name, known in LOSSES.items() if known is program.objective]
-    document["objective"] = {"loss": names[0] if names else CUSTOM, "head": program.output.name}
-    del document["head"], document["refuse_crossing"]  # the latter only matters to training
-    if program.components == 1:  # as it was before there could be several
-        del document["components"]
-    return document
-
-
-def _network_to_dict(network: Any) -> Any:
-    if not isinstance(network, tuple(_NETWORKS.values())):
-        return network if isinstance(network, (int, float, str, NoneType)) else CUSTOM
-    parts = {
-        name: list(value) if isinstance(value, tuple) else _network_to_dict(value)
-        for name, value in vars(network).items()
-    }
-    return {"kind": type(network).__name__} | parts
-
-
-def _program_from_dict(document: Mapping[str, Any], network: Any) -> Program:
-    rest = dict(document)
-    shape, objective = rest.pop("network"), rest.pop("objective")
-    name, head = objective["loss"], objective["head"]
-    known = _Unknown if name == CUSTOM else LOSSES[name]
-    own = "" if head == known.head else head
-    return Program(_network_from_dict(shape, network), known, head=own, **rest)
-
-
-def _network_from_dict(shape: Any, network: Any) -> Any:
-    if not isinstance(shape, Mapping):
-        return tuple(shape) if isinstance(shape, list) else shape
-    if shape != CUSTOM:
-        parts = {k: _network_from_dict(v, network) for k, v in shape.items() if k != "kind"}
-        return _NETWORKS[shape["kind"]](**parts)
-    if network is None:
-        raise MissingCodeError(
-            "the model has a network of its maker's own, which is code and not stored: pass the "
-            "same factory as load(..., network=...)"
-        )
-    return network
-
-
-class _Unknown(Objective):
-    """Stands for a loss of one's own, whose code is not stored."""
-
-    @staticmethod
-    def loss(*_: Any, **__: Any) -> Any:
-        """Refuse."""
-        raise ValueError(
-            "the loss of this model is code and was not stored: set the parameter loss to train "
-            "further"
-        )
-
-
-def _histories_from_arrays(measures: NDArray[Any], epochs: NDArray[Any]) -> list[NDArray[np.void]]:
-    histories = []
-    for part in np.split(measures, np.cumsum(epochs)[:-1]):
-        history = np.empty(len(part), dtype=HISTORY_TYPE)
-        history["epoch"] = np.arange(1, len(part) + 1)
-        for name, column in zip(_MEASURES, part.T, strict=True):
-            history[name] = column
-        histories.append(history)
-    return histories
-
-
-def _check_shapes(program: Program, networks: int, weights: list[NDArray[Any]]) -> None:
-    leaves = jax.tree.leaves(program.weights)
-    expected = [((networks, *leaf.shape), leaf.dtype) for leaf in leaves]
-    found = [(leaf.shape, leaf.dtype) for leaf in weights]
-    if expected != found:
-        wanted, got = ([(*shape, str(dtype)) for shape, dtype in x] for x in (expected, found))
-        raise SchemaError(
-            f"the weights do not fit the network: its arrays are {wanted}, the model has {got}"
-        )

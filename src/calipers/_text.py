@@ -13,8 +13,6 @@ JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JS
 def did_you_mean(name: object, known: Iterable[object]) -> str:
     """A question for the name that was meant, or nothing if none is near.
 
-    Examples
-    --------
     >>> did_you_mean("Prise", ["size", "price"])
     " (did you mean 'price'?)"
     >>> did_you_mean("prise", ["colour"])
@@ -30,8 +28,6 @@ def plain(value: object, place: str = "value", other: Callable[[Any], JSON] | No
 
     What JSON lacks is replaced by ``other(value)``, or refused by an error that says where it is.
 
-    Examples
-    --------
     >>> plain({"layers": (np.int64(64), 64), "network": print}, other=lambda f: f.__name__)
     {'layers': [64, 64], 'network': 'print'}
     >>> plain({"rates": [0.1, float("nan")]}, "settings")

@@ -16,6 +16,7 @@ import numpy as np
 from calipers._candidates import FOLDS, Measures, first_trial, some_rows
 from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows
+from calipers._together import Steps
 from calipers.bank import Program
 from calipers.crossfit import Fold, leave_rows_out
 from calipers.networks import MLP
@@ -41,7 +42,7 @@ class Rows(NamedTuple):
 
 def add_trees(
     model: Any, program: Program, rows: Rows, given: TrainingRows
-) -> tuple[Rows, Measures | None]:
+) -> Steps[tuple[Rows, Measures | None]]:
     """Rows with points of trees as one input more, where the model asks for them or rows do.
 
     ``given`` is the rows before each fold had its own copy. The trees of new rows become a part of
@@ -50,14 +51,15 @@ def add_trees(
     trees, certain = _wanted(model, given)
     if not trees:
         return rows, None
-    base, grown = _base(rows, given), {}
+    base = _base(rows, given)
+    grown: dict[int, FloatArray] = {}
     if not certain:
         tried, folds = rows.data._replace(y=rows.goal), rows.folds
         without = not any(fold.held_out.size for fold in folds)
         own = some_rows(tried, given.folds(FOLDS, FOLDS) if without else folds)
         error, grown = _held_out_error(model, base, rows, own, trees)
         grown = grown if own is folds else {}
-        first = first_trial(model, program, tried, folds)
+        first = yield from first_trial(model, program, tried, folds)
         errors = {"trees": error, "networks": first.unexplained}
         model.about_["trees"] = {"unexplained": errors}
         if not error <= WORSE * first.unexplained:

@@ -19,6 +19,7 @@ from calipers.calibration import (
     Calibrator,
     WidthCalibration,
     effective_number,
+    evened,
     log_width,
     normal_scores,
     out_of_fold,
@@ -283,12 +284,18 @@ def calibrate(
         scores = pools.scores
         if kind == WidthCalibration.kind:
             worth = effective_number(np.ones(len(rows)) if own is None else own, units)
-            by_width, scores = _evened(log_width(pools.dist), scores, int(worth))
+            # What a drawn pool disagrees by says nothing of its row's error: rows are as wide as
+            # pools are, in the order of what networks that have not seen them predict.
+            width = log_width(pools.dist)
+            order = np.lexsort((width, log_width(alone)[pools.row]))
+            width[order] = np.sort(width)
+            unit = (rows if units is None else units)[pools.row]
+            by_width, scores = evened(width, scores, int(worth), unit)
         scores = scores.reshape(-1, len(rows))
     else:
         scores = normal_scores(alone, target)
         if kind == WidthCalibration.kind and len(folds) == 1 and units is None and own is None:
-            by_width, scores = _evened(log_width(alone), scores, len(rows))
+            by_width, scores = evened(log_width(alone), scores, len(rows), rows)
     once, first = np.unique(rows, return_index=True)
     dist, point = alone[first], np.full(len(y), np.nan)
     means = dist.mean if scale is None else scale.mean(dist)
@@ -307,11 +314,3 @@ def calibrate(
     options = {} if units is None else {"units": units}
     found: Calibrator = last.from_scores(scores, own, **options)
     return (found,) if by_width is None else (by_width, found), kept
-
-
-def _evened(
-    width: FloatArray, scores: FloatArray, worth: int
-) -> tuple[WidthCalibration | None, FloatArray]:
-    """A correction by width, where rows show that one is due, and the scores after it."""
-    found = WidthCalibration.from_widths(width, scores, worth)
-    return found, scores if found is None else found.from_score(scores, found.steps(width))

@@ -37,8 +37,6 @@ class MoreRows:
     def __str__(self) -> str:
         """What to expect of twice the rows, in a sentence.
 
-        Examples
-        --------
         >>> str(MoreRows(400, 0.9, 0.92, (0.90, 0.94), 0.95))[:70]
         'From 200 to 400 rows, 90% intervals became 8% narrower (6% to 10%) and'
         >>> str(MoreRows(400, 0.9, 1.0, (0.98, 1.02), 1.0))[35:]

@@ -29,15 +29,8 @@ from sklearn.utils.validation import check_is_fitted
 from calipers import storage
 from calipers._checks import FloatArray
 from calipers._loading import model_from_dict, model_to_dict, stored_model
-from calipers._schema import (
-    anything,
-    array_of,
-    arrays_under,
-    list_of,
-    record,
-    refuse,
-    within,
-)
+from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
+from calipers._together import together
 from calipers.crossfit import OutOfFold
 from calipers.prediction import Prediction, Query, checked_levels
 from calipers.preprocessing import Column
@@ -86,7 +79,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         sample_weight: ArrayLike | None = None,
         groups: ArrayLike | None = None,
     ) -> Self:
-        """Fit a model to each target, on the same folds.
+        """Fit a model to each target, on the same folds; their networks train in one bank.
 
         Parameters
         ----------
@@ -105,10 +98,15 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         if estimator.warm_start:
             raise ValueError("several targets cannot be fitted further: set warm_start=False")
         seed = int(check_random_state(estimator.random_state).randint(2**31))  # the same folds
-        self.models_ = [
-            clone(estimator).set_params(random_state=seed).fit(X, target, sample_weight, groups)
-            for target in _targets(y)
+        targets = _targets(y)
+        models = [clone(estimator).set_params(random_state=seed) for _ in targets]
+        fits = [
+            model._fit_steps(X, target, sample_weight, groups)
+            for model, target in zip(models, targets, strict=True)
         ]
+        for model, ensemble in zip(models, together(models, fits), strict=True):
+            model.ensemble_ = ensemble
+        self.models_ = models
         found = [vars(model).get("_out_of_fold") for model in self.models_]
         self.depths_ = _out_of_fold_depths(found)
         return self
@@ -315,8 +313,6 @@ def _out_of_fold_depths(found: Sequence[OutOfFold | None]) -> FloatArray | None:
 def _depths(levels: Sequence[FloatArray]) -> FloatArray:
     """The smallest coverage whose intervals hold all targets, of each row; ascending.
 
-    Examples
-    --------
     >>> _depths([np.array([0.5, 0.25, 0.9]), np.array([0.4, 0.5, 0.5])]).round(2)
     array([0.2, 0.5, 0.8])
     """

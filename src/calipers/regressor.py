@@ -21,6 +21,7 @@ from calipers._large import fit_blocks
 from calipers._loading import model_from_dict, model_to_dict, stored_model
 from calipers._parameters import PAPER, constraints
 from calipers._points import errors_of_points, head_around_points
+from calipers._together import Steps, alone
 from calipers._tree_inputs import Rows, add_trees, with_known_trees
 from calipers.aggregation import Interval
 from calipers.bank import Table, error_table
@@ -90,7 +91,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     patience : int, "auto" or None, default "auto"
         Stop a network after so many epochs without a better loss on rows that it sets aside, and
         restore its best weights; "auto" waits for a fifth of all epochs, or twice as long as the
-        best weights took if that is less (but for a fifteenth of all), None never stops.
+        best weights took if that is less (but for a 45th of all, and ten), None never stops.
     validation_fraction : float, default 0.1
         Share of its rows that each network sets aside, at random, to know when to stop.
     preprocessor : TableEncoder, "auto" or None, default "auto"
@@ -286,9 +287,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         calipers.bank.TrainingFailedError
             If networks keep failing.
         """
+        self.ensemble_ = alone(self, self._fit_steps(X, y, sample_weight, groups))
+        return self
+
+    def _fit_steps(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Steps[Ensemble]:
+        """The steps of ``fit``, which several targets go together."""
         if isinstance(X, RowBlocks) or is_lazy(X):
-            self.ensemble_ = fit_blocks(self, X, y, sample_weight, groups)
-            return self
+            return fit_blocks(self, X, y, sample_weight, groups)
         previous = networks_to_continue(self)
         seen = vars(self).get("about_", {}).get("trees", {}).get("rows", "")
         target_map = None if previous is None else self.ensemble_.target_map
@@ -301,15 +306,15 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         rows = Rows(*without_errors(self, data), folds)
         program, first = make_program(self, data.X, len(data.used)), None
         if previous is None:
-            rows, first = add_trees(self, program, rows, given)
+            rows, first = yield from add_trees(self, program, rows, given)
         elif self.reader_.forest is not None:
             rows = with_known_trees(self, rows, given, seen)
         data, goal, folds = rows
         if program.in_size < data.X.shape[1]:
             program = make_program(self, data.X, len(data.used))
         if previous is None:
-            told = data._replace(y=goal)
-            program, target_map = choose_shape(self, program, told, folds, first)
+            goals = data._replace(y=goal)
+            program, target_map = yield from choose_shape(self, program, goals, folds, first)
         else:  # more rows may ask for more frequencies and components, but these are trained
             before = previous.program
             program = replace(program, network=before.network, components=before.components)
@@ -318,10 +323,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if target_map is not None:  # of an earlier fit, it may know no targets that low
             goal = np.maximum(target_map.forward(goal), target_map.low)
         table = Table.from_arrays(data.X, goal, units, robust=clips)
-        self.ensemble_ = train_ensemble(
-            self, program, table, data, folds, previous=previous, target_map=target_map
-        )
-        return self
+        rest: dict[str, Any] = {"previous": previous, "target_map": target_map}
+        return (yield from train_ensemble(self, program, table, data, folds, **rest))
 
     def upgrade(
         self,
@@ -397,7 +400,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         point_at = cast(int, HEADS[around].point_at)
         network = Around(program.network, point_at, float(adapt))
         program = replace(program, network=network, head=around)
-        self.ensemble_ = train_ensemble(self, program, table, data, folds, source=source)
+        steps = train_ensemble(self, program, table, data, folds, source=source)
+        self.ensemble_ = alone(self, steps)
         return self
 
     @property

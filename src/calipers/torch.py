@@ -32,7 +32,6 @@ See ``calipers.calibration`` for what these words mean exactly.
 import copy
 import os
 import threading
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -45,6 +44,7 @@ try:
 except ImportError as error:
     raise ImportError("calipers.torch needs PyTorch: pip install 'calipers[torch]'") from error
 
+from calipers._checks import warn
 from calipers.regressor import IntervalRegressor
 
 __all__ = ["TorchPoints", "load", "upgrade"]
@@ -328,10 +328,8 @@ def _warn_if_useless(points: TorchPoints, model: IntervalRegressor, X: Any, y: A
     inputs, target = model.reader_.read_with_targets(model, X, y)
     error = np.mean((points(inputs)[0].mean(axis=0) - target) ** 2)
     if error > np.var(target):
-        warnings.warn(
+        warn(
             f"the network's mean squared error on X, y is {error:.3g}, more than the variance of "
             f"y, {np.var(target):.3g}: are its points in the unit of y, and is X in the unit that "
             "it takes?",
-            UserWarning,
-            stacklevel=3,
         )

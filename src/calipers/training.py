@@ -145,7 +145,7 @@ def make_settings(
     epochs = max(1, int(passes * shards))
     given = parameters.patience
     patience = max(10, epochs // 5) if isinstance(given, str) else (given or 0) * shards
-    early = {"early_patience": max(10, epochs // 15)} if parameters.patience == "auto" else {}
+    early = {"early_patience": max(10, epochs // 45)} if parameters.patience == "auto" else {}
     optimizer = optimizer_of(parameters)
     return Settings(
         learning_rate=optimizer.learning_rate,

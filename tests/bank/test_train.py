@@ -400,19 +400,6 @@ def test_a_network_and_a_loss_of_ones_own(table):
     assert bank.histories[0]["loss"][-1] < bank.histories[0]["loss"][0] / 2
 
 
-@pytest.mark.parametrize("name", sorted(LOSSES))
-def test_every_loss_learns(table, name):
-    settings = SETTINGS._replace(epochs=150, decay_rate=1.0)
-    program = Program(DenseFactory((8,)), LOSSES[name], 2, batch_size=50)
-    bank = train(program, table, [Plan(5, np.arange(200), settings=settings)])
-    history = bank.histories[0]
-    assert history["loss"][-1] < history["loss"][0]
-    if name != "qd-paper" and name != "qd":  # these train no point
-        assert history["mse"][-1] < history["mse"][0]
-    if name != "mse":
-        assert 0.7 < history["coverage"][-1] <= 1
-
-
 def test_stopping_from_outside(table, program):
     def interrupt(done):
         raise KeyboardInterrupt

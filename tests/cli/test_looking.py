@@ -57,6 +57,12 @@ def test_report(folder, tmp_path):
     assert '"0"' not in text.split('"names":[')[1].split("]")[0]  # rows count from 1
 
 
+@pytest.mark.parametrize("command", ["report", "predict", "evaluate"])
+def test_no_threads_are_refused(folder, command):
+    answer = run(command, folder / "model", folder / "test.csv", "--n-jobs", "0", code=2)
+    assert "0 threads do nothing" in answer.output
+
+
 def test_report_needs_a_table(folder, tmp_path):
     answer = run("report", folder / "model", "--out", tmp_path / "page.html", code=2)
     assert "calipers report model new.csv" in " ".join(answer.stderr.split())
@@ -158,7 +164,7 @@ def test_datasets_say_what_is_wrong(tmp_path):
 
 def test_demo(monkeypatch, tmp_path):
     monkeypatch.setattr(
-        "calipers.cli._demo._model", lambda **given: IntervalRegressor(**(TINY | given))
+        "calipers.IntervalRegressor", lambda **given: IntervalRegressor(**(TINY | given))
     )
     text = run("demo", "--out", tmp_path / "demo").stdout
     assert text.startswith("diabetes: 331 rows to learn from, 111 to test on\n")

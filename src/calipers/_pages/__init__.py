@@ -16,8 +16,6 @@ ASSETS = ("charts.js", "charts.css")
 def asset(name: str) -> str:
     """The text of one of ``ASSETS``.
 
-    Examples
-    --------
     >>> "export function frame" in asset("charts.js")
     True
     """

@@ -23,17 +23,7 @@ from calipers.aggregation._mean_bounds import (
 )
 from calipers.aggregation._snm import NORMAL, SNM, normal, snm
 
-__all__ = [
-    "AGGREGATIONS",
-    "Aggregation",
-    "Interval",
-    "mean",
-    "none",
-    "normal",
-    "sem",
-    "snm",
-    "std",
-]
+__all__ = ["AGGREGATIONS", "Aggregation", "Interval", "mean", "none", "normal", "sem", "snm", "std"]
 
 AGGREGATIONS: dict[str, Aggregation] = {
     "snm": SNM,

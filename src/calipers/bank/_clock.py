@@ -16,8 +16,6 @@ class Clock:
     Chunks on threads share one clock, so that what one leaves another has. A chunk in another
     process has its own.
 
-    Examples
-    --------
     >>> Clock().until(0.5)
     inf
     """

@@ -55,10 +55,6 @@ def _select(condition: Array, new: Tree, old: Tree) -> Tree:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
-def _is_matrix(tree: Tree) -> Tree:
-    return jax.tree.map(lambda leaf: leaf.ndim > 1, tree)
-
-
 def _loop(body: Any, count: Any, carry: Any, together: int) -> Any:
     """A loop of so many turns, ``together`` of them between two looks at whether it has ended.
 
@@ -141,17 +137,13 @@ class Program:
         key = jax.random.key(seed, impl="threefry2x32")
         return self.network(self.in_size, self.output.size, key=key)
 
-    def _optimizer(self, lane: Lanes) -> optax.GradientTransformation:
+    def _memory(self, lane: Lanes) -> tuple[Any, Any]:
+        """What a step leaves of Adam's moments."""
+        return 0.9, 0.999
+
+    def _rate(self, lane: Lanes, step: Array) -> Array:
         total = lane.settings.epochs * self._batches(lane.train.count)
-        schedule = SCHEDULES[self.schedule]
-        return optax.chain(
-            optax.clip_by_global_norm(lane.settings.clip_norm)
-            if self.clipping
-            else optax.identity(),
-            optax.scale_by_adam(),
-            optax.add_decayed_weights(lane.settings.weight_decay, mask=_is_matrix),
-            optax.scale_by_learning_rate(lambda step: schedule(lane.settings, step, total)),
-        )
+        return SCHEDULES[self.schedule](lane.settings, step, total)
 
     def _batches(self, count: Array) -> Array:
         return -(-count // self.batch_size)
@@ -166,7 +158,7 @@ class Program:
         return State(
             network,
             network if self.averaging else None,
-            self._optimizer(lane).init(network),
+            optax.scale_by_adam().init(network),
             epoch=jnp.int32(0),
             loss=jnp.float32(0),
             best=network if lane.valid.index.size else None,
@@ -251,17 +243,38 @@ class Program:
         (loss, predicted), slope = jax.value_and_grad(self._training_loss, has_aux=True)(
             state.network, inputs, target, weight, lane.settings
         )
-        updates, optimizer = self._optimizer(lane).update(slope, state.optimizer, state.network)
-        network = optax.apply_updates(state.network, updates)
-        moved = state._replace(network=network, optimizer=optimizer)
-        if self.averaging:
-            step = state.epoch * self._batches(lane.train.count) + start // self.batch_size
-            keep = jnp.minimum(lane.settings.averaging, (1 + step) / (10 + step))
-            average = jax.tree.map(lambda a, b: keep * a + (1 - keep) * b, state.average, network)
-            moved = moved._replace(average=average)
         live = running & (start < lane.train.count)
         batch = self._sums(predicted, loss, target, weight, lane.settings)
-        return _select(live, moved, state), sums + jnp.where(live, batch, 0)
+        return self._moved(lane, state, slope, live), sums + jnp.where(live, batch, 0)
+
+    def _moved(self, lane: Lanes, state: State, slope: Tree, live: Array) -> State:
+        """The state after a step of Adam with decoupled decay, as it was unless the lane is live.
+
+        Moments are done before weights, and these before their average: computed at the same time,
+        each would be copied first, for the others to read.
+        """
+        settings, before = lane.settings, state.optimizer
+        if self.clipping:
+            clip = optax.clip_by_global_norm(settings.clip_norm)
+            slope = clip.update(slope, optax.EmptyState())[0]
+        memory, rate = self._memory(lane), self._rate(lane, before.count)
+        moments = optax.scale_by_adam(*memory).update(slope, before)[1]
+        moments = jax.lax.optimization_barrier(_select(live, moments, before))
+        first, second = (1 - kept**moments.count for kept in memory)
+
+        def weights(old: Array, mean: Array, square: Array) -> Array:
+            update = mean / first / (jnp.sqrt(square / second) + 1e-8)
+            decay = settings.weight_decay * old if old.ndim > 1 else 0
+            return jnp.where(live, old - rate * (update + decay), old)
+
+        network = jax.tree.map(weights, state.network, moments.mu, moments.nu)
+        moved = state._replace(network=network, optimizer=moments)
+        if not self.averaging:
+            return moved
+        keep = jnp.minimum(settings.averaging, (1 + before.count) / (10 + before.count))
+        new = jax.lax.optimization_barrier(network)
+        average = jax.tree.map(lambda a, b: keep * a + (1 - keep) * b, state.average, new)
+        return moved._replace(network=new, average=_select(live, average, state.average))
 
     def _validation_measures(
         self, lane: Lanes, predicted: tuple[Array, ...], table: tuple[Array, Array]
@@ -290,7 +303,7 @@ class Program:
 
         network = jax.tree.map(zeros, self.weights)
         with single_precision():
-            optimizer = jax.eval_shape(self._optimizer(lanes).init, self.weights)
+            optimizer = jax.eval_shape(optax.scale_by_adam().init, self.weights)
         return State(
             network,
             network if self.averaging else None,

@@ -140,11 +140,7 @@ def _run_all(
     jobs = max(jobs, len(devices))
     rows, aside = map(max, room, room_of(plans))
     lanes = lane_count(program, -(-len(plans) // len(devices)), rows)
-    shape = Shape(
-        lanes,
-        padded(rows),
-        padded(aside),
-    )
+    shape = Shape(lanes, padded(rows), padded(aside))
     groups = _groups(plans, lanes, jobs)
     report = report or (lambda _: None)
     watch = Observer(report, jobs) if threads else None
@@ -282,11 +278,7 @@ def _failed(
 
 
 def _collect(
-    program: Program,
-    table: Table,
-    plans: list[Plan],
-    trained: list[Trained],
-    failures: IntArray,
+    program: Program, table: Table, plans: list[Plan], trained: list[Trained], failures: IntArray
 ) -> Bank:
     return Bank(
         program,

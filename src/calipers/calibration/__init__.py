@@ -79,12 +79,10 @@ from calipers.calibration._calibrated import CalibratedMixture, Unsupported as U
 from calipers.calibration._effective import (
     effective_number as effective_number,
     rows_needed as rows_needed,
+    worth as worth,
 )
 from calipers.calibration._folds import out_of_fold
-from calipers.calibration._learned import (
-    Learned,
-    NetworkDistribution as NetworkDistribution,
-)
+from calipers.calibration._learned import Learned, NetworkDistribution as NetworkDistribution
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._online import AdaptiveCoverage
 from calipers.calibration._pool import UnseenPools as UnseenPools, unseen_pools
@@ -97,7 +95,7 @@ from calipers.calibration._row_kinds import (
 )
 from calipers.calibration._score_map import Calibration
 from calipers.calibration._scores import normal_scores
-from calipers.calibration._width import WidthCalibration
+from calipers.calibration._width import WidthCalibration, evened as evened
 
 __all__ = [
     "CALIBRATIONS",

@@ -15,11 +15,7 @@ from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._effective import rows_needed, worth
 from calipers.calibration._integrals import crps, mean_and_variance
 from calipers.calibration._protocol import LevelMap
-from calipers.distributions import (
-    DerivedDistribution,
-    SplitNormalMixture,
-    mixture_values,
-)
+from calipers.distributions import DerivedDistribution, SplitNormalMixture, mixture_values
 
 Unsupported: TypeAlias = Literal["inf", "raise"]
 

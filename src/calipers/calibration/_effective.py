@@ -16,8 +16,6 @@ ROUNDING = 1e-9
 def rows_needed(coverage: float) -> int:
     """Count the rows of equal weight that a central interval of this coverage takes.
 
-    Examples
-    --------
     >>> rows_needed(0.95)
     39
     """
@@ -32,8 +30,6 @@ def effective_number(weights: FloatArray, units: ArrayLike | None = None) -> flo
     :math:`W_u`. A unit is what is independent of the others: a group of rows that belong together,
     or a row that was scored several times. So groups count as groups however many rows they have.
 
-    Examples
-    --------
     >>> effective_number(np.ones(6)), effective_number(np.ones(6), [0, 0, 0, 1, 1, 1])
     (6.0, 2.0)
     >>> round(effective_number(np.array([9.0, 1.0])), 2)
@@ -61,8 +57,6 @@ def independent_number(scores: FloatArray, weights: FloatArray, units: ArrayLike
     by where they are or by how far they scatter. It lies between the number of units, if scores of
     a unit are all the same, and that of rows, if they have nothing in common.
 
-    Examples
-    --------
     >>> units, one = np.repeat(np.arange(50), 4), np.ones(200)
     >>> rng = np.random.default_rng(0)
     >>> round(independent_number(rng.standard_normal(200), one, units))

@@ -41,8 +41,6 @@ class Knots(NamedTuple):
 def merged(scores: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Distinct scores in ascending order and the sum of each one's weights.
 
-    Examples
-    --------
     >>> merged(np.array([2.0, 1.0, 2.0]), np.ones(3))
     (array([1., 2.]), array([1., 2.]))
     """
@@ -81,8 +79,6 @@ def strict_knots(scores: FloatArray, weights: FloatArray) -> Knots:
 def tail_slope(scores: FloatArray, weights: FloatArray) -> float:
     """Scale of the scores: half the distance of those at one standard deviation either way.
 
-    Examples
-    --------
     >>> tail_slope(2.0 * ndtri(np.arange(1, 100) / 100), np.ones(99))
     2.0
     """
@@ -98,8 +94,6 @@ def tail_slope(scores: FloatArray, weights: FloatArray) -> float:
 def _group_starts(n: int, part: float, cap: int) -> NDArray[np.intp]:
     """First places of groups of neighbours, which grow from either end towards the middle.
 
-    Examples
-    --------
     >>> _group_starts(20, 1 / 3, 3)
     array([ 0,  1,  2,  3,  4,  5,  7,  9, 11, 13, 15, 16, 17, 18, 19])
     """

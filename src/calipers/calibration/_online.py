@@ -69,10 +69,7 @@ class AdaptiveCoverage:
 
     @classmethod
     def start(
-        cls,
-        base_rows: int,
-        center: FloatArray | None = None,
-        unit: FloatArray | None = None,
+        cls, base_rows: int, center: FloatArray | None = None, unit: FloatArray | None = None
     ) -> Self:
         """Begin without a correction.
 
@@ -248,8 +245,6 @@ def _whole(delay: Any) -> int:
 def _lagged(rows: int, delay: int) -> Iterator[tuple[int | None, int | None]]:
     """Which row is predicted at each step, and which becomes known after it.
 
-    Examples
-    --------
     >>> list(_lagged(3, 1))
     [(0, None), (1, 0), (2, 1), (None, 2)]
     """

@@ -10,8 +10,7 @@ from calipers.distributions import SplitNormalMixture, TransformedMixture, mixtu
 
 
 def normal_scores(
-    dist: SplitNormalMixture | CalibratedMixture | TransformedMixture,
-    y: ArrayLike,
+    dist: SplitNormalMixture | CalibratedMixture | TransformedMixture, y: ArrayLike
 ) -> FloatArray:
     r"""Normal scores of targets, :math:`z = \Phi^{-1}(F(y))`, finite and in order however far out.
 

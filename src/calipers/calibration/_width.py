@@ -5,7 +5,9 @@ ones too little. Here scores are divided by a factor that depends on the width o
 Its logarithm is taken for a random walk along the rank of the width, seen through the mean size of
 scores in bins, which chance makes uncertain by a known amount. How fast it walks is what makes the
 bins most likely, and where that is not at all, nothing is done (empirical Bayes). Whatever the
-factor is, the map learnt after it restores the coverage over all rows.
+factor is, the map learnt after it restores the coverage over all rows: it is learnt from scores
+that were divided by factors of other rows, since a factor makes those that it is learnt from
+smaller than it makes new ones.
 """
 
 from collections.abc import Mapping
@@ -32,6 +34,8 @@ FURTHEST = 5.0
 PACES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 # No factor is further from 1, on the logarithmic scale.
 LARGEST = 1.0
+# Parts of the rows that are corrected by the others.
+PARTS = 10
 # Digits of the logarithm of a width; those that differ in others only are the same.
 DECIMALS = 6
 
@@ -51,15 +55,18 @@ class WidthCalibration:
     row_weight: ClassVar[None] = None
 
     @classmethod
-    def from_widths(cls, width: FloatArray, scores: FloatArray, n_rows: int) -> Self | None:
+    def from_widths(
+        cls, width: FloatArray, scores: FloatArray, n_rows: int, bins: int | None = None
+    ) -> Self | None:
         """Learn from the ``log_width`` of predictions, as new rows have it, and normal scores.
 
         There are several predictions for each row if they are more than ``n_rows``. None where
-        chance explains that spreads differ.
+        chance explains that spreads differ, and, unless ``bins`` are given, with few rows.
         """
-        bins = min(n_rows // BIN_ROWS, MOST_BINS)
-        if bins < FEWEST_BINS:
-            return None
+        if bins is None:
+            bins = min(n_rows // BIN_ROWS, MOST_BINS)
+            if bins < FEWEST_BINS:
+                return None
         width = np.round(width, DECIMALS)
         edges = _edges(width, bins)
         step = np.searchsorted(edges, width, side="right")
@@ -156,11 +163,30 @@ class WidthCalibration:
         return cls(edges, factor, int(rows))
 
 
+def evened(
+    width: FloatArray, scores: FloatArray, n_rows: int, units: NDArray[Any]
+) -> tuple[WidthCalibration | None, FloatArray]:
+    """A correction by width, if rows show that one is due, and scores as if it were of other rows.
+
+    Scores of one unit, a row or a group, are corrected by those of other units.
+    """
+    found = WidthCalibration.from_widths(width, scores, n_rows)
+    if found is None:
+        return None, scores
+    part_of = np.unique(units, return_inverse=True)[1] % PARTS
+    bins, corrected = min(n_rows // BIN_ROWS, MOST_BINS), scores.copy()
+    for part in range(PARTS):
+        own = part_of == part
+        rest = (width[~own], scores[~own], n_rows - n_rows // PARTS)
+        others = WidthCalibration.from_widths(*rest, bins)
+        if others is not None:
+            corrected[own] = others.from_score(scores[own], others.steps(width[own]))
+    return found, corrected
+
+
 def _edges(width: FloatArray, bins: int) -> FloatArray:
     """Edges of bins of equal numbers, half-way between widths, so that equal ones stay together.
 
-    Examples
-    --------
     >>> _edges(np.array([1.0, 1.0, 2.0, 2.0, 4.0, 4.0]), bins=3)
     array([1.5, 3. ])
     """
@@ -173,8 +199,6 @@ def _edges(width: FloatArray, bins: int) -> FloatArray:
 def _walk(seen: FloatArray, variance: float) -> FloatArray:
     """Random walk of mean zero behind what is seen of its steps, of the most likely pace.
 
-    Examples
-    --------
     >>> seen = np.array([0.1, -0.1, 0.0, 0.0, -0.1, 0.1])
     >>> _walk(seen, variance=0.1).any(), _walk(3 * np.sort(seen), variance=1e-4).round(1) + 0
     (np.False_, array([-0.3, -0.3,  0. ,  0. ,  0.3,  0.3]))

@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from calipers.cli._table_options import print_rows, show
+from calipers.cli._printing import print_rows, show
 
 _MOST_SHOWN = 60  # columns in a line each
 _MOST_CATEGORIES = 4

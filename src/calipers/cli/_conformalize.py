@@ -7,6 +7,7 @@ import typer
 from calipers.cli import _table_options as common
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict import ModelFolder
+from calipers.cli._printing import print_json
 from calipers.cli._row_options import RowOptions, with_row_options
 
 
@@ -70,7 +71,7 @@ def conformalize_command(
     found = {"model": folder, "files": files} | fitted.about_["conformalized"]
     found |= {"rows_without_target": left_out, "unbounded": unbounded(fitted, [fitted.coverage])}
     if options.as_json:
-        common.print_json(found)
+        print_json(found)
     else:
         _show(found, by, groups)
 

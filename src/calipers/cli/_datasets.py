@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from calipers.cli._table_options import AsJSON, print_json, print_rows
+from calipers.cli._printing import print_json, print_rows
+from calipers.cli._table_options import AsJSON
 from calipers.tables import known_endings
 
 DIABETES = "diabetes"
@@ -69,19 +70,10 @@ def _entry(name: str, folder: Path | None) -> dict[str, Any]:
     from calipers.datasets import available, lookup
 
     entry = lookup(name)
-    return {
-        "name": name,
-        "title": entry.title,
-        "rows": entry.rows,
-        "inputs": entry.inputs,
-        "target": entry.target_name,
-        "unit": entry.target_unit,
-        "licence": entry.licence,
-        "here": available(name, folder=folder),
-        "description": entry.description,
-        "citation": entry.citation,
-        "url": entry.url,
-    }
+    known = ("name", "title", "rows", "inputs", "licence", "description", "citation", "url")
+    found = {key: getattr(entry, key) for key in known}
+    found |= {"target": entry.target_name, "unit": entry.target_unit}
+    return found | {"here": available(name, folder=folder)}
 
 
 def _list(entries: list[dict[str, Any]], as_json: bool) -> None:

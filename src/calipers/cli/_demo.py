@@ -7,7 +7,8 @@ import typer
 
 from calipers.cli._datasets import DIABETES, load_frame
 from calipers.cli._measures import measure, print_measures
-from calipers.cli._table_options import AsJSON, Jobs, print_json
+from calipers.cli._printing import print_json
+from calipers.cli._table_options import AsJSON, Jobs
 
 
 def demo_command(
@@ -21,9 +22,11 @@ def demo_command(
 
     from sklearn.model_selection import train_test_split
 
+    from calipers import IntervalRegressor
+
     frame, target = load_frame(DIABETES)
     train, test = train_test_split(frame, test_size=0.25, random_state=0)
-    model = _model(random_state=seed, n_jobs=n_jobs)
+    model = IntervalRegressor(coverage=0.95, random_state=seed, n_jobs=n_jobs)
     model.fit(train.drop(columns=target), train[target])
     X, y = test.drop(columns=target), test[target]
     found, bounds = measure(model, X, y, model.coverage)
@@ -42,12 +45,6 @@ def demo_command(
     typer.echo(f"\nwrote {', '.join(paths.values())}")
     if "figure" not in paths:
         typer.echo("a figure needs Matplotlib: pip install 'calipers[plots]'")
-
-
-def _model(**parameters: Any) -> Any:
-    from calipers import IntervalRegressor
-
-    return IntervalRegressor(coverage=0.95, **parameters)
 
 
 def _draw(path: Path, bounds: Any, point: Any, target: Any) -> None:

@@ -1,5 +1,7 @@
 """``calipers evaluate``: how good a model is on labelled rows."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -13,6 +15,7 @@ from calipers.cli._measures import (
     print_targets,
 )
 from calipers.cli._predict import ModelFolder
+from calipers.cli._printing import for_terminal, print_json, print_rows
 from calipers.cli._report import cautions
 from calipers.cli._row_options import RowOptions, with_row_options
 
@@ -44,11 +47,12 @@ def evaluate_command(
         files, table = common.read_files(data, options.form)
         kinds = _kinds_of_targets(fitted) | common.parse_kinds(options.types)
         labelled = common.take_targets(table, list(kinds), kinds, options.missing_target)
-        found = _several(fitted, labelled, coverage)
-        if options.as_json:
-            common.print_json({"model": model, "files": files} | found)
-        else:
-            _show_several(found)
+        with labelled.table.placing():
+            inputs = fitted.pick(labelled.table.frame)
+            level = coverage or fitted.coverage
+            found = measure_targets(fitted, inputs, labelled.values, level)
+        found["rows_without_target"] = labelled.left_out
+        _report(model, files, found, print_targets, options.as_json)
         return
     files, (table, values, left_out, _) = options.read(fitted, data)
     for text in cautions(fitted.about_, files):
@@ -65,10 +69,7 @@ def evaluate_command(
             "column": by,
             "groups": measure_groups(bounds, values, as_numbers(table.frame[by])),
         }
-    if options.as_json:
-        common.print_json({"model": model, "files": files} | found)
-    else:
-        _show(found, fitted.target_.name)
+    _report(model, files, found, partial(_show, fitted.target_.name), options.as_json)
 
 
 def _kinds_of_targets(model: Any) -> dict[str, Any]:
@@ -79,23 +80,19 @@ def _kinds_of_targets(model: Any) -> dict[str, Any]:
     }
 
 
-def _several(model: Any, labelled: Any, coverage: float | None) -> dict[str, Any]:
-    with labelled.table.placing():
-        inputs = model.pick(labelled.table.frame)
-        found = measure_targets(model, inputs, labelled.values, coverage or model.coverage)
-    return found | {"rows_without_target": labelled.left_out}
-
-
-def _show_several(found: dict[str, Any]) -> None:
+def _report(
+    model: str, files: list[str], found: dict[str, Any], show: Callable[..., None], as_json: bool
+) -> None:
+    if as_json:
+        print_json({"model": model, "files": files} | found)
+        return
     typer.echo(f"On {found['rows']:,} rows:")
     common.say_left_out(found["rows_without_target"])
-    print_targets(found)
+    show(found)
 
 
-def _show(found: dict[str, Any], target: str) -> None:
-    typer.echo(f"On {found['rows']:,} rows:")
-    common.say_left_out(found["rows_without_target"])
-    print_measures(found, common.for_terminal(target))
+def _show(target: str, found: dict[str, Any]) -> None:
+    print_measures(found, for_terminal(target))
     if found["rows_outside"]:
         typer.echo(f"\n  {found['rows_outside']:,} rows are outside what training saw")
     if "by" in found:
@@ -104,4 +101,4 @@ def _show(found: dict[str, Any], target: str) -> None:
             (group["group"], group["rows"], f"{group['coverage_rate']:.1%}", group["mean_width"])
             for group in found["by"]["groups"]
         ]
-        common.print_rows((found["by"]["column"], "rows", "observed", "mean width"), rows)
+        print_rows((found["by"]["column"], "rows", "observed", "mean width"), rows)

@@ -13,7 +13,8 @@ from calipers.cli._columns import print_columns
 from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
-from calipers.cli._notes import note_leaks, say_far_targets, without_far_targets
+from calipers.cli._notes import note_leaks, say_far_targets, without_repeats
+from calipers.cli._printing import finite, for_terminal, print_json
 from calipers.cli._settings_file import Bounds, make_model
 
 _AFFORDABLE = 20_000  # rows up to which training a second time, on all of them, is worth it
@@ -110,7 +111,7 @@ def fit_command(
         )
         result["seconds"] = round(time.monotonic() - began, 1)
         if as_json:
-            common.print_json(result)
+            print_json(result)
         else:
             _print_columns(result, files)
             _print_end(result, target[0])
@@ -139,7 +140,7 @@ def fit_command(
     refit = len(values) <= _AFFORDABLE if refit is None else refit
     holdout = HoldOut(test_fraction, labels, times, time_column)
     rows = holdout.fitted(len(values), seed, refit)
-    with spread(cluster), without_far_targets():
+    with spread(cluster), without_repeats():
         model, result["evaluation"] = _train(model, inputs, values, holdout, refit)
         if more_rows:
             result["more_rows"] = _worth(model, inputs.iloc[rows], values.iloc[rows], labels, rows)
@@ -148,7 +149,7 @@ def fit_command(
         if len(target) > 1:
             found = None if found is None else found["targets"][name]
         own.about_ |= {
-            "evaluation": common.finite(found),
+            "evaluation": finite(found),
             "source": {
                 "files": files,
                 "rows": len(values),
@@ -166,7 +167,7 @@ def fit_command(
     result["support"] = dict(zip(target, supports, strict=True))
     result |= {"model": os.fspath(out), "seconds": round(time.monotonic() - began, 1)}
     if as_json:
-        common.print_json(result)
+        print_json(result)
     else:
         _print_end(result, target[0])
 
@@ -292,7 +293,7 @@ def _print_columns(result: dict[str, Any], files: list[str]) -> None:
 
 
 def _print_end(result: dict[str, Any], target: str) -> None:
-    result, target = common.for_terminal(result), common.for_terminal(target)
+    result, target = for_terminal(result), for_terminal(target)
     found = result["evaluation"]
     if found is None:
         typer.echo("No rows were held out, so nothing is known of how good the model is.")

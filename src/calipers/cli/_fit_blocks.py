@@ -11,6 +11,7 @@ import typer
 
 from calipers.cli import _table_options as common
 from calipers.cli._measures import measure
+from calipers.cli._printing import finite
 
 LARGE = 2**29
 """Bytes of files from which on they are read in blocks."""
@@ -73,7 +74,7 @@ def fit_in_blocks(
         found |= {"copies": None, "last_by": None, "refitted": False}
     source = {"files": files, "rows": sample.total, "target": target, "target_kind": blocks.kind}
     source |= {"groups": None, "time_column": None}
-    model.about_ |= {"evaluation": common.finite(found), "source": source}
+    model.about_ |= {"evaluation": finite(found), "source": source}
     model.save(out)
     return {
         "files": files,

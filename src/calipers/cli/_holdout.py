@@ -18,8 +18,6 @@ class HoldOut(NamedTuple):
     def split(self, rows: int, seed: int) -> tuple[Any, Any]:
         """Rows that train, and rows that are held out.
 
-        Examples
-        --------
         >>> import numpy as np
         >>> train, test = HoldOut(0.4, times=np.array([3.0, 1.0, 2.0, 2.0, 5.0])).split(5, 0)
         >>> train.tolist(), test.tolist()

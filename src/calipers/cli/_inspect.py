@@ -8,7 +8,8 @@ import typer
 from calipers.cli._columns import print_columns
 from calipers.cli._measures import is_measured, print_measures
 from calipers.cli._predict import ModelFolder
-from calipers.cli._table_options import AsJSON, for_terminal, print_json
+from calipers.cli._printing import for_terminal, print_json
+from calipers.cli._table_options import AsJSON
 
 
 def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:

@@ -5,7 +5,7 @@ from typing import Any, TypeGuard
 
 import typer
 
-from calipers.cli._table_options import print_rows, show
+from calipers.cli._printing import print_rows, show
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Coverages of the calibration table."""
@@ -127,8 +127,6 @@ def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
 def say_unbounded(found: dict[str, Any] | None) -> str:
     """Why intervals are infinite, in a sentence; empty where none is.
 
-    Examples
-    --------
     >>> say_unbounded({"coverages": [0.95], "rows_needed": [39], "rows": 16})
     '95% intervals are infinite: it takes 39 rows to calibrate them, and the model has 16'
     """

@@ -11,6 +11,7 @@ from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict_parts import score_parts
+from calipers.cli._printing import print_json
 from calipers.tables import known_endings
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder of a model that calipers has saved.")]
@@ -227,7 +228,7 @@ def _report_json(result: dict[str, Any], out: str) -> None:
 
         typer.echo(json.dumps(result, ensure_ascii=False), err=True)
     else:
-        common.print_json(result)
+        print_json(result)
 
 
 def _report(result: dict[str, Any], out: str) -> None:

@@ -9,6 +9,7 @@ from calipers.cli import _table_options as common
 from calipers.cli._holdout import say_copies
 from calipers.cli._measures import is_measured
 from calipers.cli._predict import ModelFolder
+from calipers.cli._printing import print_json
 from calipers.cli._row_options import RowOptions, with_row_options
 
 
@@ -19,7 +20,7 @@ def report_command(
         list[str] | None,
         typer.Argument(
             help="Tables of rows whose target is known and that the model has not seen. Names, "
-            "patterns such as 'data/*.csv', or - for standard input.",
+            "patterns such as 'data/*.csv', or - for standard input."
         ),
     ] = None,
     named: Annotated[list[str] | None, typer.Option("--data", hidden=True)] = None,
@@ -51,7 +52,7 @@ def report_command(
         write(fitted, inputs, values, out, title=title, source=source, cautions=warnings)
     if options.as_json:
         found = {"model": model, "files": files, "rows": len(values)}
-        common.print_json(found | {"rows_without_target": left_out, "out": str(out)})
+        print_json(found | {"rows_without_target": left_out, "out": str(out)})
     else:
         typer.echo(f"{len(values):,} rows evaluated, written to {out}")
         common.say_left_out(left_out)

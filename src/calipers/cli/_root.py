@@ -67,8 +67,6 @@ def exit_code(error: Exception) -> int:
 def one_line(error: Exception) -> str:
     """Message of an error on one line; its kind where it has none.
 
-    Examples
-    --------
     >>> one_line(ValueError("no file,   no data")), one_line(KeyError())
     ('no file, no data', 'KeyError')
     """

@@ -11,8 +11,7 @@ TOKEN_VARIABLE = "CALIPERS_TOKEN"  # noqa: S105 - its name, not a token
 
 def serve_command(
     models: Annotated[
-        list[str],
-        typer.Argument(help="Model folders; name=folder serves one under another name."),
+        list[str], typer.Argument(help="Model folders; name=folder serves one under another name.")
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8000,
@@ -40,8 +39,7 @@ def serve_command(
         int, typer.Option(min=1, help="Most requests at a time; others get 429.")
     ] = 256,
     max_memory: Annotated[
-        int,
-        typer.Option(min=1, help="Most MiB that all requests together hold; others get 503."),
+        int, typer.Option(min=1, help="Most MiB that all requests together hold; others get 503.")
     ] = 1_024,
     timeout: Annotated[float, typer.Option(min=0.1, help="Most seconds of a request.")] = 30.0,
     window: Annotated[

@@ -10,7 +10,7 @@ Bounds = Annotated[
     str | None,
     typer.Option(
         help="Range that the target cannot leave: '0,' for none below 0, ',100', '0,100'; 'auto' "
-        "(the default) finds it, 'none' takes every number to be possible.",
+        "(the default) finds it, 'none' takes every number to be possible."
     ),
 ]
 
@@ -43,8 +43,6 @@ def make_model(config: Path | None, given: dict[str, Any]) -> Any:
 def parse_bounds(text: str) -> Any:
     """Bounds from their text.
 
-    Examples
-    --------
     >>> parse_bounds("0,"), parse_bounds("-1,1.5"), parse_bounds("none"), parse_bounds("auto")
     ((0.0, None), (-1.0, 1.5), None, 'auto')
     """

@@ -1,7 +1,5 @@
-"""What commands on tables share: their options, reading with a bar, and what they print."""
+"""What commands on tables share: their options, reading with a bar, and rows with a target."""
 
-import json
-import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -10,14 +8,13 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from calipers.cli._notes import printable
 from calipers.tables import FORMATS
 
 Files = Annotated[
     list[str],
     typer.Argument(
         help=f"Tables: {', '.join(FORMATS)}, also compressed. Names, patterns such as "
-        "'data/*.csv', or - for standard input.",
+        "'data/*.csv', or - for standard input."
     ),
 ]
 Delimiter = Annotated[
@@ -42,11 +39,9 @@ Groups = Annotated[
     str | None, typer.Option(help="Column whose equal values belong together; no input.")
 ]
 Ignored = Annotated[
-    list[str] | None,
-    typer.Option("--ignore", "--id", help="Column to leave out; may be repeated."),
+    list[str] | None, typer.Option("--ignore", "--id", help="Column to leave out; may be repeated.")
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-_WIDEST = 60  # characters of a cell of a printed table, but for the last of a row
 _FEWEST = 20  # rows without which nothing can be learnt and evaluated
 
 
@@ -61,7 +56,17 @@ MissingTarget = Annotated[
     OnMissing, typer.Option(help="Whether rows without a target are left out or refused.")
 ]
 AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Jobs = Annotated[int, typer.Option("--n-jobs", help="Threads; -1 for all cores.")]
+
+
+def _threads(count: int) -> int:
+    if count == 0:
+        raise typer.BadParameter("0 threads do nothing: give a number of them, or -1 for all cores")
+    return count
+
+
+Jobs = Annotated[
+    int, typer.Option("--n-jobs", callback=_threads, help="Threads; -1 for all cores.")
+]
 
 
 def make_form(delimiter: str | None, encoding: str) -> Any:
@@ -78,8 +83,6 @@ def make_form(delimiter: str | None, encoding: str) -> Any:
 def parse_kinds(types: list[str] | None) -> dict[str, str]:
     """Kinds of columns from ``name=kind``.
 
-    Examples
-    --------
     >>> parse_kinds(["zip=category", "day=date %d/%m/%Y"])
     {'zip': 'category', 'day': 'date %d/%m/%Y'}
     """
@@ -95,8 +98,6 @@ def parse_kinds(types: list[str] | None) -> dict[str, str]:
 def shares(text: str | None, option: str) -> list[float] | None:
     """Numbers between 0 and 1, parted by commas.
 
-    Examples
-    --------
     >>> shares("0.5, 0.9", "--coverage")
     [0.5, 0.9]
     """
@@ -297,67 +298,3 @@ def _seen(frame: Any) -> str:
         return "; the first line looks like data, and a header with names is needed"
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     return f"; the columns are {shown}"
-
-
-def print_json(document: Any) -> None:
-    """Print a document; what is not finite becomes null."""
-    typer.echo(json.dumps(finite(document), ensure_ascii=False, indent=2))
-
-
-def finite(value: Any) -> Any:
-    """A document without infinities and NaN, which JSON lacks.
-
-    Examples
-    --------
-    >>> finite({"width": float("inf"), "rows": 3})
-    {'width': None, 'rows': 3}
-    """
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def for_terminal(value: Any) -> Any:
-    """A document with all texts in it as ``printable`` makes them."""
-    if isinstance(value, dict):
-        return {key: for_terminal(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [for_terminal(item) for item in value]
-    return printable(value) if isinstance(value, str) else value
-
-
-def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows in columns: numbers to the right, text to the left."""
-    header, rows = for_terminal(header), for_terminal(rows)
-    cells = [list(header), *([show(value) for value in row] for row in rows)]
-    for row in cells:  # a long name would push all other columns out of sight
-        row[:-1] = [c if len(c) <= _WIDEST else f"{c[: _WIDEST - 1]}…" for c in row[:-1]]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
-    right = [all(_is_number(row[i]) for row in rows) for i in range(len(header))]
-    for row in cells:
-        parts = [
-            cell.rjust(width) if side else cell.ljust(width)
-            for cell, width, side in zip(row, widths, right, strict=True)
-        ]
-        typer.echo("  " + "  ".join(parts).rstrip())
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) or str(value).endswith("%")
-
-
-def show(value: Any) -> str:
-    """A value for people: four digits that matter, no more.
-
-    Examples
-    --------
-    >>> show(1234.5678), show(0.00012345), show(12), show("flat"), show(None)
-    ('1,235', '0.0001234', '12', 'flat', '')
-    """
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if 1000 <= abs(value) < 1e10 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)

@@ -8,6 +8,7 @@ import typer
 
 from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster, spread
+from calipers.cli._printing import print_json, print_rows
 from calipers.cli._report import check_place
 from calipers.cli._settings_file import Bounds, parse_bounds
 
@@ -79,7 +80,7 @@ def tune_command(
     replace_file(out, _toml(settings, _heading(data, target, result, gain)).encode())
     if as_json:
         found = {"settings": settings, "gain": gain, "rows_without_target": left_out}
-        common.print_json(found | {"out": str(out), "store": str(kept)})
+        print_json(found | {"out": str(out), "store": str(kept)})
         return
     common.say_left_out(left_out)
     _show(result, usual, gain)
@@ -190,8 +191,6 @@ def _heading(data: list[str], target: str, result: Any, gain: float) -> str:
 def _toml(settings: dict[str, Any], heading: str) -> str:
     """Settings as TOML, whose plain values are written as those of JSON.
 
-    Examples
-    --------
     >>> print(_toml({"network__hidden_layers": (64, 64), "method": "paper", "epochs": 10}, ""))
     network__hidden_layers = [64, 64]
     method = "paper"
@@ -211,7 +210,7 @@ def _show(result: Any, usual: Any, gain: float) -> None:
         outcome = candidate.outcome
         rate, width = f"{outcome.coverage_rate:.1%}", outcome.mean_width
         rows.append((label, *own, rate, width, outcome.interval_score))
-    common.print_rows(("candidate", *names, "inside", "mean width", "interval score"), rows)
+    print_rows(("candidate", *names, "inside", "mean width", "interval score"), rows)
     said = f"{gain:.1%} better than the defaults" if gain else "none better than the defaults"
     typer.echo(f"\n{len(result.candidates)} candidates, {said} as an ensemble before calibration")
 

@@ -9,6 +9,7 @@ import typer
 
 from calipers.cli import _table_options as common
 from calipers.cli._predict import ModelFolder
+from calipers.cli._printing import print_json, show
 from calipers.cli._row_options import RowOptions, with_row_options
 
 _WINDOW = 200  # rows of the coverage that is called recent
@@ -64,7 +65,7 @@ def watch_command(
         row = None if error.row is None else error.row + start
         raise table.placed(DataError(error.problem, column=error.column, row=row)) from None
     if options.as_json:
-        common.print_json({"model": model, "files": files} | log.summary())
+        print_json({"model": model, "files": files} | log.summary())
     elif not log.added:
         typer.echo(f"no new rows: all {log.rows:,} had been learnt")
 
@@ -188,7 +189,7 @@ class _Log:
         text = (
             f"{found['rows']:>9,} rows  covered {found['observed']:.1%} of "
             f"{found['coverage']:.0%}, of the last {len(self.state['recent'])} "
-            f"{found['observed_recently']:.1%}  mean width {common.show(self.width)}"
+            f"{found['observed_recently']:.1%}  mean width {show(self.width)}"
         )
         if found["alarm"]:
             text += f"  ALARM: not as in training, noticed by row {found['alarm_at']:,}"

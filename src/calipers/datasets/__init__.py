@@ -17,15 +17,7 @@ from calipers.datasets._catalogue import (
     lookup,
 )
 from calipers.datasets._load import Dataset, available, load
-from calipers.datasets._synthetic import (
-    FRIEDMAN,
-    GAP,
-    PROBLEMS,
-    SKEWED,
-    TOY,
-    TWO_MODES,
-    Problem,
-)
+from calipers.datasets._synthetic import FRIEDMAN, GAP, PROBLEMS, SKEWED, TOY, TWO_MODES, Problem
 
 __all__ = [
     "CATALOGUE",

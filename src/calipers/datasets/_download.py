@@ -5,6 +5,7 @@ checked and on disk. Whatever goes wrong, an interrupt included, the temporary f
 """
 
 import contextlib
+import itertools
 import time
 import urllib.error
 import urllib.request
@@ -13,10 +14,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import IO
 
-from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
 from calipers._files import replacing
+from calipers._progress import progress
 
 ATTEMPTS = 3
 FIRST_PAUSE = 1.0
@@ -35,12 +34,7 @@ class TransferError(Exception):
 
 
 def download(
-    url: str,
-    target: Path,
-    *,
-    check: Callable[[Path], None],
-    timeout: float,
-    verbose: int = 1,
+    url: str, target: Path, *, check: Callable[[Path], None], timeout: float, verbose: int = 1
 ) -> None:
     """Fetch `url` into `target`, completely or not at all; its folder is made if missing.
 
@@ -66,26 +60,14 @@ def download(
 
 def _transfer(url: str, file: IO[bytes], *, timeout: float, label: str, verbose: int) -> None:
     """Copy the answer of a server into an open file, showing progress on a terminal."""
-    console = Console(stderr=True)
-    shown = verbose > 0 and console.is_terminal
-    progress = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        console=console,
-        transient=True,
-        disable=not shown,
-    )
-    # A disabled bar of rich 14.0 ends with an empty line nevertheless, so it is not entered.
-    bar = progress if shown else contextlib.nullcontext()
-    with bar, contextlib.closing(_answer(url, timeout)) as answer:
-        task = progress.add_task(label, total=None)
-        for chunk, received, total in answer:
-            if received > MAX_BYTES:
-                raise TransferError(f"{url} sends more than {MAX_BYTES} bytes", transient=False)
-            file.write(chunk)
-            progress.update(task, completed=received, total=total)
+    with contextlib.closing(_answer(url, timeout)) as answer:
+        first = next(answer, (b"", 0, None))
+        with progress(label, first[2], visible=verbose > 0) as report:
+            for chunk, received, _ in itertools.chain([first], answer):
+                if received > MAX_BYTES:
+                    raise TransferError(f"{url} sends more than {MAX_BYTES} bytes", transient=False)
+                file.write(chunk)
+                report(len(chunk))
     file.flush()
 
 

@@ -106,18 +106,8 @@ mean 'yacht'?). Known: boston, concrete, energy, kin8nm, naval, power, protein, 
                 raise DatasetUnavailableError(_advice(entry, own, "Nothing was downloaded"))
             _fetch(entry, path, own, timeout=timeout, verbose=verbose)
     X, y = read(path, entry, verify=verify)
-    return Dataset(
-        name=name,
-        X=X,
-        y=y,
-        feature_names=entry.feature_names,
-        target_name=entry.target_name,
-        target_unit=entry.target_unit,
-        description=entry.description,
-        citation=entry.citation,
-        licence=entry.licence,
-        source=path,
-    )
+    known = {k: v for k, v in vars(entry).items() if k in Dataset.__dataclass_fields__}
+    return Dataset(X=X, y=y, source=path, **known)
 
 
 def available(name: str, *, folder: str | os.PathLike[str] | None = None) -> bool:

@@ -52,8 +52,6 @@ def source_sha256(path: Path) -> str:
 def values_sha256(X: NDArray[np.float64], y: NDArray[np.float64]) -> str:
     """Checksum of the values themselves, whatever file they came in.
 
-    Examples
-    --------
     >>> values_sha256(np.zeros((2, 1)), np.zeros(2))[:8]
     '66687aad'
     """
@@ -103,8 +101,6 @@ def _verify(path: Path, entry: Entry, X: NDArray[np.float64], y: NDArray[np.floa
 def require_sha256(where: Path | str, expected: str, found: str, what: str) -> None:
     """Raise DatasetCorruptError unless two checksums agree.
 
-    Examples
-    --------
     >>> require_sha256("data.txt", "00ff", "00ff", "its text")
     """
     if expected != found:

@@ -44,8 +44,6 @@ def mean_difference(
 ) -> FloatArray:
     """E|X1 - X2| of two independent split normals.
 
-    Examples
-    --------
     >>> zero, one = np.zeros(1), np.ones(1)
     >>> mean_difference(zero, one, one, zero, one, one) * np.sqrt(np.pi) / 2
     array([1.])

@@ -36,8 +36,6 @@ def fit_scales(
     If one distance is zero, the quantile at that bound is the mode itself and both scales are
     positive. If both are zero, so are the scales.
 
-    Examples
-    --------
     >>> left_scale, right_scale = fit_scales(np.array([1.96]), np.array([1.96]), 0.95)
     >>> left_scale.round(3), right_scale.round(3)
     (array([1.]), array([1.]))

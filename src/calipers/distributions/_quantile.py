@@ -184,10 +184,7 @@ def _brackets(q: FloatArray, quantiles: FloatArray, terms: Terms) -> tuple[Float
 
     def narrowed(at: FloatArray) -> tuple[FloatArray, FloatArray]:
         short = _evaluate(at, terms).cdf < q
-        return (
-            np.where(short & (at > low), at, low),
-            np.where(~short & (at < high), at, high),
-        )
+        return (np.where(short & (at > low), at, low), np.where(~short & (at < high), at, high))
 
     for mode in terms.loc:
         low, high = narrowed(mode)

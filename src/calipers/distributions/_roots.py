@@ -18,8 +18,6 @@ def find_roots(
     is the last point before the change of sign as seen from `low`, also where the function jumps;
     where it has one sign at both ends, the end at which it is closer to zero.
 
-    Examples
-    --------
     >>> squares = np.array([2.0, 9.0])
     >>> find_roots(lambda x, i: x * x - squares[i], np.zeros(2), np.full(2, 10.0))
     array([1.41421356, 3.        ])

@@ -18,12 +18,7 @@ The rules they share:
   network to network.
 """
 
-from calipers.losses._capture import (
-    captured_width,
-    coverage_shortfall,
-    hard_capture,
-    soft_capture,
-)
+from calipers.losses._capture import captured_width, coverage_shortfall, hard_capture, soft_capture
 from calipers.losses._density_scores import (
     interval_score,
     normal_nll,

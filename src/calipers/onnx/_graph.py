@@ -24,8 +24,6 @@ class Graph:
     Nodes without a name would do by the standard, but onnxruntime 1.20 takes them for the same one
     when it fuses nodes, and computes something else.
 
-    Examples
-    --------
     >>> graph = Graph()
     >>> total = graph("Add", "a", graph.constant(1.0))
     >>> [node.op_type for node in graph.nodes]

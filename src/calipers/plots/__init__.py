@@ -25,12 +25,7 @@ from calipers.plots._diagnostics import (
     plot_intervals,
     plot_reliability,
 )
-from calipers.plots._predictions import (
-    plot_interval,
-    plot_mixture,
-    plot_rows,
-    plot_uncertainty,
-)
+from calipers.plots._predictions import plot_interval, plot_mixture, plot_rows, plot_uncertainty
 from calipers.plots._style import COLORS, PAGE, new_figure, style
 
 __all__ = [

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from calipers.importance import Dependence, Importances
 from calipers.metrics import calibration_curve
 from calipers.plots._calibration import plot_calibration
-from calipers.plots._predictions import plot_interval, plot_rows
+from calipers.plots._predictions import drawable, plot_interval, plot_rows
 from calipers.plots._style import COLORS, new_figure
 from calipers.regressor import IntervalRegressor
 
@@ -146,7 +146,8 @@ def plot_dependence(curve: Dependence, *, ax: Axes | None = None) -> Axes:
     axes = _axes(ax)
     label = f"mean {100 * curve.coverage:g}% interval"
     if curve.kind in ("boolean", "category"):
-        spread = [curve.point - curve.lower, curve.upper - curve.point]
+        lower, upper, infinite = drawable(curve.lower, curve.upper, curve.point)
+        spread, label = [curve.point - lower, upper - curve.point], label + infinite
         axes.errorbar(
             curve.positions, curve.point, spread, fmt="o", color=COLORS["blue"], label=label,
             capsize=3,

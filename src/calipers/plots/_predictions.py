@@ -4,6 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
+from calipers._checks import FloatArray
 from calipers.distributions import SplitNormalMixture
 from calipers.plots._style import COLORS
 
@@ -31,10 +32,31 @@ def plot_interval(
     labels : tuple of str
         Names of band and line in the legend.
     """
-    ax.fill_between(x, lower, upper, color=color, alpha=0.18, linewidth=0, label=labels[0])
-    for bound in (lower, upper):
+    lower, upper, infinite = drawable(lower, upper, point)
+    name = labels[0] + infinite
+    ax.fill_between(x, lower, upper, color=color, alpha=0.18, linewidth=0, label=name)
+    for bound in () if infinite else (lower, upper):
         ax.plot(x, bound, color=color, linewidth=1.0)
     ax.plot(x, point, color=color, linewidth=1.6, label=labels[1])
+
+
+def drawable(
+    lower: ArrayLike, upper: ArrayLike, *others: ArrayLike
+) -> tuple[FloatArray, FloatArray, str]:
+    """Bounds with ends beyond all other values where they are infinite, and a word if any is.
+
+    Examples
+    --------
+    >>> drawable([-np.inf, 0.0], [np.inf, 3.0], [1.0, 2.0])
+    (array([-0.3,  0. ]), array([3.3, 3. ]), ', infinite')
+    """
+    values = [np.asarray(each, dtype=float) for each in (lower, upper, *others)]
+    known = np.concatenate([each[np.isfinite(each)] for each in values])
+    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+    infinite = ", infinite" if any(np.isinf(bound).any() for bound in values[:2]) else ""
+    edge = 0.1 * (high - low) or 1.0
+    ends = {"neginf": low - edge, "posinf": high + edge, "nan": np.nan}
+    return np.nan_to_num(values[0], **ends), np.nan_to_num(values[1], **ends), infinite
 
 
 def plot_rows(
@@ -75,7 +97,9 @@ def plot_rows(
     low, middle, high, seen = (values[order] for values in (low, middle, high, seen))
     rank, inside = np.arange(len(order)), (low <= seen) & (seen <= high)
     thick = float(np.clip(200 / len(rank), 0.8, 4))
-    ax.vlines(rank, low, high, color=color, alpha=0.28, linewidth=thick, label="interval")
+    low, high, infinite = drawable(low, high, middle, seen)
+    name = f"interval{infinite}"
+    ax.vlines(rank, low, high, color=color, alpha=0.28, linewidth=thick, label=name)
     ax.plot(rank, middle, color=color, label="point")
     for mask, mark, shade, name in (
         (inside, ".", COLORS["black"], "observed, inside"),

@@ -77,8 +77,6 @@ def check_kind(name: str, kind: str) -> None:
 def describe_numbers(values: NDArray[Any], names: Sequence[str]) -> tuple[Column, ...]:
     """Describe each column of an array of finite numbers.
 
-    Examples
-    --------
     >>> column, = describe_numbers(np.array([[1.0], [2.0], [9.0]]), ["size"])
     >>> column.low, column.typical, column.high
     (1.0, 2.0, 9.0)

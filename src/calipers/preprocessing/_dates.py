@@ -19,8 +19,6 @@ _TIMES = ("", " %H:%M", " %H:%M:%S")
 def date_text(texts: Any) -> tuple[str | None, str]:
     """Format of the distinct texts of a column as dates, or None; and what was noticed.
 
-    Examples
-    --------
     >>> import pyarrow as pa
     >>> date_text(pa.array(["2024-01-31", "2024-02-01 12:30"]))[0]
     'ISO8601'

@@ -97,8 +97,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         "target_encoding": ["boolean"],
     }
 
-    repeated: list[int] | None = None  # columns of numbers that are also names, where known before
-
     def __init__(
         self,
         *,
@@ -290,10 +288,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return {i: np.array(e.levels) for i, e in numbers.items() if e.levels}
         values = {i: e.read(frame[self.columns_[i].name])[rows] for i, e in numbers.items()}
         found = {}
-        repeated = self.repeated
-        if repeated is None:
-            repeated = columns_of_names(encoded[rows], values, y[rows])
-        for i in repeated:
+        for i in columns_of_names(encoded[rows], values, y[rows]):
             known = distinct_levels(values[i][~np.isnan(values[i])])
             codes = level_codes(known, values[i])
             counts = np.bincount(codes[codes >= 0], minlength=len(known))

@@ -65,8 +65,6 @@ def _beyond(values: FloatArray, low: float, high: float, missing: bool) -> BoolA
 def distinct_levels(values: FloatArray) -> FloatArray:
     """Different values, ascending; those that are one in single precision are one level.
 
-    Examples
-    --------
     >>> distinct_levels(np.array([2.0, 0.3, 0.1 + 0.2])).round(3)
     array([0.3, 2. ])
     """
@@ -77,8 +75,6 @@ def distinct_levels(values: FloatArray) -> FloatArray:
 def level_codes(levels: Any, values: FloatArray) -> NDArray[np.intp]:
     """Position of each value among ascending levels, to single precision; -1 for others.
 
-    Examples
-    --------
     >>> level_codes([0.1, 2.0], np.array([2.0, np.float32(0.1), 0.2, np.nan]))
     array([ 1,  0, -1, -1])
     """

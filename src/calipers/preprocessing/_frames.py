@@ -50,8 +50,6 @@ def is_frame(X: Any) -> bool:
 def holds_more_than_numbers(X: Any) -> bool:
     """Whether ``X`` is a frame with a column that is not all numbers: text, dates, missing values.
 
-    Examples
-    --------
     >>> import pandas as pd
     >>> holds_more_than_numbers(pd.DataFrame({"size": [30.0, None]}))
     True

@@ -251,8 +251,6 @@ def is_in_thousands(series: Any, others: Iterable[Any]) -> bool:
 
     ``17.195`` alone is a number with three decimals; in every row, beside ``71,2``, it is not.
 
-    Examples
-    --------
     >>> import pandas as pd
     >>> price, size = pd.Series(["17.195", "147.242"]), pd.Series(["71,2", "9,5"])
     >>> is_in_thousands(price, [size]), is_in_thousands(price, [price])

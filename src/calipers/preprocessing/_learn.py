@@ -216,8 +216,6 @@ def _ordered(series: Any, name: str, found: Found) -> Learnt:
 def _iso(seconds: float) -> str:
     """A time as ISO text, in UTC; only the day at midnight.
 
-    Examples
-    --------
     >>> _iso(0.0), _iso(-1.5)
     ('1970-01-01', '1969-12-31T23:59:58.500000')
     """

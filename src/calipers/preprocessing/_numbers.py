@@ -115,8 +115,6 @@ def _hours(texts: Any) -> FloatArray:
 def unit_of(texts: Any) -> str:
     """The unit that all texts have; empty if there is none.
 
-    Examples
-    --------
     >>> unit_of(pa.array(["12.5 kg", "7kg"])), unit_of(pa.array(["$3", "($1,200)"]))
     ('kg', '$')
     >>> unit_of(pa.array(["12 kg", "7 lb"])), unit_of(pa.array(["Q1", "Q2"]))
@@ -146,8 +144,6 @@ def number_text(texts: Any, *, codes: bool = True) -> tuple[NumberText | None, s
 
     With ``codes``, whole numbers with leading zeros are taken for codes, not numbers.
 
-    Examples
-    --------
     >>> number_text(pa.array(["1,234.5", "17"]))[0]
     NumberText(decimal='.', thousands=',', unit='')
     >>> number_text(pa.array(["1\u202f234", "17,50"]))[0]

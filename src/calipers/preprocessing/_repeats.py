@@ -94,8 +94,6 @@ def may_be_names(values: FloatArray) -> bool:
 def are_names(values: FloatArray, residuals: FloatArray) -> bool:
     """Whether equal values share what neighbouring values do not, beyond doubt.
 
-    Examples
-    --------
     >>> rng = np.random.default_rng(0)
     >>> store = rng.integers(0, 50, 1000)
     >>> own = rng.normal(size=50)[store] + rng.normal(size=1000)

@@ -115,8 +115,6 @@ def level_targets(
     Targets are those that ``standardised`` gives. Without ``differ``, what levels differ in is
     found out; in the rest all are alike.
 
-    Examples
-    --------
     >>> codes, targets = np.array([0] * 50 + [1] * 50 + [2]), np.array([1.0] * 50 + [-1.0] * 51)
     >>> level_targets(codes, targets, None, 3).means.round(2)
     array([ 1.  , -1.  , -1.  , -0.01])

@@ -16,7 +16,7 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._blocks import sum_members
+from calipers._blocks import Index, run_blocks, sum_members
 from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
 
@@ -48,12 +48,17 @@ class Forest:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def points(self, X: FloatArray) -> FloatArray:
-        """The mean point of the trees for each row; a row's bits do not depend on its company."""
-        found, step = np.empty(len(X)), max(1, _TOGETHER // len(self))
-        for start in range(0, len(X), step):
-            rows = standardised(X[start : start + step], self.center, self.scale)
-            found[start : start + step] = sum_members(self.number[self._leaves(rows)]) / len(self)
+    def points(self, X: FloatArray, n_jobs: int | None = 1) -> FloatArray:
+        """The mean point of the trees for each row, whose bits do not depend on its company."""
+        found = np.empty(len(X))
+
+        def work(part: Index) -> None:
+            rows = standardised(X[part], self.center, self.scale)
+            points = self.number[self._leaves(rows)].astype(np.float64)
+            found[part] = sum_members(points) / len(self)
+
+        with joblib.parallel_config("threading", n_jobs=n_jobs):
+            run_blocks(work, (len(X),), max(1, _TOGETHER // len(self)))
         return found
 
     @cached_property
@@ -65,7 +70,7 @@ class Forest:
     def first_child(self) -> IntArray:
         """(nodes,): The first of the two children of a node; a leaf itself."""
         inner = self.feature >= 0
-        before = np.cumsum(inner) - inner
+        before: IntArray = np.cumsum(inner) - inner
         own = np.repeat(self.roots, self.sizes)
         first = own + 1 + 2 * (before - before[own])
         return np.where(inner, first, np.arange(len(inner)))

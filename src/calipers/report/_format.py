@@ -12,8 +12,6 @@ from numpy.typing import NDArray
 class Unit:
     """How to write values of one quantity: with as many digits as tell them apart.
 
-    Examples
-    --------
     >>> Unit.of(np.array([100.0, 150.0, 223.0])).write(152.1335)
     '152.1'
     >>> Unit.of(np.array([1e5, 5e5])).write(1234567.8), Unit(0).write(-0.4)
@@ -45,8 +43,6 @@ class Unit:
 def share(value: float) -> str:
     """A fraction as a percentage, to a tenth where that matters.
 
-    Examples
-    --------
     >>> share(0.95), share(0.9464), share(1.0), share(0.9999)
     ('95%', '94.6%', '100%', '99.99%')
     """
@@ -60,8 +56,6 @@ def share(value: float) -> str:
 def count(value: int, noun: str) -> str:
     """A number of things.
 
-    Examples
-    --------
     >>> count(1, "row"), count(12345, "row")
     ('1 row', '12,345 rows')
     """
@@ -71,8 +65,6 @@ def count(value: int, noun: str) -> str:
 def brief(value: Any) -> str:
     """A value of an input in few characters.
 
-    Examples
-    --------
     >>> brief(0.123456), brief(1234.0), brief("red"), brief(True)
     ('0.1235', '1234', 'red', 'True')
     >>> brief(np.datetime64("2024-02-29T00:00:00")), brief(np.datetime64("2024-02-29T08:15:00"))
@@ -92,8 +84,6 @@ def brief(value: Any) -> str:
 def rounded(values: NDArray[Any]) -> list[float | None]:
     """Values for JSON, with five significant digits; None where one is not finite.
 
-    Examples
-    --------
     >>> rounded(np.array([1234.56789, 0.0001234567, np.inf]))
     [1234.6, 0.00012346, None]
     """

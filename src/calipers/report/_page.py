@@ -193,8 +193,6 @@ def _facts(model: IntervalRegressor) -> dict[str, str]:
 def seen(column: Column) -> str:
     """What training saw of an input, in few words.
 
-    Examples
-    --------
     >>> from calipers.preprocessing import Column
     >>> seen(Column("size", "number", 1.0, 9.5, 2.0))
     '1 to 9.5, typically 2'

@@ -73,39 +73,33 @@ def _with_ties(found: Verdict, rate: float, labelled: LabelledPrediction) -> Ver
 def _compared(
     rate: float, low: float, high: float, labelled: LabelledPrediction, headline: str
 ) -> Verdict:
-    rows = len(labelled)
     band = f"between {share(low)} and {share(high)}"
     if rate < low:
-        return Verdict(
-            "short",
-            "falls short",
-            headline,
-            f"That is less than promised and more than chance explains: calibrated intervals would "
+        kind, badge = "short", "falls short"
+        text = (
+            "That is less than promised and more than chance explains: calibrated intervals would "
             f"hold {band} of so many rows. Expect more surprises than the intervals admit, on rows "
-            "like these.",
+            "like these."
         )
-    if rate > high:
-        return Verdict(
-            "wide",
-            "more than promised",
-            headline,
-            f"That is more than promised and more than chance explains: calibrated intervals would "
-            f"hold {band} of so many rows. They are safe, but wider than they need be.",
+    elif rate > high:
+        kind, badge = "wide", "more than promised"
+        text = (
+            "That is more than promised and more than chance explains: calibrated intervals would "
+            f"hold {band} of so many rows. They are safe, but wider than they need be."
         )
-    if rows < _FEW:
-        return Verdict(
-            "few",
-            "too few rows to tell",
-            headline,
+    elif len(labelled) < _FEW:
+        kind, badge = "few", "too few rows to tell"
+        text = (
             f"With so few rows chance alone gives anything {band}, so this says little about the "
-            "promise. Some hundred rows would.",
+            "promise. Some hundred rows would."
         )
-    return Verdict(
-        "good",
-        "as promised",
-        headline,
-        f"That is what they promise: with so many rows, calibrated intervals hold {band} of them.",
-    )
+    else:
+        kind, badge = "good", "as promised"
+        text = (
+            "That is what they promise: with so many rows, calibrated intervals hold "
+            f"{band} of them."
+        )
+    return Verdict(kind, badge, headline, text)
 
 
 def unbounded_reason(coverage: float, calibration: Any) -> str:

@@ -76,8 +76,6 @@ def candidates(estimator: IntervalRegressor, space: Space, count: int, seed: int
     Raises ``ValueError`` if a name or value is not one of the estimator's, or is not to be
     searched.
 
-    Examples
-    --------
     >>> from calipers import IntervalRegressor
     >>> candidates(IntervalRegressor(), {"batch_size": [50, 100]}, 300, 0)
     [{'batch_size': 50}, {'batch_size': 100}]
@@ -163,8 +161,6 @@ def check_counts(**counts: object) -> None:
 def split_rows(splits: Splits, rows: int, fraction: float, seed: int) -> list[tuple[Rows, Rows]]:
     """Training and validation rows of every split.
 
-    Examples
-    --------
     >>> [(train, valid)] = split_rows(1, 20, 0.1, 0)
     >>> train.size, valid.size
     (18, 2)

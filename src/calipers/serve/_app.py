@@ -161,15 +161,10 @@ def _add_models(app: FastAPI, service: Service) -> None:
         return JSONResponse(service.model(name).describe())
 
     @app.post(
-        _PREDICT,
-        tags=["predictions"],
-        response_class=Response,
-        responses=openapi.PREDICT_RESPONSES,
+        _PREDICT, tags=["predictions"], response_class=Response, responses=openapi.PREDICT_RESPONSES
     )
     async def predict(
-        name: Name,
-        request: Request,
-        asked: Annotated[schemas.AddressFields, Query()],
+        name: Name, request: Request, asked: Annotated[schemas.AddressFields, Query()]
     ) -> Response:
         """Predict rows.
 

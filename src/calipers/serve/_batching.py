@@ -55,8 +55,6 @@ class Batcher:
     ``work`` is called in the thread with a list of pieces, of ``max_rows`` in all, and gives a list
     of results, an exception in place of one that failed.
 
-    Examples
-    --------
     >>> async def main():
     ...     batcher = Batcher(lambda pieces: [sum(piece) for piece in pieces], max_rows=10)
     ...     results = await asyncio.gather(*(batcher.submit([n, n]) for n in range(3)))

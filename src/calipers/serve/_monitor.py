@@ -32,8 +32,6 @@ _PLAIN = struct.calcsize(">QI")
 class Rolling:
     """Mean of the last so many values.
 
-    Examples
-    --------
     >>> rolling = Rolling(3)
     >>> rolling.add(np.array([9.0, 1.0, 2.0, 3.0]))
     >>> rolling.mean, rolling.count
@@ -62,8 +60,6 @@ class Rolling:
 class Ring:
     """The intervals of the last ``capacity`` rows, found again by the id of their prediction.
 
-    Examples
-    --------
     >>> ring = Ring(2)
     >>> first = ring.put(np.array([0.0]), np.array([1.0]))
     >>> second = ring.put(np.array([0.0, 5.0]), np.array([1.0, 6.0]))

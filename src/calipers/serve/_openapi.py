@@ -40,10 +40,7 @@ def install(app: FastAPI, models: Mapping[str, Served], *, needs_token: bool) ->
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             made = get_openapi(
-                title=app.title,
-                version=app.version,
-                description=app.description,
-                routes=app.routes,
+                title=app.title, version=app.version, description=app.description, routes=app.routes
             )
             _complete(made, models, needs_token)
             app.openapi_schema = made

@@ -18,8 +18,6 @@ _NUMBER_BYTES, _OBJECT_BYTES = 16, 112  # of a value of a frame, at most
 def media_type(header: str) -> str:
     """What a body is, by its Content-Type.
 
-    Examples
-    --------
     >>> media_type("Text/CSV; charset=utf-8")
     'text/csv'
     """

@@ -18,11 +18,7 @@ _BYTES_A_NUMBER = 80  # in an array, and in the longest form: a quantile with it
 _BYTES_A_ROW = 64
 _BYTES_A_CELL = 32
 _NUMBERS_A_BLOCK = 100_000
-_OBJECTS = {
-    "intervals": ("lower", "upper"),
-    "quantiles": ("value",),
-    "members": MEMBER,
-}
+_OBJECTS = {"intervals": ("lower", "upper"), "quantiles": ("value",), "members": MEMBER}
 """Fields of a prediction with several objects a row, and what each object holds."""
 _LEVELS = {"intervals": ("coverage", "coverages"), "quantiles": ("level", "quantile_levels")}
 """Those with a level: its name in the object, and the field that holds the levels."""
@@ -53,8 +49,6 @@ def negotiate(accept: str | None, sent: str) -> str:
     The most specific range that fits a format gives its weight. Of formats with the same weight,
     the one named first is taken.
 
-    Examples
-    --------
     >>> negotiate("*/*", "text/csv"), negotiate("text/csv;q=0.9", "application/json")
     ('text/csv', 'text/csv')
     >>> negotiate("text/csv;q=0.5, application/*", "text/csv")

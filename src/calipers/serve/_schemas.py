@@ -77,7 +77,7 @@ class PredictRequest(QueryFields):
 
     rows: SkipValidation[Rows] = Field(
         description="Objects by the names of the inputs, further names ignored; or lists in the "
-        "order of the inputs that the model uses. null where a value is missing.",
+        "order of the inputs that the model uses. null where a value is missing."
     )
     density: int = Field(
         0, ge=0, le=MOST_POINTS, description="Points at which to give the density."

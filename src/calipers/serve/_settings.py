@@ -98,8 +98,6 @@ def _check_token(token: str) -> None:
 def is_loopback(host: str) -> bool:
     """Whether an address to listen on can be reached from this machine alone.
 
-    Examples
-    --------
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
     """
@@ -114,8 +112,6 @@ def is_loopback(host: str) -> bool:
 def hosts_for(host: str, further: tuple[str, ...]) -> tuple[str, ...]:
     """Names by which a server that listens on ``host`` may be called; empty for any.
 
-    Examples
-    --------
     >>> hosts_for("127.0.0.1", ())
     ('localhost', '127.0.0.1', '[::1]')
     >>> hosts_for("0.0.0.0", ())

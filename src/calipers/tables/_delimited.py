@@ -111,8 +111,6 @@ def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
 def _sniff(head: str) -> str:
     r"""The delimiter that parts the first lines into the same number of columns, and most of them.
 
-    Examples
-    --------
     >>> _sniff("a;b\n1,5;2,5\n"), _sniff("a\n1\n")
     (';', ',')
     """
@@ -154,8 +152,7 @@ def _explain(error: Exception, wrong: list[Any], columns: int, name: str, quotes
         ) from None
     if "straddl" in str(error):
         raise TableError(
-            f"a row has more than {_LONGEST:,} bytes: is a quotation mark not closed?",
-            file=name,
+            f"a row has more than {_LONGEST:,} bytes: is a quotation mark not closed?", file=name
         ) from None
     if "Empty CSV" in str(error):
         raise TableError("the file has a header and no rows", file=name) from None

@@ -70,8 +70,6 @@ def find_format(head: bytes) -> FileFormat:
 def known_endings() -> str:
     """Endings of names of files that can be written, for people to read.
 
-    Examples
-    --------
     >>> known_endings()
     '.csv, .tsv, .parquet, .feather, .arrow, or .csv.gz and the like'
     """
@@ -83,8 +81,6 @@ def known_endings() -> str:
 def format_of(name: str) -> tuple[FileFormat, Compression | None]:
     """Format and compression that a name asks for.
 
-    Examples
-    --------
     >>> found, compression = format_of("scored.csv.gz")
     >>> found.name, compression.name
     ('CSV', 'gzip')

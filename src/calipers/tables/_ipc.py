@@ -97,7 +97,7 @@ class _Columns:
         if self._room < 0:
             raise too_large(
                 f"with shared values written out, the table has more than the "
-                f"{self._limits.decoded:,} bytes allowed: send fewer rows at a time",
+                f"{self._limits.decoded:,} bytes allowed: send fewer rows at a time"
             )
         self._reserve(total)
 

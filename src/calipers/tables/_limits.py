@@ -18,8 +18,6 @@ _EXPANSION = 4  # a decoded table against the longest body; also the bytes of a 
 class TableLimits:
     """Most of what a table may have.
 
-    Examples
-    --------
     >>> TableLimits(body=100, rows=10, columns=5, cells=20).check(3, 4)
     """
 

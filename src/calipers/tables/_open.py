@@ -8,12 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from calipers.tables._compression import (
-    DAMAGED,
-    decompressed,
-    find_compression,
-    refuse_compressed,
-)
+from calipers.tables._compression import DAMAGED, decompressed, find_compression, refuse_compressed
 from calipers.tables._formats import FileFormat, find_format
 from calipers.tables._source import STANDARD, TableError
 

@@ -1,0 +1,148 @@
+"""Training what fits ask for: of one fit, or of several side by side, in one bank.
+
+A fit is a generator. It yields each ``Training`` that it needs and is sent the trained bank. So
+fits of several targets can go on in step, and networks of all of them that share a program train in
+one call. On a CPU a network does not depend on those beside it, and each fit is the same as alone.
+"""
+
+import math
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from calipers._checks import warn
+from calipers._progress import progress
+from calipers.bank import Bank, Plan, Program, Table, TrainingFailedError, padded, train
+from calipers.training import out_of_time, time_report
+
+T = TypeVar("T")
+
+
+class Training(NamedTuple):
+    """Networks that a fit asks for."""
+
+    program: Program
+    table: Table
+    plans: list[Plan]
+    trial: bool = False  #: Whether they only help to choose others: without a bar and a budget.
+    room: tuple[int, int] = (0, 0)  #: See ``train``.
+
+
+Steps = Generator[Training, Any, T]
+"""A fit under way, and what it gives in the end; it is sent None for a trial that fails."""
+
+
+def alone(model: Any, fit: Steps[T]) -> T:
+    """Carry out one fit."""
+    return together([model], [fit])[0]
+
+
+def together(models: Sequence[Any], fits: Sequence[Steps[T]]) -> list[T]:
+    """Carry out several fits in step; networks that share a program train in one bank.
+
+    Trials go first, so that the networks of all fits come to be trained at the same time.
+    """
+    asked: dict[int, Training] = {}
+    found: dict[int, T] = {}
+
+    def advance(number: int, bank: Bank | None) -> None:
+        try:
+            asked[number] = fits[number].send(bank)
+        except StopIteration as end:
+            asked.pop(number, None)
+            found[number] = end.value
+
+    for number in range(len(fits)):
+        advance(number, None)
+    rows = [training.table.rows for training in asked.values()]
+    while asked:
+        first = min(asked.values(), key=lambda training: not training.trial)
+        kind = (first.trial, first.program)
+        same = [i for i, other in asked.items() if (other.trial, other.program) == kind]
+        some = [asked[number] for number in same]
+        # Compiled for the rows of all, also where not all take part.
+        given = _joined(some, sum(rows)) if len(fits) > 1 else first
+        bank = _trained(models[0], given, len(same))
+        start = 0
+        for number, training in zip(same, some, strict=True):
+            stop = start + len(training.plans)
+            own = bank
+            if bank is not None and len(fits) > 1:
+                own = _own(bank[start:stop], training, given.table, start)
+            if own is not None and not training.trial:
+                tell_time(models[number], own, training.plans)
+            advance(number, own)
+            start = stop
+    return [found[number] for number in range(len(fits))]
+
+
+def _trained(model: Any, given: Training, fits: int) -> Bank | None:
+    """Train what is asked for, of so many fits, each of which has its own time."""
+    if not given.trial:
+        return train_in_time(model, *given[:3], fits)
+    try:
+        return train(*given[:3], n_jobs=model.n_jobs, room=given.room)
+    except TrainingFailedError:  # as a longer training need not
+        return None
+
+
+def _joined(some: Sequence[Training], rows: int) -> Training:
+    """What several fits ask for as one: their tables one after the other, with room for ``rows``.
+
+    Each table stays in its own units, and each network is scaled by its own table.
+    """
+    inputs, target, plans, start = [], [], [], 0
+    for _, table, own, *_ in some:
+        inputs.append(table.inputs[: table.rows])
+        target.append(table.target[: table.rows])
+        for plan in own:
+            scaling = plan.scaling or table.scaling(plan.rows, plan.weights)
+            place = {"rows": plan.rows + start, "validation": plan.validation + start}
+            plans.append(replace(plan, scaling=scaling, **place))
+        start += table.rows
+    extra, first = padded(max(rows, start)) - start, some[0]
+    table = replace(
+        first.table,
+        inputs=np.pad(np.concatenate(inputs), ((0, extra), (0, 0))),
+        target=np.pad(np.concatenate(target), (0, extra)),
+        rows=start,
+    )
+    room = tuple(map(max, zip(*(training.room for training in some), strict=True)))
+    return first._replace(table=table, plans=plans, room=room)
+
+
+def _own(bank: Bank, training: Training, joined: Table, start: int) -> Bank:
+    """Networks of one fit as if they had been trained alone, in the units of their own table."""
+    units = training.table.units
+    unit = units.target_scale / joined.units.target_scale
+    for history in bank.histories:
+        for name, factor in (("width", unit), ("mse", unit**2)):
+            history[name] *= factor
+            history[f"valid_{name}"] *= factor
+    return replace(bank, units=units, numbers=bank.numbers - start)
+
+
+def train_in_time(
+    model: Any, program: Program, table: Table, plans: list[Plan], budgets: int = 1
+) -> Bank:
+    """Train networks with a bar, within so many times the time budget."""
+    total = sum(plan.settings.epochs for plan in plans)
+    with progress("training", total, visible=bool(model.verbose)) as report:
+        seconds = budgets * (model.time_budget or math.inf)
+        return train(program, table, plans, n_jobs=model.n_jobs, report=report, seconds=seconds)
+
+
+def tell_time(model: Any, bank: Bank, plans: list[Plan], shards: int = 1) -> None:
+    """Tell ``about_`` how far a time budget went, if there is one, and warn where that is not far.
+
+    Where rows come in several shards, an epoch of the plans is a pass over one of them.
+    """
+    if model.time_budget is None:
+        return
+    spent = time_report(bank, plans, model.time_budget)
+    spent |= {n: max(1, round(spent[n] / shards)) for n in ("epochs", "planned_epochs")}
+    model.about_["time_budget"] = spent
+    if text := out_of_time(spent):
+        warn(text)

@@ -1,0 +1,72 @@
+"""What commands print: documents as JSON, tables in columns, and text that a terminal can show."""
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+
+from calipers.cli._notes import printable
+
+_WIDEST = 60  # characters of a cell of a printed table, but for the last of a row
+
+
+def print_json(document: Any) -> None:
+    """Print a document; what is not finite becomes null."""
+    typer.echo(json.dumps(finite(document), ensure_ascii=False, indent=2))
+
+
+def finite(value: Any) -> Any:
+    """A document without infinities and NaN, which JSON lacks.
+
+    >>> finite({"width": float("inf"), "rows": 3})
+    {'width': None, 'rows': 3}
+    """
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def for_terminal(value: Any) -> Any:
+    """A document with all texts in it as ``printable`` makes them."""
+    if isinstance(value, dict):
+        return {key: for_terminal(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [for_terminal(item) for item in value]
+    return printable(value) if isinstance(value, str) else value
+
+
+def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    """Print rows in columns: numbers to the right, text to the left."""
+    header, rows = for_terminal(header), for_terminal(rows)
+    cells = [list(header), *([show(value) for value in row] for row in rows)]
+    for row in cells:  # a long name would push all other columns out of sight
+        row[:-1] = [c if len(c) <= _WIDEST else f"{c[: _WIDEST - 1]}…" for c in row[:-1]]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    right = [all(_is_number(row[i]) for row in rows) for i in range(len(header))]
+    for row in cells:
+        parts = [
+            cell.rjust(width) if side else cell.ljust(width)
+            for cell, width, side in zip(row, widths, right, strict=True)
+        ]
+        typer.echo("  " + "  ".join(parts).rstrip())
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) or str(value).endswith("%")
+
+
+def show(value: Any) -> str:
+    """A value for people: four digits that matter, no more.
+
+    >>> show(1234.5678), show(0.00012345), show(12), show("flat"), show(None)
+    ('1,235', '0.0001234', '12', 'flat', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e10 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
