@@ -244,7 +244,7 @@ def test_any_kind_of_rows(tmp_path):
     frame["many"] = [f"level {i % 60}" for i in range(240)]
     frame.loc[3, "b"] = np.nan
     weights = np.where(np.arange(240) < 20, 0.0, 1.0 + X[:, 0] ** 2)
-    groups = np.arange(240) // 8
+    groups = np.arange(240) // 3
     cases = [
         (X, {"sample_weight": weights}, {}),
         (X, {"groups": groups}, {"cv": GroupKFold(2)}),

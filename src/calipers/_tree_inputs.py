@@ -25,11 +25,9 @@ from calipers.training import expanded
 
 TREES = 100  # that "auto" grows
 WORSE = 1.1  # errors of trees, in those of a network that was trained shortly, that still help it
-_FEWEST, _MOST, _MOST_NUMBERS = (
-    100,
-    50_000,
-    10**7,
-)  # rows, and numbers, of a table that "auto" tries
+_FEWEST, _MOST = 100, 50_000  # rows of a table for which it does
+_MOST_NUMBERS = 10**7  # rows times inputs
+_FEW = 4000  # rows up to which twice as many trees predict the rows that they grew on
 
 
 class Rows(NamedTuple):
@@ -170,7 +168,9 @@ def _with_points(
         None if part is None else part[known] for part in (data.weights, data.groups)
     )
     seed = (data.seed, number + 1)
-    forest, unseen = grow(X[known], data.y[known], weights, groups, trees, seed, model.n_jobs)
+    more = trees if fold.held_out.size and len(known) <= _FEW else 0
+    rest = (trees, seed, model.n_jobs, more)
+    forest, unseen = grow(X[known], data.y[known], weights, groups, *rest)
     points = np.empty(len(X))
     points[known] = unseen
     others = np.setdiff1d(np.arange(len(X)), known)

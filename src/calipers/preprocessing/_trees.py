@@ -21,7 +21,7 @@ from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
 
 _SHARE = 0.7  # of the training rows that a tree grows on
-_FEATURES = 0.5  # share of the inputs that a split looks at
+_FEATURES = (0.5, 8, 8)  # a split looks at half of the inputs, at most 8 and an eighth of them
 _LEAVES = 2**19  # of all trees together, about, which bounds what is stored
 FAR = 1e9  # inputs are cut off so many spreads from their centre
 _TOGETHER = 2**14  # rows times trees followed at a time, which stay within a core's cache
@@ -172,6 +172,7 @@ def grow(
     trees: int,
     seed: tuple[int, ...],
     n_jobs: int | None = 1,
+    more: int = 0,
 ) -> tuple[Forest, FloatArray]:
     """A forest of some rows, and for each row the mean point of the trees that do not know it.
 
@@ -189,6 +190,9 @@ def grow(
         The same forest for the same seed, whatever ``n_jobs``.
     n_jobs : int, optional
         Threads.
+    more : int
+        Trees beside these that only help to predict the rows themselves, which but a third of the
+        trees have not seen.
     """
     from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
@@ -199,6 +203,8 @@ def grow(
     rows, y = standardised(X, center, scale), np.ascontiguousarray(y, np.float64)
     labels = np.arange(len(y)) if labels is None else np.unique(labels, return_inverse=True)[1]
     leaf = -(-int(_SHARE * len(y) * trees) // _LEAVES)
+    share, some, part = _FEATURES
+    features = int(np.ceil(min(share * X.shape[1], some + X.shape[1] / part)))
 
     def one(number: int) -> tuple[Any, BoolArray]:
         rng = np.random.default_rng((*seed, number))
@@ -206,7 +212,7 @@ def grow(
         seen[:] |= not seen.any()
         kind = (ExtraTreeRegressor, DecisionTreeRegressor)[number % 2]
         tree = kind(
-            max_features=_FEATURES,
+            max_features=features,
             min_samples_leaf=max(1, leaf),
             max_depth=_DEEPEST,
             random_state=int(rng.integers(2**31)),
@@ -215,11 +221,11 @@ def grow(
         return tree.fit(rows[seen], y[seen], own, check_input=False).tree_, seen
 
     parallel = joblib.Parallel(n_jobs, require="sharedmem")
-    grown = parallel(joblib.delayed(one)(number) for number in range(trees))
+    grown = parallel(joblib.delayed(one)(number) for number in range(trees + more))
     total, count = np.zeros((2, len(y)))
     for tree, seen in grown:
         total[~seen] += tree.predict(rows[~seen])[:, 0]
         count[~seen] += 1
     mean = np.average(y, weights=weights)
     points = np.where(count > 0, total / np.maximum(count, 1), mean)
-    return Forest.of([tree for tree, _ in grown], center, scale), points
+    return Forest.of([tree for tree, _ in grown[:trees]], center, scale), points
