@@ -19,11 +19,15 @@ class Forecast:
         From a coverage to lower and upper bounds.
     crps : callable or None
         From targets to their CRPS, where the method defines a whole distribution.
+    shared : callable or None
+        From targets and a coverage to the coverage rate with ties shared out, where distributions
+        put mass on single values.
     """
 
     point: np.ndarray
     interval: Callable
     crps: Callable | None = None
+    shared: Callable | None = None
 
 
 def tails(coverage):

@@ -231,6 +231,7 @@ def mlp_conformal(task, coverage):
 def calipers(task, coverage):
     """``IntervalRegressor`` of this library with its defaults, on the target in its unit."""
     from calipers import IntervalRegressor
+    from calipers.metrics import shared_coverage
 
     model = IntervalRegressor(random_state=task.seed).fit(task.X, task.y_unit)
 
@@ -242,8 +243,13 @@ def calipers(task, coverage):
         values = model.predict_dist(task.X_test).crps(task.mean + task.unit * target)
         return np.asarray(values) / task.unit
 
+    def shared(target, coverage):
+        dist, own = model.predict_dist(task.X_test), task.mean + task.unit * target
+        return shared_coverage(dist.cdf_below(own), dist.cdf(own), coverage).mean()
+
     point = (np.asarray(model.predict(task.X_test)) - task.mean) / task.unit
-    return Forecast(point, interval, crps)
+    atoms = hasattr(model.predict_dist(task.X_test[:1]), "cdf_below")
+    return Forecast(point, interval, crps, shared if atoms else None)
 
 
 METHODS = {

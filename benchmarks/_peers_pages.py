@@ -121,10 +121,19 @@ class Comparison:
         found = by.agg(picp=("picp", "mean"), n_test=("n_test", "sum"), n_train=("n_train", "max"))
         found = found.reset_index()
         found["off"] = (found["picp"] - found["coverage"]).abs()
+        shared = found[["coverage", "dataset"]].apply(tuple, axis=1).map(self._shared)
+        found["shared_off"] = (shared.fillna(found["picp"]) - found["coverage"]).abs()
         noise = found["coverage"] * (1 - found["coverage"])
         # Mean size of a normal error, of rows that test and of those that calibrate.
         found["chance"] = np.sqrt(2 / np.pi * noise * (1 / found["n_test"] + 1 / found["n_train"]))
         return found
+
+    @cached_property
+    def _shared(self):
+        """Coverage rates with ties shared out, by coverage and dataset, of the last run of each."""
+        ties = pd.read_csv(self._results / "ties.csv")
+        ties = ties.drop_duplicates(["dataset", "split", "coverage"], keep="last")
+        return ties.groupby(["coverage", "dataset"])["shared"].mean().to_dict()
 
     def _off(self, column="off", without=()):
         part = self._covered[~self._covered["dataset"].isin(without)]
@@ -186,8 +195,10 @@ class Comparison:
             {WORDS[SHARED]} datasets or more follow. Seconds are those of fitting and
             predicting. Every number is in `results/peers/summary.md`."""
         coverage = f"""Mean distance of PICP from the nominal coverage, over datasets:
-            {self._off()}. Without wine and naval, whose targets lie on a grid, so that an interval
-            that ends on two of its values holds more than it was asked for:
+            {self._off()}. Wine and naval have targets on a grid, and an interval that ends on two
+            of its values holds more than it was asked for. With ties shared out on these two
+            (`calipers.metrics.shared_coverage`: a row on a bound counts by the part of its mass
+            that the interval needs): {self._off("shared_off")}. Without the two:
             {self._off(without=ON_GRIDS)}. From so many rows that test, and so many that calibrate,
             intervals that are exactly right would be expected to show
             {self._off("chance", ON_GRIDS)}."""

@@ -29,15 +29,22 @@ PARTS = {"test": (0.5, 1.0), "dev": (0.25, 0.5), "full": (0.5, 1.0, 10**9)}
 
 
 def measures(y, bounds):
-    """Coverage, that of intervals that are no single value, the worst window, the mean score."""
+    """Coverage, the worst window and the mean score; and what intervals of one value do to them.
+
+    ``one_value`` is the share of steps whose interval is a single value, which holds all of its
+    mass whatever was asked, ``coverage_with_width`` the coverage over the others, and ``least`` the
+    coverage over all steps if it were exactly nominal over the others.
+    """
     lower, upper = bounds.T
-    hit = (lower <= y) & (y <= upper)
+    hit, point = (lower <= y) & (y <= upper), lower == upper
     windows = np.convolve(hit, np.ones(WINDOW) / WINDOW, "valid")
     beyond = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
     score = upper - lower + 2 / (1 - COVERAGE) * beyond
     return {
         "coverage": round(float(hit.mean()), 4),
-        "coverage_with_width": round(float(hit[lower < upper].mean()), 4),
+        "coverage_with_width": round(float(hit[~point].mean()), 4),
+        "one_value": round(float(point.mean()), 4),
+        "least": round(float(np.where(point, hit, COVERAGE).mean()), 4),
         "worst_window": round(float(windows.min()), 4),
         "interval_score": float(f"{score.mean():.6g}"),
         "steps": len(y),

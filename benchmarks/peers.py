@@ -58,11 +58,12 @@ it needs::
     .venv/bin/python benchmarks/peers.py table
 
 ``run`` appends to ``results/peers/rows.csv``, one row per dataset, method, split and coverage, and
-skips rows that are there; ``table`` writes the summary and the numbers of the pages. Methods that
-give every coverage from one fit get rows for 0.5, 0.8, 0.9, 0.95 and 0.99; the others are fitted
-again for each of ``--coverages``. ``published`` runs calipers on the folds of the DiffGBM
-repository. Seconds are those of fitting, the point and one interval; CPU seconds are of all
-threads.
+skips rows that are there. Where calipers puts mass on single values, coverage rates with ties
+shared out (``calipers.metrics.shared_coverage``) go to ``ties.csv``. ``table`` writes the summary
+and the numbers of the pages. Methods that give every coverage from one fit get rows for 0.5, 0.8,
+0.9, 0.95 and 0.99; the others are fitted again for each of ``--coverages``. ``published`` runs
+calipers on the folds of the DiffGBM repository. Seconds are those of fitting, the point and one
+interval; CPU seconds are of all threads.
 """
 
 import argparse
@@ -105,6 +106,7 @@ SPLIT_LIMITS = {
     ("protein", "ngboost_normal"): 2,
 }
 KEY = ("dataset", "method", "split", "grouped", "train_rows", "coverage")
+TIES = ("dataset", "split", "coverage", "picp", "shared", "versions")
 FIELDS = (
     *KEY,
     *("n_train", "n_test", "picp", "mpiw", "interval_score", "mse", "crps", "crossed"),
@@ -188,10 +190,13 @@ def evaluate(task, method, coverages):
     shared["mse"] = np.mean((forecast.point - task.y_test) ** 2)
     if forecast.crps is not None:
         shared["crps"] = np.mean(forecast.crps(task.y_test))
-    return [
+    found = [
         {"coverage": c, **shared, **interval_measures(lower, upper, task.y_test, coverage=c)}
         for c, (lower, upper) in zip(coverages, bounds, strict=True)
     ]
+    if forecast.shared is not None:
+        found = [{**one, "shared": forecast.shared(task.y_test, one["coverage"])} for one in found]
+    return found
 
 
 def fits(method, coverages):
@@ -218,6 +223,10 @@ def run_split(name, task, identity, coverages, done, path):
         about = {"threads": threads, "versions": versions(METHODS[name].packages)}
         rows = [{**identity, **about, **measures} for measures in measured]
         rows = [{k: f"{v:.6g}" if isinstance(v, float) else v for k, v in r.items()} for r in rows]
+        if "shared" in rows[0] and not identity["grouped"] and not identity["train_rows"]:
+            ties = [{field: row[field] for field in TIES} for row in rows]
+            append(path.with_name("ties.csv"), ties, TIES)
+        rows = [{field: row[field] for field in FIELDS} for row in rows]
         append(path, [row for row in rows if row_key(row) not in done])
         first = rows[0]
         print(

@@ -9,8 +9,16 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
 
 pd = pytest.importorskip("pandas")
+import peers  # noqa: E402
 from _peers_data import sample_crps  # noqa: E402
-from _peers_forecast import conformal, of_quantiles, of_samples, quantile_bounds  # noqa: E402
+from _peers_forecast import (  # noqa: E402
+    Forecast,
+    conformal,
+    of_quantiles,
+    of_samples,
+    quantile_bounds,
+)
+from _peers_methods import Method  # noqa: E402
 from _peers_pages import PAGES, ROOT, Comparison, updated  # noqa: E402
 from _peers_published import fold_task  # noqa: E402
 from _peers_table import paired, ranks, strongest  # noqa: E402
@@ -75,6 +83,23 @@ def test_published_folds_are_disjoint_and_hold_every_row():
     np.testing.assert_allclose(np.sort(tested), y)
     assert all(not set(task.y) & set(task.y_test) for task in tasks)
     assert sorted(np.concatenate([task.y_unit for task in tasks])) == sorted([*y] * 5)
+
+
+def test_ties_that_are_shared_out_have_a_file_of_their_own(tmp_path, monkeypatch):
+    def forecast(task, coverage):
+        ends = np.zeros(2), np.ones(2)
+        return Forecast(ends[0], lambda c: ends, shared=lambda target, c: c + 0.25)
+
+    monkeypatch.setitem(peers.METHODS, "calipers", Method(forecast, ("numpy",), any_coverage=True))
+    task = fold_task(np.zeros((12, 1)), np.arange(12.0), 0)
+    plain = {"dataset": "wine", "method": "calipers", "split": 3, "grouped": 0, "train_rows": ""}
+    for identity in (plain, {**plain, "grouped": 1}):
+        assert not peers.run_split("calipers", task, identity, [0.95], set(), tmp_path / "rows.csv")
+    rows, ties = (pd.read_csv(tmp_path / name) for name in ("rows.csv", "ties.csv"))
+    assert tuple(rows.columns) == peers.FIELDS
+    assert len(rows) == 10
+    assert len(ties) == 5  # of the plain split alone
+    np.testing.assert_allclose(ties["shared"], ties["coverage"] + 0.25)
 
 
 def test_pages_say_what_stored_rows_say():

@@ -16,7 +16,7 @@ from calipers.networks import Around, DenseFactory
 from calipers.objectives import LOSSES, Objective
 from calipers.storage import ModelFileError
 
-Arrays = Mapping[str, NDArray[Any]]
+Arrays = dict[str, NDArray[Any]]
 
 _NETWORKS: dict[str, Any] = {kind.__name__: kind for kind in (DenseFactory, Around)}
 _MEASURES = [name for name in HISTORY_TYPE.names or () if name != "epoch"]

@@ -99,8 +99,8 @@ def _joined(some: Sequence[Training], rows: int) -> Training:
         target.append(table.target[: table.rows])
         for plan in own:
             scaling = plan.scaling or table.scaling(plan.rows, plan.weights)
-            place = {"rows": plan.rows + start, "validation": plan.validation + start}
-            plans.append(replace(plan, scaling=scaling, **place))
+            rows_of, aside = plan.rows + start, plan.validation + start
+            plans.append(replace(plan, rows=rows_of, validation=aside, scaling=scaling))
         start += table.rows
     extra, first = padded(max(rows, start)) - start, some[0]
     table = replace(

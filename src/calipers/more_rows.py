@@ -106,7 +106,7 @@ def worth_of_more_rows(
     half = np.flatnonzero(np.isin(labels, kinds[: (len(kinds) + 1) // 2]))
     part = None if groups is None else np.asarray(groups)[half]
     target = np.asarray(y, dtype=np.float64)[half]
-    small = clone(model).set_params(verbose=0, warm_start=False)
+    small = clone(model).set_params(verbose=0, warm_start=False, unsupported="raise")  # no warning
     found = small.fit(_safe_indexing(X, half), target, groups=part).out_of_fold_
     wide, narrow = (np.ptp(b, axis=1) for b in (found.interval(level), whole.interval(level)[half]))
     there = np.isfinite(wide) & np.isfinite(narrow)

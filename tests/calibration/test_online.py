@@ -32,6 +32,7 @@ def drifts(n):
         "autoregressive": autoregressive,
         "heavy": rng.standard_t(2, n),
         "skewed": rng.exponential(2.0, n),
+        "growth": np.exp(t / 50.0) * (1.0 + 0.1 * noise),
     }
 
 
@@ -51,6 +52,15 @@ def test_long_run_coverage_at_every_level(learned, name):
     found = learned[name]
     for coverage in COVERAGES:
         assert abs(found.coverage(coverage) - coverage) <= 0.01
+    assert abs(found.coverage(0.99) - 0.99) <= 0.01
+
+
+def test_far_levels_are_found_where_one_row_in_ten_is_thirty_times_as_far_off():
+    rng, n = np.random.default_rng(1), 2000
+    y = rng.standard_normal(n) * np.where(rng.random(n) < 0.1, 30.0, 1.0)
+    found = AdaptiveCoverage.start(base_rows=1000).learn(standard(n), y)
+    for coverage in (0.9, 0.95, 0.99):
+        assert abs(found.coverage(coverage) - coverage) <= 0.015
 
 
 @pytest.mark.parametrize("name", drifts(10))

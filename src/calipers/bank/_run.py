@@ -219,11 +219,12 @@ class _Filling:
 
     def _start(self, renew: NDArray[np.bool_]) -> None:
         # Networks begin without rows: tables of all sizes share the program that makes them.
-        first = {
-            name: rows._replace(index=rows.index[:, :1], weight=rows.weight[:, :1])
-            for name, rows in (("train", self.lanes.train), ("valid", self.lanes.valid))
-        }
-        arguments = (self.state, self.lanes._replace(**first), renew, self._given())
+        train, valid = (
+            rows._replace(index=rows.index[:, :1], weight=rows.weight[:, :1])
+            for rows in (self.lanes.train, self.lanes.valid)
+        )
+        lanes = self.lanes._replace(train=train, valid=valid)
+        arguments = (self.state, lanes, renew, self._given())
         self.state = compiled(self.program.start, arguments, results=self.state)(*arguments)
 
     def _given(self) -> Tree | None:

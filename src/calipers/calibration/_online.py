@@ -23,6 +23,7 @@ from calipers.calibration._tracking import NORMAL, LevelTracker
 
 _PARTS: dict[str, Any] = {"levels": LevelTracker, "shift": InputShift, "alarm": Martingale}
 _LARGEST = 1e100
+_FURTHEST = 1e30  # scores count up to this
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +160,7 @@ class AdaptiveCoverage:
         moved = shifted(dist, by)
         scores = normal_scores(moved, target)
         knots = np.empty((len(target), len(NORMAL)))
-        z = np.clip(scores, -1e6, 1e6)
+        z = np.clip(scores, -_FURTHEST, _FURTHEST)
         ends = _end_scores(moved, target, z, cells)
         for now, known in _lagged(len(target), delay):
             if now is not None:
@@ -228,7 +229,7 @@ def _end_scores(
     scores = [
         normal_scores(dist, np.where(f, c, target)) for f, c in zip(finite, cells, strict=True)
     ]
-    return np.where(finite, np.clip(scores, -1e6, 1e6), cells).T
+    return np.where(finite, np.clip(scores, -_FURTHEST, _FURTHEST), cells).T
 
 
 def _whole(delay: Any) -> int:

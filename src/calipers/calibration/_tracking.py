@@ -44,6 +44,7 @@ SCALES = (0.0, 10.0, 30.0, 100.0, 300.0)
 GAIN = 0.12
 
 _DENSITY = np.exp(-0.5 * NORMAL**2) / np.sqrt(2.0 * np.pi)
+_AWAY = np.where(NORMAL == 0, 1.0, NORMAL)
 _PAIRS = np.array([(a, b) for a in LOCATIONS for b in SCALES])
 _LOCATION_RATE, _SCALE_RATE = (
     np.where(half > 0, 1.0 - 2.0 ** (-1.0 / np.maximum(half, 0.5)), 0.0) for half in _PAIRS.T
@@ -162,9 +163,11 @@ class LevelTracker:
         reweigh(self, losses, loss)
 
     def _follow(self, z: float, own: FloatArray) -> None:
-        """Move the experts towards a score."""
+        """Move the experts towards a score, by steps as much longer as their tails are."""
         step = max(1.0 / _SHAPE_ROWS, 1.0 / (float(self.rows) + 1.0 + _SHAPE_START))
-        self.shape = np.sort(self.shape + step * (LEVELS - (z <= own)) / _DENSITY, axis=1)
+        wide = np.maximum((self.shape - self.shape[:, [_HALF]]) / _AWAY, 1.0)
+        moved = self.shape + step * wide * (LEVELS - (z <= own)) / _DENSITY
+        self.shape = np.sort(moved, axis=1)
         off = z - self.location
         near = np.clip(off, -_FAR * self.scale, _FAR * self.scale)
         size = np.minimum(1.2533 * np.abs(off), 1.5 * _FAR * self.scale)

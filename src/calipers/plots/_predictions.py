@@ -55,8 +55,8 @@ def drawable(
     low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
     infinite = ", infinite" if any(np.isinf(bound).any() for bound in values[:2]) else ""
     edge = 0.1 * (high - low) or 1.0
-    ends = {"neginf": low - edge, "posinf": high + edge, "nan": np.nan}
-    return np.nan_to_num(values[0], **ends), np.nan_to_num(values[1], **ends), infinite
+    ends = np.clip(values[:2], low - edge, high + edge)  # of an infinite one, and no other's
+    return ends[0], ends[1], infinite
 
 
 def plot_rows(
