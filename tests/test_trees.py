@@ -14,9 +14,10 @@ from calipers._candidates import Measures
 from calipers._fitting import read_rows
 from calipers._schema import SchemaError
 from calipers._together import alone
-from calipers._tree_inputs import Rows, add_trees
+from calipers._tree_inputs import Rows, _wanted, add_trees
+from calipers.bank import TrainingFailedError, train
 from calipers.multitarget import MultiTargetRegressor
-from calipers.networks import MLP
+from calipers.networks import MLP, DenseFactory
 from calipers.preprocessing import Forest, grow
 from calipers.storage import ModelFileError, read_model, write_model
 
@@ -237,6 +238,12 @@ def test_trees_as_onnx(fitted, tmp_path):
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * y.std())
 
 
+@pytest.fixture
+def tried(monkeypatch):
+    """Trees are tried although epochs are few."""
+    monkeypatch.setattr("calipers._tree_inputs._wanted", lambda *_: (100, False))
+
+
 def test_any_kind_of_rows(tmp_path):
     X, y = steps(240)
     frame = pd.DataFrame(X, columns=list("abc"))
@@ -253,20 +260,47 @@ def test_any_kind_of_rows(tmp_path):
         (frame, {}, {}),
         (X, {}, {"loss": "mse"}),
         (X, {}, {"time_budget": 60.0}),
-        (X, {}, {"trees": "auto", "cv": None}),
-        (frame, {}, {"trees": "auto"}),
-        (X, {}, {"trees": "auto", "loss": "mse"}),
-        (X, {}, {"trees": "auto", "loss": "qd+"}),
-        (X, {}, {"trees": "auto", "cv": TimeSeriesSplit(2)}),
-        (X, {"sample_weight": weights}, {"trees": "auto"}),
     ]
     for rows, options, settings in cases:
-        own = model(**settings).fit(rows, y, **options)
-        assert own.reader_.width == own.ensemble_.bank.program.in_size
-        assert np.isfinite(own.predict(rows)).all()
-        own.save(tmp_path / "model")
-        again = IntervalRegressor.load(tmp_path / "model")
-        np.testing.assert_array_equal(again.predict(rows), own.predict(rows))
+        check_fit(model(**settings), rows, y, options, tmp_path)
+
+
+def check_fit(own, rows, y, options, tmp_path):
+    """Fit, predict, and do the same after loading."""
+    own.fit(rows, y, **options)
+    assert own.reader_.width == own.ensemble_.bank.program.in_size
+    assert np.isfinite(own.predict(rows)).all()
+    own.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(rows), own.predict(rows))
+
+
+def test_trees_are_tried_on_any_kind_of_rows(tried, tmp_path):
+    X, y = steps(240)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(
+        many=[f"level {i % 60}" for i in range(240)]
+    )
+    weights = np.where(np.arange(240) < 20, 0.0, 1.0 + X[:, 0] ** 2)
+    check_fit(model(cv=None), X, y, {}, tmp_path)
+    check_fit(model(), frame, y, {}, tmp_path)
+    check_fit(model(loss="mse"), X, y, {}, tmp_path)
+    check_fit(model(cv=TimeSeriesSplit(2)), X, y, {}, tmp_path)
+    check_fit(model(), X, y, {"sample_weight": weights}, tmp_path)
+
+
+def test_a_trial_that_fails_decides_against_trees(tried, monkeypatch):
+    X, y = steps()
+    ended = []
+
+    def failing(*arguments, **options):
+        ended.append(len(ended))
+        if len(ended) == 1:
+            raise TrainingFailedError
+        return train(*arguments, **options)
+
+    monkeypatch.setattr("calipers._together.train", failing)
+    assert model().fit(X, y).reader_.forest is None
+    assert len(ended) == 2
 
 
 def test_columns_by_name_are_read_with_points(fitted):
@@ -304,34 +338,41 @@ def test_intervals_around_points_of_networks_with_trees():
     np.testing.assert_allclose(fresh.predict(new), points.predict(new), atol=1e-5)
 
 
-def test_rows_decide_for_trees():
+def test_rows_decide_for_trees(tried):
     own = model("auto").fit(*steps(300))
     assert len(own.reader_.forest) == 100
     errors = own.about_["trees"]["unexplained"]
     assert errors["trees"] < errors["networks"]
 
 
-def test_where_rows_decide_against_trees_nothing_changes(monkeypatch):
+def test_where_rows_decide_against_trees_nothing_changes(tried, monkeypatch):
     X, y = steps(300)
     small = Measures(1.0, 1.0, 1.0, 1e-3)
 
-    def tried(*_):
+    def first_trial(*_):
         yield from ()
         return small
 
-    monkeypatch.setattr("calipers._tree_inputs.first_trial", tried)
-    auto, without = model("auto").fit(X, y), model(0).fit(X, y)
+    monkeypatch.setattr("calipers._tree_inputs.first_trial", first_trial)
+    auto = model("auto").fit(X, y)
+    monkeypatch.undo()
+    without = model(0).fit(X, y)
     assert auto.reader_.forest is None
+    assert "trees" in auto.about_
     np.testing.assert_array_equal(auto.predict_interval(X), without.predict_interval(X))
 
 
-def test_large_tables_and_plain_networks_have_no_trees(monkeypatch):
+def test_when_trees_are_tried(monkeypatch):
     X, y = steps(120)
-    plain = IntervalRegressor(network=MLP(frequencies=0), **QUICK).fit(X, y)
-    assert plain.reader_.forest is None
+    own = IntervalRegressor()
+    data = read_rows(own, X, y, None, None, reset=True)
+    assert _wanted(own, data) == (100, False)
+    assert _wanted(model(7), data) == (7, True)
+    for few in ({"epochs": 100}, {"time_budget": 9.0}, {"network__frequencies": 0}):
+        assert _wanted(IntervalRegressor().set_params(**few), data) == (0, False)
+    assert _wanted(IntervalRegressor(network=DenseFactory()), data) == (0, True)
     monkeypatch.setattr("calipers._tree_inputs._MOST", 119)
-    assert model("auto").fit(X, y).reader_.forest is None
-    assert len(model(3).fit(X, y).reader_.forest) == 3
+    assert _wanted(own, data) == (0, False)
 
 
 def test_points_of_a_trial_without_intervals():
@@ -340,7 +381,7 @@ def test_points_of_a_trial_without_intervals():
     assert own.ensemble_.bank.program.network.bins
 
 
-def test_several_targets_go_together():
+def test_several_targets_go_together(tried):
     X, y = steps(150)
     both = np.column_stack([y, np.sin(X[:, 0]) + 0.1 * y])
     several = MultiTargetRegressor(model("auto")).fit(X, both)

@@ -24,7 +24,7 @@ from calipers.preprocessing import Forest, grow
 from calipers.training import expanded
 
 TREES = 100  # that "auto" grows
-WORSE = 1.1  # errors of trees, in those of a network that was trained shortly, that still help it
+WORSE = 1.05  # errors of trees, in those of a network that was trained shortly, that still help it
 _FEWEST, _MOST = 100, 50_000  # rows of a table for which it does
 _MOST_NUMBERS = 10**7  # rows times inputs
 _FEW = 4000  # rows up to which twice as many trees predict the rows that they grew on
@@ -91,7 +91,9 @@ def _wanted(model: Any, given: TrainingRows) -> tuple[int, bool]:
         return int(network.trees), True
     rows, inputs = len(given.used), given.X.shape[1]
     fits = _FEWEST <= rows <= _MOST and rows * inputs <= _MOST_NUMBERS
-    return (TREES if fits and network.frequencies and model.time_budget is None else 0), False
+    # A trial takes a part of the epochs, which says little where these are few.
+    usual = network.frequencies and model.epochs is None and model.time_budget is None
+    return (TREES if fits and usual else 0), False
 
 
 def _base(rows: Rows, given: TrainingRows) -> TrainingRows:
