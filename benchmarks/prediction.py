@@ -78,17 +78,35 @@ def parts(model, many):
     print("|---|---:|")
     for name, step in steps.items():
         print(f"| {name} | {quickest(step, len(block)):.2f} |")
-    products = sum(leaf[0].size for leaf in ensemble.bank.weights if leaf.ndim == 3)
-    print(
-        f"| products of matrices at the rate of BLAS | {blas(products * len(ensemble.bank)):.2f} |"
-    )
+    for name, took in floor(ensemble.bank).items():
+        print(f"| {name} | {took:.2f} |")
 
 
-def blas(multiplications):
-    """Microseconds that so many multiplications take in products of 256 x 128 by 128 x 128."""
-    a, b = np.ones((256, 128), np.float32), np.ones((128, 128), np.float32)
+def floor(bank):
+    """Microseconds a row of what a forward pass in NumPy cannot do without, at the rate of each."""
+    layers = [leaf[0].shape for leaf in bank.weights if leaf.ndim == 3][1:]
+    products, units = sum(a * b for a, b in layers), sum(b for _, b in layers[:-1])
+    cosines, rows = bank.weights[0][0].size, 256
+    a, b = np.ones((rows, 128), np.float32), np.ones((128, 128), np.float32)
+    result, bias = np.empty_like(a), np.ones(128, np.float32)
+
+    def activate():
+        np.add(a, bias, out=result)
+        np.tanh(result, out=result)
+        np.multiply(result, a, out=result)
+        np.add(result, a, out=result)
+
+    def each(function, numbers, times=100):
+        took = quickest(lambda: [function() for _ in range(times)], times)
+        return took * len(bank) / numbers
+
     with threadpool_limits(1):
-        return quickest(lambda: [a @ b for _ in range(100)], 100) / a.size / 128 * multiplications
+        return {
+            "of these, products alone": each(lambda: np.matmul(a, b, out=result), a.size * 128)
+            * products,
+            "biases and activations alone": each(activate, a.size) * units,
+            "cosines alone": each(lambda: np.cos(a, out=result), a.size) * cosines,
+        }
 
 
 def quickest(function, rows):

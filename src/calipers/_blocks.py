@@ -89,16 +89,18 @@ def blockwise(
     members: Sequence[FloatArray] = (),
     *,
     outputs: int | None = None,
+    block_rows: int | None = None,
 ) -> FloatArray:
     """Apply `function` to arrays that broadcast against each other, by blocks on threads.
 
     The function takes the blocks of `rows`, each of shape (n,), then those of `members`, which have
     a leading axis, each of shape (m, n). It returns an array of shape (n,), or `outputs` of them.
     The result has the common shape, after a leading axis of `outputs` if that is given; a common
-    shape of () gives scalars.
+    shape of () gives scalars. Blocks have `block_rows` rows, by default as many as a core's cache
+    holds.
     """
     shape, cut = _cutter(rows, members)
-    size = _block_rows(members)
+    size = block_rows or _block_rows(members)
     if 0 < math.prod(shape) <= size:
         with np.errstate(all="ignore"):
             found = function(*cut((slice(None),) * len(shape)))

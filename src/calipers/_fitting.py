@@ -35,7 +35,12 @@ from calipers.calibration import Calibrator, rows_needed, worth
 from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out, make_folds
 from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
 from calipers.ensemble import Ensemble
-from calipers.preprocessing import LargeCategories, describe_numbers
+from calipers.preprocessing import (
+    LargeCategories,
+    describe_numbers,
+    large_categories,
+    learn_targets,
+)
 from calipers.training import (
     batch_size_of,
     check_parameters,
@@ -133,9 +138,9 @@ def read_rows(
         groups = group_labels(groups, X)
     categories, encoder = None, model.reader_.encoder
     if use_targets and encoder is not None and (reset or encoder.knows_targets):
-        categories = encoder.large_categories(given, X, y, weights, groups)
+        categories = large_categories(encoder, given, X, y, weights, groups)
     if reset and categories is not None:
-        X = encoder.learn_targets(categories, X)
+        X = learn_targets(encoder, categories, X)
         model.reader_ = replace(model.reader_, columns=encoder.columns_)
     (model.target_,) = describe_numbers(y[used, None], ["y" if name is None else str(name)])
     model.about_ = {

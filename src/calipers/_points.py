@@ -20,6 +20,7 @@ from calipers.bank import Bank, BankPoints, ColumnPoints, Points
 from calipers.crossfit import Fold, leave_rows_out, make_folds, out_of_fold_points as points_by_fold
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
+from calipers.preprocessing import large_categories
 from calipers.training import objective_of
 
 _FOLDS = 5  # in which a regressor is fitted where the model has none
@@ -65,7 +66,7 @@ def errors_of_points(
     seed, encoder = data.seed, model.reader_.encoder
     if isinstance(source, BankPoints) and encoder is not None and encoder.knows_targets:
         seed = points.about_["split"]["seed"]
-        found = encoder.large_categories(X, data.X, data.y, data.weights, data.groups)
+        found = large_categories(encoder, X, data.X, data.y, data.weights, data.groups)
         data = data._replace(categories=found)
     rows, copies = _by_fold(model, points, data, given, seed)
     points_of_all, seen = source(rows.X)

@@ -98,7 +98,8 @@ def cosine_of_turns(turns: Array) -> Array:
     Array(True, dtype=bool)
     """
     quarter = jnp.abs(turns - jnp.round(turns)) - 0.25
-    square, found = quarter * quarter, _SINE[-1]
+    square = quarter * quarter
+    found: Array | float = _SINE[-1]
     for coefficient in _SINE[-2::-1]:
         found = found * square + coefficient
     return quarter * found

@@ -131,8 +131,17 @@ def test_errors_are_within_the_bound_where_widths_differ(map_of_many, monkeypatc
 def test_the_polynomial_is_the_error_function():
     t = np.linspace(0.0, 8.5, 5000, dtype=np.float32)
     exact = t.astype(np.float64)
-    found = _grid.upper_mass(t, np.exp(-exact * exact).astype(np.float32))
+    room = np.empty((3, t.size), np.float32)
+    found = _grid.upper_mass(t, np.exp(-exact * exact).astype(np.float32), *room)
     np.testing.assert_allclose(found, erfc(exact), rtol=1e-6)
+
+
+def test_scores_of_the_walk_are_right_to_single_precision_in_any_company():
+    p = np.exp(np.linspace(np.log(1e-40), np.log(0.6), 5000))
+    found = _grid._score(p)
+    np.testing.assert_allclose(found, ndtri(p), rtol=2e-7, atol=1e-9)
+    alone = [_grid._score(part)[0] for part in p[:, None]]
+    np.testing.assert_array_equal(found, alone)
 
 
 def test_halving_ends_where_rounding_is_all_there_is():

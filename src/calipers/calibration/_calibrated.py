@@ -13,7 +13,7 @@ from calipers._blocks import blockwise
 from calipers._checks import FloatArray
 from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._effective import rows_needed, worth
-from calipers.calibration._integrals import crps, mean_and_variance
+from calipers.calibration._integrals import ROWS, crps, mean_and_variance
 from calipers.calibration._protocol import LevelMap
 from calipers.distributions import DerivedDistribution, SplitNormalMixture, mixture_values
 
@@ -121,6 +121,7 @@ class CalibratedMixture(DerivedDistribution):
         function: Callable[..., FloatArray | tuple[FloatArray, ...]],
         *arrays: FloatArray,
         outputs: int | None = None,
+        block_rows: int | None = None,
     ) -> FloatArray:
         """Call `function` with blocks of rows and of `arrays`."""
         steps, depth = self._steps, len(self._steps)
@@ -134,7 +135,7 @@ class CalibratedMixture(DerivedDistribution):
 
         rows = [*(step.row_weights for step in steps), *arrays]
         called, members = innermost.in_blocks(of_block)
-        return blockwise(called, rows, members, outputs=outputs)
+        return blockwise(called, rows, members, outputs=outputs, block_rows=block_rows)
 
     def normal_scores(self, x: ArrayLike) -> FloatArray:
         """`cdf` on the normal scale, which keeps its digits arbitrarily far out."""
@@ -208,14 +209,14 @@ class CalibratedMixture(DerivedDistribution):
 
         .. math:: \int (F(x) - 1[x \ge y])^2 dx
         """
-        return self._apply(crps, checks.finite("y", y))
+        return self._apply(crps, checks.finite("y", y), block_rows=ROWS)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance, by quadrature; sensitive, as moments are, to far scores.
 
         The mean is right to about 1e-6 standard deviations, the variance to 1e-6 of itself.
         """
-        mean, variance = self._apply(mean_and_variance, outputs=2)
+        mean, variance = self._apply(mean_and_variance, outputs=2, block_rows=ROWS)
         return mean, variance
 
     @property

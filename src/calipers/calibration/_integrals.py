@@ -20,7 +20,6 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.polynomial import legendre
 
-from calipers._blocks import sum_members
 from calipers._checks import FloatArray, IntArray
 from calipers.calibration import _adaptive as adaptive
 from calipers.calibration._corrected_rows import MixtureRows
@@ -39,6 +38,8 @@ from calipers.distributions import mixture_scores, mixture_values_on_grid
 # Error of a row, estimated in standard deviations, with which a rule is good enough.
 TOLERANCE = 1e-6
 HALVINGS = 2
+# Rows whose integrals are taken together: the few that need narrower panels share the cost of them.
+ROWS = 8192
 # Rows worked on at a time: the members' arrays then stay in a core's cache, and products with the
 # transform are so small that BLAS leaves them to one thread.
 CHUNK = 1024
@@ -81,13 +82,15 @@ def _integrate(
     """Integrate with ever narrower panels, rows of one weight at a time; shape (outputs, n)."""
     results = np.empty((outputs, y.size))
     alike, stretch = _without_stretch(rows)
-    for weights, chunk in _chunks(alike.row_weights):
-        left = chunk
+    for weights, left in _of_one_weight(alike.row_weights):
         for halvings in range(HALVINGS + 1):
-            rule = make_rule(alike.calibrations, weights, halvings)
-            *found, error, scale = integral(alike.take(left), y[left], stretch[left], rule)
-            results[:, left] = found
-            left = left[~(error <= TOLERANCE * scale)]
+            rule, missed = make_rule(alike.calibrations, weights, halvings), []
+            for start in range(0, left.size, CHUNK):
+                part = left[start : start + CHUNK]
+                *found, error, scale = integral(alike.take(part), y[part], stretch[part], rule)
+                results[:, part] = found
+                missed.append(part[~(error <= TOLERANCE * scale)])
+            left = np.concatenate(missed)
             if left.size == 0:
                 break
         if left.size:
@@ -108,16 +111,16 @@ def _without_stretch(rows: MixtureRows) -> tuple[MixtureRows, FloatArray]:
     return rest, stretch
 
 
-def _chunks(row_weights: tuple[FloatArray, ...]) -> Iterator[tuple[tuple[float, ...], IntArray]]:
-    """Weights, and some of the rows that have them."""
+def _of_one_weight(
+    row_weights: tuple[FloatArray, ...],
+) -> Iterator[tuple[tuple[float, ...], IntArray]]:
+    """Weights, and the rows that have them."""
     pairs = np.stack(row_weights)
     distinct, group = pairs[:, :1], np.zeros(pairs.shape[1], np.intp)
     if (pairs != distinct).any():
         distinct, group = np.unique(pairs, axis=1, return_inverse=True)
     for number, weights in enumerate(distinct.T.tolist()):
-        alike = np.flatnonzero(group.ravel() == number)
-        for start in range(0, alike.size, CHUNK):
-            yield tuple(weights), alike[start : start + CHUNK]
+        yield tuple(weights), np.flatnonzero(group.ravel() == number)
 
 
 def _moments(
@@ -125,8 +128,8 @@ def _moments(
 ) -> tuple[FloatArray, ...]:
     """Mean, variance, error of the worse of them and the scale that it is measured in."""
     q = _quantiles(rows, stretch, rule)
-    middle = q[len(q) // 2, 0]
-    q = q - middle
+    middle = q[len(q) // 2, 0].copy()
+    q -= middle
     squares = q * q
     first, second = (_weighted(rule.over_p, f) for f in (q, squares))
     variance = np.maximum(second - first**2, 0.0)
@@ -139,7 +142,8 @@ def _crps(
     rows: MixtureRows, y: FloatArray, stretch: FloatArray, rule: Rule
 ) -> tuple[FloatArray, ...]:
     """Score, its error and the scale that it is measured in."""
-    q = _quantiles(rows, stretch, rule) - y
+    q = _quantiles(rows, stretch, rule)
+    q -= y
     mean = _weighted(rule.over_p, q)
     scale = np.sqrt(np.maximum(_weighted(rule.over_p, q * q) - mean**2, 0.0))
     z = mixture_scores(y, rows.members) / stretch
@@ -153,7 +157,10 @@ def _crps(
 
 def _weighted(weights: FloatArray, f: FloatArray) -> FloatArray:
     """Weighted sums over panels and points, in an order that does not depend on the rows."""
-    return sum_members((weights[..., None] * f).reshape(-1, f.shape[-1]))
+    total, term = np.zeros((2, f.shape[-1]))
+    for weight, values in zip(weights.ravel(), f.reshape(-1, f.shape[-1]), strict=True):
+        total += np.multiply(weight, values, out=term)
+    return total
 
 
 def _quantiles(rows: MixtureRows, stretch: FloatArray, rule: Rule) -> FloatArray:

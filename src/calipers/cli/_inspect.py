@@ -127,20 +127,14 @@ def _networks(found: dict[str, Any]) -> str:
     networks, settings = found["networks"], found["settings"]
     first, last = networks["epochs"]
     epochs = f"{first:,}" if first == last else f"{first:,} to {last:,}"
-    loss = _loss(settings.get("loss", "the default"))
+    loss = settings.get("loss", "the default")
+    loss = loss if isinstance(loss, str) else loss.get("kind", "of its maker's own")
     again = networks["trained_again"]
     return (
         f"{networks['count']} networks with {networks['weights']:,} weights, trained for {epochs} "
         f"epochs; loss {loss}, aggregation {settings.get('aggregation', 'the default')}"
         + (f"; {again} failed and were trained again" if again else "")
     )
-
-
-def _loss(stored: Any) -> str:
-    """What networks were trained for, in words."""
-    if isinstance(stored, str):
-        return stored
-    return str(stored.get("kind", "of its maker's own"))
 
 
 def _calibration(calibrations: list[dict[str, Any]]) -> str:

@@ -31,6 +31,9 @@ MISSES = 8
 BLOCK = 2**14
 # Largest part of a step that the second derivative may add or take.
 BEND = 0.75
+# Probability from which a normal score has the formula of the middle, and the root of the negative
+# logarithm of one up to which it has that of the tail.
+_MIDDLE, _LAST_ROOT = 0.075, 5.0
 # erfc(t) exp(t^2) (1 + 2 t) as a polynomial in (t - MAPPED) / (t + MAPPED), of the least largest
 # relative error, 7e-8; the highest power first.
 MAPPED = np.float32(2.4)
@@ -111,24 +114,26 @@ def _walk(depths: FloatArray, median: FloatArray, members: Members) -> FloatArra
     unit = np.where(unit > 0, unit, 1.0)
     parts = mixture_terms(Members((loc - median) / unit, left / unit, right / unit, weights))
     terms = Terms(*(cast(FloatArray, part.astype(np.float32)) for part in parts))
-    here = _look(np.zeros(median.size), terms)
+    room = np.empty((7, terms.loc.size), np.float32)  # used again at every place
+    here = _look(np.zeros(median.size), terms, room)
     found = np.empty((len(depths), median.size))
     far, misses = depths < FAR, np.zeros(median.size, dtype=np.intp)
     near = np.count_nonzero(~far.all(axis=1))
     for result, depth, beyond in zip(found[:near], depths[:near], far[:near], strict=True):
-        here = _look(here.towards(depth), terms)
+        here = _look(here.towards(depth), terms, room)
         skipped = beyond | (misses > MISSES)
         pending = _apart(here, depth, skipped)
         for _ in range(ATTEMPTS - 1):
             if pending.size:
                 some = Place(*(array[pending] for array in here))
-                here.put(pending, _look(some.towards(depth[pending]), terms.take(pending)))
+                x = some.towards(depth[pending])
+                here.put(pending, _look(x, terms.take(pending), room))
                 pending = _apart(here, depth, skipped)
         if pending.size:
             misses[pending] += 1
             x = mixture_values(depth[pending], members.take(pending))
             x = (x - median[pending]) / unit[pending]
-            here.put(pending, _look(x, terms.take(pending)))
+            here.put(pending, _look(x, terms.take(pending), room))
         result[:] = here.towards(depth)
         if pending.size:
             result[pending] = x
@@ -153,18 +158,23 @@ def _apart(here: Place, depth: FloatArray, skipped: NDArray[np.bool_]) -> IntArr
     return np.flatnonzero(~(np.abs(here.score - depth) < CLOSE) & ~skipped)
 
 
-def _look(x: FloatArray, terms: Terms) -> Place:
+def _look(x: FloatArray, terms: Terms, room: NDArray[np.float32]) -> Place:
     """Evaluate mixtures at one point each, rounded to single precision."""
     at = x.astype(np.float32)
-    t = at - terms.loc
+    t, density, mass, own_rate, *rest = room[:, : terms.loc.size].reshape(-1, *terms.loc.shape)
+    np.subtract(at, terms.loc, out=t)
     left = t < 0
     below_all = bool(left.all())  # as in most of a tail, where half of the work is for nothing
-    rate = terms.left_rate if below_all else np.where(left, terms.left_rate, terms.right_rate)
+    rate = terms.left_rate
+    if not below_all:
+        rate = own_rate
+        np.copyto(rate, terms.right_rate)
+        np.putmask(rate, left, terms.left_rate)
     t *= rate
-    density = t * t
+    np.multiply(t, t, out=density)
     np.negative(density, out=density)
     np.exp(density, out=density)
-    mass = upper_mass(np.abs(t), density)
+    upper_mass(np.abs(t, out=rest[0]), density, mass, *rest[1:])
     density *= terms.height
     t *= rate
     t *= density
@@ -176,10 +186,58 @@ def _look(x: FloatArray, terms: Terms) -> Place:
         np.subtract(1, mass, out=mass)
         mass *= terms.above
         mass += terms.below
-        mass = np.where(left, t, mass)
-    score = ndtri(_sum(mass))
+        np.putmask(mass, left, t)
+    score = _score(_sum(mass))
     first = 0.5 * SQRT_2_OVER_PI * np.exp(-0.5 * score * score) / total
     return Place(at.astype(np.float64), score, first, 2.0 * slope / total * first - score)
+
+
+def _score(p: FloatArray) -> FloatArray:
+    """Normal score of probabilities up to about one half, to 1e-7 of it (Wichura, 1988, AS 241).
+
+    Twice as quick as SciPy's, which has all digits; probabilities below its range are left to it.
+    """
+    found, central = np.empty_like(p), p >= _MIDDLE
+    if central.all():
+        return _central_score(p)
+    tail = ~central
+    if central.any():
+        found[central], found[tail] = _central_score(p[central]), _tail_score(p[tail])
+        return found
+    return _tail_score(p)
+
+
+def _central_score(p: FloatArray) -> FloatArray:
+    q = p - 0.5
+    r = q * q
+    np.subtract(0.180625, r, out=r)
+    return (
+        q
+        * _horner(r, 59.109374720, 159.29113202, 50.434271938, 3.3871327179)
+        / _horner(r, 67.187563600, 78.757757664, 17.895169469, 1.0)
+    )
+
+
+def _tail_score(p: FloatArray) -> FloatArray:
+    r = -np.log(p)
+    np.sqrt(r, out=r)
+    beyond = ~(r <= _LAST_ROOT)
+    r -= 1.6
+    found = _horner(r, -0.17023821103, -1.3067284816, -2.7568153900, -1.4234372777)
+    found /= _horner(r, 0.12021132975, 0.73700164250, 1.0)
+    if beyond.any():
+        found[beyond] = ndtri(p[beyond])
+    return found
+
+
+def _horner(x: FloatArray, highest: float, *others: float) -> FloatArray:
+    """A polynomial, the highest power first."""
+    found = x * highest
+    for coefficient in others[:-1]:
+        found += coefficient
+        found *= x
+    found += others[-1]
+    return found
 
 
 def _sum(values: NDArray[Any]) -> FloatArray:
@@ -190,11 +248,15 @@ def _sum(values: NDArray[Any]) -> FloatArray:
     return total.astype(np.float64)
 
 
-def upper_mass(t: NDArray[Any], gauss: NDArray[Any]) -> NDArray[Any]:
-    """Complementary error function of `t` >= 0, given exp(-t^2), to a few 1e-7 of itself."""
-    u, scale = t - MAPPED, t + MAPPED
+def upper_mass(t: Any, gauss: Any, found: Any, u: Any, scale: Any) -> Any:
+    """Complementary error function of `t` >= 0, given exp(-t^2), to a few 1e-7 of itself.
+
+    It is written to `found`; the last two arrays are to work in.
+    """
+    np.subtract(t, MAPPED, out=u)
+    np.add(t, MAPPED, out=scale)
     u /= scale
-    found: NDArray[Any] = POLYNOMIAL[0] * u
+    np.multiply(POLYNOMIAL[0], u, out=found)
     for coefficient in POLYNOMIAL[1:-1]:
         found += coefficient
         found *= u

@@ -187,8 +187,8 @@ def _interval(
         density = Parts(*sides)
     parts = _members(graph, density, len(ensemble.bank))
     scores, step = [score[:, None] for score in _scores(ensemble, coverages)], None
-    by_width = _by_width(ensemble)
-    if by_width is not None:
+    by_width = ensemble.calibrations[0] if ensemble.calibrations else None
+    if isinstance(by_width, WidthCalibration):
         scores = [score * by_width.factor for score in scores]
         step = width_steps(graph, by_width.edges, parts)
     low = lower_quantile(graph, scores[0], parts, step)
@@ -196,11 +196,6 @@ def _interval(
     tails = [score.squeeze(1) if step is None else score for score in scores]
     bounds = [in_own_unit(graph, side, ensemble.target_map) for side in (low, high)]
     return [graph("Transpose", bound) for bound in bounds], [tail.tolist() for tail in tails]
-
-
-def _by_width(ensemble: Ensemble) -> WidthCalibration | None:
-    first = ensemble.calibrations[0] if ensemble.calibrations else None
-    return first if isinstance(first, WidthCalibration) else None
 
 
 def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, FloatArray]:

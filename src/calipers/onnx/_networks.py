@@ -214,13 +214,6 @@ def _of_bank(graph: Graph, bank: Bank, inputs: str) -> dict[str, str]:
     return found
 
 
-def _unknown(module: Any) -> str:
-    return (
-        f"a network of type {type(module).__name__} cannot be written as ONNX, only those of "
-        "calipers.networks can"
-    )
-
-
 def _module(graph: Graph, module: Any, x: str) -> str:
     """Rows of shape (members or 1, rows, inputs) through a module with a leading members axis."""
     if isinstance(module, AroundPoint):
@@ -231,7 +224,10 @@ def _module(graph: Graph, module: Any, x: str) -> str:
             found = graph("Concat", found, _pieces(graph, module.pieces, x), axis=2)
         return _module(graph, module.perceptron, found)
     if not isinstance(module, Perceptron):
-        raise ValueError(_unknown(module))
+        raise ValueError(
+            f"a network of type {type(module).__name__} cannot be written as ONNX, only those of "
+            "calipers.networks can"
+        )
     *hidden, last = module.layers
     for layer in hidden:
         x = _ACTIVATIONS[module.activation](graph, _linear(graph, layer, x))
@@ -271,10 +267,6 @@ def _pieces(graph: Graph, pieces: PiecewiseLinear, x: str) -> str:
     return graph("Reshape", part, graph.integers(members, -1, inputs * width.shape[-1]))
 
 
-def _silu(graph: Graph, x: str) -> str:
-    return graph("Mul", x, graph("Sigmoid", x))
-
-
 def _gelu(graph: Graph, x: str) -> str:
     cube = graph("Mul", graph("Mul", x, x), x)
     inner = graph("Add", x, graph("Mul", cube, graph.single(0.044715)))
@@ -285,7 +277,7 @@ def _gelu(graph: Graph, x: str) -> str:
 
 _ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {
     "relu": lambda graph, x: graph("Relu", x),
-    "silu": _silu,
+    "silu": lambda graph, x: graph("Mul", x, graph("Sigmoid", x)),
     "gelu": _gelu,
     "tanh": lambda graph, x: graph("Tanh", x),
 }

@@ -35,9 +35,10 @@ from calipers.preprocessing._learn import (
     learn_number as learn_number,
     read_number,
 )
-from calipers.preprocessing._repeats import (
-    columns_of_names as columns_of_names,
-    smooth_residuals as smooth_residuals,
+from calipers.preprocessing._repeats import columns_of_names as columns_of_names
+from calipers.preprocessing._target_inputs import (
+    large_categories as large_categories,
+    learn_targets as learn_targets,
 )
 from calipers.preprocessing._targets import LargeCategories as LargeCategories
 from calipers.preprocessing._text_columns import (
