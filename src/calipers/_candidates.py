@@ -9,7 +9,7 @@ numbers come from.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -20,13 +20,15 @@ from calipers.bank import Plan, Program, Table, room_of
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
-from calipers.networks import MLP, DenseFactory
+from calipers.networks import MLP, DenseFactory, smooth
 from calipers.training import expanded, make_plans, make_program, objective_of
 
 EPOCHS = {1: 0.03, 2000: 0.1}  # part of all that a network trains for, from so many rows on
 MARGIN = 0.01  # by which a candidate must be better than the simplest
 EXPLAINED = 0.1  # of the variance: with less left, short trials say little of what components bring
 NOISE = 0.04  # of the variance: with less left, a target is smooth, and not cut into pieces
+SMOOTH = 2.0  # what trees leave, in what a trial leaves: with more, a target is smooth as well
+TREES, _LEAF = 30, 5  # trees, and the fewest rows of a leaf
 FOLDS = 5
 MOST_ROWS = 4000  # that candidates are tried on, drawn from all
 _MEASURED = 2000  # rows
@@ -80,9 +82,12 @@ def choose_shape(
     shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]
     if has_choice(model, program, data.y[data.used]):
-        tried, trial_of = _short_trials(model, program, data, folds)
+        tried, some, trial_of = _short_trials(model, program, data, folds)
         found = {best: first or (yield from trial_of(best))}
-        program = tried if found[best].unexplained >= NOISE else program
+        if tried is not program and found[best].unexplained >= NOISE:
+            program, usual = tried, cast(DenseFactory, program.network)
+            if left_by_trees(data, some[0]) >= SMOOTH * found[best].unexplained:
+                program = replace(tried, network=smooth(usual))
         for shape in worth_trying(shapes[1:], found[best]):
             found[shape] = yield from trial_of(shape)
         scores = {shape: measures.score for shape, measures in found.items()}
@@ -96,13 +101,13 @@ def first_trial(
 ) -> Steps[Measures]:
     """Measures of the simplest shape after a short training."""
     shape = shapes_of(model, data.y[data.used])[0]
-    return (yield from _short_trials(model, program, data, folds)[1](shape))
+    return (yield from _short_trials(model, program, data, folds)[-1](shape))
 
 
 def _short_trials(
     model: Any, program: Program, data: TrainingRows, folds: list[Fold]
-) -> tuple[Program, Callable[[OutputShape], Steps[Measures]]]:
-    """The program that is tried, and a function that measures a shape after a short training."""
+) -> tuple[Program, list[Fold], Callable[[OutputShape], Steps[Measures]]]:
+    """The program that is tried, the rows, and what measures a shape after a short training."""
     tried = _alternative(model, program, len(data.used)) or program
     if not any(fold.held_out.size for fold in folds):
         folds = data.folds(FOLDS, FOLDS)
@@ -111,7 +116,7 @@ def _short_trials(
     if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
         short, room = tried, room_of(_plans(model, program, data, folds))
     some = some_rows(data, folds)
-    return tried, lambda shape: trial(model, short, shape, data, some, room=room)
+    return tried, some, lambda shape: trial(model, short, shape, data, some, room=room)
 
 
 def _alternative(model: Any, program: Program, rows: int) -> Program | None:
@@ -121,6 +126,19 @@ def _alternative(model: Any, program: Program, rows: int) -> Program | None:
         return None
     found = network.alternative(usual, rows)
     return None if found is None else replace(program, network=found)
+
+
+def left_by_trees(data: TrainingRows, fold: Fold) -> float:
+    """Share of the variance of a fold's held-out rows that trees do not explain."""
+    from sklearn.ensemble import ExtraTreesRegressor  # takes half a second to import
+
+    trees = ExtraTreesRegressor(TREES, min_samples_leaf=_LEAF, random_state=data.seed)
+    own = [None if data.weights is None else data.weights[rows] for rows in fold]
+    trees.fit(data.X[fold.train], data.y[fold.train], own[0])
+    y = data.y[fold.held_out]
+    variance = np.average((y - np.average(y, weights=own[1])) ** 2, weights=own[1])
+    left = np.average((y - trees.predict(data.X[fold.held_out])) ** 2, weights=own[1])
+    return float(left / variance) if variance > 0 else 0.0
 
 
 def has_choice(model: Any, program: Program, y: FloatArray) -> bool:

@@ -209,6 +209,7 @@ def train_ensemble(
         rows.append(([whole] * model.n_networks, data.seed + 1))
     batch_size = batch_size_of(model, len(data.used))
     rest: dict[str, Any] = {"batch_size": batch_size, "previous": previous}
+    rest["smooth"] = getattr(program.network, "smooth", False)
     plans = [
         plan
         for given, seed in rows
