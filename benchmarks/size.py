@@ -67,7 +67,7 @@ FEATURES = {
         """,
     "large categories, numbers that are names": """
         preprocessing/_targets preprocessing/_repeats preprocessing/_categories
-        preprocessing/_encoder:large_categories,learn_targets,_names,knows_targets
+        preprocessing/_target_inputs preprocessing/_encoder:knows_targets
         preprocessing/_encoders:distinct_levels,level_codes,with_levels,numbers
         onnx/_networks:_level
         _fitting:encoded_by_fold
@@ -79,11 +79,14 @@ FEATURES = {
     "networks that see inputs in pieces": """
         networks:PiecewiseLinear,knots,with_knots,in_pieces,alternative onnx/_networks:_pieces
         """,
+    "points of trees as an input": """
+        preprocessing/_trees _tree_inputs onnx/_networks:with_trees _loading:_of_trees,_trees
+        """,
     "model folders that are not trusted": """
         _schema _model_schema preprocessing/_document calibration/_stored
         _serialization:check_arrays
         _stored_banks:check_bank,_check_shapes,_check_outputs,_output_bound
-        _loading:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured,_levels
+        _loading:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured
         """,
     "bounds of requests and files": """
         serve/_connections serve/_budget tables/_limits tables/_ipc serve/_json serve/_reading

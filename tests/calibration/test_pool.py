@@ -17,6 +17,7 @@ from calipers.calibration import (
     out_of_fold,
     unseen_pools,
 )
+from calipers.calibration._deconvolution import noise_of
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 NEW = 500
@@ -120,6 +121,15 @@ def test_networks_that_agree_need_no_correction():
     components = SplitNormal(np.zeros((6, 40)), 1.0, 1.0)
     y, folds = rng.standard_normal(40), np.repeat([0, 1, 2], 2)
     assert np.allclose(pooled_scores(components, y, folds, np.arange(40) % 3), y, atol=0.02)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_hardly_anything_is_taken_from_errors_where_networks_hardly_disagree(seed):
+    error = np.random.default_rng(seed).gamma(3.0, 1.0, 1000) - 3.0
+    variance = np.full(1000, 3.0)
+    found = noise_of(error, 0.001 * variance, variance, 0.002 * variance, 0.0015)
+    levels = [0.005, 0.025, 0.1, 0.9, 0.975]
+    np.testing.assert_allclose(np.quantile(found, levels), np.quantile(error, levels), rtol=0.002)
 
 
 def test_pooled_scores_keep_order_and_stay_finite_for_outliers():

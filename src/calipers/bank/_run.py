@@ -8,6 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from calipers.bank._clock import Clock
 from calipers.bank._lanes import MEASURES, Lanes, RowIndex, Scaling, Settings, State, Tree
 from calipers.bank._program import SEGMENT, Program
 from calipers.bank._shared_rows import FloatArray, IntArray, Plan, Table
+from calipers.networks import ROWS_FOR_KNOTS
 
 _SEGMENT_SECONDS = 0.5
 _LONGEST_WAIT = 30.0  # seconds for what cannot be stopped, such as compiling
@@ -134,9 +136,11 @@ def run(
     lanes = _Filling(program, table, plans, shape)
     epochs, spent, trained = 1, 0.0, 0
     turn = nullcontext if watch is None else watch.turn
-    with turn():
+    with turn(), ThreadPoolExecutor(1) as pool:
+        device = jax.config.jax_default_device  # type: ignore[attr-defined]  # of this thread alone
+        compiling = pool.submit(lanes.compile, device)  # while the program of ``fill`` is compiled
         lanes.fill()
-        lanes.compile()
+        compiling.result()
     until = clock.until(share)
     while True:
         asked = time.monotonic()
@@ -211,9 +215,12 @@ class _Filling:
         self.scalings[number] = scaling
         target = (self.table.target[plan.rows] - scaling.target_center) / scaling.target_scale
         numbers = self.program.objective.fitted(self.defaults | dict(plan.settings.loss), target)
-        inputs = (self.table.inputs[plan.rows] - scaling.input_center) / scaling.input_scale
-        inputs = np.clip(inputs, -1e8, 1e8)  # for knots, which must not be larger than 1e9
-        entry = _entry(plan, scaling, self.shape, numbers, self.knots(inputs))
+        knots = None
+        if self.lanes.knots is not None:
+            some = plan.rows[:: max(1, len(plan.rows) // ROWS_FOR_KNOTS)]
+            inputs = (self.table.inputs[some] - scaling.input_center) / scaling.input_scale
+            knots = self.knots(np.clip(inputs, -1e8, 1e8))  # knots must not be larger than 1e9
+        entry = _entry(plan, scaling, self.shape, numbers, knots)
         for array, value in zip(jax.tree.leaves(self.lanes), jax.tree.leaves(entry), strict=True):
             array[lane] = value
 
@@ -240,9 +247,10 @@ class _Filling:
                 array[lane] = value
         return given
 
-    def compile(self) -> None:
+    def compile(self, device: Any) -> None:
         """Compile what ``advance`` runs, before the clock starts."""
-        self._compiled((self.state, self.on_device, self.feed(0), np.int32(1)))
+        with nullcontext() if device is None else jax.default_device(device):
+            self._compiled((self.state, self.lanes, self.feed(0), np.int32(1)))
 
     def _compiled(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         results = (self.state, 0, 0)

@@ -18,6 +18,7 @@ IntArray = NDArray[np.integer[Any]]
 Rows = tuple[jax.Array, jax.Array]  # inputs and target on a device
 
 _CONSTANT_TARGET = 1e-6  # part of itself by which a constant target is taken to vary
+_BLOCK = 2048  # rows
 _CONSTANT = 1e-12  # a column whose spread is this small against its size is constant but for noise
 
 
@@ -123,11 +124,26 @@ class Table:
 
     def scaling(self, rows: IntArray, weights: FloatArray | None = None) -> Scaling:
         """Scaling by the mean and standard deviation of some rows."""
-        inputs = self.inputs[rows].astype(np.float64)
-        if self.limits is not None:
-            inputs = np.clip(inputs, *self.limits)
         target = self.target[rows].astype(np.float64)
-        return Scaling(*center_and_scale(inputs, weights), *center_and_scale(target, weights))
+        return Scaling(*self._moments(rows, weights), *center_and_scale(target, weights))
+
+    def _moments(self, rows: IntArray, weights: FloatArray | None) -> tuple[Any, Any]:
+        """``center_and_scale`` of the inputs of some rows, in blocks that a cache holds."""
+        weights = np.ones(len(rows)) if weights is None else weights.astype(np.float64)
+        cuts = [slice(i, i + _BLOCK) for i in range(0, len(rows), _BLOCK)]
+
+        def mean(center: Any, power: int) -> Any:
+            total = np.zeros(self.inputs.shape[1])
+            for cut in cuts:
+                values = self.inputs[rows[cut]]
+                if self.limits is not None:
+                    values = np.clip(values, *self.limits)
+                total += weights[cut] @ (values - center) ** power
+            return total / weights.sum()
+
+        center = mean(np.zeros(self.inputs.shape[1]), 1)
+        scale = np.sqrt(mean(center, 2))
+        return center, np.where(scale <= _CONSTANT * np.abs(center), 1.0, scale)
 
 
 def standardised(inputs: FloatArray, units: Scaling) -> FloatArray:

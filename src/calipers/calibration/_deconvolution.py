@@ -20,6 +20,10 @@ UNSHRUNK = 0.02
 
 # What all networks are wrong by may be so many times what they disagree by, as variances.
 SHARED = (0.0, 0.3, 1.0, 3.0, 10.0, 30.0)
+# Where disagreement is less than this share of the squared errors, there is less to take away than
+# expectation-maximisation is off by, above all in steep tails: it counts in proportion to the
+# share.
+LARGE_SHARE = 0.1
 # Squared errors count up to so many variances in how large the noise is.
 FURTHEST = 25.0
 
@@ -90,7 +94,10 @@ def noise_of(
     values = values - middle
     part = variance / own
     shrunk = values * np.sqrt(size / (size + part))
-    return scale * (middle + deconvolved(values, shrunk, part, relative))
+    share = float(part.mean()) / (size + float(part.mean()))
+    trust = min(share / LARGE_SHARE, 1.0)
+    more = deconvolved(values, shrunk, part, relative) - shrunk
+    return scale * (middle + shrunk + trust * more)
 
 
 def _noise_size(error: FloatArray, variance: FloatArray, own: FloatArray) -> tuple[float, float]:

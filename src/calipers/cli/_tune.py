@@ -202,7 +202,8 @@ def _toml(settings: dict[str, Any], heading: str) -> str:
 
 def _show(result: Any, usual: Any, gain: float) -> None:
     """The finalists beside the defaults."""
-    names = sorted(name for name in result.best.params if len(_values(result, name)) > 1)
+    tried = {n: {str(c.params.get(n)) for c in result.candidates} for n in result.best.params}
+    names = sorted(name for name, values in tried.items() if len(values) > 1)
     last = [c for c in result.ranked() if c.finalist == result.best.finalist]
     rows = []
     for label, candidate in (*((f"{c.number}", c) for c in last), ("defaults", usual.best)):
@@ -213,7 +214,3 @@ def _show(result: Any, usual: Any, gain: float) -> None:
     print_rows(("candidate", *names, "inside", "mean width", "interval score"), rows)
     said = f"{gain:.1%} better than the defaults" if gain else "none better than the defaults"
     typer.echo(f"\n{len(result.candidates)} candidates, {said} as an ensemble before calibration")
-
-
-def _values(result: Any, name: str) -> set[str]:
-    return {str(candidate.params.get(name)) for candidate in result.candidates}
