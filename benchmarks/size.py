@@ -79,6 +79,9 @@ FEATURES = {
     "networks that see inputs in pieces": """
         networks:PiecewiseLinear,knots,with_knots,in_pieces,alternative onnx/_networks:_pieces
         """,
+    "points of trees as an input": """
+        preprocessing/_trees _tree_inputs onnx/_networks:with_trees _loading:_of_trees,_trees
+        """,
     "model folders that are not trusted": """
         _schema _model_schema preprocessing/_document calibration/_stored
         _serialization:check_arrays

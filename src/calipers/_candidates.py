@@ -7,7 +7,7 @@ has to earn it: it is taken where it is better by a margin. ``benchmarks/shapes.
 numbers come from.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -63,36 +63,60 @@ class Measures(NamedTuple):
         return float((self.interval * self.pinball) ** (1 / 3) * self.squared ** (1 / 6))
 
 
+_NOTHING = Measures(np.inf, np.inf, np.inf, 0.0)  # of networks that failed in so short a training
+
+
 def choose_shape(
-    model: Any, program: Program, data: TrainingRows, folds: list[Fold]
+    model: Any,
+    program: Program,
+    data: TrainingRows,
+    folds: list[Fold],
+    first: Measures | None = None,
 ) -> Steps[tuple[Program, TargetMap | None]]:
     """The program with as many components as the rows ask for, and the scale of the target, if any.
 
     The model's loss says what there is to choose from; with a ``time_budget`` the first is taken.
-    ``model.about_["shapes"]`` has the scores, where there was a choice.
+    ``first`` is what ``first_trial`` found, where that is known. ``model.about_["shapes"]`` has the
+    scores, where there was a choice.
     """
     shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]
     if has_choice(model, program, data.y[data.used]):
-        tried = _alternative(model, program, len(data.used)) or program
-        if not any(fold.held_out.size for fold in folds):
-            folds = data.folds(FOLDS, FOLDS)
-        short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0)
-        short = replace(short, network=tried.network)
-        if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
-            short, room = tried, room_of(_plans(model, program, data, folds))
-        some = [_some(fold, MOST_ROWS / len(data.used), data.seed) for fold in folds]
-        found = {best: (yield from trial(model, short, best, data, some, room=room))}
+        tried, some, trial_of = _short_trials(model, program, data, folds)
+        found = {best: first or (yield from trial_of(best))}
         if tried is not program and found[best].unexplained >= NOISE:
             program, usual = tried, cast(DenseFactory, program.network)
             if left_by_trees(data, some[0]) >= SMOOTH * found[best].unexplained:
                 program = replace(tried, network=smooth(usual))
         for shape in worth_trying(shapes[1:], found[best]):
-            found[shape] = yield from trial(model, short, shape, data, some, room=room)
+            found[shape] = yield from trial_of(shape)
         scores = {shape: measures.score for shape, measures in found.items()}
         best = decide(scores)
         model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
     return replace(program, components=best.components), map_of(best, data)
+
+
+def first_trial(
+    model: Any, program: Program, data: TrainingRows, folds: list[Fold]
+) -> Steps[Measures]:
+    """Measures of the simplest shape after a short training."""
+    shape = shapes_of(model, data.y[data.used])[0]
+    return (yield from _short_trials(model, program, data, folds)[-1](shape))
+
+
+def _short_trials(
+    model: Any, program: Program, data: TrainingRows, folds: list[Fold]
+) -> tuple[Program, list[Fold], Callable[[OutputShape], Steps[Measures]]]:
+    """The program that is tried, the rows, and what measures a shape after a short training."""
+    tried = _alternative(model, program, len(data.used)) or program
+    if not any(fold.held_out.size for fold in folds):
+        folds = data.folds(FOLDS, FOLDS)
+    short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0)
+    short = replace(short, network=tried.network)
+    if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
+        short, room = tried, room_of(_plans(model, program, data, folds))
+    some = some_rows(data, folds)
+    return tried, some, lambda shape: trial(model, short, shape, data, some, room=room)
 
 
 def _alternative(model: Any, program: Program, rows: int) -> Program | None:
@@ -124,12 +148,14 @@ def has_choice(model: Any, program: Program, y: FloatArray) -> bool:
     return len(shapes_of(model, y)) > 1 or _alternative(model, program, len(y)) is not None
 
 
-def _some(fold: Fold, share: float, seed: int) -> Fold:
-    """A share of the rows of a fold, if that is less than all of them."""
-    if share >= 1:
-        return fold
-    rng = np.random.default_rng(seed)
-    return Fold(*(rng.permutation(rows)[: int(np.ceil(share * len(rows)))] for rows in fold))
+def some_rows(data: TrainingRows, folds: list[Fold]) -> list[Fold]:
+    """Of each fold the rows that candidates are tried on."""
+    share, found = MOST_ROWS / len(data.used), []
+    for fold in folds if share < 1 else ():
+        rng = np.random.default_rng(data.seed)
+        parts = (rng.permutation(rows)[: int(np.ceil(share * len(rows)))] for rows in fold)
+        found.append(Fold(*parts))
+    return found or folds
 
 
 def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
@@ -184,8 +210,14 @@ def trial(
     robust = getattr(program.network, "clips_inputs", False)
     table = Table.from_arrays(data.X, y, robust=robust)
     bank = yield Training(program, table, plans, trial=True, room=room)
+    if bank is None:
+        return _NOTHING
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
     fold_of = np.arange(len(folds))
+    if not ensemble.head.has_interval:
+        points = OutOfFold.of_points(bank.predict(data.X)["point"], folds, fold_of, model.coverage)
+        assert points is not None  # noqa: S101 - folds hold rows out
+        return _measure_points(points, data.y, data.weights)
     rows = (data.X, data.y, data.weights)
     found = calibrate(ensemble, folds, fold_of, *rows, kind="map", seed=data.seed)[1]
     assert found is not None  # noqa: S101 - folds hold rows out
@@ -215,6 +247,15 @@ def measure(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) 
         float(squared),
         float(squared / variance) if variance > 0 else 0.0,
     )
+
+
+def _measure_points(found: OutOfFold, y: FloatArray, weights: FloatArray | None) -> Measures:
+    """Measures of points without distributions: root mean squared errors in place of the others."""
+    own, target = None if weights is None else weights[found.rows], y[found.rows]
+    squared = np.average((target - found.point[found.rows]) ** 2, weights=own)
+    variance = np.average((target - np.average(target, weights=own)) ** 2, weights=own)
+    root, share = float(np.sqrt(squared)), float(squared / variance) if variance > 0 else 0.0
+    return Measures(root, root, float(squared), share)
 
 
 def _shorter(settings: Any, part: float) -> Any:

@@ -79,11 +79,18 @@ class TrainingRows(NamedTuple):
         encoded = [
             self.categories.encoded(self.X, fold.train, seed + i) for i, fold in enumerate(folds)
         ]
-        count = len(folds)
+        return self._replace(categories=None).copied(encoded, folds)
+
+    def copied(
+        self, encoded: list[FloatArray], folds: list[Fold]
+    ) -> tuple["TrainingRows", list[Fold]]:
+        """Rows of which each fold has a copy with inputs of its own, and the folds among them."""
+        count = len(encoded)
         weights = None if self.weights is None else np.tile(self.weights, count)
         groups = None if self.groups is None else np.tile(self.groups, count)
+        far = np.add.outer(np.arange(count) * len(self.y), self.far).ravel()
         copies = [Fold(*(part + i * len(self.y) for part in fold)) for i, fold in enumerate(folds)]
-        rows = self._replace(X=np.concatenate(encoded), y=np.tile(self.y, count), categories=None)
+        rows = self._replace(X=np.concatenate(encoded), y=np.tile(self.y, count), far=far)
         return rows._replace(weights=weights, groups=groups), copies
 
     @property
@@ -124,8 +131,8 @@ def read_rows(
     given = X
     if reset:
         model.reader_, X, y = learn_inputs(model, X, y, weights, use_targets and groups is None)
-    else:
-        X, y = model.reader_.read_with_targets(model, X, y)
+    else:  # what trees say of the rows depends on whether these know them
+        X, y = replace(model.reader_, forest=None).read_with_targets(model, X, y)
     used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
     if groups is not None:
         groups = group_labels(groups, X)

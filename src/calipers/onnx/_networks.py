@@ -26,9 +26,11 @@ from calipers.networks import (
 from calipers.onnx._graph import Graph, array_info
 from calipers.preprocessing import (
     CYCLES,
+    FAR,
     SINGLE,
     CategoryEncoder,
     DateEncoder,
+    Forest,
     NumberEncoder,
     TableEncoder,
 )
@@ -60,6 +62,36 @@ def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[str, list[Va
         else:
             raise ValueError(f"a column of kind {column.kind!r} has no ONNX form")
     return graph("Concat", *(graph.unsqueezed(part, 1) for part in parts), axis=1), inputs
+
+
+def with_trees(graph: Graph, forest: Forest, X: str) -> str:
+    """Inputs with the mean point of trees as the last."""
+    x = graph("Sub", X, graph.constant(forest.center))
+    x = graph("Div", x, graph.constant(forest.scale))
+    x = graph("Clip", x, graph.constant(-FAR), graph.constant(FAR))
+    leaf, sizes = forest.feature < 0, forest.sizes
+    tree, node = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(leaf))
+    node = node - np.repeat(forest.roots, sizes)
+    child = np.where(leaf, 0, forest.first_child - np.repeat(forest.roots, sizes))
+    point = graph(
+        "TreeEnsembleRegressor",
+        graph.cast(x, "float32"),
+        domain="ai.onnx.ml",
+        aggregate_function="AVERAGE",
+        n_targets=1,
+        nodes_treeids=tree,
+        nodes_nodeids=node,
+        nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
+        nodes_featureids=np.where(leaf, 0, forest.feature),
+        nodes_values=np.where(leaf, 0, forest.number).tolist(),
+        nodes_truenodeids=child,
+        nodes_falsenodeids=np.where(leaf, 0, child + 1),
+        target_treeids=tree[leaf],
+        target_nodeids=node[leaf],
+        target_ids=[0] * int(leaf.sum()),
+        target_weights=forest.number[leaf].tolist(),
+    )
+    return graph("Concat", X, graph.cast(point, "float64"), axis=1)
 
 
 def _filled(graph: Graph, encoder: NumberEncoder | DateEncoder, value: str) -> tuple[str, str]:

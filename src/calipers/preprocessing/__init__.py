@@ -47,5 +47,11 @@ from calipers.preprocessing._text_columns import (
     MISSING_WORDS,
     as_text as as_text,
 )
+from calipers.preprocessing._trees import (
+    FAR as FAR,
+    MOST_TREES as MOST_TREES,
+    Forest as Forest,
+    grow as grow,
+)
 
 __all__ = ["MISSING_MARKS", "MISSING_WORDS", "Column", "DataError", "TableEncoder", "read_number"]
