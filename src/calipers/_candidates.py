@@ -75,10 +75,11 @@ def choose_shape(
         tried = _alternative(model, program, len(data.used)) or program
         if not any(fold.held_out.size for fold in folds):
             folds = data.folds(FOLDS, FOLDS)
-        short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0)
+        short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0, 0)
         short = replace(short, network=tried.network)
         if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
-            short, room = tried, room_of(_plans(model, program, data, folds))
+            short = tried
+            room = (*room_of(_plans(model, program, data, folds))[:2], model.n_networks)
         some = [_some(fold, MOST_ROWS / len(data.used), data.seed) for fold in folds]
         found = {best: (yield from trial(model, short, best, data, some, room=room))}
         program = tried if found[best].unexplained >= NOISE else program
@@ -152,7 +153,7 @@ def trial(
     data: TrainingRows,
     folds: list[Fold],
     epochs: float | None = None,
-    room: tuple[int, int] = (0, 0),
+    room: tuple[int, int, int] = (0, 0, 0),
 ) -> Steps[Measures]:
     """Measures of the rows that were held out of a short training."""
     program, target_map = replace(program, components=shape.components), map_of(shape, data)
