@@ -147,16 +147,6 @@ class Comparison:
         return f"{found.min():.0f} to {found.max():.0f} s on two cores, beside other work"
 
     @property
-    def large_fits(self):
-        """Seconds on protein, and on its published fold."""
-        folds = pd.read_csv(self._results / "published.csv")
-        fold = folds[(folds["dataset"] == "protein") & (folds["method"] == "calipers")].iloc[0]
-        return (
-            f"{self._seconds['protein']:.0f} s while all cores were busy; "
-            f"{fold['seconds']:.0f} s with {fold['n_train'] / 1000:.0f},000 rows"
-        )
-
-    @property
     def coverage_kept(self):
         """Mean distance from 95%."""
         part = self._covered[np.isclose(self._covered["coverage"], 0.95)]

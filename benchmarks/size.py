@@ -39,7 +39,6 @@ FEATURES = {
         """,
     "calibration by width": """
         calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
-        onnx/__init__:_by_width
         """,
     "guarantees for groups, kinds of rows and shifts": """
         _conformal calibration/_by calibration/_row_kinds calibration/_ratio calibration/_effective
@@ -55,7 +54,7 @@ FEATURES = {
         """,
     "several targets": """
         multitarget cli/_measures:measure_targets,print_targets cli/_table_options:take_targets
-        cli/_predict:load_any cli/_evaluate:_kinds_of_targets,_several,_show_several
+        cli/_predict:load_any cli/_evaluate:_kinds_of_targets
         """,
     "importances, what more rows are worth": """
         importance/__init__ importance/_dependence importance/_permutation report/_drivers more_rows
@@ -67,23 +66,26 @@ FEATURES = {
         """,
     "large categories, numbers that are names": """
         preprocessing/_targets preprocessing/_repeats preprocessing/_categories
-        preprocessing/_encoder:large_categories,learn_targets,_names,knows_targets
+        preprocessing/_target_inputs preprocessing/_encoder:knows_targets
         preprocessing/_encoders:distinct_levels,level_codes,with_levels,numbers
         onnx/_networks:_level
         _fitting:encoded_by_fold
         """,
     "targets that are gross errors": """
         _outliers _fitting:without_errors,_without
-        cli/_notes:say_far_targets,without_far_targets,note_leaks
+        cli/_notes:say_far_targets,without_repeats,note_leaks
         """,
     "networks that see inputs in pieces": """
         networks:PiecewiseLinear,knots,with_knots,in_pieces,alternative onnx/_networks:_pieces
+        """,
+    "points of trees as an input": """
+        preprocessing/_trees _tree_inputs onnx/_networks:with_trees _loading:_of_trees,_trees
         """,
     "model folders that are not trusted": """
         _schema _model_schema preprocessing/_document calibration/_stored
         _serialization:check_arrays
         _stored_banks:check_bank,_check_shapes,_check_outputs,_output_bound
-        _loading:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured,_levels
+        _loading:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured
         """,
     "bounds of requests and files": """
         serve/_connections serve/_budget tables/_limits tables/_ipc serve/_json serve/_reading

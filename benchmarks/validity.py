@@ -1,6 +1,7 @@
 """Coverage of the default over hundreds of refits, on problems with a known distribution.
 
     python benchmarks/validity.py [--problems toy ...] [--sizes 50 100 200 1000] [--refits 200]
+        [--seed 1]
 
 All refits of a problem and size train as one bank, on rows of their own. Coverage is not counted on
 test rows but worked out from the true distribution at 300 inputs, so that all chance is in the
@@ -63,10 +64,10 @@ def true_coverage(problem, inputs, bounds):
     return np.array([problem.cdf(inputs, upper) for upper in bounds[:, 1].T]) - below
 
 
-def evaluate(problem, model, rows, count):
+def evaluate(problem, model, rows, count, seed=1):
     """Rows of the table for one problem and size."""
     inputs, _ = problem.sample(300, random_state=12345)
-    ensembles = refits(model, problem, rows, count)
+    ensembles = refits(model, problem, rows, count, seed)
     bounds = [e.predict(inputs, Query(LEVELS)).intervals for e in ensembles]
     covered = np.array([true_coverage(problem, inputs, b) for b in bounds])
     for i, level in enumerate(LEVELS):
@@ -124,12 +125,14 @@ def main():
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--sizes", nargs="+", type=int, default=[50, 100, 200, 1000])
     parser.add_argument("--refits", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1, help="another gives refits to other rows")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    model = IntervalRegressor(verbose=0)
     options.out.mkdir(parents=True, exist_ok=True)
     for name in options.problems:
         for rows in options.sizes:
-            new = list(evaluate(PROBLEMS[name], IntervalRegressor(verbose=0), rows, options.refits))
+            new = list(evaluate(PROBLEMS[name], model, rows, options.refits, options.seed))
             print(markdown(new).splitlines()[-1], flush=True)
             store(options.out, new)
 

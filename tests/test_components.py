@@ -8,15 +8,18 @@ import pytest
 from sklearn.base import clone
 
 from calipers import IntervalRegressor, _candidates, networks, objectives
-from calipers._candidates import Measures
+from calipers._candidates import Measures, left_by_trees
+from calipers._fitting import TrainingRows
 from calipers._schema import SchemaError
 from calipers._serialization import ensemble_from_dict, ensemble_to_dict
 from calipers.bank import Program, _train
+from calipers.crossfit import Fold
 from calipers.distributions import SplitNormalMixture
 from calipers.heads import HEADS
 from calipers.networks import MLP
 from calipers.objectives import LOSSES, Density
 from calipers.prediction import Query
+from calipers.training import make_settings
 
 SMALL = {
     "network": MLP(hidden_layers=(16,), frequencies=0),
@@ -239,6 +242,30 @@ def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
         IntervalRegressor(loss=Density(scale="log"), **SMALL).fit(X, y)
 
 
+def test_smooth_networks_take_larger_steps_and_fewer():
+    model, given = IntervalRegressor(), IntervalRegressor(epochs=7)
+    one, other = (make_settings(model, 5000, 64, stops=True, smooth=s) for s in (False, True))
+    assert (one.epochs, other.epochs) == (128, 64)
+    assert (other.learning_rate, other.weight_decay) == (0.006, 0.05)
+    assert make_settings(given, 5000, 64, stops=True, smooth=True).epochs == 7
+
+
+def test_trees_leave_little_of_steps_and_much_of_what_is_smooth_in_all_inputs():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (1500, 6))
+    fold = Fold(np.arange(1000), np.arange(1000, 1500))
+    steps, sums = np.sign(X[:, 0]) + (X[:, 1] > 0.5), np.sin(2 * X.sum(axis=1))
+    little = rng.choice([1.0, 1e-9], 1500)
+    wrong = np.where(little == 1, steps, 9.0)
+    found = [
+        left_by_trees(TrainingRows(X, y, weights, None, np.arange(1500), 0), fold)
+        for y, weights in ((steps, None), (sums, None), (wrong, little), (wrong, None))
+    ]
+    assert found[0] < 0.05
+    assert found[2] < 0.2
+    assert min(found[1], found[3]) > 0.5
+
+
 def test_a_trial_takes_another_scale_only_where_it_is_better(monkeypatch):
     monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
     settings = SMALL | {"epochs": 100}
@@ -252,8 +279,14 @@ def test_a_trial_takes_another_scale_only_where_it_is_better(monkeypatch):
     assert set(plain.about_["shapes"]) == {"1, identity", "1, asinh"}
 
 
-@pytest.mark.parametrize(("noise", "bins"), [(0.3, 4), (0.0, 0)])
-def test_inputs_are_cut_into_pieces_where_a_trial_leaves_noise(monkeypatch, noise, bins, tmp_path):
+@pytest.mark.parametrize(
+    ("noise", "left", "bins", "smooth"),
+    [(0.3, 0.4, 4, False), (0.3, 0.6, 0, True), (0, 9, 0, False)],
+)
+def test_a_trial_takes_pieces_where_it_leaves_noise_and_smooth_networks_where_trees_leave_more(
+    monkeypatch, noise, left, bins, smooth, tmp_path
+):
+    monkeypatch.setattr("calipers._candidates.left_by_trees", lambda *rows: left)
     monkeypatch.setattr(networks, "ROWS_FOR_PIECES", 300)
     monkeypatch.setattr(networks, "BINS", 4)
     monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
@@ -262,7 +295,8 @@ def test_inputs_are_cut_into_pieces_where_a_trial_leaves_noise(monkeypatch, nois
     y = X[:, 0] + noise * rng.normal(0, 1, 400)
     settings = SMALL | {"network": MLP(hidden_layers=(8,), frequencies=1), "epochs": 60}
     model = IntervalRegressor(**settings).fit(X, y)
-    assert model.ensemble_.bank.program.network.bins == bins
+    network = model.ensemble_.bank.program.network
+    assert (network.bins, network.smooth) == (bins, smooth)
     assert set(model.about_["shapes"]) == {"1, identity"}
     model.save(tmp_path / "model")
     again = IntervalRegressor.load(tmp_path / "model")

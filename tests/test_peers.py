@@ -107,7 +107,7 @@ def test_pages_say_what_stored_rows_say():
     for page in PAGES:
         text = (ROOT / page).read_text()
         assert updated(text, comparison) == text, f"python benchmarks/peers.py table for {page}"
-    stale = "<!-- large_fits -->1 s<!-- /large_fits --> <!-- sizes -->2 MB<!-- /sizes -->"
+    stale = "<!-- small_fits -->1 s<!-- /small_fits --> <!-- sizes -->2 MB<!-- /sizes -->"
     found = updated(stale, comparison)
-    assert f"-->{comparison.large_fits}<!--" in found
+    assert f"-->{comparison.small_fits}<!--" in found
     assert found.endswith("<!-- sizes -->2 MB<!-- /sizes -->")

@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 from calipers import IntervalRegressor, losses, metrics
 from calipers.cli import app
-from calipers.networks import MLP, DenseFactory
+from calipers.networks import MLP, DenseFactory, smooth
 from calipers.objectives import LOSSES, Density, IntervalScore, Objective
 from calipers.optimizers import Adam
 from calipers.storage import ModelFileError
@@ -310,6 +310,8 @@ class TestMethods:
         assert MLP().alternative(few, 60) is None
         assert MLP().alternative(few, 900).bins == 32
         assert MLP(bins=0).alternative(few, 900) is None
+        slower = smooth(few)
+        assert (slower.smooth, slower.amplitude, slower.spread) == (True, 0.0625, 0.15)
         assert MLP(bins=30).factory(X, 60).bins == 16  # another number is another program
         levels = (rng.integers(0, 90, (60, 1)) == np.arange(90)).astype(float)
         wide = MLP().factory(np.column_stack([X, levels]), 60)

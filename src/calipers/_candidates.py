@@ -7,9 +7,9 @@ has to earn it: it is taken where it is better by a margin. ``benchmarks/shapes.
 numbers come from.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
@@ -20,13 +20,15 @@ from calipers.bank import Plan, Program, Table, room_of
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
-from calipers.networks import MLP, DenseFactory
+from calipers.networks import MLP, DenseFactory, smooth
 from calipers.training import expanded, make_plans, make_program, objective_of
 
 EPOCHS = {1: 0.03, 2000: 0.1}  # part of all that a network trains for, from so many rows on
 MARGIN = 0.01  # by which a candidate must be better than the simplest
 EXPLAINED = 0.1  # of the variance: with less left, short trials say little of what components bring
 NOISE = 0.04  # of the variance: with less left, a target is smooth, and not cut into pieces
+SMOOTH = 2.0  # what trees leave, in what a trial leaves: with more, a target is smooth as well
+TREES, _LEAF = 30, 5  # trees, and the fewest rows of a leaf
 FOLDS = 5
 MOST_ROWS = 4000  # that candidates are tried on, drawn from all
 _MEASURED = 2000  # rows
@@ -61,34 +63,61 @@ class Measures(NamedTuple):
         return float((self.interval * self.pinball) ** (1 / 3) * self.squared ** (1 / 6))
 
 
+_NOTHING = Measures(np.inf, np.inf, np.inf, 0.0)  # of networks that failed in so short a training
+
+
 def choose_shape(
-    model: Any, program: Program, data: TrainingRows, folds: list[Fold]
+    model: Any,
+    program: Program,
+    data: TrainingRows,
+    folds: list[Fold],
+    first: Measures | None = None,
 ) -> Steps[tuple[Program, TargetMap | None]]:
     """The program with as many components as the rows ask for, and the scale of the target, if any.
 
     The model's loss says what there is to choose from; with a ``time_budget`` the first is taken.
-    ``model.about_["shapes"]`` has the scores, where there was a choice.
+    ``first`` is what ``first_trial`` found, where that is known. ``model.about_["shapes"]`` has the
+    scores, where there was a choice.
     """
     shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]
     if has_choice(model, program, data.y[data.used]):
-        tried = _alternative(model, program, len(data.used)) or program
-        if not any(fold.held_out.size for fold in folds):
-            folds = data.folds(FOLDS, FOLDS)
-        short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0, 0)
-        short = replace(short, network=tried.network)
-        if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
-            short = tried
-            room = (*room_of(_plans(model, program, data, folds))[:2], model.n_networks)
-        some = [_some(fold, MOST_ROWS / len(data.used), data.seed) for fold in folds]
-        found = {best: (yield from trial(model, short, best, data, some, room=room))}
-        program = tried if found[best].unexplained >= NOISE else program
+        tried, some, trial_of = _short_trials(model, program, data, folds)
+        found = {best: first or (yield from trial_of(best))}
+        if tried is not program and found[best].unexplained >= NOISE:
+            program, usual = tried, cast(DenseFactory, program.network)
+            if left_by_trees(data, some[0]) >= SMOOTH * found[best].unexplained:
+                program = replace(tried, network=smooth(usual))
         for shape in worth_trying(shapes[1:], found[best]):
-            found[shape] = yield from trial(model, short, shape, data, some, room=room)
+            found[shape] = yield from trial_of(shape)
         scores = {shape: measures.score for shape, measures in found.items()}
         best = decide(scores)
         model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
     return replace(program, components=best.components), map_of(best, data)
+
+
+def first_trial(
+    model: Any, program: Program, data: TrainingRows, folds: list[Fold]
+) -> Steps[Measures]:
+    """Measures of the simplest shape after a short training."""
+    shape = shapes_of(model, data.y[data.used])[0]
+    return (yield from _short_trials(model, program, data, folds)[-1](shape))
+
+
+def _short_trials(
+    model: Any, program: Program, data: TrainingRows, folds: list[Fold]
+) -> tuple[Program, list[Fold], Callable[[OutputShape], Steps[Measures]]]:
+    """The program that is tried, the rows, and what measures a shape after a short training."""
+    tried = _alternative(model, program, len(data.used)) or program
+    if not any(fold.held_out.size for fold in folds):
+        folds = data.folds(FOLDS, FOLDS)
+    short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0, 0)
+    short = replace(short, network=tried.network)
+    if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
+        rows, aside, _ = room_of(_plans(model, program, data, folds))
+        short, room = tried, (rows, aside, model.n_networks)
+    some = some_rows(data, folds)
+    return tried, some, lambda shape: trial(model, short, shape, data, some, room=room)
 
 
 def _alternative(model: Any, program: Program, rows: int) -> Program | None:
@@ -100,6 +129,19 @@ def _alternative(model: Any, program: Program, rows: int) -> Program | None:
     return None if found is None else replace(program, network=found)
 
 
+def left_by_trees(data: TrainingRows, fold: Fold) -> float:
+    """Share of the variance of a fold's held-out rows that trees do not explain."""
+    from sklearn.ensemble import ExtraTreesRegressor  # takes half a second to import
+
+    trees = ExtraTreesRegressor(TREES, min_samples_leaf=_LEAF, random_state=data.seed)
+    own = [None if data.weights is None else data.weights[rows] for rows in fold]
+    trees.fit(data.X[fold.train], data.y[fold.train], own[0])
+    y = data.y[fold.held_out]
+    variance = np.average((y - np.average(y, weights=own[1])) ** 2, weights=own[1])
+    left = np.average((y - trees.predict(data.X[fold.held_out])) ** 2, weights=own[1])
+    return float(left / variance) if variance > 0 else 0.0
+
+
 def has_choice(model: Any, program: Program, y: FloatArray) -> bool:
     """Whether shapes, or other networks, are tried on rows before one is taken."""
     if model.time_budget is not None:
@@ -107,12 +149,14 @@ def has_choice(model: Any, program: Program, y: FloatArray) -> bool:
     return len(shapes_of(model, y)) > 1 or _alternative(model, program, len(y)) is not None
 
 
-def _some(fold: Fold, share: float, seed: int) -> Fold:
-    """A share of the rows of a fold, if that is less than all of them."""
-    if share >= 1:
-        return fold
-    rng = np.random.default_rng(seed)
-    return Fold(*(rng.permutation(rows)[: int(np.ceil(share * len(rows)))] for rows in fold))
+def some_rows(data: TrainingRows, folds: list[Fold]) -> list[Fold]:
+    """Of each fold the rows that candidates are tried on."""
+    share, found = MOST_ROWS / len(data.used), []
+    for fold in folds if share < 1 else ():
+        rng = np.random.default_rng(data.seed)
+        parts = (rng.permutation(rows)[: int(np.ceil(share * len(rows)))] for rows in fold)
+        found.append(Fold(*parts))
+    return found or folds
 
 
 def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
@@ -167,8 +211,14 @@ def trial(
     robust = getattr(program.network, "clips_inputs", False)
     table = Table.from_arrays(data.X, y, robust=robust)
     bank = yield Training(program, table, plans, trial=True, room=room)
+    if bank is None:
+        return _NOTHING
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
     fold_of = np.arange(len(folds))
+    if not ensemble.head.has_interval:
+        points = OutOfFold.of_points(bank.predict(data.X)["point"], folds, fold_of, model.coverage)
+        assert points is not None  # noqa: S101 - folds hold rows out
+        return _measure_points(points, data.y, data.weights)
     rows = (data.X, data.y, data.weights)
     found = calibrate(ensemble, folds, fold_of, *rows, kind="map", seed=data.seed)[1]
     assert found is not None  # noqa: S101 - folds hold rows out
@@ -198,6 +248,15 @@ def measure(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) 
         float(squared),
         float(squared / variance) if variance > 0 else 0.0,
     )
+
+
+def _measure_points(found: OutOfFold, y: FloatArray, weights: FloatArray | None) -> Measures:
+    """Measures of points without distributions: root mean squared errors in place of the others."""
+    own, target = None if weights is None else weights[found.rows], y[found.rows]
+    squared = np.average((target - found.point[found.rows]) ** 2, weights=own)
+    variance = np.average((target - np.average(target, weights=own)) ** 2, weights=own)
+    root, share = float(np.sqrt(squared)), float(squared / variance) if variance > 0 else 0.0
+    return Measures(root, root, float(squared), share)
 
 
 def _shorter(settings: Any, part: float) -> Any:

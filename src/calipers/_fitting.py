@@ -35,7 +35,12 @@ from calipers.calibration import Calibrator, rows_needed, worth
 from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out, make_folds
 from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
 from calipers.ensemble import Ensemble
-from calipers.preprocessing import LargeCategories, describe_numbers
+from calipers.preprocessing import (
+    LargeCategories,
+    describe_numbers,
+    large_categories,
+    learn_targets,
+)
 from calipers.training import (
     batch_size_of,
     check_parameters,
@@ -74,11 +79,18 @@ class TrainingRows(NamedTuple):
         encoded = [
             self.categories.encoded(self.X, fold.train, seed + i) for i, fold in enumerate(folds)
         ]
-        count = len(folds)
+        return self._replace(categories=None).copied(encoded, folds)
+
+    def copied(
+        self, encoded: list[FloatArray], folds: list[Fold]
+    ) -> tuple["TrainingRows", list[Fold]]:
+        """Rows of which each fold has a copy with inputs of its own, and the folds among them."""
+        count = len(encoded)
         weights = None if self.weights is None else np.tile(self.weights, count)
         groups = None if self.groups is None else np.tile(self.groups, count)
+        far = np.add.outer(np.arange(count) * len(self.y), self.far).ravel()
         copies = [Fold(*(part + i * len(self.y) for part in fold)) for i, fold in enumerate(folds)]
-        rows = self._replace(X=np.concatenate(encoded), y=np.tile(self.y, count), categories=None)
+        rows = self._replace(X=np.concatenate(encoded), y=np.tile(self.y, count), far=far)
         return rows._replace(weights=weights, groups=groups), copies
 
     @property
@@ -119,16 +131,16 @@ def read_rows(
     given = X
     if reset:
         model.reader_, X, y = learn_inputs(model, X, y, weights, use_targets and groups is None)
-    else:
-        X, y = model.reader_.read_with_targets(model, X, y)
+    else:  # what trees say of the rows depends on whether these know them
+        X, y = replace(model.reader_, forest=None).read_with_targets(model, X, y)
     used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
     if groups is not None:
         groups = group_labels(groups, X)
     categories, encoder = None, model.reader_.encoder
     if use_targets and encoder is not None and (reset or encoder.knows_targets):
-        categories = encoder.large_categories(given, X, y, weights, groups)
+        categories = large_categories(encoder, given, X, y, weights, groups)
     if reset and categories is not None:
-        X = encoder.learn_targets(categories, X)
+        X = learn_targets(encoder, categories, X)
         model.reader_ = replace(model.reader_, columns=encoder.columns_)
     (model.target_,) = describe_numbers(y[used, None], ["y" if name is None else str(name)])
     model.about_ = {
@@ -197,6 +209,7 @@ def train_ensemble(
         rows.append(([whole] * model.n_networks, data.seed + 1))
     batch_size = batch_size_of(model, len(data.used))
     rest: dict[str, Any] = {"batch_size": batch_size, "previous": previous}
+    rest["smooth"] = getattr(program.network, "smooth", False)
     plans = [
         plan
         for given, seed in rows

@@ -17,6 +17,7 @@ from calipers._schema import anything, list_of, one_of
 from calipers._wrapped import points_of
 from calipers.preprocessing import (
     Column,
+    Forest,
     TableEncoder,
     check_column,
     columns_of_names,
@@ -38,15 +39,19 @@ class Inputs:
     encoder: TableEncoder | None = None
     # of another library: its points of the same rows are one input more, the last
     regressor: Any = None
+    # likewise, of trees that were grown with the networks; no more than one of the two is there
+    forest: Forest | None = None
 
     def read(self, estimator: Any, X: Any) -> FloatArray:
         """Inputs as finite numbers; ``estimator`` is named in errors and knows the column names."""
         if self.encoder is not None:
-            return self._with_points(X, self.encoder.transform(X))
+            return self._with_points(X, self.encoder.transform(X), estimator.n_jobs)
         refuse_masked("X", X)
-        return self._with_points(X, _as_numbers(estimator, X))
+        return self._with_points(X, _as_numbers(estimator, X), estimator.n_jobs)
 
-    def _with_points(self, X: Any, numbers: FloatArray) -> FloatArray:
+    def _with_points(self, X: Any, numbers: FloatArray, n_jobs: int | None = 1) -> FloatArray:
+        if self.forest is not None:
+            return np.column_stack([numbers, self.forest.points(numbers, n_jobs)])
         if self.regressor is None:
             return numbers
         return np.column_stack([numbers, points_of(self.regressor, X, len(numbers))])
@@ -60,13 +65,13 @@ class Inputs:
         else:
             encoded = self.encoder.transform(X)
             numbers, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
-        return self._with_points(X, numbers), np.asarray(y, np.float64)
+        return self._with_points(X, numbers, estimator.n_jobs), np.asarray(y, np.float64)
 
     def read_and_check(self, estimator: Any, X: Any) -> tuple[FloatArray, BoolArray]:
         """Inputs as finite numbers, and which values training did not see, by column."""
         if self.encoder is not None:
             numbers, outside = self.encoder.transform_and_check(X)
-            return self._with_points(X, numbers), outside
+            return self._with_points(X, numbers, estimator.n_jobs), outside
         numbers = self.read(estimator, X)
         return numbers, self._outside(numbers[:, : len(self.columns)])
 
@@ -84,7 +89,9 @@ class Inputs:
         if len(columns) < len(self.columns) or any(v.dtype != np.float64 for v in columns):
             return None
         numbers = np.stack(columns, axis=1)
-        return (numbers, self._outside(numbers)) if np.isfinite(numbers).all() else None
+        if not np.isfinite(numbers).all():
+            return None
+        return self._with_points(None, numbers), self._outside(numbers)
 
     @cached_property
     def _range(self) -> tuple[FloatArray, FloatArray]:
@@ -117,14 +124,16 @@ class Inputs:
         """Count of numbers that ``read`` gives for a row."""
         encoder = self.encoder
         own = len(self.columns) if encoder is None else len(encoder.get_feature_names_out())
-        return own + (self.regressor is not None)
+        return own + (self.regressor is not None) + (self.forest is not None)
 
     def to_document(self) -> dict[str, Any]:
         """All there is to store, as plain JSON."""
         return {
             "columns": None if self.encoder else [column.to_document() for column in self.columns],
             "preprocessor": None if self.encoder is None else self.encoder.to_document(),
-        } | ({} if self.regressor is None else {"regressor": type(self.regressor).__name__})
+            **({} if self.regressor is None else {"regressor": type(self.regressor).__name__}),
+            **({} if self.forest is None else {"trees": len(self.forest)}),
+        }
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
@@ -168,6 +177,7 @@ def learn_inputs(
             return Inputs(describe_numbers(numbers[seen], names)), numbers, y
         names = map(str, getattr(X, "columns", unnamed))
         encoder = TableEncoder(kinds=dict.fromkeys(names, "number"))
+        encoder.repeated = repeated
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:

@@ -14,7 +14,17 @@ from calipers import storage
 from calipers._inputs import Inputs
 from calipers._model_schema import ABOUT, COLUMN, CUSTOM, check_names
 from calipers._parameters import parameters_from_dict, parameters_to_dict, validated
-from calipers._schema import SchemaError, anything, list_of, optional, record, refuse, text
+from calipers._schema import (
+    SchemaError,
+    anything,
+    arrays_under,
+    list_of,
+    optional,
+    record,
+    refuse,
+    text,
+    whole,
+)
 from calipers._serialization import (
     check_arrays,
     check_inputs,
@@ -25,7 +35,7 @@ from calipers._stored_banks import MissingCodeError
 from calipers._text import plain
 from calipers._wrapped import is_fitted
 from calipers.ensemble import Ensemble
-from calipers.preprocessing import Column, check_column
+from calipers.preprocessing import MOST_TREES, Column, Forest, check_column
 from calipers.storage import ModelFileError
 
 Arrays = dict[str, NDArray[Any]]
@@ -56,6 +66,7 @@ def stored_model(
 def model_to_dict(model: Any) -> tuple[dict[str, Any], Arrays]:
     """All there is to store of a fitted model, as JSON and arrays."""
     ensemble, arrays = ensemble_to_dict(model.ensemble_)
+    arrays |= _of_trees(model.reader_)
     names = getattr(model, "feature_names_in_", None)
     document: dict[str, Any] = {
         "estimator": type(model).__name__,
@@ -79,11 +90,12 @@ def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **c
         document, "the document"
     )
     check_arrays(document["ensemble"], arrays)
-    reader, target = _read_inputs(model, document, code)
+    reader, target = _read_inputs(model, document, arrays, code)
     largest = max(abs(float(target.low or 0)), abs(float(target.high or 0)))
     ensemble = ensemble_from_dict(document["ensemble"], arrays, largest=largest, **code)
     _check_fit(model, reader, ensemble, document["ensemble"])
-    check_names(arrays, set(ensemble_to_dict(ensemble)[1]) | {"out_of_time"})
+    known = {*ensemble_to_dict(ensemble)[1], *_of_trees(reader), "out_of_time"}
+    check_names(arrays, known)
     model.ensemble_, model.reader_, model.target_ = ensemble, reader, target
     model.about_ = document["inputs"]["about"]
     model.n_features_in_, names = len(reader.columns), document["inputs"]["names"]
@@ -101,8 +113,26 @@ def check_model(model: Any, document: Mapping[str, Any], arrays: Arrays) -> None
         model_from_dict(model, document, arrays, points=ABSENT)
 
 
+def _of_trees(reader: Inputs) -> Arrays:
+    """Arrays of the trees whose points are an input."""
+    found = {} if reader.forest is None else reader.forest.to_arrays()
+    return {f"trees.{name}": array for name, array in found.items()}
+
+
+def _trees(inputs: Mapping[str, Any], arrays: Arrays, width: int) -> Forest | None:
+    """The trees whose points are an input beside ``width`` others; None where there are none."""
+    if "trees" not in inputs:
+        return None
+    forest = Forest.from_arrays(arrays_under(arrays, "trees."))
+    if len(forest) != inputs["trees"]:
+        refuse("inputs.trees", f"{len(forest)}, as many as are stored", inputs["trees"])
+    if len(forest.center) != width:
+        refuse("array 'trees.center'", f"of {width} inputs", len(forest.center))
+    return forest
+
+
 def _read_inputs(
-    model: Any, document: Mapping[str, Any], code: Mapping[str, Any]
+    model: Any, document: Mapping[str, Any], arrays: Arrays, code: Mapping[str, Any]
 ) -> tuple[Inputs, Column]:
     """Set the stored parameters; give the inputs and the target."""
     if document["estimator"] != type(model).__name__:
@@ -120,7 +150,10 @@ def _read_inputs(
     if target.kind != "number":
         refuse("inputs.target.kind", "'number'", target.kind)
     regressor = _regressor(inputs, document["ensemble"], code)
-    return replace(reader, regressor=regressor), target
+    if regressor is not None and "trees" in inputs:
+        refuse("inputs.trees", "absent where points come with the rows", inputs["trees"])
+    forest = _trees(inputs, arrays, reader.width)
+    return replace(reader, regressor=regressor, forest=forest), target
 
 
 _INPUTS = record(
@@ -131,7 +164,7 @@ _INPUTS = record(
         "target": anything,
         "about": ABOUT,
     },
-    {"regressor": text},
+    {"regressor": text, "trees": whole(1, MOST_TREES)},
 )
 
 

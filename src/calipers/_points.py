@@ -3,6 +3,7 @@
 ``model`` is an ``IntervalRegressor``, whose parameters say what to do.
 """
 
+import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -12,12 +13,14 @@ from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import check_is_fitted
 
 from calipers._checks import FloatArray
-from calipers._fitting import TrainingRows, read_rows
+from calipers._fitting import TrainingRows, read_rows, without_errors
+from calipers._tree_inputs import Rows, with_known_trees
 from calipers._wrapped import fitted, is_fitted, is_regressor, out_of_fold_points, points_of
 from calipers.bank import Bank, BankPoints, ColumnPoints, Points
 from calipers.crossfit import Fold, leave_rows_out, make_folds, out_of_fold_points as points_by_fold
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
+from calipers.preprocessing import large_categories
 from calipers.training import objective_of
 
 _FOLDS = 5  # in which a regressor is fitted where the model has none
@@ -56,14 +59,16 @@ def errors_of_points(
         return Errors(source, data, folds, data.X, errors)
     given = folds_of_points(model, points, data, fresh)
     if given is None:
+        if reset is False and model.reader_.forest is not None:
+            data = with_known_trees(model, Rows(data, data.y, folds), data).data
         known, seen = source(data.X)
         return Errors(source, data, folds, seen, data.y - np.atleast_2d(known).mean(axis=0))
     seed, encoder = data.seed, model.reader_.encoder
     if isinstance(source, BankPoints) and encoder is not None and encoder.knows_targets:
         seed = points.about_["split"]["seed"]
-        found = encoder.large_categories(X, data.X, data.y, data.weights, data.groups)
+        found = large_categories(encoder, X, data.X, data.y, data.weights, data.groups)
         data = data._replace(categories=found)
-    rows, copies = data.encoded_by_fold(given, seed)
+    rows, copies = _by_fold(model, points, data, given, seed)
     points_of_all, seen = source(rows.X)
     fold_of = np.arange(len(points_of_all)) % len(given)
     held_out = points_by_fold(points_of_all, copies, fold_of)
@@ -71,9 +76,24 @@ def errors_of_points(
     for fold, copy in zip(given, copies, strict=True):
         known[fold.held_out] = held_out[copy.held_out]
     if model.cv is None:
-        rows, copies = data.encoded_by_fold(folds, seed)
+        rows, copies = _by_fold(model, points, data, folds, seed)
         seen = seen if rows is data else source(rows.X)[1]
     return Errors(source, rows, copies, seen, rows.y - np.tile(known, len(rows.y) // len(known)))
+
+
+def _by_fold(
+    model: Any, points: Any, data: TrainingRows, folds: list[Fold], seed: int
+) -> tuple[TrainingRows, list[Fold]]:
+    """Rows as the networks of points saw them in each fold, and the folds among them."""
+    rows, copies = data.encoded_by_fold(folds, seed)
+    if getattr(points, "reader_", None) is None or points.reader_.forest is None:
+        return rows, copies
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of errors, which were told of in that fit
+        marked, goal = without_errors(model, rows)
+    given = data._replace(seed=points.about_["split"]["seed"])
+    found = with_known_trees(model, Rows(marked, goal, copies), given, data.fingerprint)
+    return found.data._replace(far=data.far), found.folds
 
 
 def take_points(model: Any, points: Any) -> BankPoints | ColumnPoints | Points:

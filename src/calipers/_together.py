@@ -14,7 +14,7 @@ import numpy as np
 
 from calipers._checks import warn
 from calipers._progress import progress
-from calipers.bank import Bank, Plan, Program, Table, padded, train
+from calipers.bank import Bank, Plan, Program, Table, TrainingFailedError, padded, train
 from calipers.training import out_of_time, time_report
 
 T = TypeVar("T")
@@ -30,8 +30,8 @@ class Training(NamedTuple):
     room: tuple[int, int, int] = (0, 0, 0)  #: See ``train``.
 
 
-Steps = Generator[Training, Bank, T]
-"""A fit under way, and what it gives in the end."""
+Steps = Generator[Training, Any, T]
+"""A fit under way, and what it gives in the end; it is sent None for a trial that fails."""
 
 
 def alone(model: Any, fit: Steps[T]) -> T:
@@ -49,7 +49,7 @@ def together(models: Sequence[Any], fits: Sequence[Steps[T]]) -> list[T]:
 
     def advance(number: int, bank: Bank | None) -> None:
         try:
-            asked[number] = fits[number].send(bank)  # type: ignore[arg-type]
+            asked[number] = fits[number].send(bank)
         except StopIteration as end:
             asked.pop(number, None)
             found[number] = end.value
@@ -68,19 +68,24 @@ def together(models: Sequence[Any], fits: Sequence[Steps[T]]) -> list[T]:
         start = 0
         for number, training in zip(same, some, strict=True):
             stop = start + len(training.plans)
-            own = _own(bank[start:stop], training, given.table, start) if len(fits) > 1 else bank
-            if not training.trial:
+            own = bank
+            if bank is not None and len(fits) > 1:
+                own = _own(bank[start:stop], training, given.table, start)
+            if own is not None and not training.trial:
                 tell_time(models[number], own, training.plans)
             advance(number, own)
             start = stop
     return [found[number] for number in range(len(fits))]
 
 
-def _trained(model: Any, given: Training, fits: int) -> Bank:
+def _trained(model: Any, given: Training, fits: int) -> Bank | None:
     """Train what is asked for, of so many fits, each of which has its own time."""
     if not given.trial:
         return train_in_time(model, *given[:3], fits)
-    return train(*given[:3], n_jobs=model.n_jobs, room=given.room)
+    try:
+        return train(*given[:3], n_jobs=model.n_jobs, room=given.room)
+    except TrainingFailedError:  # as a longer training need not
+        return None
 
 
 def _joined(some: Sequence[Training], rows: int) -> Training:
@@ -97,7 +102,7 @@ def _joined(some: Sequence[Training], rows: int) -> Training:
             rows_of, aside = plan.rows + start, plan.validation + start
             plans.append(replace(plan, rows=rows_of, validation=aside, scaling=scaling))
         start += table.rows
-    extra, first = padded(rows) - start, some[0]
+    extra, first = padded(max(rows, start)) - start, some[0]
     table = replace(
         first.table,
         inputs=np.pad(np.concatenate(inputs), ((0, extra), (0, 0))),

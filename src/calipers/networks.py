@@ -29,6 +29,7 @@ BINS, ROWS_FOR_PIECES = 32, 900  # that "auto" tries, and the rows from which it
 # Of odd powers of the sine of a turn, from -1/4 to 1/4, with its sign changed: least squares.
 _SINE = (-6.2831853, 41.341681, -81.60248, 76.581256, -39.760497)
 PIECES = 0.5  # first amplitude of pieces, in that of cosines
+SPREAD, AMPLITUDE = 0.15, 0.125  # of the cosines of smooth networks; the latter is a factor
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -98,7 +99,8 @@ def cosine_of_turns(turns: Array) -> Array:
     Array(True, dtype=bool)
     """
     quarter = jnp.abs(turns - jnp.round(turns)) - 0.25
-    square, found = quarter * quarter, _SINE[-1]
+    square = quarter * quarter
+    found: Array | float = _SINE[-1]
     for coefficient in _SINE[-2::-1]:
         found = found * square + coefficient
     return quarter * found
@@ -224,6 +226,7 @@ class DenseFactory:
     amplitude: float = 1.0  #: First amplitude of the cosines.
     clip: float = 3.0  #: Inputs level off at this many standardised units.
     bins: int = 0  #: Pieces of each of ``columns`` beside the cosines.
+    smooth: bool = False  #: Whether it is trained as what is smooth, see ``calipers.training``.
 
     @property
     def clips_inputs(self) -> bool:
@@ -314,7 +317,14 @@ class MLP(BaseEstimator):
     bins : int or "auto"
         Pieces into which such an input is cut besides, likewise; 0 for none. "auto" is, in ``fit``
         on 900 rows and more, 32 where a short trial leaves 4% of the variance unexplained, and
-        otherwise none: what is nearly free of noise is mostly smooth.
+        otherwise none: what is nearly free of noise is mostly smooth. Where trees leave twice as
+        much as the trial, the target is smooth as well; networks then have no pieces, slower and
+        lower cosines, twice the learning rate, five times the weight decay and half the epochs.
+    trees : int or "auto"
+        Trees whose mean point is one more input, by trees that have not seen a row where networks
+        train on it; 0 for none. "auto" is, in ``fit`` of 100 to 50,000 rows with neither ``epochs``
+        nor a ``time_budget``, 100 where they predict held-out rows about as well as networks do
+        after a short trial, or better, and otherwise none.
 
     Examples
     --------
@@ -328,12 +338,14 @@ class MLP(BaseEstimator):
     activation: str = "silu"
     frequencies: int = 8
     bins: int | str = "auto"
+    trees: int | str = "auto"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "hidden_layers": ["array-like"],
         "activation": [StrOptions(set(ACTIVATIONS))],
         "frequencies": [Within(Integral, 0, None, closed="left")],
         "bins": [Within(Integral, 0, None, closed="left"), StrOptions({"auto"})],
+        "trees": [Within(Integral, 0, 10_000, closed="both"), StrOptions({"auto"})],
     }
 
     def factory(self, X: NDArray[np.floating[Any]], rows: int) -> DenseFactory:
@@ -373,6 +385,11 @@ def in_pieces(usual: DenseFactory, rows: int, bins: int) -> DenseFactory:
     inputs = max(1, len(usual.columns or ()))
     most = min(bins, rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
     return replace(usual, bins=2 ** int(np.log2(most)) if most and usual.columns else 0)
+
+
+def smooth(usual: DenseFactory) -> DenseFactory:
+    """The same networks with slower and lower cosines."""
+    return replace(usual, spread=SPREAD, amplitude=AMPLITUDE * usual.amplitude, smooth=True)
 
 
 NETWORKS: dict[str, type[MLP]] = {"mlp": MLP}

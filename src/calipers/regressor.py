@@ -22,6 +22,7 @@ from calipers._loading import model_from_dict, model_to_dict, stored_model
 from calipers._parameters import PAPER, constraints
 from calipers._points import errors_of_points, head_around_points
 from calipers._together import Steps, alone
+from calipers._tree_inputs import Rows, add_trees, with_known_trees
 from calipers.aggregation import Interval
 from calipers.bank import Table, error_table
 from calipers.calibration import Learned, Unsupported
@@ -295,17 +296,26 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if isinstance(X, RowBlocks) or is_lazy(X):
             return fit_blocks(self, X, y, sample_weight, groups)
         previous = networks_to_continue(self)
+        seen = vars(self).get("about_", {}).get("trees", {}).get("rows", "")
         target_map = None if previous is None else self.ensemble_.target_map
         data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
         if previous is None:
             self.about_["split"] = {"seed": data.seed, "rows": data.fingerprint}
         folds = data.folds(self.cv, self.n_networks)
+        given = data
         data, folds = data.encoded_by_fold(folds, data.seed)
-        data, goal = without_errors(self, data)
-        program = make_program(self, data.X, len(data.used))
+        rows = Rows(*without_errors(self, data), folds)
+        program, first = make_program(self, data.X, len(data.used)), None
+        if previous is None:
+            rows, first = yield from add_trees(self, program, rows, given)
+        elif self.reader_.forest is not None:
+            rows = with_known_trees(self, rows, given, seen)
+        data, goal, folds = rows
+        if program.in_size < data.X.shape[1]:
+            program = make_program(self, data.X, len(data.used))
         if previous is None:
             goals = data._replace(y=goal)
-            program, target_map = yield from choose_shape(self, program, goals, folds)
+            program, target_map = yield from choose_shape(self, program, goals, folds, first)
         else:  # more rows may ask for more frequencies and components, but these are trained
             before = previous.program
             program = replace(program, network=before.network, components=before.components)
@@ -774,6 +784,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             dtype=dtype,
             inputs=[column.name for column in self.inputs_ if column.used],
             table=self.reader_.encoder,
+            forest=self.reader_.forest,
             target=self.target_.name,
         )
 

@@ -22,6 +22,7 @@ from calipers.optimizers import OPTIMIZERS, Adam
 
 _SOON = 220  # steps that are waited for at least, where they are fewer than a fifteenth of all
 _FARTHEST = 1e150  # bound of a target: its square is a number still
+SMOOTH = (0.5, 2.0, 5.0)  # factors of epochs, learning rate and weight decay of smooth networks
 
 SHORTHANDS: dict[str, dict[str, Any]] = {
     "loss": LOSSES,
@@ -133,14 +134,22 @@ def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int
 
 
 def make_settings(
-    parameters: Parameters, rows: int, batch_size: int, *, stops: bool, shards: int = 1
+    parameters: Parameters,
+    rows: int,
+    batch_size: int,
+    *,
+    stops: bool,
+    shards: int = 1,
+    smooth: bool = False,
 ) -> Settings:
     """Numbers of the training of a network on so many rows, in steps of ``batch_size``.
 
     ``stops`` says that there are validation rows that tell when to stop. Where rows come in several
-    ``shards``, an epoch of the settings is a pass over one of them.
+    ``shards``, an epoch of the settings is a pass over one of them. ``smooth`` is for networks that
+    are so: they take larger steps, and fewer.
     """
-    steps = 10_000 * max(1.0, rows / 10_000) ** 0.5
+    part, rate, decay = SMOOTH if smooth else (1.0, 1.0, 1.0)
+    steps = part * 10_000 * max(1.0, rows / 10_000) ** 0.5
     fewest = 20 if shards == 1 else 0  # passes
     passes = parameters.epochs or np.clip(steps * batch_size / rows, fewest, 1000)
     epochs = max(1, int(passes * shards))
@@ -150,10 +159,10 @@ def make_settings(
     early = {"early_patience": max(10, soon)} if parameters.patience == "auto" else {}
     optimizer = optimizer_of(parameters)
     return Settings(
-        learning_rate=optimizer.learning_rate,
+        learning_rate=rate * optimizer.learning_rate,
         decay_rate=optimizer.decay_rate,
         decay_steps=optimizer.decay_steps,
-        weight_decay=optimizer.weight_decay,
+        weight_decay=decay * optimizer.weight_decay,
         averaging=optimizer.averaging,
         clip_norm=optimizer.clip_norm or np.inf,
         adversarial_step=optimizer.adversarial_step,
@@ -175,6 +184,7 @@ def make_plans(
     *,
     batch_size: int,
     previous: Bank | None = None,
+    smooth: bool = False,
 ) -> list[Plan]:
     """One plan for each fold given, which may be given several times.
 
@@ -198,7 +208,9 @@ def make_plans(
                 None if weights is None else weights[kept],
                 aside,
                 None if weights is None else weights[aside],
-                make_settings(parameters, len(kept), batch_size, stops=aside.size > 0),
+                make_settings(
+                    parameters, len(kept), batch_size, stops=aside.size > 0, smooth=smooth
+                ),
                 None if previous is None else previous.scaling_of(member),
                 None if previous is None else previous.weights_of(member),
             )

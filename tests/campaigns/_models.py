@@ -42,7 +42,7 @@ def old_models() -> dict[str, Example]:
 
 def settings(**more: Any) -> dict[str, Any]:
     """Parameters of a small model."""
-    small = MLP(hidden_layers=(4,), frequencies=2)
+    small = MLP(hidden_layers=(4,), frequencies=2, trees=0)
     common = {"n_networks": 4, "cv": 2, "epochs": 3, "random_state": 0, "verbose": 0}
     return {"network": small, **common, **more}
 
@@ -92,7 +92,8 @@ def new_models(root: Path) -> dict[str, Example]:
             "asinh": asinh,
             "encodings": fit(shop + y, frame),
             "names": fit(sold, stores),
-            "pieces": fit(y, network=MLP(hidden_layers=(4,), frequencies=2, bins=3)),
+            "pieces": fit(y, network=MLP(hidden_layers=(4,), frequencies=2, bins=3, trees=0)),
+            "trees": fit(y, network=MLP(hidden_layers=(4,), frequencies=2, trees=3)),
             "stream": stream,
             "kinds": fit(y).conformalize(X, y, by=0),
             "shifted": fit(y).conformalize(X, y, shifted_to=X + 0.5),

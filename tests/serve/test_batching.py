@@ -8,6 +8,7 @@ import pytest
 
 from calipers.prediction import Query
 from calipers.preprocessing import DataError
+from calipers.serve import _batching
 from calipers.serve._batching import Batcher
 from calipers.serve._bodies import columns_of
 from calipers.serve._models import _joined, load_models
@@ -120,3 +121,23 @@ def test_what_others_send_does_not_change_a_value(folder):
     for piece, answer in zip(pieces, served.predict(pieces), strict=True):
         [alone] = served.predict([piece])
         np.testing.assert_equal(arrays(answer), arrays(alone))
+
+
+def test_a_few_rows_of_a_quick_model_need_no_other_thread(monkeypatch):
+    now, where = [0.0], []
+    monkeypatch.setattr(_batching.time, "perf_counter", lambda: now[0])
+
+    def work(pieces):
+        where.append(threading.current_thread() is threading.main_thread())
+        now[0] += 1.0 if "slow" in pieces else 0.001
+        return list(pieces)
+
+    async def main():
+        batcher = Batcher(work, max_rows=100)
+        for piece in ("first", "a", "many" * 3, "b", "slow", "c", "d"):
+            assert await batcher.submit(piece) == piece
+        batcher.close()
+
+    run(main())
+    # Not before it has been measured, not for many rows, and not after it was slow.
+    assert where == [False, True, False, True, True, False, True]

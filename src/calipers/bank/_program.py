@@ -55,6 +55,9 @@ def _select(condition: Array, new: Tree, old: Tree) -> Tree:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
 
 
+_one_after_another: Any = jax.lax.optimization_barrier  # which has no types
+
+
 def _loop(body: Any, count: Any, carry: Any, together: int) -> Any:
     """A loop of so many turns, ``together`` of them between two looks at whether it has ended.
 
@@ -259,7 +262,7 @@ class Program:
             slope = clip.update(slope, optax.EmptyState())[0]
         memory, rate = self._memory(lane), self._rate(lane, before.count)
         moments = optax.scale_by_adam(*memory).update(slope, before)[1]
-        moments = jax.lax.optimization_barrier(_select(live, moments, before))
+        moments = _one_after_another(_select(live, moments, before))
         first, second = (1 - kept**moments.count for kept in memory)
 
         def weights(old: Array, mean: Array, square: Array) -> Array:
@@ -272,7 +275,7 @@ class Program:
         if not self.averaging:
             return moved
         keep = jnp.minimum(settings.averaging, (1 + before.count) / (10 + before.count))
-        new = jax.lax.optimization_barrier(network)
+        new = _one_after_another(network)
         average = jax.tree.map(lambda a, b: keep * a + (1 - keep) * b, state.average, new)
         return moved._replace(network=new, average=_select(live, average, state.average))
 

@@ -12,6 +12,7 @@ smaller than it makes new ones.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
@@ -203,14 +204,20 @@ def _walk(seen: FloatArray, variance: float) -> FloatArray:
     >>> _walk(seen, variance=0.1).any(), _walk(3 * np.sort(seen), variance=1e-4).round(1) + 0
     (np.False_, array([-0.3, -0.3,  0. ,  0. ,  0.3,  0.3]))
     """
-    at = (np.arange(len(seen)) + 0.5) / len(seen)
-    kernel = np.minimum.outer(at, at)
-    kernel -= kernel.mean(axis=0)
-    kernel -= kernel.mean(axis=1, keepdims=True)
-    values, vectors = np.linalg.eigh(kernel)
-    values, vectors = values[1:], vectors[:, 1:]  # without the constant
+    values, vectors = _steps_of_walk(len(seen))
     part = vectors.T @ seen
     total = np.multiply.outer(PACES, values) + variance
     likelihood = -0.5 * (part**2 / total + np.log(total)).sum(axis=1)
     best = int(np.argmax(likelihood))
     return vectors @ (PACES[best] * values / total[best] * part)
+
+
+@cache
+def _steps_of_walk(bins: int) -> tuple[FloatArray, FloatArray]:
+    """Variances and directions of a walk of mean zero, at the middle of each bin."""
+    at = (np.arange(bins) + 0.5) / bins
+    kernel = np.minimum.outer(at, at)
+    kernel -= kernel.mean(axis=0)
+    kernel -= kernel.mean(axis=1, keepdims=True)
+    values, vectors = np.linalg.eigh(kernel)
+    return values[1:], vectors[:, 1:]  # without the constant

@@ -37,17 +37,13 @@ def datasets_command(
     if name is None:
         if out is not None:
             raise typer.BadParameter("--out needs the name of a dataset")
-        _list([_entry(one, folder) for one in _names()], as_json)
+        from calipers.datasets import CATALOGUE
+
+        _list([_entry(one, folder) for one in (DIABETES, *CATALOGUE)], as_json)
     elif out is None:
         _describe(_entry(name, folder), as_json)
     else:
         _write(name, out, folder, download, as_json)
-
-
-def _names() -> list[str]:
-    from calipers.datasets import CATALOGUE
-
-    return [DIABETES, *CATALOGUE]
 
 
 def _entry(name: str, folder: Path | None) -> dict[str, Any]:

@@ -60,8 +60,7 @@ def fit_command(
     more_rows: Annotated[
         bool,
         typer.Option(
-            "--more-rows",
-            help="Say what more rows would be worth, by a fit to half of them.",
+            "--more-rows", help="Say what more rows would be worth, by a fit to half of them."
         ),
     ] = False,
     overwrite: Annotated[
@@ -86,6 +85,7 @@ def fit_command(
     given = {"coverage": coverage, "time_budget": time_budget, "bounds": bounds}
     model = make_model(config, given | {"random_state": seed, "n_jobs": n_jobs})
     began = time.monotonic()
+    from calipers.more_rows import worth_of_more_rows
     from calipers.tables import find_files, read_table
 
     files = find_files(data)
@@ -143,7 +143,9 @@ def fit_command(
     with spread(cluster), without_repeats():
         model, result["evaluation"] = _train(model, inputs, values, holdout, refit)
         if more_rows:
-            result["more_rows"] = _worth(model, inputs.iloc[rows], values.iloc[rows], labels, rows)
+            own = None if labels is None else labels[rows]
+            worth = worth_of_more_rows(model, inputs.iloc[rows], values.iloc[rows], own)
+            result["more_rows"] = str(worth)
     for name, own in zip(target, getattr(model, "models_", [model]), strict=True):
         found = result["evaluation"]
         if len(target) > 1:
@@ -251,13 +253,6 @@ def _train(
     if refit:
         model.fit(X, y, groups=labels)
     return model, found | {"refitted": refit}
-
-
-def _worth(model: Any, X: Any, y: Any, labels: Any, rows: Any) -> str:
-    """What more rows would be worth, in a sentence."""
-    from calipers.more_rows import worth_of_more_rows
-
-    return str(worth_of_more_rows(model, X, y, None if labels is None else labels[rows]))
 
 
 def _describe(

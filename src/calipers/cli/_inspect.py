@@ -72,6 +72,7 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
         "components": ensemble["program"].get("components", 1),
         "scale": ensemble.get("target_map", {"kind": "identity"})["kind"],
         "inputs": columns,
+        "trees": inputs.get("trees", 0),
         "coverage": ensemble["coverage"],
         "networks": {
             "count": len(arrays["seeds"]),
@@ -102,6 +103,8 @@ def _show(found: dict[str, Any]) -> None:
     typer.echo(f"Values of {target['name']} are taken to be {found['support']}")
     if found["components"] > 1 or found["scale"] != "identity":
         typer.echo(f"Components of each network: {found['components']}; scale: {found['scale']}")
+    if found["trees"]:
+        typer.echo(f"Points of {found['trees']} trees are an input of the networks")
     if text := out_of_time(about.get("time_budget")):
         typer.echo(f"Note: {text}")
     changed = _changed(found["settings"])
@@ -124,20 +127,14 @@ def _networks(found: dict[str, Any]) -> str:
     networks, settings = found["networks"], found["settings"]
     first, last = networks["epochs"]
     epochs = f"{first:,}" if first == last else f"{first:,} to {last:,}"
-    loss = _loss(settings.get("loss", "the default"))
+    loss = settings.get("loss", "the default")
+    loss = loss if isinstance(loss, str) else loss.get("kind", "of its maker's own")
     again = networks["trained_again"]
     return (
         f"{networks['count']} networks with {networks['weights']:,} weights, trained for {epochs} "
         f"epochs; loss {loss}, aggregation {settings.get('aggregation', 'the default')}"
         + (f"; {again} failed and were trained again" if again else "")
     )
-
-
-def _loss(stored: Any) -> str:
-    """What networks were trained for, in words."""
-    if isinstance(stored, str):
-        return stored
-    return str(stored.get("kind", "of its maker's own"))
 
 
 def _calibration(calibrations: list[dict[str, Any]]) -> str:

@@ -192,11 +192,12 @@ def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
     number = schema.optional(schema.number())
     share = schema.number(0, 1)
     few = dict.fromkeys(("coverages", "rows_needed"), schema.list_of(schema.number(), least=1))
+    levels = {"coverage": share, "observed": share, "mean_width": number}
     check = schema.record(
         {"rows": schema.whole(0, 2**53), "coverage": share, "coverage_rate": share}
         | {"by_chance": schema.list_of(share, least=2, most=2)}
         | dict.fromkeys(("mean_width", "interval_score", "rmse", "mae"), number)
-        | {"calibration": schema.list_of(_levels(share, number))},
+        | {"calibration": schema.list_of(schema.record(levels, rest=schema.anything))},
         {
             "copies": schema.optional(schema.whole(0, 2**53)),
             "on_one_row": schema.list_of(share),
@@ -211,12 +212,6 @@ def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
     except schema.SchemaError:
         return False
     return True
-
-
-def _levels(share: Any, number: Any) -> Any:
-    from calipers._schema import anything, record
-
-    return record({"coverage": share, "observed": share, "mean_width": number}, rest=anything)
 
 
 def _width(value: float | None) -> float:

@@ -62,12 +62,15 @@ def tune_command(
     check_place(out, "settings.toml")
     form = common.make_form(delimiter, encoding)
     kinds = common.parse_kinds(types)
+    from calipers import IntervalRegressor
+
     table = common.read_files(data, form)[1]
     labelled = common.take_target(table, target, kinds.pop(target, None), missing_target)
     table, y, left_out = labelled.table, labelled.values.to_numpy(), labelled.left_out
     X, labels = _numbers(table, target, groups, ignore or [], kinds)
     kept = store or out.with_name(f"{out.stem}.search.jsonl")
-    model = _model(paper, coverage, seed, n_jobs)
+    make = IntervalRegressor.paper if paper else IntervalRegressor
+    model = make(coverage=coverage, random_state=seed, n_jobs=n_jobs)
     if bounds is not None:
         model.set_params(bounds=_checked_bounds(bounds, y))
     counts = _splits(splits, labels, seed) | {"finalists": min(finalists, candidates)}
@@ -115,13 +118,6 @@ def _splits(count: int, labels: Any, seed: int) -> dict[str, Any]:
         return list(splitter.split(np.empty(len(labels)), groups=labels))
 
     return {"splits": made(seed), "final_splits": made(seed + 1)}
-
-
-def _model(paper: bool, coverage: float, seed: int, n_jobs: int) -> Any:
-    from calipers import IntervalRegressor
-
-    make = IntervalRegressor.paper if paper else IntervalRegressor
-    return make(coverage=coverage, random_state=seed, n_jobs=n_jobs)
 
 
 def _checked_bounds(text: str, y: Any) -> Any:
@@ -202,7 +198,8 @@ def _toml(settings: dict[str, Any], heading: str) -> str:
 
 def _show(result: Any, usual: Any, gain: float) -> None:
     """The finalists beside the defaults."""
-    names = sorted(name for name in result.best.params if len(_values(result, name)) > 1)
+    tried = {n: {str(c.params.get(n)) for c in result.candidates} for n in result.best.params}
+    names = sorted(name for name, values in tried.items() if len(values) > 1)
     last = [c for c in result.ranked() if c.finalist == result.best.finalist]
     rows = []
     for label, candidate in (*((f"{c.number}", c) for c in last), ("defaults", usual.best)):
@@ -213,7 +210,3 @@ def _show(result: Any, usual: Any, gain: float) -> None:
     print_rows(("candidate", *names, "inside", "mean width", "interval score"), rows)
     said = f"{gain:.1%} better than the defaults" if gain else "none better than the defaults"
     typer.echo(f"\n{len(result.candidates)} candidates, {said} as an ensemble before calibration")
-
-
-def _values(result: Any, name: str) -> set[str]:
-    return {str(candidate.params.get(name)) for candidate in result.candidates}

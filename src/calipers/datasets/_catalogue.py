@@ -62,17 +62,14 @@ class Entry:
         return len(self.feature_names)
 
 
-def _read_catalogue() -> dict[str, Entry]:
-    text = resources.files("calipers.datasets").joinpath("catalogue.toml").read_text("utf-8")
-    return {name: _entry(name, table) for name, table in tomllib.loads(text).items()}
+_TEXT = resources.files("calipers.datasets").joinpath("catalogue.toml").read_text("utf-8")
 
+_TABLES: dict[str, dict[str, Any]] = {
+    name: {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
+    for name, own in tomllib.loads(_TEXT).items()
+}
 
-def _entry(name: str, table: dict[str, Any]) -> Entry:
-    fields: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in table.items()}
-    return Entry(name=name, **fields)
-
-
-CATALOGUE: dict[str, Entry] = _read_catalogue()
+CATALOGUE: dict[str, Entry] = {name: Entry(name=name, **own) for name, own in _TABLES.items()}
 """Every dataset that :func:`load` knows, by name."""
 
 

@@ -64,8 +64,12 @@ def calibration_curve(
     nominal = fraction("coverages", _COVERAGES if coverages is None else coverages)
     if nominal.ndim != 1 or nominal.size == 0:
         raise ValueError(f"coverages must be a list of at least one, got shape {nominal.shape}")
-    if hasattr(y_pred, "cdf_below"):
-        return _shared_curve(finite("y_true", y_true), y_pred, nominal, sample_weight)
+    if hasattr(y_pred, "cdf_below"):  # ties are shared out
+        dist: Any = y_pred
+        target = finite("y_true", y_true)
+        shares = shared_coverage(dist.cdf_below(target), dist.cdf(target), nominal[:, np.newaxis])
+        weights = None if sample_weight is None else numbers("sample_weight", sample_weight)
+        return CalibrationCurve(nominal, np.average(shares, axis=1, weights=weights))
     observed = [
         coverage_rate(y_true, lower, upper, sample_weight=sample_weight)
         for lower, upper in _intervals(y_pred, nominal)
@@ -96,15 +100,6 @@ def calibration_error(
     """
     curve = calibration_curve(y_true, y_pred, coverages=coverages, sample_weight=sample_weight)
     return float(np.mean(abs(curve.observed - curve.nominal)))
-
-
-def _shared_curve(
-    target: FloatArray, dist: Any, nominal: FloatArray, sample_weight: ArrayLike | None
-) -> CalibrationCurve:
-    """The same with ties shared out."""
-    shares = shared_coverage(dist.cdf_below(target), dist.cdf(target), nominal[:, np.newaxis])
-    weights = None if sample_weight is None else numbers("sample_weight", sample_weight)
-    return CalibrationCurve(nominal, np.average(shares, axis=1, weights=weights))
 
 
 def _intervals(

@@ -40,7 +40,7 @@ from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import WidthCalibration, rows_needed
 from calipers.ensemble import Ensemble
 from calipers.onnx._graph import TYPES, Graph, array_info
-from calipers.onnx._networks import OUTPUTS, columns, matrix, parameters
+from calipers.onnx._networks import OUTPUTS, columns, matrix, parameters, with_trees
 from calipers.onnx._quantiles import (
     Parts,
     clipped,
@@ -53,7 +53,7 @@ from calipers.onnx._quantiles import (
     width_steps,
 )
 from calipers.prediction import Query
-from calipers.preprocessing import TableEncoder
+from calipers.preprocessing import Forest, TableEncoder
 from calipers.storage import versions
 
 __all__ = ["export"]
@@ -73,6 +73,7 @@ def export(
     dtype: str = "float64",
     inputs: Sequence[str],
     table: TableEncoder | None = None,
+    forest: Forest | None = None,
     target: str = "y",
 ) -> Path:
     """Write an ensemble as an ONNX file; ``IntervalRegressor.to_onnx`` is the way to call it.
@@ -85,6 +86,7 @@ def export(
         raise ValueError(f"dtype must be one of {sorted(TYPES)}, got {dtype!r}")
     graph = Graph()
     X, given = matrix(graph, len(inputs), dtype) if table is None else columns(graph, table, dtype)
+    X = X if forest is None else with_trees(graph, forest, X)
     values = parameters(graph, ensemble.bank, X)
     outputs = {
         "point": clipped(graph, graph.mean(_points(graph, ensemble, values)), ensemble.support)
@@ -185,8 +187,8 @@ def _interval(
         density = Parts(*sides)
     parts = _members(graph, density, len(ensemble.bank))
     scores, step = [score[:, None] for score in _scores(ensemble, coverages)], None
-    by_width = _by_width(ensemble)
-    if by_width is not None:
+    by_width = ensemble.calibrations[0] if ensemble.calibrations else None
+    if isinstance(by_width, WidthCalibration):
         scores = [score * by_width.factor for score in scores]
         step = width_steps(graph, by_width.edges, parts)
     low = lower_quantile(graph, scores[0], parts, step)
@@ -194,11 +196,6 @@ def _interval(
     tails = [score.squeeze(1) if step is None else score for score in scores]
     bounds = [in_own_unit(graph, side, ensemble.target_map) for side in (low, high)]
     return [graph("Transpose", bound) for bound in bounds], [tail.tolist() for tail in tails]
-
-
-def _by_width(ensemble: Ensemble) -> WidthCalibration | None:
-    first = ensemble.calibrations[0] if ensemble.calibrations else None
-    return first if isinstance(first, WidthCalibration) else None
 
 
 def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, FloatArray]:

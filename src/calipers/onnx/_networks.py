@@ -26,9 +26,11 @@ from calipers.networks import (
 from calipers.onnx._graph import Graph, array_info
 from calipers.preprocessing import (
     CYCLES,
+    FAR,
     SINGLE,
     CategoryEncoder,
     DateEncoder,
+    Forest,
     NumberEncoder,
     TableEncoder,
 )
@@ -60,6 +62,36 @@ def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[str, list[Va
         else:
             raise ValueError(f"a column of kind {column.kind!r} has no ONNX form")
     return graph("Concat", *(graph.unsqueezed(part, 1) for part in parts), axis=1), inputs
+
+
+def with_trees(graph: Graph, forest: Forest, X: str) -> str:
+    """Inputs with the mean point of trees as the last."""
+    x = graph("Sub", X, graph.constant(forest.center))
+    x = graph("Div", x, graph.constant(forest.scale))
+    x = graph("Clip", x, graph.constant(-FAR), graph.constant(FAR))
+    leaf, sizes = forest.feature < 0, forest.sizes
+    tree, node = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(leaf))
+    node = node - np.repeat(forest.roots, sizes)
+    child = np.where(leaf, 0, forest.first_child - np.repeat(forest.roots, sizes))
+    point = graph(
+        "TreeEnsembleRegressor",
+        graph.cast(x, "float32"),
+        domain="ai.onnx.ml",
+        aggregate_function="AVERAGE",
+        n_targets=1,
+        nodes_treeids=tree,
+        nodes_nodeids=node,
+        nodes_modes=np.where(leaf, "LEAF", "BRANCH_LEQ").tolist(),
+        nodes_featureids=np.where(leaf, 0, forest.feature),
+        nodes_values=np.where(leaf, 0, forest.number).tolist(),
+        nodes_truenodeids=child,
+        nodes_falsenodeids=np.where(leaf, 0, child + 1),
+        target_treeids=tree[leaf],
+        target_nodeids=node[leaf],
+        target_ids=[0] * int(leaf.sum()),
+        target_weights=forest.number[leaf].tolist(),
+    )
+    return graph("Concat", X, graph.cast(point, "float64"), axis=1)
 
 
 def _filled(graph: Graph, encoder: NumberEncoder | DateEncoder, value: str) -> tuple[str, str]:
@@ -182,13 +214,6 @@ def _of_bank(graph: Graph, bank: Bank, inputs: str) -> dict[str, str]:
     return found
 
 
-def _unknown(module: Any) -> str:
-    return (
-        f"a network of type {type(module).__name__} cannot be written as ONNX, only those of "
-        "calipers.networks can"
-    )
-
-
 def _module(graph: Graph, module: Any, x: str) -> str:
     """Rows of shape (members or 1, rows, inputs) through a module with a leading members axis."""
     if isinstance(module, AroundPoint):
@@ -199,7 +224,10 @@ def _module(graph: Graph, module: Any, x: str) -> str:
             found = graph("Concat", found, _pieces(graph, module.pieces, x), axis=2)
         return _module(graph, module.perceptron, found)
     if not isinstance(module, Perceptron):
-        raise ValueError(_unknown(module))
+        raise ValueError(
+            f"a network of type {type(module).__name__} cannot be written as ONNX, only those of "
+            "calipers.networks can"
+        )
     *hidden, last = module.layers
     for layer in hidden:
         x = _ACTIVATIONS[module.activation](graph, _linear(graph, layer, x))
@@ -239,10 +267,6 @@ def _pieces(graph: Graph, pieces: PiecewiseLinear, x: str) -> str:
     return graph("Reshape", part, graph.integers(members, -1, inputs * width.shape[-1]))
 
 
-def _silu(graph: Graph, x: str) -> str:
-    return graph("Mul", x, graph("Sigmoid", x))
-
-
 def _gelu(graph: Graph, x: str) -> str:
     cube = graph("Mul", graph("Mul", x, x), x)
     inner = graph("Add", x, graph("Mul", cube, graph.single(0.044715)))
@@ -253,7 +277,7 @@ def _gelu(graph: Graph, x: str) -> str:
 
 _ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {
     "relu": lambda graph, x: graph("Relu", x),
-    "silu": _silu,
+    "silu": lambda graph, x: graph("Mul", x, graph("Sigmoid", x)),
     "gelu": _gelu,
     "tanh": lambda graph, x: graph("Tanh", x),
 }

@@ -126,7 +126,9 @@ def plot_coverage_by(
         ax.plot(rate[mask], place[mask], mark, color=COLORS[color], markersize=4)
     names = _names(groups, labels)
     counted = [f"{name} ({rows:,})" for name, rows in zip(names, groups.n_samples, strict=True)]
-    _lines(ax, counted)
+    ax.set_yticks(place, counted)
+    ax.set_ylim(len(counted) - 0.5, -0.5)
+    ax.tick_params(axis="y", length=0)
     ax.set(xlim=(min(low.min(), rate.min()) - 0.03, 1.01), xlabel="share of rows inside")
     ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
@@ -139,9 +141,3 @@ def _names(groups: GroupedCoverage, labels: Sequence[str] | None) -> list[str]:
     if len(labels) != len(groups.group):
         raise ValueError(f"labels must name {len(groups.group)} groups, got {len(labels)}")
     return list(labels)
-
-
-def _lines(ax: Axes, names: Sequence[str]) -> None:
-    ax.set_yticks(np.arange(len(names)), names)
-    ax.set_ylim(len(names) - 0.5, -0.5)
-    ax.tick_params(axis="y", length=0)

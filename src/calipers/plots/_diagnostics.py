@@ -205,7 +205,8 @@ def plot_history(ax: Axes, histories: Sequence[Any], *, measure: str = "loss") -
             label = name if first == 0 else None
             line: Any = {"color": COLORS[color], "linewidth": 0.8, "alpha": 0.6}
             ax.plot(part["epoch"], part[field], label=label, **line)
-    best = np.array([part[_best(part)] for part in validated], dtype=histories[0].dtype)
+    least = [part[np.argmin(part["valid_loss"])] for part in validated]
+    best = np.array(least, dtype=histories[0].dtype)
     if best.size:
         ring: Any = {"color": COLORS["orange"], "markerfacecolor": "white", "markersize": 4}
         ax.plot(best["epoch"], best[f"valid_{measure}"], "o", label="best epoch", **ring)
@@ -214,8 +215,3 @@ def plot_history(ax: Axes, histories: Sequence[Any], *, measure: str = "loss") -
     low, high = min(ends), max(ends)
     margin = 0.08 * (high - low) or 1.0
     ax.set(ylim=(low - margin, high + margin), xlabel="epoch", ylabel=measure)
-
-
-def _best(history: Any) -> int:
-    """Place of the epoch with the least validation loss."""
-    return int(np.argmin(history["valid_loss"]))

@@ -36,12 +36,22 @@ from calipers.preprocessing._learn import (
     read_number,
 )
 from calipers.preprocessing._repeats import columns_of_names as columns_of_names
+from calipers.preprocessing._target_inputs import (
+    large_categories as large_categories,
+    learn_targets as learn_targets,
+)
 from calipers.preprocessing._targets import LargeCategories as LargeCategories
 from calipers.preprocessing._text_columns import (
     HOW as HOW,
     MISSING_MARKS,
     MISSING_WORDS,
     as_text as as_text,
+)
+from calipers.preprocessing._trees import (
+    FAR as FAR,
+    MOST_TREES as MOST_TREES,
+    Forest as Forest,
+    grow as grow,
 )
 
 __all__ = ["MISSING_MARKS", "MISSING_WORDS", "Column", "DataError", "TableEncoder", "read_number"]

@@ -125,7 +125,8 @@ def check_table(document: Any, place: str = "preprocessor") -> None:
         here = f"{place}.columns[{i}]"
         check_column(entry["column"], f"{here}.column")
         _ENCODERS[entry["column"]["kind"]](entry["encoder"], f"{here}.encoder")
-        _RULES.get(entry["column"]["kind"], _no_rule)(entry["encoder"], f"{here}.encoder")
+        if rule := _RULES.get(entry["column"]["kind"]):
+            rule(entry["encoder"], f"{here}.encoder")
         if entry["column"]["kind"] == "category":
             levels, kept = entry["encoder"]["levels"], entry["encoder"]["kept"]
             shown = entry["column"]["categories"]
@@ -138,10 +139,6 @@ def check_table(document: Any, place: str = "preprocessor") -> None:
         refuse(f"{place}.columns", "columns of different names", names)
     if not any(entry["column"]["used"] for entry in document["columns"]):
         refuse(f"{place}.columns", "columns of which one is used", names)
-
-
-def _no_rule(encoder: Mapping[str, Any], place: str) -> None:
-    """Take any."""
 
 
 def _check_number(encoder: Mapping[str, Any], place: str) -> None:

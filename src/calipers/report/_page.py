@@ -181,6 +181,8 @@ def _facts(model: IntervalRegressor) -> dict[str, str]:
         facts["components of each network"] = str(ensemble.head.components)
     if ensemble.target_map is not None:
         facts["scale of the target"] = ensemble.target_map.kind
+    if model.reader_.forest is not None:
+        facts["inputs of the networks besides"] = f"points of {len(model.reader_.forest)} trees"
     if files := (about.get("source") or {}).get("files"):
         facts["fitted on"] = ", ".join(files)
     facts["values of the target"] = str(model.support_)

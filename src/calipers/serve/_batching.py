@@ -2,11 +2,13 @@
 
 A lone request starts at once. While the model works on it, others gather, and the next call takes
 them all, up to a number of rows. The busier the server, the larger its batches; no request is
-delayed in order to fill one.
+delayed in order to fill one. A few rows of a quick model are not worth another thread: to hand them
+over and back takes longer than to predict them.
 """
 
 import asyncio
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 from calipers.serve._queries import Piece, ServedPrediction
 
 _SMALL = 2**16  # bytes that are read and rows times numbers that are written without a thread
+
+_FEW_ROWS, _QUICK = 8, 0.005  # rows of a batch, and seconds that the last such one took, at most
 
 LARGE = _SMALL + 1
 """Stands for work of a size that is not known."""
@@ -52,8 +56,8 @@ class _Waiting(NamedTuple):
 class Batcher:
     """A thread of its own for one model, and the pieces that wait for it.
 
-    ``work`` is called in the thread with a list of pieces, of ``max_rows`` in all, and gives a list
-    of results, an exception in place of one that failed.
+    ``work`` is called in the thread, or by the loop if that is quick, with a list of pieces, of
+    ``max_rows`` in all, and gives a list of results, an exception in place of one that failed.
 
     >>> async def main():
     ...     batcher = Batcher(lambda pieces: [sum(piece) for piece in pieces], max_rows=10)
@@ -72,6 +76,7 @@ class Batcher:
         self._waiting: deque[_Waiting] = deque()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="calipers-model")
         self._task: asyncio.Task[None] | None = None
+        self._quick = False  # not before it has been measured
 
     def __len__(self) -> int:
         """Pieces that wait."""
@@ -90,8 +95,13 @@ class Batcher:
         try:
             while batch := self._next():
                 pieces = [one.piece for one in batch]
+                few = sum(map(len, pieces)) <= _FEW_ROWS
                 try:
-                    results = await loop.run_in_executor(self._thread, self._work, pieces)
+                    if few and self._quick:
+                        results = self._timed(pieces)
+                    else:
+                        work = self._timed if few else self._work
+                        results = await loop.run_in_executor(self._thread, work, pieces)
                 except Exception as error:
                     results = [error] * len(batch)
                 for one, result in zip(batch, results, strict=True):
@@ -103,6 +113,14 @@ class Batcher:
                         one.future.set_result(result)
         finally:
             self._task = None
+
+    def _timed(self, pieces: list[Piece]) -> list[ServedPrediction | Exception]:
+        """Results for a few rows; whether they were quick decides where the next are worked on."""
+        began = time.perf_counter()
+        try:
+            return self._work(pieces)
+        finally:
+            self._quick = time.perf_counter() - began < _QUICK
 
     def _next(self) -> list[_Waiting]:
         """The pieces that go next: in their order, as many as fit."""

@@ -133,17 +133,12 @@ def _objects(found: Prediction, name: str) -> list[list[dict[str, Any]]]:
         key, levels = _LEVELS[name]
         given = getattr(found, levels).tolist()
         objects = [{key: [at] * rows} | one for at, one in zip(given, objects, strict=True)]
-    return _by_row([_dicts(**one) for one in objects])
+    return [list(row) for row in zip(*(_dicts(**one) for one in objects), strict=True)]
 
 
 def _dicts(**columns: list[Any]) -> list[dict[str, Any]]:
     """One object for each row, from lists of equal length."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-
-
-def _by_row(columns: list[list[Any]]) -> list[list[Any]]:
-    """Lists by row from lists by column."""
-    return [list(row) for row in zip(*columns, strict=True)]
 
 
 def _outside(served: Served, answer: ServedPrediction) -> list[list[str]]:

@@ -1,0 +1,179 @@
+"""Points of trees as one more input of the networks: whether, and what they are in each fold.
+
+In a fold, trees grow on the rows that its networks train on. A training row has the points of those
+trees that have not seen it, a row that is held out has those of all trees of the fold, and a new
+row, later, those of trees that grew on all rows. So nothing that is known of a held-out row reaches
+its networks, and calibration stays honest.
+
+``model`` is an ``IntervalRegressor``, whose parameters say what to do.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from calipers._candidates import FOLDS, Measures, first_trial, some_rows
+from calipers._checks import FloatArray
+from calipers._fitting import TrainingRows
+from calipers._together import Steps
+from calipers.bank import Program
+from calipers.crossfit import Fold, leave_rows_out
+from calipers.networks import MLP
+from calipers.preprocessing import Forest, grow
+from calipers.training import expanded
+
+TREES = 100  # that "auto" grows
+WORSE = 1.05  # errors of trees, in those of a network that was trained shortly, that still help it
+_FEWEST, _MOST = 100, 50_000  # rows of a table for which it does
+_MOST_NUMBERS = 10**7  # rows times inputs
+_FEW = 4000  # rows up to which twice as many trees predict the rows that they grew on
+
+
+class Rows(NamedTuple):
+    """Rows with inputs of their own in each fold, what networks learn of them, and the folds."""
+
+    data: TrainingRows
+    goal: FloatArray
+    folds: list[Fold]
+
+
+def add_trees(
+    model: Any, program: Program, rows: Rows, given: TrainingRows
+) -> Steps[tuple[Rows, Measures | None]]:
+    """Rows with points of trees as one input more, where the model asks for them or rows do.
+
+    ``given`` is the rows before each fold had its own copy. The trees of new rows become a part of
+    ``model.reader_``. Where a network was tried and no trees are taken, its measures come along.
+    """
+    trees, certain = _wanted(model, given)
+    if not trees:
+        return rows, None
+    base = _base(rows, given)
+    grown: dict[int, FloatArray] = {}
+    if not certain:
+        tried, folds = rows.data._replace(y=rows.goal), rows.folds
+        without = not any(fold.held_out.size for fold in folds)
+        own = some_rows(tried, given.folds(FOLDS, FOLDS) if without else folds)
+        error, grown = _held_out_error(model, base, rows, own, trees)
+        grown = grown if own is folds else {}
+        first = yield from first_trial(model, program, tried, folds)
+        errors = {"trees": error, "networks": first.unexplained}
+        model.about_["trees"] = {"unexplained": errors}
+        if not error <= WORSE * first.unexplained:
+            return rows, first
+    last, forest = _with_points(model, base, base.X, Fold(base.used, base.used[:0]), trees, -1)
+    model.reader_ = replace(model.reader_, forest=forest)
+    model.about_.setdefault("trees", {})["rows"] = given.fingerprint
+    return _by_fold(model, base, rows, trees, last, grown), None
+
+
+def with_known_trees(model: Any, rows: Rows, given: TrainingRows, seen: str = "") -> Rows:
+    """Rows with the points of the model's trees, which grew on the rows of fingerprint ``seen``.
+
+    Other rows are new to them.
+    """
+    forest = model.reader_.forest
+    if given.fingerprint != seen:
+        X = np.column_stack([rows.data.X, forest.points(rows.data.X)])
+        return rows._replace(data=rows.data._replace(X=X))
+    base, whole = _base(rows, given), Fold(given.used, given.used[:0])
+    last, _ = _with_points(model, base, base.X, whole, len(forest), -1)
+    return _by_fold(model, base, rows, len(forest), last, {})
+
+
+def _wanted(model: Any, given: TrainingRows) -> tuple[int, bool]:
+    """How many trees may be grown, and whether that is certain."""
+    network = expanded("network", model.network)
+    if not isinstance(network, MLP):
+        return 0, True
+    if not isinstance(network.trees, str):
+        return int(network.trees), True
+    rows, inputs = len(given.used), given.X.shape[1]
+    fits = _FEWEST <= rows <= _MOST and rows * inputs <= _MOST_NUMBERS
+    # A trial takes a part of the epochs, which says little where these are few.
+    usual = network.frequencies and model.epochs is None and model.time_budget is None
+    return (TREES if fits and usual else 0), False
+
+
+def _base(rows: Rows, given: TrainingRows) -> TrainingRows:
+    """One copy of the rows, with the inputs of trees that grow on all of them, and their goals."""
+    count, X = len(given.y), given.X
+    if given.categories is not None:
+        X = given.categories.encoded(X, given.used, given.seed + len(rows.folds))
+    goal, far = rows.goal[:count], rows.data.far[rows.data.far < count]
+    used = goal[given.used]
+    y = (goal - used.mean()) / (used.std() or 1.0)
+    return given._replace(X=X, y=y, far=far, categories=None)
+
+
+def _held_out_error(
+    model: Any, base: TrainingRows, rows: Rows, folds: list[Fold], trees: int
+) -> tuple[float, dict[int, FloatArray]]:
+    """Share of the variance that trees leave of rows held out of them, and the inputs by fold."""
+    grown, known, left = {}, [], []
+    for number, (X, fold) in enumerate(_parts(base, rows, folds)):
+        found = _with_points(model, base, X, fold, trees, number)[0]
+        grown[number] = found
+        known.append(fold.held_out)
+        left.append(base.y[fold.held_out] - found[fold.held_out, -1])
+    weights = None if base.weights is None else base.weights[np.concatenate(known)]
+    y = base.y[np.concatenate(known)]
+    variance = np.average((y - np.average(y, weights=weights)) ** 2, weights=weights)
+    squared = np.average(np.concatenate(left) ** 2, weights=weights)
+    return float(squared / variance) if variance > 0 else np.inf, grown
+
+
+def _parts(base: TrainingRows, rows: Rows, folds: list[Fold]) -> list[tuple[FloatArray, Fold]]:
+    """Inputs of each fold, and its rows as numbered among them."""
+    count = len(base.y)
+    starts = [i * count if len(rows.goal) > count else 0 for i in range(len(folds))]
+    return [
+        (rows.data.X[start : start + count], Fold(*(part - start for part in fold)))
+        for start, fold in zip(starts, folds, strict=True)
+    ]
+
+
+def _by_fold(
+    model: Any,
+    base: TrainingRows,
+    rows: Rows,
+    trees: int,
+    last: FloatArray,
+    grown: dict[int, FloatArray],
+) -> Rows:
+    """Rows with points as the last input, of which each fold has its own copy.
+
+    ``last`` is the copy of trees that know all rows, ``grown`` those of folds that are known.
+    """
+    parts = _parts(base, rows, rows.folds)
+    encoded = [
+        grown[i] if i in grown else _with_points(model, base, X, fold, trees, i)[0]
+        for i, (X, fold) in enumerate(parts)
+    ]
+    own, used = [fold for _, fold in parts], base.used
+    if leave_rows_out(own):  # networks that predict know all rows, as those of no fold do
+        encoded.append(last)
+        used = used + len(base.y) * len(own)
+    data, folds = base.copied(encoded, own)
+    y, goal = (np.tile(part[: len(base.y)], len(encoded)) for part in (rows.data.y, rows.goal))
+    return Rows(data._replace(y=y, used=used), goal, folds)
+
+
+def _with_points(
+    model: Any, data: TrainingRows, X: FloatArray, fold: Fold, trees: int, number: int
+) -> tuple[FloatArray, Forest]:
+    """Inputs of all rows with points by trees that grew on the training rows of a fold."""
+    known = np.setdiff1d(fold.train, data.far)
+    known = known if known.size else fold.train
+    weights = None if data.weights is None else data.weights[known]
+    groups = None if data.groups is None else data.groups[known]
+    seed = (data.seed, number + 1)
+    more = trees if fold.held_out.size and len(known) <= _FEW else 0
+    rest = (trees, seed, model.n_jobs, more)
+    forest, unseen = grow(X[known], data.y[known], weights, groups, *rest)
+    points = np.empty(len(X))
+    points[known] = unseen
+    others = np.setdiff1d(np.arange(len(X)), known)
+    points[others] = forest.points(X[others])
+    return np.column_stack([X, points]), forest

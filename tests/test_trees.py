@@ -1,0 +1,407 @@
+"""Points of trees as an input: of trees that do not know a row, as arrays, where rows ask."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.model_selection import GroupKFold, TimeSeriesSplit
+from sklearn.tree import DecisionTreeRegressor
+
+from calipers import IntervalRegressor
+from calipers._candidates import Measures
+from calipers._fitting import read_rows
+from calipers._schema import SchemaError
+from calipers._together import alone
+from calipers._tree_inputs import Rows, _wanted, add_trees
+from calipers.bank import TrainingFailedError, train
+from calipers.multitarget import MultiTargetRegressor
+from calipers.networks import MLP, DenseFactory
+from calipers.preprocessing import Forest, grow
+from calipers.storage import ModelFileError, read_model, write_model
+
+QUICK = {"n_networks": 4, "cv": 2, "epochs": 3, "random_state": 0, "verbose": 0}
+NETWORK = {"hidden_layers": (16,), "frequencies": 2, "bins": 0}
+
+
+def steps(rows=200, seed=0, noise=0.1):
+    """Inputs and a target that trees predict better than a smooth function does."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1, 1, (rows, 3))
+    y = 3.0 * (X[:, 0] > 0) * (X[:, 1] > 0.2) - 2.0 * (X[:, 0] < -0.5) * (X[:, 2] > 0)
+    return X, y + noise * rng.normal(size=rows)
+
+
+def model(trees=12, **settings):
+    return IntervalRegressor(network=MLP(trees=trees, **NETWORK), **(QUICK | settings))
+
+
+@pytest.fixture(scope="module")
+def forest():
+    X, y = steps()
+    return grow(X, y, None, None, 7, (0,))[0]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return model().fit(*steps())
+
+
+def grown(X, y, **options):
+    options = {"weights": None, "labels": None, "trees": 15, "seed": (3,)} | options
+    return grow(X, y, **options)
+
+
+def test_leaves_of_scikit_learn():
+    X, y = steps(500)
+    trees = [DecisionTreeRegressor(random_state=i).fit(X[i:], y[i:]) for i in range(3)]
+    found = Forest.of([tree.tree_ for tree in trees], np.zeros(3), np.ones(3))
+    expected = np.mean([tree.predict(X) for tree in trees], axis=0)
+    np.testing.assert_allclose(found.points(X), expected, rtol=0, atol=1e-6)
+
+
+def test_a_threshold_between_two_single_precision_numbers():
+    step = 2.0**-23  # between numbers in single precision from 1 on
+    X = 1.0 + step * np.array([[0.0], [1.0], [2.0], [3.0]])
+    tree = DecisionTreeRegressor().fit(X[[0, 3]], [0.0, 1.0])
+    assert tree.tree_.threshold[0] == 1.0 + 1.5 * step
+    found = Forest.of([tree.tree_], np.zeros(1), np.ones(1))
+    np.testing.assert_array_equal(found.points(X), [0.0, 0.0, 1.0, 1.0])
+
+
+def test_a_row_has_the_same_bits_in_any_company(forest):
+    X = steps(5000, seed=1)[0]
+    points = forest.points(X)
+    np.testing.assert_array_equal(points[[17]], forest.points(X[[17]]))
+    np.testing.assert_array_equal(points[100:300], forest.points(X[100:300]))
+
+
+def test_points_do_not_know_a_rows_own_target():
+    X, y = steps()
+    other = y.copy()
+    other[10] += 100.0
+    (_, before), (_, after) = grown(X, y), grown(X, other)
+    assert before[10] == after[10]
+    assert (before != after).any()
+
+
+def test_points_do_not_know_targets_of_a_rows_own_group():
+    X, y = steps()
+    labels, other = np.arange(200) // 10, y.copy()
+    other[50:60] += 100.0
+    (_, before), (_, after) = grown(X, y, labels=labels), grown(X, other, labels=labels)
+    np.testing.assert_array_equal(before[50:60], after[50:60])
+
+
+def test_the_same_trees_on_any_number_of_threads():
+    X, y = steps()
+    (one, _), (many, _) = grown(X, y), grown(X, y, n_jobs=3)
+    for name, array in one.to_arrays().items():
+        np.testing.assert_array_equal(array, many.to_arrays()[name])
+
+
+def test_inputs_of_any_size():
+    X, y = steps()
+    found, _ = grown(X * [1e300, 1e-300, 1.0] + [0, 0, 1e9], y)
+    assert np.mean((found.points(X * [1e300, 1e-300, 1.0] + [0, 0, 1e9]) - y) ** 2) < 0.2
+    assert np.isfinite(found.points(np.array([[1.7e308, -1e308, 0.0]]))).all()
+
+
+def test_many_rows_have_a_bounded_number_of_nodes(monkeypatch):
+    monkeypatch.setattr("calipers.preprocessing._trees._LEAVES", 300)
+    X, y = steps(1000)
+    assert grown(X, y)[0].feature.size <= 2 * 300
+
+
+def forged(forest):
+    """Arrays of no forest, by what is wrong with them."""
+    good = forest.to_arrays()
+    sizes, feature = good["sizes"], good["feature"]
+    leaf = int(np.flatnonzero(feature < 0)[0])
+    chain = np.array([*[0, -1] * 100, -1], np.int32)
+    yield "lack the array", {k: v for k, v in good.items() if k != "number"}
+    yield "feature", good | {"feature": np.where(feature == 1, 3, feature)}
+    yield "feature", good | {"feature": np.where(feature == 1, -2, feature)}
+    yield "feature", good | {"feature": feature[None]}
+    yield "level by level", good | {"feature": np.full_like(feature, 0)}
+    yield "level by level", good | {"feature": np.concatenate([feature[1:], feature[:1]])}
+    yield (
+        "level by level",
+        good | {"feature": np.where(np.arange(feature.size) == leaf, 0, feature)},
+    )
+    yield "sizes", good | {"sizes": np.append(sizes[:-1], sizes[-1] + 2)}
+    yield "sizes", good | {"sizes": np.append(sizes, np.int32(0))}
+    yield "sizes", good | {"sizes": sizes[None]}
+    yield "number", good | {"number": np.where(feature < 0, np.float32(np.nan), good["number"])}
+    yield "number", good | {"number": good["number"].astype(str)}
+    yield "number", good | {"number": good["number"][1:]}
+    yield "scale", good | {"center": good["center"][:2]}
+    yield "scale", good | {"scale": np.zeros(3)}
+    yield "scale", good | {"scale": np.full(3, np.inf)}
+    yield (
+        "levels",
+        good
+        | {"sizes": np.array([201], np.int32), "feature": chain}
+        | {"number": np.zeros(201, np.float32)},
+    )
+
+
+def test_forged_trees_are_refused(forest):
+    cases = list(forged(forest))
+    for expected, arrays in cases:
+        with pytest.raises(SchemaError, match=expected):
+            Forest.from_arrays(arrays)
+    assert len(cases) == 17
+
+
+def test_trees_as_arrays(forest):
+    again = Forest.from_arrays(forest.to_arrays())
+    X = steps(seed=2)[0]
+    np.testing.assert_array_equal(again.points(X), forest.points(X))
+
+
+def test_a_held_out_row_is_unknown_to_its_fold():
+    X, y = steps()
+    own = model()
+    data = read_rows(own, X, y, None, None, reset=True)
+    folds = data.folds(2, 4)
+
+    def inputs(targets):
+        own.reader_, given = replace(own.reader_, forest=None), data._replace(y=targets)
+        return alone(own, add_trees(own, None, Rows(given, targets, folds), given))[0]
+
+    other = y.copy()
+    held_out = folds[1].held_out
+    # Targets move, but not their mean and spread, which all rows share.
+    other[held_out] = y[held_out[::-1]]
+    (before, _, copies), (after, _, _) = inputs(y), inputs(other)
+    assert len(before.y) == 2 * len(y)
+    fold = np.concatenate(copies[1])
+    np.testing.assert_allclose(before.X[fold], after.X[fold], rtol=1e-9, atol=1e-9)
+    first = np.concatenate(copies[0])
+    assert np.abs(before.X[first] - after.X[first]).max() > 0.1
+
+
+def test_a_model_with_trees_is_stored(fitted, tmp_path):
+    X = steps(seed=2)[0]
+    fitted.save(tmp_path)
+    loaded = IntervalRegressor.load(tmp_path)
+    np.testing.assert_array_equal(loaded.predict_interval(X), fitted.predict_interval(X))
+    assert len(loaded.reader_.forest) == 12
+    assert loaded.network.trees == 12
+
+
+def test_forged_folders_are_refused(fitted, forest, tmp_path):
+    fitted.save(tmp_path)
+    document, arrays = read_model(tmp_path)
+    part = {f"trees.{name}": array for name, array in forest.to_arrays().items()}
+    without = {k: v for k, v in arrays.items() if not k.startswith("trees.")}
+
+    def inputs(**changes):
+        return document | {"inputs": document["inputs"] | changes}
+
+    small = forest.to_arrays() | {"center": np.zeros(4), "scale": np.ones(4)}
+    wrong = [
+        (document, without),
+        (document, arrays | part),
+        (inputs(trees=0), arrays),
+        (inputs(trees=7), without | {f"trees.{name}": array for name, array in small.items()}),
+        (
+            {**document, "inputs": {k: v for k, v in document["inputs"].items() if k != "trees"}},
+            arrays,
+        ),
+        (document, arrays | {"trees.more": np.zeros(3)}),
+        *((inputs(trees=7), without | _under("trees.", bad)) for _, bad in forged(forest)),
+    ]
+    for number, (bad, own) in enumerate(wrong):
+        write_model(
+            tmp_path / str(number), bad, {k: v for k, v in own.items() if v.dtype.kind != "U"}
+        )
+        with pytest.raises(ModelFileError):
+            IntervalRegressor.load(tmp_path / str(number))
+
+
+def _under(prefix, arrays):
+    return {prefix + name: array for name, array in arrays.items()}
+
+
+def test_trees_as_onnx(fitted, tmp_path):
+    runtime = pytest.importorskip("onnxruntime")
+    X, y = steps(seed=2)
+    path = fitted.to_onnx(tmp_path / "model.onnx")
+    point, low, high = runtime.InferenceSession(str(path)).run(
+        ["point", "lower", "upper"], {"X": X}
+    )
+    for found, expected in zip(
+        (point, low, high), (fitted.predict(X), *fitted.predict_interval(X).T), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * y.std())
+
+
+@pytest.fixture
+def tried(monkeypatch):
+    """Trees are tried although epochs are few."""
+    monkeypatch.setattr("calipers._tree_inputs._wanted", lambda *_: (100, False))
+
+
+def test_any_kind_of_rows(tmp_path):
+    X, y = steps(240)
+    frame = pd.DataFrame(X, columns=list("abc"))
+    frame["kind"] = np.where(X[:, 0] > 0, "left", "right")
+    frame["many"] = [f"level {i % 60}" for i in range(240)]
+    frame.loc[3, "b"] = np.nan
+    weights = np.where(np.arange(240) < 20, 0.0, 1.0 + X[:, 0] ** 2)
+    groups = np.arange(240) // 3
+    cases = [
+        (X, {"sample_weight": weights}, {}),
+        (X, {"groups": groups}, {"cv": GroupKFold(2)}),
+        (X, {}, {"cv": TimeSeriesSplit(2)}),
+        (X, {}, {"cv": None}),
+        (frame, {}, {}),
+        (X, {}, {"loss": "mse"}),
+        (X, {}, {"time_budget": 60.0}),
+    ]
+    for rows, options, settings in cases:
+        check_fit(model(**settings), rows, y, options, tmp_path)
+
+
+def check_fit(own, rows, y, options, tmp_path):
+    """Fit, predict, and do the same after loading."""
+    own.fit(rows, y, **options)
+    assert own.reader_.width == own.ensemble_.bank.program.in_size
+    assert np.isfinite(own.predict(rows)).all()
+    own.save(tmp_path / "model")
+    again = IntervalRegressor.load(tmp_path / "model")
+    np.testing.assert_array_equal(again.predict(rows), own.predict(rows))
+
+
+def test_trees_are_tried_on_any_kind_of_rows(tried, tmp_path):
+    X, y = steps(240)
+    frame = pd.DataFrame(X, columns=list("abc")).assign(
+        many=[f"level {i % 60}" for i in range(240)]
+    )
+    weights = np.where(np.arange(240) < 20, 0.0, 1.0 + X[:, 0] ** 2)
+    check_fit(model(cv=None), X, y, {}, tmp_path)
+    check_fit(model(), frame, y, {}, tmp_path)
+    check_fit(model(loss="mse"), X, y, {}, tmp_path)
+    check_fit(model(cv=TimeSeriesSplit(2)), X, y, {}, tmp_path)
+    check_fit(model(), X, y, {"sample_weight": weights}, tmp_path)
+
+
+def test_a_trial_that_fails_decides_against_trees(tried, monkeypatch):
+    X, y = steps()
+    ended = []
+
+    def failing(*arguments, **options):
+        ended.append(len(ended))
+        if len(ended) == 1:
+            raise TrainingFailedError
+        return train(*arguments, **options)
+
+    monkeypatch.setattr("calipers._together.train", failing)
+    assert model().fit(X, y).reader_.forest is None
+    assert len(ended) == 2
+
+
+def test_columns_by_name_are_read_with_points(fitted):
+    X = steps(seed=2)[0][:3]
+    own = model().fit(pd.DataFrame(steps()[0], columns=list("abc")), steps()[1])
+    numbers, outside = own.reader_.read_columns(dict(zip("abc", X.T, strict=True)))
+    np.testing.assert_array_equal(numbers, own.read(pd.DataFrame(X, columns=list("abc")))[0])
+    assert outside.shape == X.shape
+
+
+def test_warm_start_takes_other_rows_to_be_new(monkeypatch):
+    X, y = steps()
+    own = model(warm_start=True).fit(X, y)
+    known, seen = own.reader_.forest, []
+
+    def grown(*arguments):
+        seen.append(len(arguments[0]))
+        return grow(*arguments)
+
+    monkeypatch.setattr("calipers._tree_inputs.grow", grown)
+    own.fit(X, y)
+    assert len(seen) == 3  # one for all rows and one for each fold
+    own.fit(*steps(seed=5))
+    assert len(seen) == 3
+    np.testing.assert_array_equal(own.reader_.forest.number, known.number)
+
+
+def test_intervals_around_points_of_networks_with_trees():
+    X, y = steps()
+    points = model(loss="mse").fit(X, y)
+    upgraded = model(trees=0).upgrade(points, X, y)
+    new = steps(seed=2)[0]
+    np.testing.assert_allclose(upgraded.predict(new), points.predict(new), atol=1e-5)
+    fresh = model(trees=0).upgrade(points, *steps(seed=3), fresh=True)
+    np.testing.assert_allclose(fresh.predict(new), points.predict(new), atol=1e-5)
+
+
+def test_rows_decide_for_trees(tried):
+    own = model("auto").fit(*steps(300))
+    assert len(own.reader_.forest) == 100
+    errors = own.about_["trees"]["unexplained"]
+    assert errors["trees"] < errors["networks"]
+
+
+def test_where_rows_decide_against_trees_nothing_changes(tried, monkeypatch):
+    X, y = steps(300)
+    small = Measures(1.0, 1.0, 1.0, 1e-3)
+
+    def first_trial(*_):
+        yield from ()
+        return small
+
+    monkeypatch.setattr("calipers._tree_inputs.first_trial", first_trial)
+    auto = model("auto").fit(X, y)
+    monkeypatch.undo()
+    without = model(0).fit(X, y)
+    assert auto.reader_.forest is None
+    assert "trees" in auto.about_
+    np.testing.assert_array_equal(auto.predict_interval(X), without.predict_interval(X))
+
+
+def test_when_trees_are_tried(monkeypatch):
+    X, y = steps(120)
+    own = IntervalRegressor()
+    data = read_rows(own, X, y, None, None, reset=True)
+    assert _wanted(own, data) == (100, False)
+    assert _wanted(model(7), data) == (7, True)
+    for few in ({"epochs": 100}, {"time_budget": 9.0}, {"network__frequencies": 0}):
+        assert _wanted(IntervalRegressor().set_params(**few), data) == (0, False)
+    assert _wanted(IntervalRegressor(network=DenseFactory()), data) == (0, True)
+    monkeypatch.setattr("calipers._tree_inputs._MOST", 119)
+    assert _wanted(own, data) == (0, False)
+
+
+def test_points_of_a_trial_without_intervals():
+    X, y = steps(1000)
+    own = model(0, loss="mse").set_params(network__bins="auto").fit(X, y)
+    assert own.ensemble_.bank.program.network.bins
+
+
+def test_several_targets_go_together(tried):
+    X, y = steps(150)
+    both = np.column_stack([y, np.sin(X[:, 0]) + 0.1 * y])
+    several = MultiTargetRegressor(model("auto")).fit(X, both)
+    for number, own in enumerate(several.models_):
+        single = model("auto", random_state=own.random_state).fit(X, both[:, number])
+        np.testing.assert_array_equal(own.predict(X), single.predict(X))
+        assert (own.reader_.forest is None) == (single.reader_.forest is None)
+
+
+def test_far_targets_are_not_learnt():
+    X, y = steps()
+    y[3] = 1e7
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        own = model().fit(X, y)
+    assert np.abs(own.reader_.forest.number[own.reader_.forest.feature < 0]).max() < 10
+
+
+def test_wrong_numbers_of_trees_are_refused():
+    for wrong in (-1, 1.5, "many", 10**6):
+        with pytest.raises(ValueError, match="trees"):
+            model(wrong).fit(*steps(50))
