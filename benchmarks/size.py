@@ -39,7 +39,6 @@ FEATURES = {
         """,
     "calibration by width": """
         calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
-        onnx/__init__:_by_width
         """,
     "guarantees for groups, kinds of rows and shifts": """
         _conformal calibration/_by calibration/_row_kinds calibration/_ratio calibration/_effective
@@ -55,7 +54,7 @@ FEATURES = {
         """,
     "several targets": """
         multitarget cli/_measures:measure_targets,print_targets cli/_table_options:take_targets
-        cli/_predict:load_any cli/_evaluate:_kinds_of_targets,_several,_show_several
+        cli/_predict:load_any cli/_evaluate:_kinds_of_targets
         """,
     "importances, what more rows are worth": """
         importance/__init__ importance/_dependence importance/_permutation report/_drivers more_rows
@@ -74,7 +73,7 @@ FEATURES = {
         """,
     "targets that are gross errors": """
         _outliers _fitting:without_errors,_without
-        cli/_notes:say_far_targets,without_far_targets,note_leaks
+        cli/_notes:say_far_targets,without_repeats,note_leaks
         """,
     "networks that see inputs in pieces": """
         networks:PiecewiseLinear,knots,with_knots,in_pieces,alternative onnx/_networks:_pieces

@@ -55,7 +55,7 @@ def test_a_number_that_names_is_found_and_one_that_counts_is_not():
 
 def test_an_array_is_searched_once(monkeypatch):
     from calipers import _inputs
-    from calipers.preprocessing import _encoder
+    from calipers.preprocessing import _target_inputs
 
     searched = []
 
@@ -63,7 +63,7 @@ def test_an_array_is_searched_once(monkeypatch):
         searched.append(1)
         return columns_of_names(*arguments)
 
-    for module in (_inputs, _encoder):
+    for module in (_inputs, _target_inputs):
         monkeypatch.setattr(module, "columns_of_names", search)
     rows = read_rows(IntervalRegressor(**TINY), X, Y, None, None, reset=True)
     assert len(searched) == 1

@@ -123,6 +123,7 @@ def forged(forest):
     yield "lack the array", {k: v for k, v in good.items() if k != "number"}
     yield "feature", good | {"feature": np.where(feature == 1, 3, feature)}
     yield "feature", good | {"feature": np.where(feature == 1, -2, feature)}
+    yield "feature", good | {"feature": feature[None]}
     yield "level by level", good | {"feature": np.full_like(feature, 0)}
     yield "level by level", good | {"feature": np.concatenate([feature[1:], feature[:1]])}
     yield (
@@ -151,7 +152,7 @@ def test_forged_trees_are_refused(forest):
     for expected, arrays in cases:
         with pytest.raises(SchemaError, match=expected):
             Forest.from_arrays(arrays)
-    assert len(cases) == 16
+    assert len(cases) == 17
 
 
 def test_trees_as_arrays(forest):

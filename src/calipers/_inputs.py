@@ -177,6 +177,7 @@ def learn_inputs(
             return Inputs(describe_numbers(numbers[seen], names)), numbers, y
         names = map(str, getattr(X, "columns", unnamed))
         encoder = TableEncoder(kinds=dict.fromkeys(names, "number"))
+        encoder.repeated = repeated
     if weights is None:
         encoded = encoder.fit_transform(X)
     else:

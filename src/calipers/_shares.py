@@ -61,23 +61,10 @@ class WorkerShares:
     def train(
         self, rest: RowBlocks, encode: Callable[..., Any], train: Train, seeds: Sequence[int]
     ) -> tuple[list[Any], list[Any]]:
-        """Train on the workers' own rows.
+        """What ``train`` makes of each worker's share of ``rest``, and what was seen in each block.
 
-        Parameters
-        ----------
-        rest : RowBlocks
-            The rows without those that are held out.
-        encode : callable
-            From numbers, inputs and targets of a block to its encoded rows and what was seen.
-        train : callable
-            See ``Train``.
-        seeds : sequence of int
-            One for each network; those of share k are every one from k on.
-
-        Returns
-        -------
-        tuple of list
-            What ``train`` has made of each share, and what was seen in each block.
+        ``encode`` goes from numbers, inputs and targets of a block to its encoded rows and what was
+        seen; of the seeds, one for each network, share k has every one from k on.
         """
         import cloudpickle
 

@@ -166,9 +166,8 @@ def _with_points(
     """Inputs of all rows with points by trees that grew on the training rows of a fold."""
     known = np.setdiff1d(fold.train, data.far)
     known = known if known.size else fold.train
-    weights, groups = (
-        None if part is None else part[known] for part in (data.weights, data.groups)
-    )
+    weights = None if data.weights is None else data.weights[known]
+    groups = None if data.groups is None else data.groups[known]
     seed = (data.seed, number + 1)
     more = trees if fold.held_out.size and len(known) <= _FEW else 0
     rest = (trees, seed, model.n_jobs, more)

@@ -57,7 +57,8 @@ def test_groups_weights_and_repeats_decide_what_fit_supports(rows):
     with pytest.raises(ValueError, match="got 240 of total weight 240 and worth 40 independent"):
         small.predict_interval(X[:3], coverage=0.99)
     heavy = IntervalRegressor(n_networks=4, cv=2, **SMALL)
-    heavy.fit(X, y, sample_weight=np.r_[np.ones(20), np.full(220, 1e-3)])
+    with pytest.warns(UserWarning, match="240 and worth 20.44 independent ones"):
+        heavy.fit(X, y, sample_weight=np.r_[np.ones(20), np.full(220, 1e-3)])
     assert not is_finite(heavy, X, 0.95)
     repeated = IntervalRegressor(n_networks=4, cv=RepeatedKFold(n_splits=2, n_repeats=2), **SMALL)
     repeated.fit(X[:120], y[:120])

@@ -56,9 +56,9 @@ def saved(model, tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def client():
-    """A client of a cluster of two processes, which are not idle for the rest of the tests."""
+    """A client of a cluster of two processes."""
     from distributed import Client, LocalCluster
 
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}

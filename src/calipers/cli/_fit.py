@@ -60,8 +60,7 @@ def fit_command(
     more_rows: Annotated[
         bool,
         typer.Option(
-            "--more-rows",
-            help="Say what more rows would be worth, by a fit to half of them.",
+            "--more-rows", help="Say what more rows would be worth, by a fit to half of them."
         ),
     ] = False,
     overwrite: Annotated[

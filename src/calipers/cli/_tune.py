@@ -62,12 +62,15 @@ def tune_command(
     check_place(out, "settings.toml")
     form = common.make_form(delimiter, encoding)
     kinds = common.parse_kinds(types)
+    from calipers import IntervalRegressor
+
     table = common.read_files(data, form)[1]
     labelled = common.take_target(table, target, kinds.pop(target, None), missing_target)
     table, y, left_out = labelled.table, labelled.values.to_numpy(), labelled.left_out
     X, labels = _numbers(table, target, groups, ignore or [], kinds)
     kept = store or out.with_name(f"{out.stem}.search.jsonl")
-    model = _model(paper, coverage, seed, n_jobs)
+    make = IntervalRegressor.paper if paper else IntervalRegressor
+    model = make(coverage=coverage, random_state=seed, n_jobs=n_jobs)
     if bounds is not None:
         model.set_params(bounds=_checked_bounds(bounds, y))
     counts = _splits(splits, labels, seed) | {"finalists": min(finalists, candidates)}
@@ -115,13 +118,6 @@ def _splits(count: int, labels: Any, seed: int) -> dict[str, Any]:
         return list(splitter.split(np.empty(len(labels)), groups=labels))
 
     return {"splits": made(seed), "final_splits": made(seed + 1)}
-
-
-def _model(paper: bool, coverage: float, seed: int, n_jobs: int) -> Any:
-    from calipers import IntervalRegressor
-
-    make = IntervalRegressor.paper if paper else IntervalRegressor
-    return make(coverage=coverage, random_state=seed, n_jobs=n_jobs)
 
 
 def _checked_bounds(text: str, y: Any) -> Any:

@@ -87,6 +87,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         "min_frequency": [Within(Integral, 1, None, closed="left")],
         "target_encoding": ["boolean"],
     }
+    repeated: list[int] | None = None  # columns of numbers that are also names, where known before
 
     def __init__(
         self,

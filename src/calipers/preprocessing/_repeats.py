@@ -35,18 +35,6 @@ def smooth_residuals(X: FloatArray, y: FloatArray) -> FloatArray:
 
     Ridge regression on the inputs and random cosines of them, of its penalties the one that leaves
     least. In standard deviations of the targets.
-
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_inputs)
-        Inputs.
-    y : array of shape (n_samples,)
-        Targets.
-
-    Returns
-    -------
-    array of shape (n_samples,)
-        Residuals.
     """
     rng = np.random.default_rng(0)
     fitted = np.sort(rng.permutation(len(y))[:_ROWS])
@@ -131,21 +119,9 @@ def distinct_rows(X: FloatArray) -> NDArray[np.intp]:
 
 
 def columns_of_names(X: FloatArray, columns: dict[int, FloatArray], y: FloatArray) -> list[int]:
-    """Which columns hold numbers that are also names.
+    """Keys of the columns, NaN where they are missing, whose numbers are also names.
 
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_inputs)
-        All inputs.
-    columns : dict of int to array of shape (n_samples,)
-        Columns of numbers, by any key; NaN where they are missing.
-    y : array of shape (n_samples,)
-        Targets.
-
-    Returns
-    -------
-    list of int
-        Their keys.
+    ``X`` are all inputs, ``columns`` those of numbers by any key.
     """
     if X.shape[1] > _MOST_INPUTS:
         return []

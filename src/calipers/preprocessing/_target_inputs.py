@@ -69,8 +69,10 @@ def _names(
     if table.knows_targets:
         return {i: np.array(e.levels) for i, e in numbers.items() if e.levels}
     values = {i: e.read(frame[table.columns_[i].name])[rows] for i, e in numbers.items()}
-    found = {}
-    for i in columns_of_names(encoded[rows], values, y[rows]):
+    found, repeated = {}, table.repeated
+    if repeated is None:
+        repeated = columns_of_names(encoded[rows], values, y[rows])
+    for i in repeated:
         known = distinct_levels(values[i][~np.isnan(values[i])])
         codes = level_codes(known, values[i])
         counts = np.bincount(codes[codes >= 0], minlength=len(known))

@@ -57,8 +57,12 @@ class Forest:
             points = self.number[self._leaves(rows)].astype(np.float64)
             found[part] = sum_members(points) / len(self)
 
+        step = max(1, _TOGETHER // len(self))
+        if len(X) <= step:  # for which a look at how many threads there are would take as long
+            work((slice(None),))
+            return found
         with joblib.parallel_config("threading", n_jobs=n_jobs):
-            run_blocks(work, (len(X),), max(1, _TOGETHER // len(self)))
+            run_blocks(work, (len(X),), step)
         return found
 
     @cached_property
@@ -111,6 +115,7 @@ class Forest:
         """The forest that ``to_arrays`` gave; a ``SchemaError`` says what no forest has."""
         sizes, feature = array_of(arrays, "sizes", "i"), array_of(arrays, "feature", "i")
         inputs = array_of(arrays, "center", "f").size
+        array_of(arrays, "feature", "i", (feature.size,))
         for name in ("center", "scale"):
             array_of(arrays, name, "f", (inputs,))
         within("scale", arrays["scale"], 5e-324, np.inf)

@@ -168,20 +168,16 @@ class Served:
         last = vars(self).get("_following", self.ensemble).calibrations[-1:]
         return last[0].alarm if last and isinstance(last[0], AdaptiveCoverage) else None
 
-    @property
-    def _calibration_rows(self) -> int | None:
-        calibrations = self.ensemble.calibrations
-        return calibrations[-1].n_rows if calibrations else None
-
     def describe(self) -> dict[str, Any]:
         """What callers may know of the model."""
+        calibrations = self.ensemble.calibrations
         return {
             "name": self.name,
             "coverage": self.coverage if self.has_interval else None,
             "any_coverage": self.has_distribution,
             "members": len(self.ensemble.bank),
-            "calibration_rows": self._calibration_rows,
-            "adapted": any(isinstance(c, AdaptiveCoverage) for c in self.ensemble.calibrations),
+            "calibration_rows": calibrations[-1].n_rows if calibrations else None,
+            "adapted": any(isinstance(c, AdaptiveCoverage) for c in calibrations),
             "alarm": None if self.alarm is None else self.alarm.alarm,
             "target": self.model.target_.to_document(),
             "support": str(self.model.support_),

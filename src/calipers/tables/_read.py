@@ -90,27 +90,10 @@ def read_bytes(
     """A table in memory whose sender is not trusted: delimited text, or Arrow IPC.
 
     Nothing else is tried, so that limits bound the work: what follows a row beyond them is not
-    read, and none of the values of a column shares its bytes with another.
-
-    Parameters
-    ----------
-    body : bytes
-        A whole file.
-    limits : TableLimits
-        Most of what it may hold.
-    reserve : callable
-        Called with the number of bytes before they are allocated.
-    arrow : bool
-        Whether it is Arrow, a stream or a file; columns of extension types are left out.
-
-    Raises
-    ------
-    TooLargeError
-        If it holds more, or would when it is decoded.
-    EncodedError
-        If it is compressed, or written in a way that is not read here.
-    TableError
-        If it is damaged or something else.
+    read, and none of the values of a column shares its bytes with another. ``reserve`` is called
+    with the number of bytes before they are allocated. Of Arrow, a stream or a file, columns of
+    extension types are left out. ``TooLargeError`` says that it holds more than the limits, or
+    would when it is decoded, ``EncodedError`` that it is written in a way that is not read here.
     """
     if arrow:
         from calipers.tables._ipc import read_arrow
