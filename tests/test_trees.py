@@ -346,15 +346,17 @@ def test_rows_decide_for_trees(tried):
     assert errors["trees"] < errors["networks"]
 
 
-def test_where_rows_decide_against_trees_nothing_changes(tried, monkeypatch):
+@pytest.mark.parametrize(("trees", "networks"), [(0.5, 0.4), (0.01, 0.03)])
+def test_where_rows_decide_against_trees_nothing_changes(tried, monkeypatch, trees, networks):
     X, y = steps(300)
-    small = Measures(1.0, 1.0, 1.0, 1e-3)
+    left = Measures(1.0, 1.0, 1.0, networks)
 
     def first_trial(*_):
         yield from ()
-        return small
+        return left
 
     monkeypatch.setattr("calipers._tree_inputs.first_trial", first_trial)
+    monkeypatch.setattr("calipers._tree_inputs._held_out_error", lambda *_: (trees, {}))
     auto = model("auto").fit(X, y)
     monkeypatch.undo()
     without = model(0).fit(X, y)

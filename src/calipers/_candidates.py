@@ -111,10 +111,11 @@ def _short_trials(
     tried = _alternative(model, program, len(data.used)) or program
     if not any(fold.held_out.size for fold in folds):
         folds = data.folds(FOLDS, FOLDS)
-    short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0)
+    short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0, 0)
     short = replace(short, network=tried.network)
     if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
-        short, room = tried, room_of(_plans(model, program, data, folds))
+        rows, aside, _ = room_of(_plans(model, program, data, folds))
+        short, room = tried, (rows, aside, model.n_networks)
     some = some_rows(data, folds)
     return tried, some, lambda shape: trial(model, short, shape, data, some, room=room)
 
@@ -196,7 +197,7 @@ def trial(
     data: TrainingRows,
     folds: list[Fold],
     epochs: float | None = None,
-    room: tuple[int, int] = (0, 0),
+    room: tuple[int, int, int] = (0, 0, 0),
 ) -> Steps[Measures]:
     """Measures of the rows that were held out of a short training."""
     program, target_map = replace(program, components=shape.components), map_of(shape, data)

@@ -27,7 +27,7 @@ class Training(NamedTuple):
     table: Table
     plans: list[Plan]
     trial: bool = False  #: Whether they only help to choose others: without a bar and a budget.
-    room: tuple[int, int] = (0, 0)  #: See ``train``.
+    room: tuple[int, int, int] = (0, 0, 0)  #: See ``train``.
 
 
 Steps = Generator[Training, Any, T]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calipers._candidates import FOLDS, Measures, first_trial, some_rows
+from calipers._candidates import FOLDS, NOISE, Measures, first_trial, some_rows
 from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows
 from calipers._together import Steps
@@ -60,8 +60,8 @@ def add_trees(
         first = yield from first_trial(model, program, tried, folds)
         errors = {"trees": error, "networks": first.unexplained}
         model.about_["trees"] = {"unexplained": errors}
-        if not error <= WORSE * first.unexplained:
-            return rows, first
+        if first.unexplained < NOISE or not error <= WORSE * first.unexplained:
+            return rows, first  # a short trial says little of what is nearly free of noise
     last, forest = _with_points(model, base, base.X, Fold(base.used, base.used[:0]), trees, -1)
     model.reader_ = replace(model.reader_, forest=forest)
     model.about_.setdefault("trees", {})["rows"] = given.fingerprint

@@ -91,7 +91,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     patience : int, "auto" or None, default "auto"
         Stop a network after so many epochs without a better loss on rows that it sets aside, and
         restore its best weights; "auto" waits for a fifth of all epochs, or twice as long as the
-        best weights took if that is less (but for a 45th of all, and ten), None never stops.
+        best weights took if that is less (but for 220 steps, a fifteenth of all, and ten epochs),
+        None never stops.
     validation_fraction : float, default 0.1
         Share of its rows that each network sets aside, at random, to know when to stop.
     preprocessor : TableEncoder, "auto" or None, default "auto"

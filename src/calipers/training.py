@@ -20,6 +20,7 @@ from calipers.networks import MLP, NETWORKS, Network
 from calipers.objectives import LOSSES, Objective
 from calipers.optimizers import OPTIMIZERS, Adam
 
+_SOON = 220  # steps that are waited for at least, where they are fewer than a fifteenth of all
 _FARTHEST = 1e150  # bound of a target: its square is a number still
 SMOOTH = (0.5, 2.0, 5.0)  # factors of epochs, learning rate and weight decay of smooth networks
 
@@ -154,7 +155,8 @@ def make_settings(
     epochs = max(1, int(passes * shards))
     given = parameters.patience
     patience = max(10, epochs // 5) if isinstance(given, str) else (given or 0) * shards
-    early = {"early_patience": max(10, epochs // 45)} if parameters.patience == "auto" else {}
+    soon = min(epochs // 15, _SOON // -(-rows // batch_size))
+    early = {"early_patience": max(10, soon)} if parameters.patience == "auto" else {}
     optimizer = optimizer_of(parameters)
     return Settings(
         learning_rate=rate * optimizer.learning_rate,

@@ -186,6 +186,7 @@ class _Filling:
         idle = _entry(idle_plan, unit, shape, self.defaults, none)
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
         self.scalings: dict[int, Scaling] = {}
+        self.known: dict[int, Scaling] = {}
         self.feed = table.feed()
         self.state: State = program.blank(self.lanes)
         self.on_device: Lanes = self.lanes
@@ -211,8 +212,7 @@ class _Filling:
 
     def _write(self, lane: int, number: int) -> None:
         plan = self.plans[number]
-        scaling = plan.scaling or self.table.scaling(plan.rows, plan.weights)
-        self.scalings[number] = scaling
+        scaling = self.scalings[number] = plan.scaling or self._scaling(plan)
         target = (self.table.target[plan.rows] - scaling.target_center) / scaling.target_scale
         numbers = self.program.objective.fitted(self.defaults | dict(plan.settings.loss), target)
         knots = None
@@ -223,6 +223,14 @@ class _Filling:
         entry = _entry(plan, scaling, self.shape, numbers, knots)
         for array, value in zip(jax.tree.leaves(self.lanes), jax.tree.leaves(entry), strict=True):
             array[lane] = value
+
+    def _scaling(self, plan: Plan) -> Scaling:
+        """That of the plan's rows, found once for all plans of the same rows."""
+        parts = (plan.rows, plan.weights)
+        key = hash(tuple(None if part is None else part.tobytes() for part in parts))
+        if key not in self.known:
+            self.known[key] = self.table.scaling(*parts)
+        return self.known[key]
 
     def _start(self, renew: NDArray[np.bool_]) -> None:
         # Networks begin without rows: tables of all sizes share the program that makes them.

@@ -45,7 +45,7 @@ def train(
     report: Callable[[int], None] | None = None,
     seconds: float = math.inf,
     examine: Examine | None = None,
-    room: tuple[int, int] = (0, 0),
+    room: tuple[int, int, int] = (0, 0, 0),
 ) -> Bank:
     """Train one network for each plan; the bank has them in the order of the plans.
 
@@ -77,9 +77,9 @@ def train(
         Called with some trained networks, the table and their plans, in the process that trained
         them, and gives one finding for each: ``examined`` of the bank. A function at the top of a
         module, so that it can be sent to other processes.
-    room : (int, int)
-        Rows to train and to validate on for which the program is compiled at least, so that one
-        that is compiled for other plans serves these too.
+    room : (int, int, int)
+        Rows to train and to validate on, and networks, for which the program is compiled at least,
+        so that one that is compiled for other plans serves these too.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def _run_all(
     report: Callable[[int], None] | None,
     clock: Clock,
     examine: Examine | None,
-    room: tuple[int, int],
+    room: tuple[int, int, int],
 ) -> tuple[list[Trained], BoolArray]:
     """Train plans in groups, side by side: results in the plans' order, and which have failed."""
     jobs = joblib.effective_n_jobs(n_jobs)
@@ -138,8 +138,8 @@ def _run_all(
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     devices = training_devices(jobs) if threads else [None]
     jobs = max(jobs, len(devices))
-    rows, aside = map(max, room, room_of(plans))
-    lanes = lane_count(program, -(-len(plans) // len(devices)), rows)
+    rows, aside, networks = map(max, room, room_of(plans))
+    lanes = lane_count(program, -(-networks // len(devices)), rows)
     shape = Shape(lanes, padded(rows), padded(aside))
     groups = _groups(plans, lanes, jobs)
     report = report or (lambda _: None)
@@ -184,9 +184,10 @@ def _run_all(
     return [trained[i] for i in range(len(plans))], failed
 
 
-def room_of(plans: Sequence[Plan]) -> tuple[int, int]:
-    """Rows that plans train and validate on, at most: see ``train``."""
-    return max(len(plan.rows) for plan in plans), max(len(plan.validation) for plan in plans)
+def room_of(plans: Sequence[Plan]) -> tuple[int, int, int]:
+    """Rows that plans train and validate on, at most, and their number: see ``train``."""
+    rows, aside = (max(len(getattr(p, name)) for p in plans) for name in ("rows", "validation"))
+    return rows, aside, len(plans)
 
 
 def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[IntArray]:
