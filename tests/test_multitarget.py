@@ -212,7 +212,7 @@ def test_forged_folders_are_refused(model, tmp_path, spoil, message):
 def test_commands_take_several_targets(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     X.join(Y).assign(price=Y["price"].where(Y.index > 1)).to_csv("two.csv", index=False)
-    lines = ["n_networks = 4", "cv = 2", "epochs = 5", "[network]", "hidden_layers = [16]"]
+    lines = ["n_networks = 4", "cv = 2", "epochs = 30", "[network]", "hidden_layers = [16]"]
     lines += ["frequencies = 0"]
     (tmp_path / "c.toml").write_text("\n".join(lines))
 

@@ -6,16 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.model_selection import GroupKFold, TimeSeriesSplit
+from sklearn.model_selection import GroupKFold, RepeatedKFold, TimeSeriesSplit
 from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor
-from calipers._candidates import Measures
-from calipers._fitting import read_rows
+from calipers._candidates import Measures, left_by_trees
+from calipers._fitting import TrainingRows, read_rows
 from calipers._schema import SchemaError
 from calipers._together import alone
 from calipers._tree_inputs import Rows, _wanted, add_trees
 from calipers.bank import TrainingFailedError, train
+from calipers.crossfit import Fold
 from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP, DenseFactory
 from calipers.preprocessing import Forest, grow
@@ -322,11 +323,86 @@ def test_warm_start_takes_other_rows_to_be_new(monkeypatch):
         return grow(*arguments)
 
     monkeypatch.setattr("calipers._tree_inputs.grow", grown)
-    own.fit(X, y)
-    assert len(seen) == 3  # one for all rows and one for each fold
+    for fits in (1, 2):
+        own.fit(X, y)
+        assert len(seen) == 3 * fits  # one for all rows and one for each fold
     own.fit(*steps(seed=5))
-    assert len(seen) == 3
+    assert len(seen) == 6
     np.testing.assert_array_equal(own.reader_.forest.number, known.number)
+
+
+def test_windows_of_time_leave_rows_out_with_trees_too():
+    X, y = steps(600)
+    cv = TimeSeriesSplit(5, max_train_size=100, test_size=100)
+    numbers = [
+        model(trees, cv=cv, n_networks=5).fit(X, y).ensemble_.bank.numbers.tolist()
+        for trees in (0, 12)
+    ]
+    assert numbers == [[5, 6, 7, 8, 9]] * 2  # networks that know all rows
+
+
+def test_a_row_that_is_held_out_twice_counts_once_with_trees_too():
+    X, y = steps(200)
+    cv = RepeatedKFold(n_splits=2, n_repeats=2, random_state=0)
+    for trees in (0, 12):
+        own = model(trees, cv=cv).fit(X, y)
+        assert own.ensemble_.calibrations[-1].n_effective <= 200
+
+
+@pytest.mark.parametrize("far", [1e6, -99999.0])
+def test_a_far_value_does_not_hide_the_others(far):
+    X, y = steps(1500, noise=0.0)
+    plain = grown(X, y)[0]
+    X[0, 0] = far
+    new, expected = steps(500, seed=1, noise=0.0)
+    errors = [np.mean((forest.points(new) - expected) ** 2) for forest in (plain, grown(X, y)[0])]
+    assert errors[1] < 1.5 * errors[0] < 0.2
+
+
+def test_trees_tell_inputs_of_any_unit_apart():
+    X, y = steps(500)
+    fold = Fold(np.arange(400), np.arange(400, 500))
+    data = TrainingRows(X, y, None, None, np.arange(500), 0)
+    left = [left_by_trees(data._replace(X=own), fold) for own in (X, 1.7e9 + 50 * X, 1e39 * X)]
+    np.testing.assert_allclose(left, left[0], rtol=0.05)
+
+
+def test_functions_of_rows_know_nothing_of_points(fitted):
+    columns = []
+
+    def weight(rows):
+        columns.append(rows.shape[1])
+        return np.ones(len(rows))
+
+    def kind(rows):
+        columns.append(rows.shape[1])
+        return (rows[:, 0] > 0).astype(int)
+
+    new = steps(300, seed=6)
+    for option in ({"row_weight": weight}, {"by": kind}):
+        fitted.conformalize(*new, **option).predict_interval(new[0][:3])
+    assert set(columns) == {3}
+
+
+def test_a_constant_target_can_be_saved(tmp_path):
+    X = steps(120)[0]
+    own = model("auto", loss="mse", n_networks=2, epochs=None, patience=1)
+    own.fit(X, np.ones(120)).save(tmp_path / "constant")
+    assert own.reader_.forest is None
+
+
+def test_networks_that_learn_late_have_no_trees(tried, monkeypatch):
+    left = iter([0.3, 0.05])
+
+    def first_trial(*_):
+        yield from ()
+        return Measures(1.0, 1.0, 1.0, next(left))
+
+    monkeypatch.setattr("calipers._tree_inputs.first_trial", first_trial)
+    monkeypatch.setattr("calipers._tree_inputs._held_out_error", lambda *_: (0.2, {}))
+    own = model("auto").fit(*steps(300))
+    assert own.reader_.forest is None
+    assert own.about_["trees"]["unexplained"] == {"trees": 0.2, "networks": 0.05}
 
 
 def test_intervals_around_points_of_networks_with_trees():
@@ -337,6 +413,19 @@ def test_intervals_around_points_of_networks_with_trees():
     np.testing.assert_allclose(upgraded.predict(new), points.predict(new), atol=1e-5)
     fresh = model(trees=0).upgrade(points, *steps(seed=3), fresh=True)
     np.testing.assert_allclose(fresh.predict(new), points.predict(new), atol=1e-5)
+
+
+def test_points_of_networks_without_folds_are_not_of_trees_that_know_the_row(monkeypatch):
+    X, y = steps()
+    points, rows = model(loss="mse", cv=None).fit(X, y), []
+
+    def grown(*arguments):
+        rows.append(len(arguments[0]))
+        return grow(*arguments)
+
+    monkeypatch.setattr("calipers._tree_inputs.grow", grown)
+    model(trees=0, cv=None).upgrade(points, X, y)
+    assert set(rows) == {len(y)}
 
 
 def test_rows_decide_for_trees(tried):

@@ -21,6 +21,7 @@ from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
 from calipers.networks import MLP, DenseFactory, smooth
+from calipers.preprocessing import center_and_scale, standardised
 from calipers.training import expanded, make_plans, make_program, objective_of
 
 EPOCHS = {1: 0.03, 2000: 0.1}  # part of all that a network trains for, from so many rows on
@@ -97,15 +98,23 @@ def choose_shape(
 
 
 def first_trial(
-    model: Any, program: Program, data: TrainingRows, folds: list[Fold]
+    model: Any,
+    program: Program,
+    data: TrainingRows,
+    folds: list[Fold],
+    epochs: float | None = None,
 ) -> Steps[Measures]:
-    """Measures of the simplest shape after a short training."""
+    """Measures of the simplest shape after a short training, or a given part of all epochs."""
     shape = shapes_of(model, data.y[data.used])[0]
-    return (yield from _short_trials(model, program, data, folds)[-1](shape))
+    return (yield from _short_trials(model, program, data, folds, epochs)[-1](shape))
 
 
 def _short_trials(
-    model: Any, program: Program, data: TrainingRows, folds: list[Fold]
+    model: Any,
+    program: Program,
+    data: TrainingRows,
+    folds: list[Fold],
+    epochs: float | None = None,
 ) -> tuple[Program, list[Fold], Callable[[OutputShape], Steps[Measures]]]:
     """The program that is tried, the rows, and what measures a shape after a short training."""
     tried = _alternative(model, program, len(data.used)) or program
@@ -117,7 +126,11 @@ def _short_trials(
         rows, aside, _ = room_of(_plans(model, program, data, folds))
         short, room = tried, (rows, aside, model.n_networks)
     some = some_rows(data, folds)
-    return tried, some, lambda shape: trial(model, short, shape, data, some, room=room)
+    return (
+        tried,
+        some,
+        lambda shape: trial(model, short, shape, data, some, epochs=epochs, room=room),
+    )
 
 
 def _alternative(model: Any, program: Program, rows: int) -> Program | None:
@@ -135,10 +148,11 @@ def left_by_trees(data: TrainingRows, fold: Fold) -> float:
 
     trees = ExtraTreesRegressor(TREES, min_samples_leaf=_LEAF, random_state=data.seed)
     own = [None if data.weights is None else data.weights[rows] for rows in fold]
-    trees.fit(data.X[fold.train], data.y[fold.train], own[0])
+    X = standardised(data.X, *center_and_scale(data.X[fold.train]))
+    trees.fit(X[fold.train], data.y[fold.train], own[0])
     y = data.y[fold.held_out]
     variance = np.average((y - np.average(y, weights=own[1])) ** 2, weights=own[1])
-    left = np.average((y - trees.predict(data.X[fold.held_out])) ** 2, weights=own[1])
+    left = np.average((y - trees.predict(X[fold.held_out])) ** 2, weights=own[1])
     return float(left / variance) if variance > 0 else 0.0
 
 
@@ -220,7 +234,8 @@ def trial(
         assert points is not None  # noqa: S101 - folds hold rows out
         return _measure_points(points, data.y, data.weights)
     rows = (data.X, data.y, data.weights)
-    found = calibrate(ensemble, folds, fold_of, *rows, kind="map", seed=data.seed)[1]
+    options: dict[str, Any] = {"kind": "map", "seed": data.seed, "n_rows": model.about_["rows"]}
+    found = calibrate(ensemble, folds, fold_of, *rows, **options)[1]
     assert found is not None  # noqa: S101 - folds hold rows out
     return measure(found, data.y, data.weights)
 

@@ -1,7 +1,7 @@
 """The steps of ``conformalize``: held-out rows in, a calibration with a guarantee out."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -43,6 +43,9 @@ def conformal_ensemble(
     """The ensemble of a model, calibrated on held-out rows; and what there is to say about it."""
     _check_options(row_weight, groups, by, sample_weight, shifted_to, half_life)
     numbers, y = model.reader_.read_with_targets(model, X, y)
+    if model.reader_.forest is not None:  # of which users' functions know nothing
+        row_weight = None if row_weight is None else WithoutPoints(row_weight)
+        by = WithoutPoints(by) if callable(by) else by
     before = model._ensemble.calibrations  # what depends on the row is no matter of levels
     kept = before if keep else tuple(c for c in before if c.kind == WidthCalibration.kind)
     base = replace(model._ensemble, calibrations=kept).taking(y)
@@ -75,6 +78,17 @@ def conformal_ensemble(
         about["kinds"] = len(found.place)
         about["kinds_with_a_guarantee"] = int((found.place > 0).sum())
     return replace(base, calibrations=(*base.calibrations, found)), about
+
+
+@dataclass(frozen=True)
+class WithoutPoints:
+    """A function of rows that leaves out their last number, the points of trees."""
+
+    function: Callable[[FloatArray], Any]
+
+    def __call__(self, X: FloatArray) -> Any:
+        """What the function makes of the other numbers."""
+        return self.function(X[:, :-1])
 
 
 def _seed(random_state: Any) -> int:

@@ -204,7 +204,9 @@ def train_ensemble(
     fold_of = np.arange(model.n_networks) % len(folds)
     learnt = [_without(fold, data.far) for fold in folds]
     rows = [([learnt[i] for i in fold_of], data.seed)]
-    if leave_rows_out(folds):  # those networks calibrate, and others, which know all rows, predict
+    if leave_rows_out(
+        folds, model.about_["rows"]
+    ):  # those networks calibrate, and others, which know all rows, predict
         whole = _without(Fold(data.used, data.used[:0]), data.far)
         rows.append(([whole] * model.n_networks, data.seed + 1))
     batch_size = batch_size_of(model, len(data.used))
@@ -241,6 +243,7 @@ def train_ensemble(
             model.calibration,
             groups=data.groups,
             seed=data.seed,
+            n_rows=model.about_["rows"],
         )
         support = data.support if kept is None else kept.support
         ensemble = replace(ensemble, calibrations=found, support=support)

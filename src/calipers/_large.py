@@ -181,7 +181,9 @@ def _trained(
             scratch.write(*block)
         shards = scratch.finish(*validation, table.units, table.limits)
         stops, parts = bool(len(shards.validation)), scratch.shards
-        settings = make_settings(model, count, program.batch_size, stops=stops, shards=parts)
+        smooth = getattr(program.network, "smooth", False)
+        rest: dict[str, Any] = {"stops": stops, "shards": parts, "smooth": smooth}
+        settings = make_settings(model, count, program.batch_size, **rest)
         plans = [
             Plan(own, shards.train, validation=shards.validation, settings=settings)
             for own in seeds

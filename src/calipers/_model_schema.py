@@ -221,6 +221,10 @@ ABOUT = record(
         "rows": whole(0, 2**53),
         "versions": mapping_of(text),
         "split": record({"seed": whole(0, 2**64), "rows": text}),
+        "trees": record(
+            {},
+            {"rows": text, "unexplained": record(dict.fromkeys(("trees", "networks"), number(0)))},
+        ),
         "time_budget": record(
             {"seconds": number(0), "planned_epochs": whole(1, 2**53), "epochs": whole(1, 2**53)}
             | dict.fromkeys(("networks", "out_of_time"), whole(0, MOST_NETWORKS))

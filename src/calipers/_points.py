@@ -60,7 +60,10 @@ def errors_of_points(
     given = folds_of_points(model, points, data, fresh)
     if given is None:
         if reset is False and model.reader_.forest is not None:
-            data = with_known_trees(model, Rows(data, data.y, folds), data).data
+            if points.about_.get("trees", {}).get("rows") == data.fingerprint:
+                data, folds = _by_fold(model, points, data, folds, points.about_["split"]["seed"])
+            else:
+                data = with_known_trees(model, Rows(data, data.y, folds), data).data
         known, seen = source(data.X)
         return Errors(source, data, folds, seen, data.y - np.atleast_2d(known).mean(axis=0))
     seed, encoder = data.seed, model.reader_.encoder
@@ -88,9 +91,11 @@ def _by_fold(
     rows, copies = data.encoded_by_fold(folds, seed)
     if getattr(points, "reader_", None) is None or points.reader_.forest is None:
         return rows, copies
+    told = model.about_.copy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # of errors, which were told of in that fit
         marked, goal = without_errors(model, rows)
+    model.about_ = told
     given = data._replace(seed=points.about_["split"]["seed"])
     found = with_known_trees(model, Rows(marked, goal, copies), given, data.fingerprint)
     return found.data._replace(far=data.far), found.folds

@@ -65,6 +65,10 @@ def together(models: Sequence[Any], fits: Sequence[Steps[T]]) -> list[T]:
         # Compiled for the rows of all, also where not all take part.
         given = _joined(some, sum(rows)) if len(fits) > 1 else first
         bank = _trained(models[0], given, len(same))
+        if bank is None and len(same) > 1:  # each of the others is asked for again
+            same, some = same[:1], some[:1]
+            given = _joined(some, sum(rows))
+            bank = _trained(models[0], given, 1)
         start = 0
         for number, training in zip(same, some, strict=True):
             stop = start + len(training.plans)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calipers._candidates import FOLDS, NOISE, Measures, first_trial, some_rows
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers._fitting import TrainingRows
 from calipers._together import Steps
 from calipers.bank import Program
@@ -24,7 +24,9 @@ from calipers.preprocessing import Forest, grow
 from calipers.training import expanded
 
 TREES = 100  # that "auto" grows
-WORSE = 1.05  # errors of trees, in those of a network that was trained shortly, that still help it
+# Squared errors of trees, in those of a network that was tried, with which they still help it:
+# after a short trial, and after one of a larger part of all epochs, in which it learns more.
+WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
 _FEWEST, _MOST = 100, 50_000  # rows of a table for which it does
 _MOST_NUMBERS = 10**7  # rows times inputs
 _FEW = 4000  # rows up to which twice as many trees predict the rows that they grew on
@@ -57,15 +59,27 @@ def add_trees(
         own = some_rows(tried, given.folds(FOLDS, FOLDS) if without else folds)
         error, grown = _held_out_error(model, base, rows, own, trees)
         grown = grown if own is folds else {}
-        first = yield from first_trial(model, program, tried, folds)
-        errors = {"trees": error, "networks": first.unexplained}
+        first = tested = yield from first_trial(model, program, tried, folds)
+        helpful = _helpful(error, first, WORSE)
+        if helpful:  # beside trees, networks would not learn what they learn late
+            tested = yield from first_trial(model, program, tried, folds, LONG)
+            helpful = _helpful(error, tested, LONG_WORSE)
+        errors = {"trees": error, "networks": tested.unexplained}
         model.about_["trees"] = {"unexplained": errors}
-        if first.unexplained < NOISE or not error <= WORSE * first.unexplained:
-            return rows, first  # a short trial says little of what is nearly free of noise
+        if not helpful:
+            return rows, first
     last, forest = _with_points(model, base, base.X, Fold(base.used, base.used[:0]), trees, -1)
     model.reader_ = replace(model.reader_, forest=forest)
     model.about_.setdefault("trees", {})["rows"] = given.fingerprint
     return _by_fold(model, base, rows, trees, last, grown), None
+
+
+def _helpful(error: float, trial: Measures, worse: float) -> bool:
+    """Whether trees that leave such a share of the variance help networks like those of a trial.
+
+    Trials say little of a target that is nearly free of noise.
+    """
+    return trial.unexplained >= NOISE and error <= worse * trial.unexplained
 
 
 def with_known_trees(model: Any, rows: Rows, given: TrainingRows, seen: str = "") -> Rows:
@@ -75,7 +89,7 @@ def with_known_trees(model: Any, rows: Rows, given: TrainingRows, seen: str = ""
     """
     forest = model.reader_.forest
     if given.fingerprint != seen:
-        X = np.column_stack([rows.data.X, forest.points(rows.data.X)])
+        X = np.column_stack([rows.data.X, forest.points(rows.data.X, model.n_jobs)])
         return rows._replace(data=rows.data._replace(X=X))
     base, whole = _base(rows, given), Fold(given.used, given.used[:0])
     last, _ = _with_points(model, base, base.X, whole, len(forest), -1)
@@ -113,7 +127,9 @@ def _held_out_error(
     """Share of the variance that trees leave of rows held out of them, and the inputs by fold."""
     grown, known, left = {}, [], []
     for number, (X, fold) in enumerate(_parts(base, rows, folds)):
-        found = _with_points(model, base, X, fold, trees, number)[0]
+        # Inputs of other rows serve the fit itself, if it has these folds.
+        some = None if folds is rows.folds else fold.held_out
+        found = _with_points(model, base, X, fold, trees, number, some)[0]
         grown[number] = found
         known.append(fold.held_out)
         left.append(base.y[fold.held_out] - found[fold.held_out, -1])
@@ -121,7 +137,7 @@ def _held_out_error(
     y = base.y[np.concatenate(known)]
     variance = np.average((y - np.average(y, weights=weights)) ** 2, weights=weights)
     squared = np.average(np.concatenate(left) ** 2, weights=weights)
-    return float(squared / variance) if variance > 0 else np.inf, grown
+    return float(squared / variance) if variance > 0 else 0.0, grown
 
 
 def _parts(base: TrainingRows, rows: Rows, folds: list[Fold]) -> list[tuple[FloatArray, Fold]]:
@@ -161,9 +177,18 @@ def _by_fold(
 
 
 def _with_points(
-    model: Any, data: TrainingRows, X: FloatArray, fold: Fold, trees: int, number: int
+    model: Any,
+    data: TrainingRows,
+    X: FloatArray,
+    fold: Fold,
+    trees: int,
+    number: int,
+    others: IntArray | None = None,
 ) -> tuple[FloatArray, Forest]:
-    """Inputs of all rows with points by trees that grew on the training rows of a fold."""
+    """Inputs of all rows with points by trees that grew on the training rows of a fold.
+
+    Where ``others`` are given, only these have points besides the training rows.
+    """
     known = np.setdiff1d(fold.train, data.far)
     known = known if known.size else fold.train
     weights = None if data.weights is None else data.weights[known]
@@ -172,8 +197,8 @@ def _with_points(
     more = trees if fold.held_out.size and len(known) <= _FEW else 0
     rest = (trees, seed, model.n_jobs, more)
     forest, unseen = grow(X[known], data.y[known], weights, groups, *rest)
-    points = np.empty(len(X))
+    points = np.full(len(X), np.nan)
     points[known] = unseen
-    others = np.setdiff1d(np.arange(len(X)), known)
-    points[others] = forest.points(X[others])
+    others = np.setdiff1d(np.arange(len(X)), known) if others is None else others
+    points[others] = forest.points(X[others], model.n_jobs)
     return np.column_stack([X, points]), forest

@@ -97,8 +97,11 @@ def make_folds(
     return folds
 
 
-def leave_rows_out(folds: Sequence[Fold]) -> bool:
+def leave_rows_out(folds: Sequence[Fold], n_rows: int | None = None) -> bool:
     """Whether networks have seen less than all rows but their own fold's, as in time order.
+
+    ``n_rows`` is how many rows there are where each fold may have a copy of them all, one after
+    the other.
 
     ``TimeSeriesSplit`` trains its first networks on the oldest rows alone. They tell how far off
     a model is that knows the past only, but a pool is better made of networks that know all rows.
@@ -111,11 +114,13 @@ def leave_rows_out(folds: Sequence[Fold]) -> bool:
     >>> [leave_rows_out(each) for each in folds]
     [False, True]
     """
-    each = [len(np.union1d(fold.train, fold.held_out)) for fold in folds]
-    known = len(np.unique(np.concatenate([part for fold in folds for part in fold])))
-    if known == sum(each):  # every fold has its own copy of the rows
-        known = max(each)
-    return min(each) < known
+    each = [np.unique(as_given(np.concatenate(fold), n_rows)) for fold in folds]
+    return min(map(len, each)) < len(np.unique(np.concatenate(each)))
+
+
+def as_given(rows: IntArray, n_rows: int | None) -> IntArray:
+    """Numbers of rows before each fold had a copy of its own."""
+    return rows if n_rows is None else rows % n_rows
 
 
 def set_aside(rows: IntArray, fraction: float, groups: Any, seed: int) -> tuple[IntArray, IntArray]:
@@ -243,12 +248,14 @@ def calibrate(
     kind: str = "width",
     groups: NDArray[Any] | None = None,
     seed: int = 0,
+    n_rows: int | None = None,
 ) -> tuple[tuple[Calibrator, ...], OutOfFold | None]:
     """Calibrations by each row's score under the networks that have not seen it.
 
     ``fold_of`` is the fold of each network, ``kind`` a key of ``CALIBRATIONS``. Rows of a group
-    count as one in what coverage is supported, as several scores of a row do. The seed is that of
-    the scores of targets that have a mass of their own, see ``latent_targets``. Where no row was
+    count as one in what coverage is supported, as several scores of a row do; ``n_rows`` is how
+    many rows there are where folds have copies of their own. The seed is that of the scores of
+    targets that have a mass of their own, see ``latent_targets``. Where no row was
     held out, the calibration supports no coverage; otherwise the predictions that calibrations are
     made of come with them, with the ensemble's support matched to them.
     """
@@ -272,13 +279,13 @@ def calibrate(
         target = latent_targets(support, in_own_unit, target, np.random.default_rng(seed))
     scale = ensemble.target_map
     target = target if scale is None else scale.forward(target)
-    units = None
-    if groups is not None or len(np.unique(rows)) < len(rows):
-        units = rows if groups is None else groups[rows]
+    units, unit = None, as_given(rows, n_rows)
+    if groups is not None or len(np.unique(unit)) < len(unit):
+        units = unit = unit if groups is None else groups[rows]
     by_width = None
     # In a single fold all networks are out of fold; networks that left rows out tell nothing of
     # how networks differ that have seen a row.
-    if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
+    if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds, n_rows):
         with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
             pools = unseen_pools(mixture, target, fold_of, row_folds)
         scores = pools.scores
@@ -289,8 +296,7 @@ def calibrate(
             width = log_width(pools.dist)
             order = np.lexsort((width, log_width(alone)[pools.row]))
             width[order] = np.sort(width)
-            unit = (rows if units is None else units)[pools.row]
-            by_width, scores = evened(width, scores, int(worth), unit)
+            by_width, scores = evened(width, scores, int(worth), unit[pools.row])
         scores = scores.reshape(-1, len(rows))
     else:
         scores = normal_scores(alone, target)

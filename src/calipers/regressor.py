@@ -296,7 +296,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if isinstance(X, RowBlocks) or is_lazy(X):
             return fit_blocks(self, X, y, sample_weight, groups)
         previous = networks_to_continue(self)
-        seen = vars(self).get("about_", {}).get("trees", {}).get("rows", "")
+        trees = vars(self).get("about_", {}).get("trees", {})
         target_map = None if previous is None else self.ensemble_.target_map
         data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
         if previous is None:
@@ -309,7 +309,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if previous is None:
             rows, first = yield from add_trees(self, program, rows, given)
         elif self.reader_.forest is not None:
-            rows = with_known_trees(self, rows, given, seen)
+            self.about_["trees"] = trees
+            rows = with_known_trees(self, rows, given, trees.get("rows", ""))
         data, goal, folds = rows
         if program.in_size < data.X.shape[1]:
             program = make_program(self, data.X, len(data.used))

@@ -51,7 +51,9 @@ from calipers.preprocessing._trees import (
     FAR as FAR,
     MOST_TREES as MOST_TREES,
     Forest as Forest,
+    center_and_scale as center_and_scale,
     grow as grow,
+    standardised as standardised,
 )
 
 __all__ = ["MISSING_MARKS", "MISSING_WORDS", "Column", "DataError", "TableEncoder", "read_number"]

@@ -7,6 +7,7 @@ training row has the mean of those trees that have not seen it, every other row 
 the trees split inputs where it is best for the target, half at random, which other tables favour.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -154,13 +155,26 @@ class Forest:
         nodes = np.concatenate(order)
         nodes = nodes[np.argsort(np.repeat(np.arange(len(trees)), sizes)[nodes], kind="stable")]
         cut = np.concatenate([tree.threshold for tree in trees])
-        number = cut.astype(
-            np.float32
-        )  # rounded down, so that rows in single precision go as before
+        # Rounded down, so that rows in single precision go as before.
+        number = cut.astype(np.float32)
         number = np.where(number > cut, np.nextafter(number, np.float32(-np.inf)), number)
         number = np.where(leaf, np.concatenate([tree.value[:, 0, 0] for tree in trees]), number)
         feature[leaf] = -1
         return cls(center, scale, sizes, feature[nodes], number[nodes].astype(np.float32))
+
+
+def center_and_scale(X: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Median and spread of each input: that of the values beside the median.
+
+    Single precision tells values apart best near zero, and scikit-learn splits none that are within
+    1e-7 of each other: a few far values must not set the scale.
+    """
+    center = np.median(X, axis=0)
+    with np.errstate(over="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # an input of one value has no others
+        beside = np.abs(X - center)
+        scale = np.nanmedian(np.where(beside > 0, beside, np.nan), axis=0)
+    return center, np.where(np.isfinite(scale), np.minimum(scale, 1e300), 1.0)
 
 
 def standardised(X: FloatArray, center: FloatArray, scale: FloatArray) -> NDArray[np.float32]:
@@ -201,10 +215,7 @@ def grow(
     """
     from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-    center = np.median(X, axis=0)  # near which single precision tells values apart best
-    with np.errstate(over="ignore"):
-        scale = np.minimum(np.abs(X - center).max(axis=0), 1e300)
-    scale = np.where(scale > 0, scale, 1.0)
+    center, scale = center_and_scale(X)
     rows, y = standardised(X, center, scale), np.ascontiguousarray(y, np.float64)
     labels = np.arange(len(y)) if labels is None else np.unique(labels, return_inverse=True)[1]
     leaf = -(-int(_SHARE * len(y) * trees) // _LEAVES)

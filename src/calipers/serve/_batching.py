@@ -18,7 +18,8 @@ from calipers.serve._queries import Piece, ServedPrediction
 
 _SMALL = 2**16  # bytes that are read and rows times numbers that are written without a thread
 
-_FEW_ROWS, _QUICK = 8, 0.005  # rows of a batch, and seconds that the last such one took, at most
+# Rows of a batch, numbers that answer it, and seconds that the last such one took, at most.
+_FEW_ROWS, _FEW_NUMBERS, _QUICK = 8, 400, 0.005
 
 LARGE = _SMALL + 1
 """Stands for work of a size that is not known."""
@@ -95,7 +96,9 @@ class Batcher:
         try:
             while batch := self._next():
                 pieces = [one.piece for one in batch]
-                few = sum(map(len, pieces)) <= _FEW_ROWS
+                few = sum(map(len, pieces)) <= _FEW_ROWS and (
+                    sum(len(piece) * piece.query.size(1) for piece in pieces) <= _FEW_NUMBERS
+                )
                 try:
                     if few and self._quick:
                         results = self._timed(pieces)
