@@ -38,7 +38,7 @@ def called(method):
 
 def percent(ratio):
     """By how much a ratio is above 1."""
-    return f"{100 * (ratio - 1):.0f}%"
+    return f"{100 * (ratio - 1):.{int(ratio < 1.1)}f}%"
 
 
 def filled(text, width=110, indent=""):
@@ -80,9 +80,8 @@ class Comparison:
         return [(d, ratio, method) for ratio, d, method in sorted(found, reverse=True)]
 
     def _listed(self, measure, beyond=1.005):
-        return ", ".join(
-            f"{d} ({percent(r)}, {called(m)})" for d, r, m in self._behind(measure, beyond)
-        )
+        found = [f"{d} ({percent(r)}, {called(m)})" for d, r, m in self._behind(measure, beyond)]
+        return ", ".join(found) or "none"
 
     @cached_property
     def _seconds(self):
@@ -294,13 +293,13 @@ class Comparison:
         other = self._rows[self._rows["method"] == "mapie_cqr_lgbm"]
         quick = other.groupby("dataset", observed=True)["seconds"].median()
         worst = max(v["rmse"][1] for v in self._tables.values())
-        points = ", ".join(f"{d} ({percent(r)})" for d, r, _ in self._behind("mse", NEAR)[:3])
+        points = ", ".join(f"{d} ({percent(r)})" for d, r, _ in self._behind("mse")[:3])
         lines = [
             f"""- **if a fit must take about a second**: MAPIE's CQR over LightGBM takes
             {quick.min():.1f} to {quick.max():.1f} s, at {ratio:.1f} times the interval score;""",
             f"""- **if only the point matters**: the squared error is higher than that of the best
-            other method on {points}; on tables with categories the RMSE is higher by up to
-            {percent(worst)};""",
+            other method on {points or "none"}; on tables with categories the RMSE is higher by up
+            to {percent(worst)};""",
             f"""- **where another method is known to do better**: by interval score that was so on
             {self._listed("interval_score")};""",
         ]
@@ -340,7 +339,7 @@ class Comparison:
             datasets with published CRPS of tuned methods it is ahead, untuned, on
             {WORDS[len(ahead)]}{f" (not on {' and '.join(rest)})" if rest else ""}.""",
             f"""Where it is weaker: interval score on {self._listed("interval_score")}; CRPS on
-            {self._listed("crps")}; squared error on {self._listed("mse", NEAR)}; and time. Not all
+            {self._listed("crps")}; squared error on {self._listed("mse")}; and time. Not all
             splits were run, strong peers only on few of them, some rows are from another machine,
             defaults were chosen on training rows of the first splits, which are test rows of
             others, and one unstable default was first seen on test rows of naval;
@@ -352,9 +351,9 @@ class Comparison:
     def points(self):
         """How good points are."""
         return filled(
-            f"""On the nine tables of the comparison its squared error is within 5% of every other
-            method's on {WORDS[self._won("mse")[1]]}; the others are {self._listed("mse", NEAR)}.
-            If only the point matters, try boosted trees first. With [`upgrade`](howto/around.md),
+            f"""On the nine tables of the comparison its squared error is lower than every other
+            method's on {WORDS[self._won("mse")[0]]}, and higher on {self._listed("mse")}. If only
+            the point matters, try boosted trees as well. With [`upgrade`](howto/around.md),
             calipers puts its intervals around the points of any model.""",
             104,
         )
