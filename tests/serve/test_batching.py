@@ -134,10 +134,11 @@ def test_a_few_rows_of_a_quick_model_need_no_other_thread(monkeypatch):
 
     async def main():
         batcher = Batcher(work, max_rows=100)
-        for piece in ("first", "a", "many" * 3, "b", "slow", "c", "d"):
-            assert await batcher.submit(piece) == piece
+        for piece in ("first", "a", "many" * 3, "b", "slow", "c", "d", "asks"):
+            numbers = 1000 if piece == "asks" else 5
+            assert await batcher.submit(piece, numbers) == piece
         batcher.close()
 
     run(main())
-    # Not before it has been measured, not for many rows, and not after it was slow.
-    assert where == [False, True, False, True, True, False, True]
+    # Not before it has been measured, not for many rows or numbers, and not after it was slow.
+    assert where == [False, True, False, True, True, False, True, False]

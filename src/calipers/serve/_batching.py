@@ -51,6 +51,7 @@ async def aside(size: int, function: Callable[..., T], *arguments: Any) -> T:
 
 class _Waiting(NamedTuple):
     piece: Piece
+    numbers: int
     future: "asyncio.Future[ServedPrediction]"
 
 
@@ -83,10 +84,13 @@ class Batcher:
         """Pieces that wait."""
         return len(self._waiting)
 
-    async def submit(self, piece: Piece) -> ServedPrediction:
-        """Wait for the result of a piece; whoever gives up waiting takes it out of the queue."""
+    async def submit(self, piece: Piece, numbers: int = 0) -> ServedPrediction:
+        """Wait for the result of a piece; whoever gives up waiting takes it out of the queue.
+
+        ``numbers`` is how many answer the request that it is of.
+        """
         future: asyncio.Future[ServedPrediction] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(piece, future))
+        self._waiting.append(_Waiting(piece, numbers, future))
         if self._task is None:
             self._task = asyncio.create_task(self._drain())
         return await future
@@ -96,9 +100,8 @@ class Batcher:
         try:
             while batch := self._next():
                 pieces = [one.piece for one in batch]
-                few = sum(map(len, pieces)) <= _FEW_ROWS and (
-                    sum(len(piece) * piece.query.size(1) for piece in pieces) <= _FEW_NUMBERS
-                )
+                few = sum(map(len, pieces)) <= _FEW_ROWS
+                few = few and sum(one.numbers for one in batch) <= _FEW_NUMBERS
                 try:
                     if few and self._quick:
                         results = self._timed(pieces)

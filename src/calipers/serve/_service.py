@@ -210,7 +210,8 @@ class Service:
             part = {name: values[start : start + rows] for name, values in table.columns.items()}
             piece = Piece(part, rows, table.options.query)
             try:
-                answers.append(await self._batchers[served.name].submit(piece))
+                batcher = self._batchers[served.name]
+                answers.append(await batcher.submit(piece, table.numbers))
             except DataError as error:
                 row = None if error.row is None else error.row + start
                 raise DataError(error.problem, column=error.column, row=row) from None
