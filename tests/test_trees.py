@@ -496,3 +496,10 @@ def test_wrong_numbers_of_trees_are_refused():
     for wrong in (-1, 1.5, "many", 10**6):
         with pytest.raises(ValueError, match="trees"):
             model(wrong).fit(*steps(50))
+
+
+def test_rows_in_blocks_have_no_trees():
+    X, y = steps(100)
+    blocks = RowBlocks(lambda: iter([(X, y)]))
+    with pytest.raises(ValueError, match="set trees of MLP to 0, got 12"):
+        model().fit(blocks)

@@ -1,11 +1,10 @@
 """Coverage of the default over many refits, against the truth of synthetic problems.
 
-Asked is that the coverage of 95% intervals, in the mean over all refits that could be made, is not
-more than 0.006 below nominal on any problem and not more than 0.003 over all problems of one size.
-A mean of a few refits is off by chance: coverage has a standard deviation of up to 0.045 over
-refits at 50 rows, 0.03 at 100, 0.023 at 200 and 0.008 at 1,000. Bounds are so far below, that
-chance alone fails each test of a default that does what is asked less than once in 1,000 runs.
-With 480 refits, coverage of 95% intervals at 50 rows of toy, the lowest, is 0.949 (0.002).
+A mean of a few refits is off by chance: coverage of 95% intervals has a standard deviation of up to
+0.045 over refits at 50 rows, 0.03 at 100, 0.023 at 200 and 0.008 at 1,000. So chance alone fails a
+default of exactly nominal coverage on one problem in up to 2% of runs at 50 rows, 0.5% at 100 and
+less than 0.1% from 200 on, and over all problems of one size in less than 0.1%. With 480 refits,
+coverage of 95% intervals at 50 rows of toy, the lowest, is 0.949 (0.002).
 """
 
 import importlib.util
@@ -27,7 +26,7 @@ validity = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(validity)
 
 pytestmark = pytest.mark.slow
-HIGHEST = {50: 0.99, 100: 0.985, 200: 0.97, 1000: 0.965}
+BANDS = {50: (0.94, 0.99), 100: (0.94, 0.985), 200: (0.94, 0.97), 1000: (0.94, 0.965)}
 REFITS = {50: 80, 100: 60, 200: 60, 1000: 12}
 DEVIATION = {50: 0.045, 100: 0.03, 200: 0.023, 1000: 0.008}  # over refits
 NAMES = ("toy", "skewed", "two_modes", "gap", "friedman")
@@ -53,7 +52,8 @@ def by_chance(rows, refits):
 def test_default_has_its_nominal_coverage(name, rows, record_property):
     record_property("rows", validity.markdown(found(name, rows)).splitlines()[-1])
     mean = mean_coverage(name, rows)
-    assert 0.944 - by_chance(rows, REFITS[rows]) < mean[0.95] < HIGHEST[rows]
+    low, high = BANDS[rows]
+    assert low < mean[0.95] < high
     assert abs(mean[0.5] - 0.5) < 0.05
     assert abs(mean[0.8] - 0.8) < 0.07
 
@@ -62,7 +62,7 @@ def test_default_has_its_nominal_coverage(name, rows, record_property):
 def test_coverage_over_problems_is_nominal(rows):
     """Bounds of 0.940 at 50 rows, 0.942 at 100, 0.943 at 200 and 0.944 at 1,000."""
     mean = np.mean([mean_coverage(name, rows)[0.95] for name in NAMES])
-    assert 0.947 - by_chance(rows, len(NAMES) * REFITS[rows]) < mean < HIGHEST[rows]
+    assert 0.947 - by_chance(rows, len(NAMES) * REFITS[rows]) < mean < BANDS[rows][1]
 
 
 def test_refits_are_independent_and_bounds_are_ordered():

@@ -29,7 +29,7 @@ MARGIN = 0.01  # by which a candidate must be better than the simplest
 EXPLAINED = 0.1  # of the variance: with less left, short trials say little of what components bring
 NOISE = 0.04  # of the variance: with less left, a target is smooth, and not cut into pieces
 SMOOTH = 2.0  # what trees leave, in what a trial leaves: with more, a target is smooth as well
-TREES, _LEAF = 30, 5  # trees, and the fewest rows of a leaf
+_TREES, _LEAF = 30, 5  # trees, and the fewest rows of a leaf
 FOLDS = 5
 MOST_ROWS = 4000  # that candidates are tried on, drawn from all
 _MEASURED = 2000  # rows
@@ -146,14 +146,18 @@ def left_by_trees(data: TrainingRows, fold: Fold) -> float:
     """Share of the variance of a fold's held-out rows that trees do not explain."""
     from sklearn.ensemble import ExtraTreesRegressor  # takes half a second to import
 
-    trees = ExtraTreesRegressor(TREES, min_samples_leaf=_LEAF, random_state=data.seed)
+    trees = ExtraTreesRegressor(_TREES, min_samples_leaf=_LEAF, random_state=data.seed)
     own = [None if data.weights is None else data.weights[rows] for rows in fold]
     X = standardised(data.X, *center_and_scale(data.X[fold.train]))
     trees.fit(X[fold.train], data.y[fold.train], own[0])
     y = data.y[fold.held_out]
-    variance = np.average((y - np.average(y, weights=own[1])) ** 2, weights=own[1])
-    left = np.average((y - trees.predict(X[fold.held_out])) ** 2, weights=own[1])
-    return float(left / variance) if variance > 0 else 0.0
+    return unexplained(y, y - trees.predict(X[fold.held_out]), own[1])
+
+
+def unexplained(y: FloatArray, errors: FloatArray, weights: FloatArray | None) -> float:
+    """Share of the variance that errors are; 0 where all targets are the same."""
+    variance = np.average((y - np.average(y, weights=weights)) ** 2, weights=weights)
+    return float(np.average(errors**2, weights=weights) / variance) if variance > 0 else 0.0
 
 
 def has_choice(model: Any, program: Program, y: FloatArray) -> bool:
@@ -255,23 +259,21 @@ def measure(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) 
     own, target = None if weights is None else weights[rows], y[rows]
     off = target - found.calibrated[some].ppf(levels)
     losses = np.average(np.maximum(levels * off, (levels - 1) * off), axis=1, weights=own)
-    squared = np.average((target - found.point[rows]) ** 2, weights=own)
-    variance = np.average((target - np.average(target, weights=own)) ** 2, weights=own)
+    missed = target - found.point[rows]
     return Measures(
         float(losses[:2].sum() / tail),
         float(losses[2:].mean()),
-        float(squared),
-        float(squared / variance) if variance > 0 else 0.0,
+        float(np.average(missed**2, weights=own)),
+        unexplained(target, missed, own),
     )
 
 
 def _measure_points(found: OutOfFold, y: FloatArray, weights: FloatArray | None) -> Measures:
     """Measures of points without distributions: root mean squared errors in place of the others."""
     own, target = None if weights is None else weights[found.rows], y[found.rows]
-    squared = np.average((target - found.point[found.rows]) ** 2, weights=own)
-    variance = np.average((target - np.average(target, weights=own)) ** 2, weights=own)
-    root, share = float(np.sqrt(squared)), float(squared / variance) if variance > 0 else 0.0
-    return Measures(root, root, float(squared), share)
+    missed = target - found.point[found.rows]
+    squared = float(np.average(missed**2, weights=own))
+    return Measures(squared**0.5, squared**0.5, squared, unexplained(target, missed, own))
 
 
 def _shorter(settings: Any, part: float) -> Any:

@@ -98,6 +98,9 @@ def _check(model: Any) -> None:
     check_parameters(model)
     if model.warm_start:
         raise ValueError("warm_start goes on with rows in memory, not with RowBlocks")
+    trees = getattr(model.network, "trees", "auto")
+    if not isinstance(trees, str) and trees > 0:
+        raise ValueError(f"RowBlocks have no points of trees: set trees of MLP to 0, got {trees}")
     if model.cv is not None and not isinstance(model.cv, Integral):
         raise ValueError(
             f"RowBlocks are calibrated on rows held out at random, not by cv={model.cv!r}: set cv "

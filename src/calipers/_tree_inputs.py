@@ -13,7 +13,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calipers._candidates import FOLDS, NOISE, Measures, first_trial, some_rows
+from calipers._candidates import (
+    FOLDS,
+    NOISE,
+    SMOOTH,
+    Measures,
+    first_trial,
+    left_by_trees,
+    some_rows,
+    unexplained,
+)
 from calipers._checks import FloatArray, IntArray
 from calipers._fitting import TrainingRows
 from calipers._together import Steps
@@ -57,10 +66,13 @@ def add_trees(
         tried, folds = rows.data._replace(y=rows.goal), rows.folds
         without = not any(fold.held_out.size for fold in folds)
         own = some_rows(tried, given.folds(FOLDS, FOLDS) if without else folds)
-        error, grown = _held_out_error(model, base, rows, own, trees)
-        grown = grown if own is folds else {}
         first = tested = yield from first_trial(model, program, tried, folds)
-        helpful = _helpful(error, first, WORSE)
+        error = left_by_trees(tried, own[-1])  # a few show whether a target is smooth
+        helpful = _helpful(error, first, SMOOTH)
+        if helpful:
+            error, grown = _held_out_error(model, base, rows, own, trees)
+            grown = grown if own is folds else {}
+            helpful = _helpful(error, first, WORSE)
         if helpful:  # beside trees, networks would not learn what they learn late
             tested = yield from first_trial(model, program, tried, folds, LONG)
             helpful = _helpful(error, tested, LONG_WORSE)
@@ -133,11 +145,9 @@ def _held_out_error(
         grown[number] = found
         known.append(fold.held_out)
         left.append(base.y[fold.held_out] - found[fold.held_out, -1])
-    weights = None if base.weights is None else base.weights[np.concatenate(known)]
-    y = base.y[np.concatenate(known)]
-    variance = np.average((y - np.average(y, weights=weights)) ** 2, weights=weights)
-    squared = np.average(np.concatenate(left) ** 2, weights=weights)
-    return float(squared / variance) if variance > 0 else 0.0, grown
+    held = np.concatenate(known)
+    weights = None if base.weights is None else base.weights[held]
+    return unexplained(base.y[held], np.concatenate(left), weights), grown
 
 
 def _parts(base: TrainingRows, rows: Rows, folds: list[Fold]) -> list[tuple[FloatArray, Fold]]:

@@ -163,10 +163,6 @@ class PiecewiseLinear(eqx.Module):
         self.amplitude = jnp.full(len(columns), amplitude)
         self.columns = columns
 
-    def __call__(self, x: Array) -> Array:
-        """Map one row of ``in_size`` to ``len(columns) * bins``."""
-        return jnp.repeat(self.amplitude, self.bins) * self.filled(x)
-
     @property
     def bins(self) -> int:
         """Pieces of an input."""
