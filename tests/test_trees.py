@@ -9,7 +9,7 @@ import pytest
 from sklearn.model_selection import GroupKFold, RepeatedKFold, TimeSeriesSplit
 from sklearn.tree import DecisionTreeRegressor
 
-from calipers import IntervalRegressor
+from calipers import IntervalRegressor, RowBlocks
 from calipers._candidates import Measures, left_by_trees
 from calipers._fitting import TrainingRows, read_rows
 from calipers._schema import SchemaError
@@ -500,6 +500,6 @@ def test_wrong_numbers_of_trees_are_refused():
 
 def test_rows_in_blocks_have_no_trees():
     X, y = steps(100)
-    blocks = RowBlocks(lambda: iter([(X, y)]))
+    blocks = RowBlocks(X, y)
     with pytest.raises(ValueError, match="set trees of MLP to 0, got 12"):
         model().fit(blocks)
