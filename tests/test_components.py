@@ -8,7 +8,7 @@ import pytest
 from sklearn.base import clone
 
 from calipers import IntervalRegressor, _candidates, networks, objectives
-from calipers._candidates import Measures, left_by_trees
+from calipers._candidates import Measures, unexplained_by_trees
 from calipers._fitting import TrainingRows
 from calipers._schema import SchemaError
 from calipers._serialization import ensemble_from_dict, ensemble_to_dict
@@ -258,7 +258,7 @@ def test_trees_leave_little_of_steps_and_much_of_what_is_smooth_in_all_inputs():
     little = rng.choice([1.0, 1e-9], 1500)
     wrong = np.where(little == 1, steps, 9.0)
     found = [
-        left_by_trees(TrainingRows(X, y, weights, None, np.arange(1500), 0), fold)
+        unexplained_by_trees(TrainingRows(X, y, weights, None, np.arange(1500), 0), fold)
         for y, weights in ((steps, None), (sums, None), (wrong, little), (wrong, None))
     ]
     assert found[0] < 0.05
@@ -286,7 +286,7 @@ def test_a_trial_takes_another_scale_only_where_it_is_better(monkeypatch):
 def test_a_trial_takes_pieces_where_it_leaves_noise_and_smooth_networks_where_trees_leave_more(
     monkeypatch, noise, left, bins, smooth, tmp_path
 ):
-    monkeypatch.setattr("calipers._candidates.left_by_trees", lambda *rows: left)
+    monkeypatch.setattr("calipers._candidates.unexplained_by_trees", lambda *rows: left)
     monkeypatch.setattr(networks, "ROWS_FOR_PIECES", 300)
     monkeypatch.setattr(networks, "BINS", 4)
     monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})

@@ -10,7 +10,7 @@ from sklearn.model_selection import GroupKFold, RepeatedKFold, TimeSeriesSplit
 from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor, RowBlocks
-from calipers._candidates import Measures, left_by_trees
+from calipers._candidates import Measures, unexplained_by_trees
 from calipers._fitting import TrainingRows, read_rows
 from calipers._schema import SchemaError
 from calipers._together import alone
@@ -363,7 +363,9 @@ def test_trees_tell_inputs_of_any_unit_apart():
     X, y = steps(500)
     fold = Fold(np.arange(400), np.arange(400, 500))
     data = TrainingRows(X, y, None, None, np.arange(500), 0)
-    left = [left_by_trees(data._replace(X=own), fold) for own in (X, 1.7e9 + 50 * X, 1e39 * X)]
+    left = [
+        unexplained_by_trees(data._replace(X=own), fold) for own in (X, 1.7e9 + 50 * X, 1e39 * X)
+    ]
     np.testing.assert_allclose(left, left[0], rtol=0.05)
 
 
@@ -399,7 +401,7 @@ def test_networks_that_learn_late_have_no_trees(tried, monkeypatch):
         return Measures(1.0, 1.0, 1.0, next(left))
 
     monkeypatch.setattr("calipers._tree_inputs.first_trial", first_trial)
-    monkeypatch.setattr("calipers._tree_inputs._held_out_error", lambda *_: (0.2, {}))
+    monkeypatch.setattr("calipers._tree_inputs._held_out_error", lambda *_: 0.2)
     own = model("auto").fit(*steps(300))
     assert own.reader_.forest is None
     assert own.about_["trees"]["unexplained"] == {"trees": 0.2, "networks": 0.05}
@@ -435,6 +437,13 @@ def test_rows_decide_for_trees(tried):
     assert errors["trees"] < errors["networks"]
 
 
+def test_trees_grown_beside_a_trial_are_those_grown_after_it(tried):
+    X, y = steps(300)
+    one, two = (model("auto", n_jobs=jobs).fit(X, y) for jobs in (1, 2))
+    assert len(two.reader_.forest) == 100
+    np.testing.assert_array_equal(one.predict_interval(X), two.predict_interval(X))
+
+
 @pytest.mark.parametrize(("trees", "networks"), [(0.5, 0.4), (0.01, 0.03)])
 def test_where_rows_decide_against_trees_nothing_changes(tried, monkeypatch, trees, networks):
     X, y = steps(300)
@@ -445,7 +454,7 @@ def test_where_rows_decide_against_trees_nothing_changes(tried, monkeypatch, tre
         return left
 
     monkeypatch.setattr("calipers._tree_inputs.first_trial", first_trial)
-    monkeypatch.setattr("calipers._tree_inputs._held_out_error", lambda *_: (trees, {}))
+    monkeypatch.setattr("calipers._tree_inputs._held_out_error", lambda *_: trees)
     auto = model("auto").fit(X, y)
     monkeypatch.undo()
     without = model(0).fit(X, y)

@@ -1,10 +1,9 @@
-"""The shape of what networks predict: choices that ``fit`` makes by out-of-fold scores.
+"""Choices that ``fit`` makes by out-of-fold scores: components, target scale and kind of network.
 
-How many components, and on which scale of the target, where the loss leaves that open. Candidates
-train on some of the rows for a part of the epochs, one network for each fold, are calibrated as the
-model will be, and score the rows that were held out, in the target's own unit. What is less simple
-has to earn it: it is taken where it is better by a margin. ``benchmarks/shapes.py`` is where the
-numbers come from.
+They are made where loss and network leave them open. In a trial, one network per fold trains
+on a sample of the rows for a fraction of the epochs. The trial is calibrated as the model will be,
+and scores the held-out rows in the target's own unit. A candidate that is less simple is taken only
+if it is better by a margin. ``benchmarks/shapes.py`` is where the numbers come from.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,21 +23,22 @@ from calipers.networks import MLP, DenseFactory, smooth
 from calipers.preprocessing import center_and_scale, standardised
 from calipers.training import expanded, make_plans, make_program, objective_of
 
-EPOCHS = {1: 0.03, 2000: 0.1}  # part of all that a network trains for, from so many rows on
+EPOCHS = {1: 0.03, 2000: 0.1}  # fraction of all epochs in a trial, by the least number of rows
 MARGIN = 0.01  # by which a candidate must be better than the simplest
-EXPLAINED = 0.1  # of the variance: with less left, short trials say little of what components bring
-NOISE = 0.04  # of the variance: with less left, a target is smooth, and not cut into pieces
-SMOOTH = 2.0  # what trees leave, in what a trial leaves: with more, a target is smooth as well
-_TREES, _LEAF = 30, 5  # trees, and the fewest rows of a leaf
+# Bounds of the unexplained fraction of the variance. Below the first, short trials say little about
+# the benefit of components; below the second, inputs get no piecewise-linear encoding.
+EXPLAINED, NOISE = 0.1, 0.04
+SMOOTH = 2.0  # a target is smooth if trees leave so many times the unexplained variance of a trial
+_TREES, _LEAF = 30, 5  # number of trees, and the fewest rows of a leaf
 FOLDS = 5
-MOST_ROWS = 4000  # that candidates are tried on, drawn from all
-_MEASURED = 2000  # rows
-_TAIL_ROWS = 4  # beyond each bound of the interval that is measured, at least
-_LEVELS = np.arange(1, 20) / 20  # of the quantiles that stand for the whole distribution
+MOST_ROWS = 4000  # sampled for trials
+_MEASURED = 2000  # held-out rows that are scored
+_TAIL_ROWS = 4  # at least so many rows lie beyond each bound of the interval that is scored
+_LEVELS = np.arange(1, 20) / 20  # quantiles that represent the whole distribution
 
 
 class OutputShape(NamedTuple):
-    """What networks predict: so many components, on a scale of the target."""
+    """What networks predict: the number of components, and the scale of the target."""
 
     components: int
     scale: str
@@ -48,9 +48,9 @@ class OutputShape(NamedTuple):
 
 
 class Measures(NamedTuple):
-    """Mean interval score, pinball loss of quantiles and squared error, and the last by variance.
+    """Mean interval score, pinball loss and squared error, and the last relative to the variance.
 
-    The smaller the better.
+    Smaller is better for all of them.
     """
 
     interval: float
@@ -60,11 +60,11 @@ class Measures(NamedTuple):
 
     @property
     def score(self) -> float:
-        """One number, in the target's unit: their geometric mean, squared errors by their root."""
+        """Geometric mean of interval score, pinball loss and RMSE, in the target's unit."""
         return float((self.interval * self.pinball) ** (1 / 3) * self.squared ** (1 / 6))
 
 
-_NOTHING = Measures(np.inf, np.inf, np.inf, 0.0)  # of networks that failed in so short a training
+_FAILED = Measures(np.inf, np.inf, np.inf, 0.0)  # if networks fail in so short a training
 
 
 def choose_shape(
@@ -74,22 +74,26 @@ def choose_shape(
     folds: list[Fold],
     first: Measures | None = None,
 ) -> Steps[tuple[Program, TargetMap | None]]:
-    """The program with as many components as the rows ask for, and the scale of the target, if any.
+    """Choose the network and its number of components, and the scale of the target, if any.
 
-    The model's loss says what there is to choose from; with a ``time_budget`` the first is taken.
-    ``first`` is what ``first_trial`` found, where that is known. ``model.about_["shapes"]`` has the
-    scores, where there was a choice.
+    The model's loss says which shapes there are; with a ``time_budget`` the first is taken.
+    ``first`` are the measures of ``first_trial``, if it has been run, perhaps before tree
+    predictions became an input. ``model.about_["shapes"]`` keeps the scores of the trials.
     """
     shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]
     if has_choice(model, program, data.y[data.used]):
         tried, some, trial_of = _short_trials(model, program, data, folds)
-        found = {best: first or (yield from trial_of(best))}
-        if tried is not program and found[best].unexplained >= NOISE:
+        has_trees = model.reader_.forest is not None
+        if first is None or (has_trees and len(shapes) > 1):  # shapes compete on the same inputs
+            first = yield from trial_of(best)
+        found = {best: first}
+        if tried is not program and first.unexplained >= NOISE:
             program, usual = tried, cast(DenseFactory, program.network)
-            if left_by_trees(data, some[0]) >= SMOOTH * found[best].unexplained:
+            smooth_target = SMOOTH * first.unexplained
+            if not has_trees and unexplained_by_trees(data, some[0]) >= smooth_target:
                 program = replace(tried, network=smooth(usual))
-        for shape in worth_trying(shapes[1:], found[best]):
+        for shape in worth_trying(shapes[1:], first):
             found[shape] = yield from trial_of(shape)
         scores = {shape: measures.score for shape, measures in found.items()}
         best = decide(scores)
@@ -104,7 +108,7 @@ def first_trial(
     folds: list[Fold],
     epochs: float | None = None,
 ) -> Steps[Measures]:
-    """Measures of the simplest shape after a short training, or a given part of all epochs."""
+    """Measure the simplest shape after a short training, or after a fraction ``epochs`` of all."""
     shape = shapes_of(model, data.y[data.used])[0]
     return (yield from _short_trials(model, program, data, folds, epochs)[-1](shape))
 
@@ -116,13 +120,13 @@ def _short_trials(
     folds: list[Fold],
     epochs: float | None = None,
 ) -> tuple[Program, list[Fold], Callable[[OutputShape], Steps[Measures]]]:
-    """The program that is tried, the rows, and what measures a shape after a short training."""
+    """The program of trials, their rows by fold, and a function that runs a trial of a shape."""
     tried = _alternative(model, program, len(data.used)) or program
     if not any(fold.held_out.size for fold in folds):
         folds = data.folds(FOLDS, FOLDS)
     short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0, 0)
     short = replace(short, network=tried.network)
-    if short.batch_size == program.batch_size:  # then what is compiled serves the fit as well
+    if short.batch_size == program.batch_size:  # then the fit uses the same compiled program
         rows, aside, _ = room_of(_plans(model, program, data, folds))
         short, room = tried, (rows, aside, model.n_networks)
     some = some_rows(data, folds)
@@ -134,7 +138,7 @@ def _short_trials(
 
 
 def _alternative(model: Any, program: Program, rows: int) -> Program | None:
-    """The same program of the networks that are tried besides, if there are any."""
+    """The program with the network that is tried instead of the usual one, if there is one."""
     network, usual = expanded("network", model.network), program.network
     if not (isinstance(network, MLP) and isinstance(usual, DenseFactory)):
         return None
@@ -142,8 +146,8 @@ def _alternative(model: Any, program: Program, rows: int) -> Program | None:
     return None if found is None else replace(program, network=found)
 
 
-def left_by_trees(data: TrainingRows, fold: Fold) -> float:
-    """Share of the variance of a fold's held-out rows that trees do not explain."""
+def unexplained_by_trees(data: TrainingRows, fold: Fold) -> float:
+    """Unexplained fraction of the variance of a fold's held-out rows, by a few trees."""
     from sklearn.ensemble import ExtraTreesRegressor  # takes half a second to import
 
     trees = ExtraTreesRegressor(_TREES, min_samples_leaf=_LEAF, random_state=data.seed)
@@ -155,20 +159,20 @@ def left_by_trees(data: TrainingRows, fold: Fold) -> float:
 
 
 def unexplained(y: FloatArray, errors: FloatArray, weights: FloatArray | None) -> float:
-    """Share of the variance that errors are; 0 where all targets are the same."""
+    """Mean squared error relative to the variance of ``y``; 0 if all targets are equal."""
     variance = np.average((y - np.average(y, weights=weights)) ** 2, weights=weights)
     return float(np.average(errors**2, weights=weights) / variance) if variance > 0 else 0.0
 
 
 def has_choice(model: Any, program: Program, y: FloatArray) -> bool:
-    """Whether shapes, or other networks, are tried on rows before one is taken."""
+    """Whether trials are to choose among several shapes or networks."""
     if model.time_budget is not None:
         return False
     return len(shapes_of(model, y)) > 1 or _alternative(model, program, len(y)) is not None
 
 
 def some_rows(data: TrainingRows, folds: list[Fold]) -> list[Fold]:
-    """Of each fold the rows that candidates are tried on."""
+    """Sample the rows of each fold for trials, if there are many."""
     share, found = MOST_ROWS / len(data.used), []
     for fold in folds if share < 1 else ():
         rng = np.random.default_rng(data.seed)
@@ -178,7 +182,7 @@ def some_rows(data: TrainingRows, folds: list[Fold]) -> list[Fold]:
 
 
 def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
-    """Shapes that a model may have, the simplest first; another scale with most components."""
+    """Candidate shapes, the simplest first; other scales have the most components."""
     objective = objective_of(model)
     counts, (simplest, *scales) = objective.candidates(len(y)), objective.scales(y)
     return [OutputShape(n, simplest) for n in counts] + [
@@ -187,12 +191,12 @@ def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
 
 
 def worth_trying(shapes: Sequence[OutputShape], first: Measures) -> list[OutputShape]:
-    """Shapes left to try where the simplest has these measures."""
+    """Candidates to try if the simplest shape has the measures ``first``."""
     return [s for s in shapes if s.components == 1 or first.unexplained >= EXPLAINED]
 
 
 def decide(scores: dict[OutputShape, float], margin: float | None = None) -> OutputShape:
-    """The shape of the lowest score, if it is lower than the first's by a margin, or the first.
+    """Return the shape with the lowest score if it beats the first by the margin, else the first.
 
     >>> one, three = OutputShape(1, "identity"), OutputShape(3, "identity")
     >>> [str(decide({one: 1.0, three: score}, margin=0.01)) for score in (0.995, 0.98)]
@@ -204,7 +208,7 @@ def decide(scores: dict[OutputShape, float], margin: float | None = None) -> Out
 
 
 def map_of(shape: OutputShape, data: TrainingRows) -> TargetMap | None:
-    """The map to a scale, from the rows that are used."""
+    """The map from the target to the shape's scale, learned from the rows in use."""
     return None if shape.scale == "identity" else TargetMap.learn(shape.scale, data.y[data.used])
 
 
@@ -217,7 +221,7 @@ def trial(
     epochs: float | None = None,
     room: tuple[int, int, int] = (0, 0, 0),
 ) -> Steps[Measures]:
-    """Measures of the rows that were held out of a short training."""
+    """Train for a fraction ``epochs`` of all epochs, and measure the held-out rows."""
     program, target_map = replace(program, components=shape.components), map_of(shape, data)
     y = data.y if target_map is None else target_map.forward(data.y)
     if epochs is None:
@@ -230,7 +234,7 @@ def trial(
     table = Table.from_arrays(data.X, y, robust=robust)
     bank = yield Training(program, table, plans, trial=True, room=room)
     if bank is None:
-        return _NOTHING
+        return _FAILED
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
     fold_of = np.arange(len(folds))
     if not ensemble.head.has_interval:
@@ -245,13 +249,13 @@ def trial(
 
 
 def _plans(model: Any, program: Program, data: TrainingRows, folds: list[Fold]) -> list[Plan]:
-    """One for each fold."""
+    """One plan for each fold."""
     rest = (data.weights, data.groups, data.seed)
     return make_plans(model, folds, *rest, batch_size=program.batch_size)
 
 
 def measure(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Measures:
-    """Measures of rows by the networks that have not seen them."""
+    """Measure out-of-fold predictions."""
     some = np.unique(np.linspace(0, len(found.rows) - 1, _MEASURED).astype(int))
     rows = found.rows[some]
     tail = max((1 - found.coverage) / 2, _TAIL_ROWS / len(found.rows))
@@ -269,7 +273,7 @@ def measure(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) 
 
 
 def _measure_points(found: OutOfFold, y: FloatArray, weights: FloatArray | None) -> Measures:
-    """Measures of points without distributions: root mean squared errors in place of the others."""
+    """Measure point predictions without a distribution: the RMSE stands for the other scores."""
     own, target = None if weights is None else weights[found.rows], y[found.rows]
     missed = target - found.point[found.rows]
     squared = float(np.average(missed**2, weights=own))
@@ -277,7 +281,7 @@ def _measure_points(found: OutOfFold, y: FloatArray, weights: FloatArray | None)
 
 
 def _shorter(settings: Any, part: float) -> Any:
-    """Settings for a part of the epochs."""
+    """Settings for a fraction of the epochs."""
     epochs = max(1, int(np.ceil(part * settings.epochs)))
     shorter = settings._replace(epochs=epochs, check_every=max(1, epochs // 200))
     if not settings.patience:

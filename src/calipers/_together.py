@@ -1,8 +1,8 @@
-"""Training what fits ask for: of one fit, or of several side by side, in one bank.
+"""Runs one fit, or several in step, so that the networks of all of them train in one bank.
 
-A fit is a generator. It yields each ``Training`` that it needs and is sent the trained bank. So
-fits of several targets can go on in step, and networks of all of them that share a program train in
-one call. On a CPU a network does not depend on those beside it, and each fit is the same as alone.
+A fit is a generator: it yields a ``Training`` for the networks that it needs and is sent the bank.
+Fits of several targets advance together, and networks that share a program train in one call.
+On a CPU, a network does not depend on the others in its bank, so each fit is the same as alone.
 """
 
 import math
@@ -21,28 +21,28 @@ T = TypeVar("T")
 
 
 class Training(NamedTuple):
-    """Networks that a fit asks for."""
+    """Networks that a fit needs."""
 
     program: Program
     table: Table
     plans: list[Plan]
-    trial: bool = False  #: Whether they only help to choose others: without a bar and a budget.
+    trial: bool = False  #: Whether they only help a choice: no progress bar, no time budget.
     room: tuple[int, int, int] = (0, 0, 0)  #: See ``train``.
 
 
 Steps = Generator[Training, Any, T]
-"""A fit under way, and what it gives in the end; it is sent None for a trial that fails."""
+"""A running fit and its result; it is sent None for a trial that fails."""
 
 
 def alone(model: Any, fit: Steps[T]) -> T:
-    """Carry out one fit."""
+    """Run one fit."""
     return together([model], [fit])[0]
 
 
 def together(models: Sequence[Any], fits: Sequence[Steps[T]]) -> list[T]:
-    """Carry out several fits in step; networks that share a program train in one bank.
+    """Run several fits in step; networks that share a program train in one bank.
 
-    Trials go first, so that the networks of all fits come to be trained at the same time.
+    Trials go first, so that the final networks of all fits train at the same time.
     """
     asked: dict[int, Training] = {}
     found: dict[int, T] = {}
@@ -62,10 +62,10 @@ def together(models: Sequence[Any], fits: Sequence[Steps[T]]) -> list[T]:
         kind = (first.trial, first.program)
         same = [i for i, other in asked.items() if (other.trial, other.program) == kind]
         some = [asked[number] for number in same]
-        # Compiled for the rows of all, also where not all take part.
+        # Compile for the rows of all fits, even if only some take part.
         given = _joined(some, sum(rows)) if len(fits) > 1 else first
         bank = _trained(models[0], given, len(same))
-        if bank is None and len(same) > 1:  # each of the others is asked for again
+        if bank is None and len(same) > 1:  # the others come up again
             same, some = same[:1], some[:1]
             given = _joined(some, sum(rows))
             bank = _trained(models[0], given, 1)
@@ -83,17 +83,17 @@ def together(models: Sequence[Any], fits: Sequence[Steps[T]]) -> list[T]:
 
 
 def _trained(model: Any, given: Training, fits: int) -> Bank | None:
-    """Train what is asked for, of so many fits, each of which has its own time."""
+    """Train the networks of ``fits`` fits, each of which has its own time budget."""
     if not given.trial:
         return train_in_time(model, *given[:3], fits)
     try:
         return train(*given[:3], n_jobs=model.n_jobs, room=given.room)
-    except TrainingFailedError:  # as a longer training need not
+    except TrainingFailedError:  # a longer training may still succeed
         return None
 
 
 def _joined(some: Sequence[Training], rows: int) -> Training:
-    """What several fits ask for as one: their tables one after the other, with room for ``rows``.
+    """Join the trainings of several fits, with their tables concatenated and padded to ``rows``.
 
     Each table stays in its own units, and each network is scaled by its own table.
     """
@@ -118,7 +118,7 @@ def _joined(some: Sequence[Training], rows: int) -> Training:
 
 
 def _own(bank: Bank, training: Training, joined: Table, start: int) -> Bank:
-    """Networks of one fit as if they had been trained alone, in the units of their own table."""
+    """The networks of one fit as if trained alone, in the units of their own table."""
     units = training.table.units
     unit = units.target_scale / joined.units.target_scale
     for history in bank.histories:
@@ -131,7 +131,7 @@ def _own(bank: Bank, training: Training, joined: Table, start: int) -> Bank:
 def train_in_time(
     model: Any, program: Program, table: Table, plans: list[Plan], budgets: int = 1
 ) -> Bank:
-    """Train networks with a bar, within so many times the time budget."""
+    """Train networks with a progress bar, within ``budgets`` times the time budget."""
     total = sum(plan.settings.epochs for plan in plans)
     with progress("training", total, visible=bool(model.verbose)) as report:
         seconds = budgets * (model.time_budget or math.inf)
@@ -139,9 +139,9 @@ def train_in_time(
 
 
 def tell_time(model: Any, bank: Bank, plans: list[Plan], shards: int = 1) -> None:
-    """Tell ``about_`` how far a time budget went, if there is one, and warn where that is not far.
+    """Record in ``about_`` how far the time budget went, and warn if training stopped far short.
 
-    Where rows come in several shards, an epoch of the plans is a pass over one of them.
+    If rows come in several shards, an epoch of the plans is a pass over one of them.
     """
     if model.time_budget is None:
         return

@@ -1,16 +1,19 @@
-"""Points of trees as one more input of the networks: whether, and what they are in each fold.
+"""Tree predictions as an extra input of the networks: whether to add them, and their values.
 
-In a fold, trees grow on the rows that its networks train on. A training row has the points of those
-trees that have not seen it, a row that is held out has those of all trees of the fold, and a new
-row, later, those of trees that grew on all rows. So nothing that is known of a held-out row reaches
-its networks, and calibration stays honest.
+In each fold, trees are grown on the rows that its networks train on. A training row gets the
+prediction of the trees that were not grown on it, a held-out row the prediction of all trees of the
+fold, and a new row that of trees grown on all rows. So the target of a held-out row never reaches
+the networks of its fold, and calibration stays honest.
 
 ``model`` is an ``IntervalRegressor``, whose parameters say what to do.
 """
 
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+import joblib
 import numpy as np
 
 from calipers._candidates import (
@@ -19,9 +22,9 @@ from calipers._candidates import (
     SMOOTH,
     Measures,
     first_trial,
-    left_by_trees,
     some_rows,
     unexplained,
+    unexplained_by_trees,
 )
 from calipers._checks import FloatArray, IntArray
 from calipers._fitting import TrainingRows
@@ -32,17 +35,17 @@ from calipers.networks import MLP
 from calipers.preprocessing import Forest, grow
 from calipers.training import expanded
 
-TREES = 100  # that "auto" grows
-# Squared errors of trees, in those of a network that was tried, with which they still help it:
-# after a short trial, and after one of a larger part of all epochs, in which it learns more.
+TREES = 100  # grown with trees="auto"
+# Trees are taken if their squared error is at most so many times that of the networks: after a
+# short trial, and after one of a larger fraction of all epochs, in which networks learn more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
-_FEWEST, _MOST = 100, 50_000  # rows of a table for which it does
+_FEWEST, _MOST = 100, 50_000  # rows with which trees="auto" tries trees
 _MOST_NUMBERS = 10**7  # rows times inputs
-_FEW = 4000  # rows up to which twice as many trees predict the rows that they grew on
+_FEW = 4000  # rows up to which trees cost little: they are grown early, and twice as many
 
 
 class Rows(NamedTuple):
-    """Rows with inputs of their own in each fold, what networks learn of them, and the folds."""
+    """Training rows, which may be one copy for each fold, the targets to learn, and the folds."""
 
     data: TrainingRows
     goal: FloatArray
@@ -52,64 +55,92 @@ class Rows(NamedTuple):
 def add_trees(
     model: Any, program: Program, rows: Rows, given: TrainingRows
 ) -> Steps[tuple[Rows, Measures | None]]:
-    """Rows with points of trees as one input more, where the model asks for them or rows do.
+    """Add tree predictions to the inputs, if the model asks for trees or a trial is in favour.
 
-    ``given`` is the rows before each fold had its own copy. The trees of new rows become a part of
-    ``model.reader_``. Where a network was tried and no trees are taken, its measures come along.
+    ``given`` are the rows before each fold got its own copy. The forest for new rows becomes part
+    of ``model.reader_``. Returns the rows, and the measures of the last trial without trees.
     """
     trees, certain = _wanted(model, given)
     if not trees:
         return rows, None
     base = _base(rows, given)
-    grown: dict[int, FloatArray] = {}
+    grown: list[FloatArray] = []
+    trial = None
     if not certain:
-        tried, folds = rows.data._replace(y=rows.goal), rows.folds
-        without = not any(fold.held_out.size for fold in folds)
-        own = some_rows(tried, given.folds(FOLDS, FOLDS) if without else folds)
-        first = tested = yield from first_trial(model, program, tried, folds)
-        error = left_by_trees(tried, own[-1])  # a few show whether a target is smooth
-        helpful = _helpful(error, first, SMOOTH)
-        if helpful:
-            error, grown = _held_out_error(model, base, rows, own, trees)
-            grown = grown if own is folds else {}
-            helpful = _helpful(error, first, WORSE)
-        if helpful:  # beside trees, networks would not learn what they learn late
-            tested = yield from first_trial(model, program, tried, folds, LONG)
-            helpful = _helpful(error, tested, LONG_WORSE)
-        errors = {"trees": error, "networks": tested.unexplained}
-        model.about_["trees"] = {"unexplained": errors}
+        helpful, trial, grown = yield from _try_trees(model, program, rows, given, base, trees)
         if not helpful:
-            return rows, first
-    last, forest = _with_points(model, base, base.X, Fold(base.used, base.used[:0]), trees, -1)
+            return rows, trial
+    last, forest = _with_trees(model, base, base.X, Fold(base.used, base.used[:0]), trees, -1)
     model.reader_ = replace(model.reader_, forest=forest)
     model.about_.setdefault("trees", {})["rows"] = given.fingerprint
-    return _by_fold(model, base, rows, trees, last, grown), None
+    return _by_fold(model, base, rows, trees, last, grown), trial
+
+
+def _try_trees(
+    model: Any, program: Program, rows: Rows, given: TrainingRows, base: TrainingRows, trees: int
+) -> Steps[tuple[bool, Measures, list[FloatArray]]]:
+    """Compare trees with networks on held-out rows.
+
+    Returns whether trees help, the measures of the networks, and the inputs of each fold with tree
+    predictions, if they can be used for the fit.
+    """
+    data, folds = rows.data._replace(y=rows.goal), rows.folds
+    cross_fitted = any(fold.held_out.size for fold in folds)
+    tried = some_rows(data, folds if cross_fitted else given.folds(FOLDS, FOLDS))
+    # The first trial trains in one thread, and another core may grow trees meanwhile.
+    early = len(base.used) <= _FEW and joblib.effective_n_jobs(model.n_jobs) > 1
+    pool = ThreadPoolExecutor(1)
+
+    def start() -> list[Future[FloatArray]]:
+        return [pool.submit(job) for job in _jobs(model, base, rows, tried, trees)]
+
+    try:
+        growing = start() if early else []
+        trial = first = yield from first_trial(model, program, data, folds)
+        # A few trees tell whether a target is so smooth that trees cannot help.
+        error = unexplained_by_trees(data, tried[-1])
+        helpful = _helpful(error, first, SMOOTH)
+        if helpful:
+            grown = [job.result() for job in growing or start()]
+            error = _held_out_error(base, rows, tried, grown)
+            helpful = _helpful(error, first, WORSE)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    if helpful:  # given trees, networks would not learn what they would have learned late
+        trial = yield from first_trial(model, program, data, folds, LONG)
+        helpful = _helpful(error, trial, LONG_WORSE)
+    fractions = {"trees": error, "networks": trial.unexplained}
+    model.about_["trees"] = {"unexplained": fractions}
+    if not helpful:
+        return False, first, []
+    return True, trial, grown if tried is folds else []
 
 
 def _helpful(error: float, trial: Measures, worse: float) -> bool:
-    """Whether trees that leave such a share of the variance help networks like those of a trial.
+    """Whether trees with an unexplained fraction ``error`` help networks like those of a trial.
 
-    Trials say little of a target that is nearly free of noise.
+    Trials say little about a target that is nearly free of noise.
     """
     return trial.unexplained >= NOISE and error <= worse * trial.unexplained
 
 
 def with_known_trees(model: Any, rows: Rows, given: TrainingRows, seen: str = "") -> Rows:
-    """Rows with the points of the model's trees, which grew on the rows of fingerprint ``seen``.
+    """Add the predictions of the model's trees, grown on rows of fingerprint ``seen``.
 
-    Other rows are new to them.
+    Rows of another fingerprint are new to these trees. For the same rows, the trees of each fold
+    are grown again.
     """
     forest = model.reader_.forest
     if given.fingerprint != seen:
         X = np.column_stack([rows.data.X, forest.points(rows.data.X, model.n_jobs)])
         return rows._replace(data=rows.data._replace(X=X))
     base, whole = _base(rows, given), Fold(given.used, given.used[:0])
-    last, _ = _with_points(model, base, base.X, whole, len(forest), -1)
-    return _by_fold(model, base, rows, len(forest), last, {})
+    last, _ = _with_trees(model, base, base.X, whole, len(forest), -1)
+    return _by_fold(model, base, rows, len(forest), last, [])
 
 
 def _wanted(model: Any, given: TrainingRows) -> tuple[int, bool]:
-    """How many trees may be grown, and whether that is certain."""
+    """How many trees to grow, and whether they are taken without a trial."""
     network = expanded("network", model.network)
     if not isinstance(network, MLP):
         return 0, True
@@ -117,13 +148,13 @@ def _wanted(model: Any, given: TrainingRows) -> tuple[int, bool]:
         return int(network.trees), True
     rows, inputs = len(given.used), given.X.shape[1]
     fits = _FEWEST <= rows <= _MOST and rows * inputs <= _MOST_NUMBERS
-    # A trial takes a part of the epochs, which says little where these are few.
+    # A trial takes a fraction of the epochs, and says little if these are few.
     usual = network.frequencies and model.epochs is None and model.time_budget is None
     return (TREES if fits and usual else 0), False
 
 
 def _base(rows: Rows, given: TrainingRows) -> TrainingRows:
-    """One copy of the rows, with the inputs of trees that grow on all of them, and their goals."""
+    """One copy of the rows: inputs as trees of all rows see them, and standardised targets."""
     count, X = len(given.y), given.X
     if given.categories is not None:
         X = given.categories.encoded(X, given.used, given.seed + len(rows.folds))
@@ -133,25 +164,32 @@ def _base(rows: Rows, given: TrainingRows) -> TrainingRows:
     return given._replace(X=X, y=y, far=far, categories=None)
 
 
-def _held_out_error(
+def _jobs(
     model: Any, base: TrainingRows, rows: Rows, folds: list[Fold], trees: int
-) -> tuple[float, dict[int, FloatArray]]:
-    """Share of the variance that trees leave of rows held out of them, and the inputs by fold."""
-    grown, known, left = {}, [], []
-    for number, (X, fold) in enumerate(_parts(base, rows, folds)):
-        # Inputs of other rows serve the fit itself, if it has these folds.
-        some = None if folds is rows.folds else fold.held_out
-        found = _with_points(model, base, X, fold, trees, number, some)[0]
-        grown[number] = found
-        known.append(fold.held_out)
-        left.append(base.y[fold.held_out] - found[fold.held_out, -1])
-    held = np.concatenate(known)
-    weights = None if base.weights is None else base.weights[held]
-    return unexplained(base.y[held], np.concatenate(left), weights), grown
+) -> list[Callable[[], FloatArray]]:
+    """For each fold, what grows its trees and returns its inputs with their predictions."""
+
+    def job(number: int, X: FloatArray, fold: Fold) -> Callable[[], FloatArray]:
+        # The fit needs predictions of all rows if it has the same folds.
+        predicted = None if folds is rows.folds else fold.held_out
+        return lambda: _with_trees(model, base, X, fold, trees, number, predicted)[0]
+
+    return [job(number, *part) for number, part in enumerate(_parts(base, rows, folds))]
+
+
+def _held_out_error(
+    base: TrainingRows, rows: Rows, folds: list[Fold], grown: list[FloatArray]
+) -> float:
+    """Unexplained fraction of the variance of held-out rows, by the tree predictions of folds."""
+    own = [fold.held_out for _, fold in _parts(base, rows, folds)]
+    held_out = np.concatenate(own)
+    predicted = np.concatenate([X[part, -1] for X, part in zip(grown, own, strict=True)])
+    weights = None if base.weights is None else base.weights[held_out]
+    return unexplained(base.y[held_out], base.y[held_out] - predicted, weights)
 
 
 def _parts(base: TrainingRows, rows: Rows, folds: list[Fold]) -> list[tuple[FloatArray, Fold]]:
-    """Inputs of each fold, and its rows as numbered among them."""
+    """The inputs of each fold, and its rows as numbered among them."""
     count = len(base.y)
     starts = [i * count if len(rows.goal) > count else 0 for i in range(len(folds))]
     return [
@@ -166,49 +204,46 @@ def _by_fold(
     rows: Rows,
     trees: int,
     last: FloatArray,
-    grown: dict[int, FloatArray],
+    grown: list[FloatArray],
 ) -> Rows:
-    """Rows with points as the last input, of which each fold has its own copy.
+    """Give each fold its own copy of the rows, with tree predictions as the last input.
 
-    ``last`` is the copy of trees that know all rows, ``grown`` those of folds that are known.
+    ``last`` are the inputs with predictions of trees grown on all rows, ``grown`` those of the
+    folds, if they are there already.
     """
-    parts = _parts(base, rows, rows.folds)
-    encoded = [
-        grown[i] if i in grown else _with_points(model, base, X, fold, trees, i)[0]
-        for i, (X, fold) in enumerate(parts)
-    ]
-    own, used = [fold for _, fold in parts], base.used
-    if leave_rows_out(own):  # networks that predict know all rows, as those of no fold do
-        encoded.append(last)
+    encoded = grown or [job() for job in _jobs(model, base, rows, rows.folds, trees)]
+    own, used = [fold for _, fold in _parts(base, rows, rows.folds)], base.used
+    if leave_rows_out(own):  # the networks that predict are trained on all rows, in no fold
+        encoded = [*encoded, last]
         used = used + len(base.y) * len(own)
     data, folds = base.copied(encoded, own)
     y, goal = (np.tile(part[: len(base.y)], len(encoded)) for part in (rows.data.y, rows.goal))
     return Rows(data._replace(y=y, used=used), goal, folds)
 
 
-def _with_points(
+def _with_trees(
     model: Any,
     data: TrainingRows,
     X: FloatArray,
     fold: Fold,
     trees: int,
     number: int,
-    others: IntArray | None = None,
+    predicted: IntArray | None = None,
 ) -> tuple[FloatArray, Forest]:
-    """Inputs of all rows with points by trees that grew on the training rows of a fold.
+    """Grow trees on the training rows of a fold, and append their predictions to the inputs.
 
-    Where ``others`` are given, only these have points besides the training rows.
+    Besides the training rows, all rows get predictions, or only ``predicted``.
     """
-    known = np.setdiff1d(fold.train, data.far)
-    known = known if known.size else fold.train
-    weights = None if data.weights is None else data.weights[known]
-    groups = None if data.groups is None else data.groups[known]
+    train = np.setdiff1d(fold.train, data.far)
+    train = train if train.size else fold.train
+    weights = None if data.weights is None else data.weights[train]
+    groups = None if data.groups is None else data.groups[train]
     seed = (data.seed, number + 1)
-    more = trees if fold.held_out.size and len(known) <= _FEW else 0
-    rest = (trees, seed, model.n_jobs, more)
-    forest, unseen = grow(X[known], data.y[known], weights, groups, *rest)
+    more = trees if fold.held_out.size and len(train) <= _FEW else 0
+    options = (trees, seed, model.n_jobs, more)
+    forest, out_of_bag = grow(X[train], data.y[train], weights, groups, *options)
     points = np.full(len(X), np.nan)
-    points[known] = unseen
-    others = np.setdiff1d(np.arange(len(X)), known) if others is None else others
+    points[train] = out_of_bag
+    others = np.setdiff1d(np.arange(len(X)), train) if predicted is None else predicted
     points[others] = forest.points(X[others], model.n_jobs)
     return np.column_stack([X, points]), forest

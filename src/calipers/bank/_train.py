@@ -1,4 +1,4 @@
-"""Training a bank: chunks side by side, failures trained again."""
+"""Trains a bank in parallel chunks, and retrains networks that fail."""
 
 import math
 from collections import Counter
@@ -23,14 +23,14 @@ from calipers.bank._shared_rows import IntArray, Plan, Table, padded
 from calipers.cluster import received, sender
 
 Examine = Callable[[Bank, Table, Sequence[Plan]], Sequence[Any]]
-"""What is to be found of networks where they were trained, see ``train``."""
+"""Computes a result for each network in the process that trained it, see ``train``."""
 
 _GROUPS_PER_JOB = 8  # enough to even out the work, few enough to cost nothing
 _ARRAYS = ("rows", "weights", "validation", "validation_weights")  # of a plan, as long as the table
 
 
 class TrainingFailedError(RuntimeError):
-    """Too many networks failed to train, however often they were tried."""
+    """Too many networks failed to train, even after several retries."""
 
 
 def train(
@@ -47,39 +47,39 @@ def train(
     examine: Examine | None = None,
     room: tuple[int, int, int] = (0, 0, 0),
 ) -> Bank:
-    """Train one network for each plan; the bank has them in the order of the plans.
+    """Train one network per plan and return them as a bank, in the order of the plans.
 
     Parameters
     ----------
     program : Program
         What the networks have in common.
     table : Table
-        Rows they share.
+        The rows that they share.
     plans : sequence of Plan
-        What each is to do.
+        What differs from network to network: seed, rows and settings.
     n_jobs : int, optional
-        Chunks of the bank that train at a time, as in joblib; the backend of an enclosing
+        Number of chunks that train in parallel, as in joblib; the backend of an enclosing
         ``joblib.parallel_config`` is used, threads otherwise.
     retries : int
-        How often a network that failed is trained again, each time with another seed. A network
-        has failed when its last loss is above ``largest_loss`` or not a number, or when its lower
-        bound is not below its upper bound on one of its training rows.
+        How often a failed network is retrained, each time with another seed. A network has failed
+        if its last loss is above ``largest_loss`` or not a number, or if its lower bound is not
+        below its upper bound on one of its training rows.
     largest_loss : float
         See ``retries``.
     needed : int, optional
-        How many networks must succeed, all by default. Those that fail to the end are left out.
+        How many networks must succeed, all by default. Those that keep failing are left out.
     report : callable, optional
         Called with the number of network-epochs done, from several threads.
     seconds : float
-        Time that training may take, compiling not counted. Networks whose pace does not allow all
-        their epochs train for fewer, at least one; their learning rate falls accordingly.
+        Time that training may take, not counting compilation. Networks too slow for all their
+        epochs train for fewer, at least one, and their learning rate decays accordingly.
     examine : callable, optional
-        Called with some trained networks, the table and their plans, in the process that trained
-        them, and gives one finding for each: ``examined`` of the bank. A function at the top of a
-        module, so that it can be sent to other processes.
+        Called in the process that trained them with some of the networks, the table and their
+        plans; returns one result per network, which the bank has as ``examined``. It must be a
+        module-level function, so that it can be sent to other processes.
     room : (int, int, int)
-        Rows to train and to validate on, and networks, for which the program is compiled at least,
-        so that one that is compiled for other plans serves these too.
+        Least number of training rows, validation rows and networks to compile the program for, so
+        that the program compiled for other plans serves these as well.
 
     Raises
     ------
@@ -117,7 +117,7 @@ def train(
 
 
 def spawn_seeds(entropy: int | Sequence[int], count: int) -> list[int]:
-    """Seeds for many networks from one, each below 2**32."""
+    """Derive seeds for many networks from one, each below 2**32."""
     return [int(seed) for seed in np.random.SeedSequence(entropy).generate_state(count)]
 
 
@@ -132,7 +132,7 @@ def _run_all(
     examine: Examine | None,
     room: tuple[int, int, int],
 ) -> tuple[list[Trained], BoolArray]:
-    """Train plans in groups, side by side: results in the plans' order, and which have failed."""
+    """Train groups of plans in parallel; results in the plans' order, and which have failed."""
     jobs = joblib.effective_n_jobs(n_jobs)
     backend = joblib.parallel.get_active_backend(prefer="threads")[0]
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
@@ -165,7 +165,7 @@ def _run_all(
     )
     trained: dict[int, Trained] = {}
     failed = np.zeros(len(plans), dtype=bool)
-    # Where chunks cannot report, they are counted as they come in, if the backend gives them so.
+    # Chunks that cannot report progress are counted as they arrive, if the backend allows it.
     streams = not threads and getattr(backend, "supports_return_generator", False)
     parallel = joblib.Parallel(
         n_jobs=n_jobs if at_a_time == joblib.effective_n_jobs(n_jobs) else at_a_time,
@@ -185,14 +185,14 @@ def _run_all(
 
 
 def room_of(plans: Sequence[Plan]) -> tuple[int, int, int]:
-    """Rows that plans train and validate on, at most, and their number: see ``train``."""
+    """Most training rows and validation rows of the plans, and their number: see ``train``."""
     rows, aside = (max(len(getattr(p, name)) for p in plans) for name in ("rows", "validation"))
     return rows, aside, len(plans)
 
 
 def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[IntArray]:
-    """Numbers of the plans that train one after another in the same lanes."""
-    # Networks of like cost finish together; the costliest start first.
+    """Indices of the plans that train one after another in the same lanes."""
+    # Networks of similar cost finish together; the most expensive start first.
     costs = [-len(plan.rows) * int(plan.settings.epochs) for plan in plans]
     order = np.argsort(costs, kind="stable")
     size = lanes * -(-len(plans) // (lanes * jobs * _GROUPS_PER_JOB))
@@ -202,7 +202,7 @@ def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[IntArray]:
 def _sent(
     program: Program, table: Table, chunks: list[list[Plan]], send: Callable[[Any], Any]
 ) -> list[tuple[Any, ...]]:
-    """First arguments of ``_remote_chunk``: what several chunks need is sent to a cluster once."""
+    """First arguments of ``_remote_chunk``; arrays that several chunks share are sent once."""
     own = [{id(array): array for plan in chunk for array in _arrays(plan)} for chunk in chunks]
     uses = Counter(number for arrays in own for number in arrays)
     given = []
@@ -223,7 +223,7 @@ def _arrays(plan: Plan) -> list[Any]:
 
 
 def _whole(plans: list[Plan], arrays: list[Any]) -> list[Plan]:
-    """Plans with their arrays, in place of the numbers that ``_sent`` left."""
+    """Put the arrays back into plans, where ``_sent`` left indices."""
     found = dict(enumerate(map(received, arrays)))
     return [_with(plan, found.get) for plan in plans]
 
@@ -236,7 +236,7 @@ def _with(plan: Plan, values: Callable[[Any], Any]) -> Plan:
 def _remote_chunk(
     program: object, table: object, plans: list[Plan], arrays: list[Any], *rest: Any
 ) -> tuple[list[Trained], BoolArray]:
-    """Train what ``_sent`` has sent to another process."""
+    """Train, in another process, a chunk that ``_sent`` has prepared."""
     return _chunk(received(program), received(table), _whole(plans, arrays), *rest)
 
 
@@ -251,7 +251,7 @@ def _chunk(
     examine: Examine | None,
     device: jax.Device | None = None,
 ) -> tuple[list[Trained], BoolArray]:
-    """Train some plans, in a share of the time that a clock has left; find out which failed."""
+    """Train some plans within a fraction of the time left on a clock, and see which failed."""
     placed = nullcontext() if device is None else jax.default_device(device)
     with placed, nullcontext() if watch is None else watch.running():
         trained = run(program, table, plans, shape, watch, *due)
@@ -266,7 +266,7 @@ def _chunk(
 def _failed(
     bank: Bank, table: Table, plans: list[Plan], trained: list[Trained], largest_loss: float
 ) -> BoolArray:
-    """Which networks are of no use."""
+    """Which networks have too large a loss or crossing bounds."""
     failed = np.array([not result.loss <= largest_loss for result in trained])
     if bank.program.output.can_cross:
         crossed = np.empty((len(plans), table.rows), dtype=bool)

@@ -1,10 +1,10 @@
-"""Points of a forest as one more input of the networks, never by trees that know the row.
+"""Forests whose predictions are an extra input of the networks.
 
-Trees find steps and interactions that networks learn late or not at all. Networks that have a
-forest's point among their inputs learn where to trust it. A point of trees that have seen a row's
-own target would teach them to copy it: each tree grows on a random part of the training rows, and a
-training row has the mean of those trees that have not seen it, every other row that of all. Half of
-the trees split inputs where it is best for the target, half at random, which other tables favour.
+Trees find steps and interactions that networks learn late or not at all, and networks learn where
+to trust the prediction of a forest. A prediction by trees that have seen a row's target would teach
+them to copy it. So each tree grows on a random sample of the training rows, and a training row gets
+the mean of the trees that were not grown on it (out of bag); any other row gets the mean of all.
+Half of the trees choose the best split, half a random one: either is better on some tables.
 """
 
 import warnings
@@ -21,36 +21,35 @@ from calipers._blocks import Index, run_blocks, sum_members
 from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
 
-_SHARE = 0.7  # of the training rows that a tree grows on
-_FEATURES = (0.5, 8, 8)  # a split looks at half of the inputs, at most 8 and an eighth of them
-_LEAVES = 2**19  # of all trees together, about, which bounds what is stored
-FAR = 1e9  # inputs are cut off so many spreads from their centre
-_TOGETHER = 2**14  # rows times trees followed at a time, which stay within a core's cache
-_STEPS = 4  # down the trees before those rows are left out that have reached a leaf
-_DEEPEST = 60  # level of a tree
+_SAMPLED = 0.7  # fraction of the training rows that a tree grows on
+_FEATURES = (0.5, 8, 8)  # a split looks at half of the inputs, at most 8 plus an eighth of them
+_LEAVES = 2**19  # of all trees together, roughly, to bound what is stored
+FAR = 1e9  # standardised inputs are clipped here
+_TOGETHER = 2**14  # rows times trees traversed at a time, to stay within a core's cache
+_STEPS = 4  # levels traversed between checks for rows that have reached a leaf
+_DEEPEST = 60  # levels of a tree
 MOST_TREES = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Trees as flat arrays, level by level, one tree after another.
+    """Trees as flat arrays, one tree after another, the nodes of each in breadth-first order.
 
-    So numbered, the children of the k-th node of a tree that has any are its nodes 2k + 1 and
-    2k + 2: where they are need not be stored.
+    In this order the children of the k-th inner node of a tree are its nodes 2k + 1 and 2k + 2, so
+    that no pointers need to be stored.
     """
 
-    center: FloatArray  #: (inputs,): what is subtracted from inputs first,
-    scale: FloatArray  #: (inputs,): and what they are then divided by.
-    sizes: NDArray[np.int32]  #: (trees,): Nodes of each tree.
-    feature: NDArray[np.int32]  #: (nodes,): The input that a node looks at; -1 for a leaf.
-    #: (nodes,): Up to what a row goes to the first child; the point of a leaf.
-    number: NDArray[np.float32]
+    center: FloatArray  #: (inputs,): Subtracted from the inputs.
+    scale: FloatArray  #: (inputs,): Divides the centred inputs.
+    sizes: NDArray[np.int32]  #: (trees,): Number of nodes of each tree.
+    feature: NDArray[np.int32]  #: (nodes,): Input that a node splits; -1 for a leaf.
+    number: NDArray[np.float32]  #: (nodes,): Threshold of a split, or prediction of a leaf.
 
     def __len__(self) -> int:
         return len(self.sizes)
 
     def points(self, X: FloatArray, n_jobs: int | None = 1) -> FloatArray:
-        """The mean point of the trees for each row, whose bits do not depend on its company."""
+        """Mean prediction of the trees for each row, the same bits whatever the other rows."""
         found = np.empty(len(X))
 
         def work(part: Index) -> None:
@@ -59,7 +58,7 @@ class Forest:
             found[part] = sum_members(points) / len(self)
 
         step = max(1, _TOGETHER // len(self))
-        if len(X) <= step:  # for which a look at how many threads there are would take as long
+        if len(X) <= step:  # looking up the number of threads would take as long
             work((slice(None),))
             return found
         with joblib.parallel_config("threading", n_jobs=n_jobs):
@@ -68,12 +67,12 @@ class Forest:
 
     @cached_property
     def roots(self) -> IntArray:
-        """(trees,): The first node of each tree."""
+        """(trees,): Root of each tree."""
         return np.cumsum(self.sizes, dtype=np.intp) - self.sizes
 
     @cached_property
     def first_child(self) -> IntArray:
-        """(nodes,): The first of the two children of a node; a leaf itself."""
+        """(nodes,): Left child of each node; a leaf is its own."""
         inner = self.feature >= 0
         before: IntArray = np.cumsum(inner) - inner
         own = np.repeat(self.roots, self.sizes)
@@ -82,13 +81,13 @@ class Forest:
 
     @cached_property
     def _steps(self) -> tuple[IntArray, NDArray[np.float32]]:
-        """The input that each node looks at, any for a leaf, and up to what it goes left."""
+        """Input and threshold of each node; at a leaf every row stays."""
         leaf = self.feature < 0
         feature = np.where(leaf, 0, self.feature).astype(np.intp)
         return feature, np.where(leaf, np.float32(np.inf), self.number)
 
     def _leaves(self, rows: NDArray[np.float32]) -> IntArray:
-        """Leaf of each row in each tree, (trees, rows)."""
+        """(trees, rows): Leaf that each row reaches in each tree."""
         feature, threshold = self._steps
         found = np.repeat(self.roots, len(rows))
         node, place = found, np.tile(np.arange(len(rows)) * rows.shape[1], len(self))
@@ -108,12 +107,12 @@ class Forest:
         return found.reshape(len(self), -1)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """All there is to store."""
+        """The arrays that define the forest."""
         return {name: getattr(self, name) for name in self.__dataclass_fields__}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The forest that ``to_arrays`` gave; a ``SchemaError`` says what no forest has."""
+        """Rebuild a forest from ``to_arrays``; raise ``SchemaError`` if they are malformed."""
         sizes, feature = array_of(arrays, "sizes", "i"), array_of(arrays, "feature", "i")
         inputs = array_of(arrays, "center", "f").size
         array_of(arrays, "feature", "i", (feature.size,))
@@ -139,7 +138,7 @@ class Forest:
 
     @classmethod
     def of(cls, trees: list[Any], center: FloatArray, scale: FloatArray) -> Self:
-        """Trees of scikit-learn, which numbers their nodes otherwise."""
+        """Convert trees of scikit-learn, which has depth-first order."""
         sizes = np.array([tree.node_count for tree in trees], np.int32)
         level = roots = np.cumsum(sizes) - sizes
         left, right = (
@@ -155,7 +154,7 @@ class Forest:
         nodes = np.concatenate(order)
         nodes = nodes[np.argsort(np.repeat(np.arange(len(trees)), sizes)[nodes], kind="stable")]
         cut = np.concatenate([tree.threshold for tree in trees])
-        # Rounded down, so that rows in single precision go as before.
+        # Rounded down, so that rows in single precision take the same path.
         number = cut.astype(np.float32)
         number = np.where(number > cut, np.nextafter(number, np.float32(-np.inf)), number)
         number = np.where(leaf, np.concatenate([tree.value[:, 0, 0] for tree in trees]), number)
@@ -164,21 +163,21 @@ class Forest:
 
 
 def center_and_scale(X: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Median and spread of each input: that of the values beside the median.
+    """Median of each input, and the median distance of the other values from it.
 
-    Single precision tells values apart best near zero, and scikit-learn splits none that are within
-    1e-7 of each other: a few far values must not set the scale.
+    Single precision is finest near zero, and scikit-learn does not split values within 1e-7 of each
+    other: the scale must not be set by a few outliers.
     """
     center = np.median(X, axis=0)
     with np.errstate(over="ignore"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # an input of one value has no others
+        warnings.simplefilter("ignore", RuntimeWarning)  # a constant input has no other values
         beside = np.abs(X - center)
         scale = np.nanmedian(np.where(beside > 0, beside, np.nan), axis=0)
     return center, np.where(np.isfinite(scale), np.minimum(scale, 1e300), 1.0)
 
 
 def standardised(X: FloatArray, center: FloatArray, scale: FloatArray) -> NDArray[np.float32]:
-    """Inputs as trees see them: in single precision, whatever their unit."""
+    """Inputs as trees see them: standardised, in single precision."""
     with np.errstate(over="ignore"):
         return np.clip((X - center) / scale, -FAR, FAR).astype(np.float32)
 
@@ -193,7 +192,7 @@ def grow(
     n_jobs: int | None = 1,
     more: int = 0,
 ) -> tuple[Forest, FloatArray]:
-    """A forest of some rows, and for each row the mean point of the trees that do not know it.
+    """Grow a forest, and predict each training row out of bag.
 
     Parameters
     ----------
@@ -202,29 +201,29 @@ def grow(
     y : array of shape (n_samples,)
         Targets, standardised.
     weights, labels : arrays of shape (n_samples,), optional
-        Weights of rows, and labels of rows that belong together: a tree knows all of them or none.
+        Weights, and labels of groups: a tree grows on all rows of a group or on none.
     trees : int
-        How many trees.
+        Number of trees.
     seed : tuple of int
-        The same forest for the same seed, whatever ``n_jobs``.
+        Determines the forest, whatever ``n_jobs``.
     n_jobs : int, optional
-        Threads.
+        Number of threads.
     more : int
-        Trees beside these that only help to predict the rows themselves, which but a third of the
-        trees have not seen.
+        Additional trees that only serve the out-of-bag predictions, for which less than a third of
+        the trees can be used.
     """
     from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
     center, scale = center_and_scale(X)
     rows, y = standardised(X, center, scale), np.ascontiguousarray(y, np.float64)
     labels = np.arange(len(y)) if labels is None else np.unique(labels, return_inverse=True)[1]
-    leaf = -(-int(_SHARE * len(y) * trees) // _LEAVES)
+    leaf = -(-int(_SAMPLED * len(y) * trees) // _LEAVES)
     share, some, part = _FEATURES
     features = int(np.ceil(min(share * X.shape[1], some + X.shape[1] / part)))
 
     def one(number: int) -> tuple[Any, BoolArray]:
         rng = np.random.default_rng((*seed, number))
-        seen = (rng.random(labels.max() + 1) < _SHARE)[labels]
+        seen = (rng.random(labels.max() + 1) < _SAMPLED)[labels]
         seen[:] |= not seen.any()
         kind = (ExtraTreeRegressor, DecisionTreeRegressor)[number % 2]
         tree = kind(
