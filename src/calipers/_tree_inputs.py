@@ -32,10 +32,11 @@ from calipers._together import Steps
 from calipers.bank import Program
 from calipers.crossfit import Fold, leave_rows_out
 from calipers.networks import MLP
-from calipers.preprocessing import Forest, grow
+from calipers.preprocessing import Forest, grow, inputs_per_split
 from calipers.training import expanded
 
-TREES = 100  # grown with trees="auto"
+TREES = 100  # grown with trees="auto" for tables of few inputs
+_FEW_PER_SPLIT, _FEWEST_TREES = 10, 25  # if a split looks at more inputs, fewer trees are grown
 # Trees are taken if their squared error is at most so many times that of the networks: after a
 # short trial, and after one of a larger fraction of all epochs, in which networks learn more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
@@ -150,7 +151,8 @@ def _wanted(model: Any, given: TrainingRows) -> tuple[int, bool]:
     fits = _FEWEST <= rows <= _MOST and rows * inputs <= _MOST_NUMBERS
     # A trial takes a fraction of the epochs, and says little if these are few.
     usual = network.frequencies and model.epochs is None and model.time_budget is None
-    return (TREES if fits and usual else 0), False
+    trees = TREES * _FEW_PER_SPLIT // max(_FEW_PER_SPLIT, inputs_per_split(inputs))
+    return (max(_FEWEST_TREES, trees) if fits and usual else 0), False
 
 
 def _base(rows: Rows, given: TrainingRows) -> TrainingRows:

@@ -53,6 +53,7 @@ from calipers.preprocessing._trees import (
     Forest as Forest,
     center_and_scale as center_and_scale,
     grow as grow,
+    inputs_per_split as inputs_per_split,
     standardised as standardised,
 )
 

@@ -182,6 +182,16 @@ def standardised(X: FloatArray, center: FloatArray, scale: FloatArray) -> NDArra
         return np.clip((X - center) / scale, -FAR, FAR).astype(np.float32)
 
 
+def inputs_per_split(inputs: int) -> int:
+    """How many inputs a split looks at, on which the time to grow a tree depends.
+
+    >>> inputs_per_split(10), inputs_per_split(1000)
+    (5, 133)
+    """
+    fraction, base, divisor = _FEATURES
+    return int(np.ceil(min(fraction * inputs, base + inputs / divisor)))
+
+
 def grow(
     X: FloatArray,
     y: FloatArray,
@@ -218,8 +228,7 @@ def grow(
     rows, y = standardised(X, center, scale), np.ascontiguousarray(y, np.float64)
     labels = np.arange(len(y)) if labels is None else np.unique(labels, return_inverse=True)[1]
     leaf = -(-int(_SAMPLED * len(y) * trees) // _LEAVES)
-    share, some, part = _FEATURES
-    features = int(np.ceil(min(share * X.shape[1], some + X.shape[1] / part)))
+    features = inputs_per_split(X.shape[1])
 
     def one(number: int) -> tuple[Any, BoolArray]:
         rng = np.random.default_rng((*seed, number))
