@@ -221,8 +221,8 @@ class Comparison:
         wanted = np.minimum(5, counts.loc["calipers"])
         few = [m for m in counts.index if m != "calipers" and (counts.loc[m] < wanted).any()]
         text = filled(
-            f"""The splits are those of Hernandez-Lobato and Adams, but not all of them. calipers has
-            {listed("calipers")}. The following methods were run on fewer than five splits of some
+            f"""The splits are those of Hernandez-Lobato and Adams, but not all of them. calipers
+            has {listed("calipers")}. The following methods were run on fewer than five splits of some
             dataset, so their ratios are noisy:"""
         )
         items = [filled(f"- {name(m)}: {listed(m)}.", indent="  ") for m in few]
@@ -238,7 +238,8 @@ class Comparison:
         """Comparison with the published CRPS on the folds of DiffGBM."""
         header = ["dataset", "folds", "CRPS of calipers", "best tuned, published", "ratio"]
         behind = [(line[0], float(line[-1])) for line in self._published if float(line[-1]) > 1]
-        text = f"calipers is ahead on {len(self._published) - len(behind)} of {len(self._published)}"
+        count = len(self._published)
+        text = f"calipers is ahead on {count - len(behind)} of {count}"
         if behind:
             listed = " and ".join(f"{d} ({percent(r)} behind)" for d, r in behind)
             text += f"; not on {listed}"
@@ -296,8 +297,8 @@ class Comparison:
         lines = [
             f"""- **if a fit must take about a second**: MAPIE's CQR over LightGBM takes
             {quick.min():.1f} to {quick.max():.1f} s, at {ratio:.1f} times the interval score;""",
-            f"""- **if only the point prediction matters**: the squared error is above that of the best
-            other method on {points or "none"}; on tables with categories the RMSE is up to
+            f"""- **if only the point prediction matters**: the squared error is above that of the
+            best other method on {points or "none"}; on tables with categories the RMSE is up to
             {percent(worst)} higher;""",
             f"""- **where another method is known to do better**: by interval score, on
             {self._listed("interval_score")};""",
