@@ -222,8 +222,8 @@ class Comparison:
         few = [m for m in counts.index if m != "calipers" and (counts.loc[m] < wanted).any()]
         text = filled(
             f"""The splits are those of Hernandez-Lobato and Adams, but not all of them. calipers
-            has {listed("calipers")}. The following methods were run on fewer than five splits of some
-            dataset, so their ratios are noisy:"""
+            has {listed("calipers")}. The following methods were run on fewer than five splits
+            of some dataset, so their ratios are noisy:"""
         )
         items = [filled(f"- {name(m)}: {listed(m)}.", indent="  ") for m in few]
         return "\n".join([text, "", *items])
