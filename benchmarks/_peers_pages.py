@@ -354,6 +354,13 @@ class Comparison:
         return "\n\n".join([first_text, tight(table), *other_texts])
 
     @property
+    def mapie_scores(self):
+        """Interval scores of MAPIE's methods relative to calipers."""
+        drawn = compare(self._rows)
+        cv, cqr = (drawn[name][0] for name in ("mapie_cvplus_hgb", "mapie_cqr_lgbm"))
+        return f"{cv:.1f} (CV+) and {cqr:.1f} (CQR)"
+
+    @property
     def points(self):
         """Accuracy of the point predictions."""
         return filled(
