@@ -100,6 +100,11 @@ class Comparison:
         return f"{called(found.idxmin())} follows with {found.min():.2f}"
 
     @cached_property
+    def _relative(self):
+        """Score, CPU time, distance from the coverage and datasets by method, as in the figure."""
+        return compare(self._rows)
+
+    @cached_property
     def _scores(self):
         """Geometric mean score ratio and number of datasets of each method, best first."""
         found = []
@@ -289,7 +294,7 @@ class Comparison:
     @property
     def elsewhere(self):
         """When to use another method."""
-        ratio = compare(self._rows)["mapie_cqr_lgbm"][0]
+        ratio = self._relative["mapie_cqr_lgbm"][0]
         other = self._rows[self._rows["method"] == "mapie_cqr_lgbm"]
         quick = other.groupby("dataset", observed=True)["seconds"].median()
         worst = max(v["rmse"][1] for v in self._tables.values())
@@ -312,12 +317,11 @@ class Comparison:
             [WORDS[n] for n in self._won(measure)] for measure in MEASURES
         )
         rank_s, rank_c, rank_m = map(self._rank, MEASURES)
-        drawn = {m: found for m, found in compare(self._rows).items() if m != "calipers"}
         best = ", ".join(
             f"{called(m)} ({ratio:.2f} times, {WORDS[count]} datasets)"
             for ratio, count, m in self._scores[:3]
         )
-        forest = drawn["quantile_forest"]
+        forest = self._relative["quantile_forest"]
         others = WORDS[self._rows["method"].nunique() - 1]
         won = sum(v["interval_score"][1] < 1 for v in self._tables.values())
         ahead = [line[0] for line in self._published if float(line[-1]) <= 1]
@@ -356,8 +360,7 @@ class Comparison:
     @property
     def mapie_scores(self):
         """Interval scores of MAPIE's methods relative to calipers."""
-        drawn = compare(self._rows)
-        cv, cqr = (drawn[name][0] for name in ("mapie_cvplus_hgb", "mapie_cqr_lgbm"))
+        cv, cqr = (self._relative[name][0] for name in ("mapie_cvplus_hgb", "mapie_cqr_lgbm"))
         return f"{cv:.1f} (CV+) and {cqr:.1f} (CQR)"
 
     @property
