@@ -1,8 +1,8 @@
-"""Intervals of the peers on a stream, one step ahead: MAPIE's time series and online-conformal.
+"""Predict intervals on a stream with the peers, one step ahead: MAPIE and online-conformal.
 
-Both stand around one of two learners: scikit-learn's gradient boosting, or a linear model. What the
-learners predict for the stream is computed once and looked up by the number of the row, so that
-only the packages' own work is repeated at each step.
+Both wrap one of two learners: scikit-learn's gradient boosting, or a linear model. The learners'
+predictions for the stream are computed once and looked up by row number, so only the packages' own
+work is repeated at each step.
 """
 
 import warnings
@@ -19,7 +19,7 @@ BASES = {
     "boosting": HistGradientBoostingRegressor(random_state=0),
     "linear": make_pipeline(StandardScaler(), RidgeCV(np.logspace(-4, 2, 13))),
 }
-CALIBRATION = 0.2  # part of the training rows, the last, by whose residuals online-conformal begins
+CALIBRATION = 0.2  # fraction of the training rows, the last, whose residuals start online-conformal
 
 
 class LookedUp(RegressorMixin, BaseEstimator):

@@ -1,8 +1,8 @@
-"""Series in time order as tables: lags and calendar in, the next value out.
+"""Series in time order as tables: lags and calendar are the inputs, the next value is the target.
 
 Six series come from the folder ``series`` inside ``CALIPERS_DATA``, three from packages on PyPI
-(statsmodels: co2; pmdarima: sunspots, taylor). A lag that is missing takes the last known value
-before it; rows without a target are left out.
+(statsmodels: co2; pmdarima: sunspots, taylor). A missing lag takes the last known value before it;
+rows without a target are dropped.
 """
 
 import os
@@ -49,7 +49,7 @@ MOST_STEPS = 3_000
 """Longest stream; the peers take milliseconds for a step."""
 
 CHANGES = ("none", "change")
-"""The series as it is; or with another level and spread from the middle of the stream on."""
+"""The series unchanged, or with another level and scale from the middle of the stream on."""
 
 
 def load(name, change="none", first=0.5, last=1.0, most=MOST_STEPS):

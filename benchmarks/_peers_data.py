@@ -1,6 +1,6 @@
-"""Data, splits and measures of the comparison, free of any library that is compared.
+"""Data, splits and measures of the comparison, independent of the compared libraries.
 
-Only NumPy and scikit-learn are needed, so that the environment of the peers needs no calipers.
+Only NumPy and scikit-learn are needed, so the environment of the peers does not need calipers.
 """
 
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-# Smallest first, so that a run that is cut short has complete datasets to show.
+# Smallest first, so that an interrupted run has complete datasets.
 DATASETS = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein")
 
 

@@ -1,4 +1,4 @@
-"""The picture of the comparison: how good intervals are against what they cost."""
+"""Draw the picture of the comparison: the quality of intervals against their cost."""
 
 import numpy as np
 from _peers_data import DATASETS
@@ -25,7 +25,7 @@ LABELS = {
     "catboost_tuned_cqr": "CatBoost, tuned, CQR",
     "lgbm_tuned_cqr": "LightGBM, tuned, CQR",
 }
-# Where a label may stand beside its dot, in points, and on which side it ends; the first free one.
+# Offsets of a label from its dot, in points, and its alignment; the first free place is used.
 PLACES = (
     *((8, -2.5, "left"), (-8, -2.5, "right"), (0, 7, "center"), (0, -12, "center")),
     *((6, 6, "left"), (6, -11, "left"), (-6, 6, "right"), (-6, -11, "right")),
@@ -37,9 +37,9 @@ SHARED = 5  # datasets that a method must share with the focus to be drawn
 
 
 def compare(rows):
-    """Of each method: score and CPU seconds relative to calipers, distance from the coverage.
+    """Score and CPU time of each method relative to calipers, distance from the coverage, datasets.
 
-    Ratios of means over the splits of both, then geometric means over the datasets of both, whose
+    Ratios of means over the shared splits, then geometric means over the shared datasets, whose
     number comes last; the distance is a plain mean over these.
     """
     rows = rows.assign(cpu=rows["cpu_seconds"].fillna(rows["seconds"] * rows["threads"]))
@@ -60,7 +60,7 @@ def compare(rows):
 
 
 def put_label(axes, text, x, y, taken, **style):
-    """Write a label beside its dot where it covers nothing; add its box to those taken."""
+    """Write a label next to its dot where it covers nothing, and add its box to `taken`."""
     for right, up, side in PLACES:
         label = axes.annotate(
             text, (x, y), (right, up), textcoords="offset points", ha=side, fontsize=7, **style
@@ -77,7 +77,7 @@ def put_label(axes, text, x, y, taken, **style):
 
 
 def draw(results, path):
-    """Write the picture; return what it shows as text."""
+    """Write the picture and return its numbers as text."""
     from matplotlib.transforms import Bbox
 
     from calipers.plots import COLORS, new_figure, style
@@ -108,7 +108,7 @@ def draw(results, path):
         axes.minorticks_off()
         ticks = [tick for tick in (0.01, 0.03, 0.1, 0.3, 1, 3, 10) if tick > axes.get_xlim()[0]]
         axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-        figure.canvas.draw()  # places of labels are known only now
+        figure.canvas.draw()  # label positions are known only now
         to_pixels = axes.transData.transform
         radius = 5 * figure.dpi / 72  # of a dot, in pixels
         taken = [

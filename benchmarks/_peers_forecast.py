@@ -1,4 +1,4 @@
-"""What a method predicts, and the few ways in which intervals are made."""
+"""Forecasts of the compared methods, and the ways to turn them into intervals."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from _peers_data import DENSE_LEVELS, normal_crps, quantile_crps, sample_crps
 
 @dataclass(frozen=True, eq=False)
 class Forecast:
-    """What a method says about the test rows.
+    """Prediction of a method for the test rows.
 
     Attributes
     ----------
@@ -18,10 +18,10 @@ class Forecast:
     interval : callable
         From a coverage to lower and upper bounds.
     crps : callable or None
-        From targets to their CRPS, where the method defines a whole distribution.
+        From targets to their CRPS, if the method predicts a whole distribution.
     shared : callable or None
-        From targets and a coverage to the coverage rate with ties shared out, where distributions
-        put mass on single values.
+        From targets and a coverage to the coverage rate with ties shared out, if distributions
+        have mass on single values.
     """
 
     point: np.ndarray

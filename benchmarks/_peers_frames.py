@@ -1,12 +1,11 @@
-"""Real tables with categories, dates and missing values, and the methods that are run on them.
+"""Real tables with categories, dates and missing values, and the methods that run on them.
 
-The tables are inside packages of PyPI; none of them was used to choose a default of calipers.
-calipers takes the frame as it is. Each peer gets what its documentation recommends: CatBoost and
-LightGBM the categories as such, the forest their ordinal numbers; dates become the day, the day
-of the year and the day of the week; missing numbers are left to the methods that take them, and the
-forest gets medians and flags.
-Bounds of boosted trees are conformalised on five folds, and their points come from a model that
-is trained for squared error.
+The tables come from packages on PyPI; none of them was used to choose a default of calipers.
+calipers takes the raw frame. Each peer gets what its documentation recommends: CatBoost and
+LightGBM get categories as such, the forest gets ordinal codes; dates become the day, the day of the
+year and the day of the week; missing numbers are left to the methods that accept them, and the
+forest gets medians and flags. Bounds of boosted trees are conformalised on five folds, and their
+points come from a model trained for squared error.
 """
 
 import os
@@ -20,7 +19,7 @@ from _peers_forecast import Forecast, conformal, symmetric, tails
 from _peers_strong import FOLDS, SECONDS, THREADS
 
 ROWS, TEST_ROWS = 5000, 2000
-TABLES = {  # package, table, target, columns that give the target away or name the row
+TABLES = {  # package, table, target, columns that leak the target or identify the row
     "bikes": ("ISLP", "Bikeshare", "bikers", ("casual", "registered")),
     "births": ("openintro", "births14", "weight", ("lowbirthweight",)),
     "earnings": ("causaldata", "scorecard", "earnings_med", ("unitid",)),
@@ -39,7 +38,7 @@ TABLES = {  # package, table, target, columns that give the target away or name 
 
 @dataclass(frozen=True, eq=False)
 class FrameTask:
-    """One split of one table, the target in its unit."""
+    """One split of one table, with the target in its unit."""
 
     X: pd.DataFrame
     y: np.ndarray
@@ -69,7 +68,7 @@ def export(folder):
 
 
 def load_task(name, split):
-    """Training rows and test rows of a split: a fifth tests, both at most so many rows."""
+    """Training and test rows of a split: a fifth of the rows for testing, both capped in size."""
     target = TABLES[name][2]
     frame = pd.read_csv(Path(os.environ["CALIPERS_TABLES"], f"{name}.csv.gz"))
     unit = frame[target].std(ddof=0)
@@ -82,7 +81,7 @@ def load_task(name, split):
 
 
 def _with_days(frame):
-    """The frame with its columns of dates as numbers."""
+    """Return the frame with its date columns as numbers."""
     frame = frame.copy()
     for name in frame.columns:
         if pd.api.types.is_numeric_dtype(frame[name]) or frame[name].dtype == bool:
@@ -116,7 +115,7 @@ def _as_text(frame, names):
 
 
 def _as_category(frame, names):
-    # Levels that only test rows have are missing values to LightGBM, as in its documentation.
+    # Levels that occur only in test rows are missing values, as LightGBM's documentation says.
     return frame.assign(**{name: frame[name].astype("category") for name in names})
 
 
@@ -206,7 +205,7 @@ def lgbm_cqr(task, coverage):
 
 
 def quantile_forest(task, coverage):
-    """Quantile forest on ordinal numbers of the categories."""
+    """Quantile forest on ordinal codes of the categories."""
     from _peers_data import DENSE_LEVELS, quantile_crps
     from quantile_forest import RandomForestQuantileRegressor
     from sklearn.compose import make_column_transformer
@@ -234,7 +233,7 @@ def quantile_forest(task, coverage):
 
 
 def autogluon_best(task, coverage):
-    """AutoGluon's best quality, `SECONDS` for bounds and median, as many for the mean."""
+    """AutoGluon's best quality, `SECONDS` for bounds and median and `SECONDS` for the mean."""
     import tempfile
 
     from autogluon.tabular import TabularPredictor
@@ -262,7 +261,7 @@ def autogluon_best(task, coverage):
 
 
 def calipers(task, coverage):
-    """``IntervalRegressor()`` on the frame as it is."""
+    """``IntervalRegressor()`` on the raw frame."""
     from calipers import IntervalRegressor
 
     model = IntervalRegressor(random_state=task.seed).fit(task.X, task.y)

@@ -1,4 +1,4 @@
-"""One small function per method; each imports only the library it needs.
+"""The compared methods, one small function each, importing only the library it needs.
 
 A method takes a :class:`_peers_data.Task` and a coverage and returns a
 :class:`_peers_forecast.Forecast` for the test rows. It must not look at the test targets.
@@ -192,7 +192,7 @@ def lgbm_quantile(task, coverage):
 
 
 def _mlp(job):
-    """Train one network and predict; a function of its own so that another process can run it."""
+    """Train one network and predict; a separate function so that another process can run it."""
     import warnings
 
     from sklearn.exceptions import ConvergenceWarning
@@ -229,7 +229,7 @@ def mlp_conformal(task, coverage):
 
 
 def calipers(task, coverage):
-    """``IntervalRegressor`` of this library with its defaults, on the target in its unit."""
+    """``IntervalRegressor`` with its defaults, on the target in its unit."""
     from calipers import IntervalRegressor
     from calipers.metrics import shared_coverage
 

@@ -1,4 +1,4 @@
-"""What pages say of the comparison, from stored rows: text between ``<!-- name -->`` marks."""
+"""Write the comparison texts of the pages, between ``<!-- name -->`` markers, from stored rows."""
 
 import re
 import textwrap
@@ -25,24 +25,24 @@ NEAR = 1.05
 
 
 def name(method):
-    """A method as pages call it."""
+    """Name of a method on the pages."""
     return {"catboost_cqr": "CatBoost, CQR", "lgbm_cqr": "LightGBM, CQR", **LABELS}.get(
         method, method
     )
 
 
 def called(method):
-    """The same in a sentence, in which a comma would end it."""
+    """Name of a method inside a sentence, without a comma."""
     return name(method).replace(", CQR", " with CQR")
 
 
 def percent(ratio):
-    """By how much a ratio is above 1."""
+    """Percentage by which a ratio exceeds 1."""
     return f"{100 * (ratio - 1):.{int(ratio < 1.1)}f}%"
 
 
 def filled(text, width=110, indent=""):
-    """A paragraph, wrapped."""
+    """Wrap a paragraph."""
     return textwrap.fill(
         " ".join(text.split()),
         width,
@@ -53,7 +53,7 @@ def filled(text, width=110, indent=""):
 
 
 class Comparison:
-    """Texts by the name of their marks: every public property."""
+    """Texts of the pages; each public property is named after its marker."""
 
     def __init__(self, results):
         self._results = results
@@ -75,7 +75,7 @@ class Comparison:
         )
 
     def _behind(self, measure, beyond=1.005):
-        """Dataset, ratio and method wherever another is better, the farthest first."""
+        """Dataset, ratio and method wherever another method is better, largest ratio first."""
         found = [(r[0], d, m) for d, (m, r) in self._worst[measure].items() if r[0] > beyond]
         return [(d, ratio, method) for ratio, d, method in sorted(found, reverse=True)]
 
@@ -100,8 +100,13 @@ class Comparison:
         return f"{called(found.idxmin())} follows with {found.min():.2f}"
 
     @cached_property
+    def _relative(self):
+        """Score, CPU time, distance from the coverage and datasets by method, as in the figure."""
+        return compare(self._rows)
+
+    @cached_property
     def _scores(self):
-        """Geometric mean of ratios of scores, and of how many datasets, the best method first."""
+        """Geometric mean score ratio and number of datasets of each method, best first."""
         found = []
         for method in set(self._rows["method"]) - {FOCUS}:
             own = self._rows[self._rows["method"] == method]["dataset"].unique()
@@ -113,7 +118,7 @@ class Comparison:
 
     @cached_property
     def _covered(self):
-        """PICP, its distance from the coverage and the rows behind it, by coverage and dataset."""
+        """PICP, its distance from nominal and the numbers of rows, by coverage and dataset."""
         rows = self._every[self._every["train_rows"].isna() & (self._every["grouped"] == 0)]
         rows = rows[rows["method"] == "calipers"]
         by = rows.groupby(["coverage", "dataset"], observed=True)
@@ -123,13 +128,13 @@ class Comparison:
         shared = found[["coverage", "dataset"]].apply(tuple, axis=1).map(self._shared)
         found["shared_off"] = (shared.fillna(found["picp"]) - found["coverage"]).abs()
         noise = found["coverage"] * (1 - found["coverage"])
-        # Mean size of a normal error, of rows that test and of those that calibrate.
+        # Mean absolute normal error due to the finite numbers of test and calibration rows.
         found["chance"] = np.sqrt(2 / np.pi * noise * (1 / found["n_test"] + 1 / found["n_train"]))
         return found
 
     @cached_property
     def _shared(self):
-        """Coverage rates with ties shared out, by coverage and dataset, of the last run of each."""
+        """Coverage with ties shared out, by coverage and dataset, from the last run of each."""
         ties = pd.read_csv(self._results / "ties.csv")
         ties = ties.drop_duplicates(["dataset", "split", "coverage"], keep="last")
         return ties.groupby(["coverage", "dataset"])["shared"].mean().to_dict()
@@ -141,19 +146,19 @@ class Comparison:
 
     @property
     def small_fits(self):
-        """Seconds on the small datasets."""
+        """Seconds of fit and predict on the small datasets."""
         found = self._seconds[[d for d in self._datasets if d in self._seconds.index[:5]]]
-        return f"{found.min():.0f} to {found.max():.0f} s on two cores, beside other work"
+        return f"{found.min():.0f} to {found.max():.0f} s on two cores of a busy machine"
 
     @property
     def coverage_kept(self):
-        """Mean distance from 95%."""
+        """Mean distance of the coverage from 95%."""
         part = self._covered[np.isclose(self._covered["coverage"], 0.95)]
         return f"off by {part['off'].mean():.3f} on average"
 
     @property
     def comparison(self):
-        """The nine datasets."""
+        """Table and summary of the nine datasets."""
         lines = []
         for dataset in self._datasets:
             mine = self._own[self._own["dataset"] == dataset]
@@ -173,24 +178,23 @@ class Comparison:
         score, crps, mse = map(self._ratios, MEASURES)
         rank_s, rank_c, rank_m = map(self._rank, MEASURES)
         next_s, next_c, next_m = map(self._next, MEASURES)
-        sentences = f"""Ratios are to the strongest of the others, that against which calipers does
-            worst; a ratio below 1 is better. By interval score calipers is ahead of all others on
-            {first} of {len(score)} datasets and at most 5% behind on {near} (geometric mean of the
-            ratios {np.exp(np.mean(np.log(score))):.3f}, largest {max(score):.3f}); by CRPS on
-            {first_c} and {near_c} (largest {max(crps):.3f}), by MSE on {first_m} and {near_m}
-            (largest {max(mse):.3f}). Its mean rank is {rank_s:.2f} by score ({next_s}),
-            {rank_c:.2f} by CRPS ({next_c}) and {rank_m:.2f} by MSE ({next_m}), where a rank counts
-            the methods that are better on the splits of both, and of the others those with
-            {WORDS[SHARED]} datasets or more follow. Seconds are those of fitting and
-            predicting. Every number is in `results/peers/summary.md`."""
+        sentences = f"""Each ratio is to the strongest other method, the one against which calipers
+            does worst; below 1, calipers is better. By interval score calipers is ahead of all
+            others on {first} of {len(score)} datasets and at most 5% behind on {near} (geometric
+            mean of the ratios {np.exp(np.mean(np.log(score))):.3f}, largest {max(score):.3f}). By
+            CRPS these counts are {first_c} and {near_c} (largest {max(crps):.3f}), by MSE {first_m}
+            and {near_m} (largest {max(mse):.3f}). Its mean rank is {rank_s:.2f} by score
+            ({next_s}), {rank_c:.2f} by CRPS ({next_c}) and {rank_m:.2f} by MSE ({next_m}). A rank
+            counts the methods that are better on the shared splits; the runner-up is the best
+            method with {WORDS[SHARED]} datasets or more. Seconds are for fitting and predicting.
+            Every number is in `results/peers/summary.md`."""
         coverage = f"""Mean distance of PICP from the nominal coverage, over datasets:
-            {self._off()}. Wine and naval have targets on a grid, and an interval that ends on two
-            of its values holds more than it was asked for. With ties shared out on these two
-            (`calipers.metrics.shared_coverage`: a row on a bound counts by the part of its mass
+            {self._off()}. Targets of wine and naval lie on a grid, and an interval that ends on
+            two grid values contains more than requested. With ties shared out on these two
+            (`calipers.metrics.shared_coverage` counts a row on a bound by the fraction of its mass
             that the interval needs): {self._off("shared_off")}. Without the two:
-            {self._off(without=ON_GRIDS)}. From so many rows that test, and so many that calibrate,
-            intervals that are exactly right would be expected to show
-            {self._off("chance", ON_GRIDS)}."""
+            {self._off(without=ON_GRIDS)}. With these numbers of test and calibration rows, exactly
+            right intervals would be expected to show {self._off("chance", ON_GRIDS)}."""
         return f"{filled(sentences)}\n\n{filled(coverage)}"
 
     @property
@@ -210,7 +214,7 @@ class Comparison:
 
     @property
     def splits(self):
-        """Where there are few splits."""
+        """Numbers of splits, for calipers and for methods with few of them."""
         counts = self._rows.pivot_table(
             index="method", columns="dataset", values="split", aggfunc="nunique", observed=True
         )
@@ -222,9 +226,9 @@ class Comparison:
         wanted = np.minimum(5, counts.loc["calipers"])
         few = [m for m in counts.index if m != "calipers" and (counts.loc[m] < wanted).any()]
         text = filled(
-            f"""The splits are those of Hernandez-Lobato and Adams, but not all: calipers has
-            {listed("calipers")}. These methods have been run on fewer than five splits somewhere,
-            so that their ratios are noisy:"""
+            f"""The splits are those of Hernandez-Lobato and Adams, but not all of them. calipers
+            has {listed("calipers")}. The following methods were run on fewer than five splits
+            of some dataset, so their ratios are noisy:"""
         )
         items = [filled(f"- {name(m)}: {listed(m)}.", indent="  ") for m in few]
         return "\n".join([text, "", *items])
@@ -236,10 +240,11 @@ class Comparison:
 
     @property
     def published(self):
-        """The folds of DiffGBM."""
+        """Comparison with the published CRPS on the folds of DiffGBM."""
         header = ["dataset", "folds", "CRPS of calipers", "best tuned, published", "ratio"]
         behind = [(line[0], float(line[-1])) for line in self._published if float(line[-1]) > 1]
-        text = f"It is ahead on {len(self._published) - len(behind)} of {len(self._published)}"
+        count = len(self._published)
+        text = f"calipers is ahead on {count - len(behind)} of {count}"
         if behind:
             listed = " and ".join(f"{d} ({percent(r)} behind)" for d, r in behind)
             text += f"; not on {listed}"
@@ -257,24 +262,24 @@ class Comparison:
 
     @property
     def real_tables(self):
-        """Tables with categories, dates and missing values."""
+        """Comparison on tables with categories, dates and missing values."""
         shown = peers_tables.shown(peers_tables.read_rows(self._results / "tables.csv"))[0]
         for method in peers_tables.METHODS:
             shown = shown.replace(f"| {method} |", f"| {name(method)} |")
 
         def listed(measure, beyond):
             found = [(t, *v[measure]) for t, v in self._tables.items() if v[measure][1] > beyond]
-            return "; ".join(f"{t}: {called(m)} by {percent(r)}" for t, m, r in found) or "none"
+            return ", ".join(f"{t} ({percent(r)}, {called(m)})" for t, m, r in found) or "none"
 
         won = sum(v["interval_score"][1] < 1 for v in self._tables.values())
         text = f"""By interval score calipers is ahead of all others on {won} of
-            {len(self._tables)}. Behind: {listed("interval_score", 1)}. RMSE more than 5% above the
-            best: {listed("rmse", NEAR)}."""
+            {len(self._tables)}. It is behind on {listed("interval_score", 1)}. Its RMSE is more
+            than 5% above the best on {listed("rmse", NEAR)}."""
         return f"{tight(shown)}\n\n{filled(text)}"
 
     @property
     def few_rows(self):
-        """Scores from few rows."""
+        """Scores with few training rows."""
         rows = self._every[self._every["train_rows"].notna()]
         rows = rows[np.isclose(rows["coverage"], 0.95)]
         methods = ("calipers", "quantile_forest", "catboost_unc_cal")
@@ -288,8 +293,8 @@ class Comparison:
 
     @property
     def elsewhere(self):
-        """When to take another method."""
-        ratio = compare(self._rows)["mapie_cqr_lgbm"][0]
+        """When to use another method."""
+        ratio = self._relative["mapie_cqr_lgbm"][0]
         other = self._rows[self._rows["method"] == "mapie_cqr_lgbm"]
         quick = other.groupby("dataset", observed=True)["seconds"].median()
         worst = max(v["rmse"][1] for v in self._tables.values())
@@ -297,75 +302,87 @@ class Comparison:
         lines = [
             f"""- **if a fit must take about a second**: MAPIE's CQR over LightGBM takes
             {quick.min():.1f} to {quick.max():.1f} s, at {ratio:.1f} times the interval score;""",
-            f"""- **if only the point matters**: the squared error is higher than that of the best
-            other method on {points or "none"}; on tables with categories the RMSE is higher by up
-            to {percent(worst)};""",
-            f"""- **where another method is known to do better**: by interval score that was so on
+            f"""- **if only the point prediction matters**: the squared error is above that of the
+            best other method on {points or "none"}; on tables with categories the RMSE is up to
+            {percent(worst)} higher;""",
+            f"""- **where another method is known to do better**: by interval score, on
             {self._listed("interval_score")};""",
         ]
         return "\n".join(filled(line, 104, "  ") for line in lines)
 
     @property
     def compared(self):
-        """The comparison in three paragraphs."""
+        """Summary of the comparison for the README."""
         (first, near), (first_c, near_c), (first_m, near_m) = (
             [WORDS[n] for n in self._won(measure)] for measure in MEASURES
         )
         rank_s, rank_c, rank_m = map(self._rank, MEASURES)
-        drawn = {m: found for m, found in compare(self._rows).items() if m != "calipers"}
         best = ", ".join(
             f"{called(m)} ({ratio:.2f} times, {WORDS[count]} datasets)"
             for ratio, count, m in self._scores[:3]
         )
-        forest = drawn["quantile_forest"]
+        forest = self._relative["quantile_forest"]
         others = WORDS[self._rows["method"].nunique() - 1]
         won = sum(v["interval_score"][1] < 1 for v in self._tables.values())
         ahead = [line[0] for line in self._published if float(line[-1]) <= 1]
         rest = [line[0] for line in self._published if float(line[-1]) > 1]
+        table = markdown(
+            ["", "calipers is best on", "within 5% of the best on", "mean rank"],
+            [
+                ["interval score", f"{first} of nine datasets", near, f"{rank_s:.1f}"],
+                ["CRPS", first_c, near_c, f"{rank_c:.1f}"],
+                ["squared error", first_m, near_m, f"{rank_m:.1f}"],
+            ],
+        )
         texts = [
             f"""Against {others} other methods on nine UCI datasets (MAPIE, CatBoost, NGBoost,
             LightGBM, quantile forest, tree diffusion, RealMLP, TabM, AutoGluon and others;
-            `benchmarks/peers.py table`), each compared on the splits that both have run: the
-            interval score is lower than every other's on {first} of the nine and at most 5% above
-            the best on {near}, the CRPS on {first_c} and {near_c}, the squared error on {first_m}
-            and {near_m}. The mean rank is {rank_s:.1f} by score, {rank_c:.1f} by CRPS and
-            {rank_m:.1f} by squared error. Of methods that share {WORDS[SHARED]} datasets or more,
-            these come nearest to the score of calipers in the geometric mean over the datasets:
-            {best}; the quantile forest has {forest[0]:.2f} times the score in {forest[1]:.2f} of
-            the CPU time (`benchmarks/peers.py figure`).""",
-            f"""On {WORDS[len(self._tables)]} real tables with categories, dates and missing values
-            it is ahead of CatBoost, LightGBM and the quantile forest by interval score on
-            {WORDS[won]} (`benchmarks/peers_tables.py table`). Of {WORDS[len(self._published)]}
-            datasets with published CRPS of tuned methods it is ahead, untuned, on
+            `benchmarks/peers.py table`), each compared on the splits that both have run:""",
+            f"""The closest in interval score, relative to calipers, are {best}: geometric means
+            over datasets, among methods that share {WORDS[SHARED]} or more. The quantile forest has
+            {forest[0]:.2f} times the score in {forest[1]:.2f} of the CPU time
+            (`benchmarks/peers.py figure`).""",
+            f"""On {WORDS[len(self._tables)]} real tables with categories, dates and missing values,
+            calipers has a lower interval score than CatBoost, LightGBM and the quantile forest on
+            {WORDS[won]} (`benchmarks/peers_tables.py table`). Published CRPS of tuned methods
+            exist for {WORDS[len(self._published)]} datasets; calipers, untuned, is ahead on
             {WORDS[len(ahead)]}{f" (not on {' and '.join(rest)})" if rest else ""}.""",
-            f"""Where it is weaker: interval score on {self._listed("interval_score")}; CRPS on
-            {self._listed("crps")}; squared error on {self._listed("mse")}; and time. Not all
-            splits were run, strong peers only on few of them, some rows are from another machine,
-            defaults were chosen on training rows of the first splits, which are test rows of
-            others, and one unstable default was first seen on test rows of naval;
-            [docs/benchmarks.md](docs/benchmarks.md) has the tables and all caveats.""",
+            f"""**Where it is weaker**: interval score on {self._listed("interval_score")}; CRPS on
+            {self._listed("crps")}; squared error on {self._listed("mse")}; and time.""",
+            """**Caveats**: not all splits were run, and strong peers only on a few. Some rows are
+            from another machine. Defaults were chosen on training rows of the first splits, which
+            are test rows of other splits. One unstable default was first seen on test rows of
+            naval. [docs/benchmarks.md](docs/benchmarks.md) has the tables and all caveats.""",
         ]
-        return "\n\n".join(filled(text, 104) for text in texts)
+        first_text, *other_texts = (filled(text, 104) for text in texts)
+        return "\n\n".join([first_text, tight(table), *other_texts])
+
+    @property
+    def mapie_scores(self):
+        """Interval scores of MAPIE's methods relative to calipers."""
+        cv, cqr = (self._relative[name][0] for name in ("mapie_cvplus_hgb", "mapie_cqr_lgbm"))
+        return f"{cv:.1f} (CV+) and {cqr:.1f} (CQR)"
 
     @property
     def points(self):
-        """How good points are."""
+        """Accuracy of the point predictions."""
         return filled(
-            f"""On the nine tables of the comparison its squared error is lower than every other
-            method's on {WORDS[self._won("mse")[0]]}, and higher on {self._listed("mse")}. If only
-            the point matters, try boosted trees as well. With [`upgrade`](howto/around.md),
-            calipers puts its intervals around the points of any model.""",
+            f"""Mostly. On {WORDS[self._won("mse")[0]]} of the nine datasets of the comparison its
+            squared error is the lowest; it is higher than the best on {self._listed("mse")}. If
+            only the point prediction matters, try boosted trees as well. With
+            [`upgrade`](howto/around.md), calipers puts its intervals around the predictions of any
+            model.""",
             104,
         )
 
 
 def tight(table):
-    """A table with short rules."""
+    """Shorten the rule lines of a Markdown table."""
     return table.replace("| --- |", "|---|").replace(" ---: |", "---:|")
 
 
 def updated(text, comparison):
-    """A page with what stands between marks brought up to date."""
+    """Return the page with the text between markers brought up to date."""
 
     def new(match):
         mark, before, after = match["mark"], match["before"], match["after"]
@@ -379,7 +396,7 @@ def updated(text, comparison):
 
 
 def write_pages(results, root=ROOT):
-    """Bring the pages up to date; those that have changed."""
+    """Bring the pages up to date and return the names of those that changed."""
     comparison, changed = Comparison(results), []
     for page in PAGES:
         path = root / page

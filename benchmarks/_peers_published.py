@@ -1,8 +1,8 @@
-"""CRPS on the folds of the DiffGBM repository, beside the best tuned method published there.
+"""CRPS on the folds of the DiffGBM repository, next to the best tuned method published there.
 
-Six folds, row `permutation[i]` of ``numpy.random.default_rng(0)`` in fold ``i % 6``. The methods
-published there were tuned on fold 0; folds 1 to 5 are evaluated, each by a model of the other
-five, and the CRPS is in the unit of the target. calipers is run with its defaults.
+There are six folds; row `permutation[i]` of ``numpy.random.default_rng(0)`` is in fold ``i % 6``.
+The published methods were tuned on fold 0. Folds 1 to 5 are evaluated, each by a model of the other
+five, and the CRPS is in the unit of the target. calipers runs with its defaults.
 """
 
 import csv

@@ -1,12 +1,12 @@
-"""The strongest peers that the package index has: tree diffusion, networks for tables, AutoGluon.
+"""The strongest peers on the package index: tree diffusion, networks for tables, AutoGluon.
 
-Each imports only what it needs and standardises the target by its training rows. Methods whose
-name ends in ``_oof`` have their bounds conformalised by out-of-fold predictions of the same
-method; those in ``_cqr`` average the models of the folds and conformalise by what each of these
-held out. No peer then loses for want of calibration.
+Each function imports only what it needs and standardises the target by its training rows. Methods
+whose name ends in ``_oof`` have their bounds conformalised by out-of-fold predictions of the same
+method. Those ending in ``_cqr`` average the models of the folds and conformalise with the rows that
+each of them held out. So no peer loses for lack of calibration.
 
-Draws are counted without correction in the CRPS, since a correction of bounds says nothing about
-the rest of a distribution.
+The CRPS uses the uncorrected draws, since a correction of bounds says nothing about the rest of a
+distribution.
 """
 
 import os

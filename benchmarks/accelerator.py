@@ -1,14 +1,14 @@
-"""Training on an accelerator: time, and the share of it that the device is busy.
+"""Training on an accelerator: time, and the fraction of it that the device is busy.
 
     python benchmarks/accelerator.py [--networks 100 500 1500] [--no-year] [--unrolled]
 
 Banks of networks at the paper's Boston setting, and 5 networks on a synthetic table of the size of
 YearPredictionMSD (515,345 rows of 90 inputs, two hidden layers of 100, batches of 1,000, 40
-epochs). The first run compiles, into an empty cache. A few epochs more are profiled: how many
-kernels a step has and how long they take, which as a share of the second run's time is how busy the
-device was, in steps alone and in all, with what the host does before and after them;
-``nvidia-smi`` counts the latter from outside. ``--unrolled`` writes out the steps between two looks
-of the host, in place of a loop on the device.
+epochs). The first run compiles, into an empty cache. A few more epochs are profiled to count the
+kernels of a step and their time. Divided by the time of the second run, this says how busy the
+device was: in steps alone, and in all, including the host's work before and after them.
+``nvidia-smi`` measures the latter from outside. ``--unrolled`` unrolls the steps between two checks
+by the host, instead of a loop on the device.
 """
 
 import argparse
@@ -32,7 +32,7 @@ SPENT = []  # seconds of segments of epochs, networks that end in them collected
 
 
 def timed(method):
-    """A method whose seconds are kept."""
+    """Return a method that records its seconds."""
 
     def call(*given):
         began = time.perf_counter()
@@ -89,10 +89,10 @@ def year():
 
 
 def kernels(program, table, plans, epochs):
-    """Kernels and copies of a step, the device's microseconds for them, and looks of the host.
+    """Kernels and copies of a step, the device's microseconds for them, and checks by the host.
 
-    Of the epochs that one training has more than another, so that what comes before and after them,
-    as copies of the table and a check of all rows, is not counted.
+    Measured as the difference of two trainings with different epochs, so that work before and after
+    the epochs, such as copies of the table and a check of all rows, is not counted.
     """
     more, fewer = (profile(program, table, plans, count * epochs) for count in (5, 1))
     steps = 4 * epochs * -(-len(plans[0].rows) // program.batch_size)
@@ -100,7 +100,7 @@ def kernels(program, table, plans, epochs):
 
 
 def profile(program, table, plans, epochs):
-    """The same of a whole training."""
+    """The same for a whole training."""
     few = [replace(plan, settings=plan.settings._replace(epochs=epochs)) for plan in plans]
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
@@ -118,7 +118,7 @@ def profile(program, table, plans, epochs):
 
 
 def unrolled(lower, upper, body, init, **rest):
-    """A loop of known length written out."""
+    """Unroll a loop of known length."""
     if not isinstance(upper, int):
         return LOOP(lower, upper, body, init, **rest)
     for i in range(lower, upper):

@@ -1,4 +1,4 @@
-"""Speed and memory of the split normal aggregation, and of the descent it replaces.
+"""Speed and memory of the split normal aggregation, and of the gradient descent it replaces.
 
 Run with ``python benchmarks/aggregation.py``; ``--rows`` takes other numbers of rows.
 """

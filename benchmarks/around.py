@@ -1,19 +1,19 @@
-"""Intervals around a regressor that one has: `upgrade` against MAPIE's residuals.
+"""Intervals around an existing regressor: `upgrade` against MAPIE's residuals.
 
     .venv-peers/bin/python benchmarks/around.py [--datasets yacht boston] [--splits 3]
 
-Needs calipers and MAPIE (benchmarks/peers_requirements.txt has the version) in one environment.
-On each of the first Hernandez-Lobato splits, all from the same training rows and around the same
-regressor of scikit-learn with its defaults:
+Needs calipers and MAPIE (benchmarks/peers_requirements.txt has the version) in one environment. On
+each of the first Hernandez-Lobato splits, with the same training rows and the same scikit-learn
+regressor with its defaults:
 
 - constant: MAPIE's CV+ over five folds, absolute residuals;
 - normalised: MAPIE's split conformal, four fifths of the rows for the regressor, residuals divided
-  by what a second model says of their size (it is not to be had with folds);
+  by a second model's estimate of their size (not available with folds);
 - calipers: ``IntervalRegressor().upgrade(regressor, X, y)``.
 
-Means over the splits in standard deviations of the target, and the interval score of calipers to
-the better of the other two. What is in the file of results is not run again, so that methods can be
-run apart (``--methods calipers``); the table shows splits that all three have run.
+The table has means over the splits in standard deviations of the target, and the ratio of calipers'
+interval score to the better of the other two. Stored results are not computed again, so methods can
+be run separately (``--methods calipers``); the table shows splits that all three have run.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def normalised(regressor, task):
 
 
 def calipers(regressor, task):
-    """Networks around the regressor's points, targets in their unit: wine's are whole numbers."""
+    """Networks around the regressor's points; targets in their unit, since wine's are integers."""
     model = IntervalRegressor(coverage=COVERAGE, random_state=task.seed, verbose=0)
     model.upgrade(regressor, task.X, task.y_unit)
     return (model.predict_interval(task.X_test) - task.mean) / task.unit
@@ -81,7 +81,7 @@ def run(name, regressor, split, method):
     task = make_task(X, y, canonical_splits(name, len(y))[split], split=split)
     began = time.perf_counter()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of MAPIE, on what it does by default
+        warnings.simplefilter("ignore")  # from MAPIE, about its own defaults
         lower, upper = METHODS[method](REGRESSORS[regressor](split), task).T
     measured = interval_measures(lower, upper, task.y_test, coverage=COVERAGE)
     seconds = time.perf_counter() - began

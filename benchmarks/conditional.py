@@ -1,19 +1,23 @@
-"""Coverage where it may hide, with and without the correction by predicted width.
+"""Conditional coverage, with and without the correction by predicted width.
 
     CALIPERS_DATA=folder python benchmarks/conditional.py [--names yacht toy ...] [--first 8]
         [--splits 4] [--whole] [--out file]
 
-Fits the default to splits of the nine datasets (at most 3,000 rows of training, the rest of the
-table is tested too) and to 1,000 rows of synthetic problems, and compares two calibrations of the
-same networks: ``calibration="map"`` and ``calibration="width"``. For 80%, 90% and 95% intervals:
-coverage of all test rows; the lowest, the highest and the root mean squared error over tenths of
-the rows by width; the lowest that chance alone makes of ten, for intervals that are right in each
-(``right``), and for those that a tenth of the training rows calibrates in each tenth by itself
-(``own_rows``); the lowest over fifths of each input; in the worst slab of inputs; and the interval
-score over that of "map". Rates of several splits are pooled. Splits begin with the sixth: the
-methods were chosen with the first ones in view. Targets are taken for continuous
-(``bounds=None``): intervals of the few values that wine and naval take hold more than was asked.
-With ``--whole`` they are taken for what they are, as by default.
+Fits the default to splits of the nine datasets (at most 3,000 training rows; the rest of the table
+is tested too) and to 1,000 rows of synthetic problems, and compares two calibrations of the same
+networks: ``calibration="map"`` and ``calibration="width"``. For 80%, 90% and 95% intervals it
+measures
+
+- the coverage of all test rows;
+- the lowest, the highest and the root mean squared error over deciles of width;
+- the expected lowest decile for intervals that are right in each (``right``), and for intervals
+  calibrated in each decile by a tenth of the training rows (``own_rows``);
+- the lowest coverage over fifths of each input, and in the worst slab of inputs;
+- the interval score relative to that of "map".
+
+Rates of several splits are pooled. Splits start with the sixth, since the methods were chosen with
+the first ones in view. Targets are treated as continuous (``bounds=None``): intervals that end on
+the few values of wine and naval contain more than requested. ``--whole`` uses the default bounds.
 """
 
 import argparse
@@ -95,10 +99,10 @@ def _tenths(values, count=10):
 
 
 def lowest_by_chance(level, test_rows, splits, rows=None):
-    """Mean of the lowest share inside over tenths of the test rows, of intervals that are right.
+    """Expected lowest coverage over deciles of the test rows, for intervals that are right.
 
-    With ``rows``, of those whose bounds are quantiles of a tenth of so many, other ones for each
-    split; their coverage has a beta distribution.
+    With ``rows``, for intervals whose bounds are quantiles of a tenth of that many rows, different
+    ones for each split; their coverage has a beta distribution.
     """
     rng = np.random.default_rng(0)
     covered = np.full((4000, 10), level)
@@ -143,8 +147,8 @@ def main():
     every = [*SPLITS, *SYNTHETIC]
     parser.add_argument("--names", nargs="+", choices=every, default=every)
     parser.add_argument("--first", type=int, default=FIRST, help="number of the first split")
-    parser.add_argument("--splits", type=int, help="4, 3 or 2, as the table is large, if not given")
-    parser.add_argument("--whole", action="store_true", help="targets as they are by default")
+    parser.add_argument("--splits", type=int, help="default: 4, 3 or 2, by size of the table")
+    parser.add_argument("--whole", action="store_true", help="use the default bounds of the target")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     with options.out.open("w", newline="") as file:

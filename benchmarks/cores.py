@@ -1,12 +1,12 @@
-"""What more cores are worth: seconds for an epoch of the ten default networks.
+"""Speed-up by cores: seconds for an epoch of the ten default networks.
 
     python benchmarks/cores.py 1 2 4 8 [--lanes 5]
 
-Every number of cores is a process of its own that is kept to so many cores, with as many jobs.
-Printed are seconds for an epoch, and the share of the ideal speed-up over the first number given
-(0.7 from 2 to 8 cores means 2.8 times as fast); bits must be the same throughout. ``--whole`` times
-whole fits of few epochs instead, with the parts that are not training; ``--lanes`` trains so many
-networks in each chunk.
+Every number of cores is measured in a separate process that is pinned to that many cores, with as
+many jobs. Printed are the seconds for an epoch, and the fraction of the ideal speed-up over the
+first number (0.7 from 2 to 8 cores means 2.8 times as fast); bits must be the same throughout.
+``--whole`` times whole fits of few epochs instead, including what is not training; ``--lanes`` sets
+the number of networks per chunk.
 """
 
 import argparse
@@ -69,13 +69,13 @@ def whole(rows, jobs):
 
 
 def main():
-    """Measure in processes of their own, and print a table."""
+    """Measure in separate processes and print a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cores", type=int, nargs="+")
     parser.add_argument("--first", type=int, default=0, help="number of the first core to use")
     parser.add_argument("--whole", action="store_true")
-    parser.add_argument("--lanes", type=int, default=0, help="networks to a chunk")
-    parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)  # in a process of its own
+    parser.add_argument("--lanes", type=int, default=0, help="networks per chunk")
+    parser.add_argument("--rows", type=int, help=argparse.SUPPRESS)  # in a separate process
     chosen = parser.parse_args()
     if chosen.rows:
         if chosen.lanes:
@@ -85,7 +85,7 @@ def main():
         work = whole if chosen.whole else epoch
         print(json.dumps(work(chosen.rows, chosen.cores[0])))
         return
-    print("| rows | cores | seconds | share of ideal | bits |\n|---:|---:|---:|---:|---|")
+    print("| rows | cores | seconds | fraction of ideal | bits |\n|---:|---:|---:|---:|---|")
     for rows in EPOCHS:
         base = None
         for cores in chosen.cores:

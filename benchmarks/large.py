@@ -1,4 +1,4 @@
-"""Fits of millions of rows: in blocks, in memory, and boosted quantiles made conformal.
+"""Fits of millions of rows: in blocks, in memory, and conformalised boosted quantiles.
 
     python benchmarks/large.py blocks --rows 10000000
     python benchmarks/large.py workers --rows 30000    # a Dask array, on two workers
@@ -8,18 +8,17 @@
     python benchmarks/large.py memory --table air --share 40 --weeks
 
 The rows are drawn from a known truth (20 inputs, of which five matter; noise that depends on one)
-into memory maps in the folder for temporary files. ``boosting`` is XGBoost's quantile objective
-where it is installed, otherwise scikit-learn's histogram gradient boosting; trees are added until
-the seconds are spent, and intervals are corrected on 51,000 rows held out, a tenth where that is
-less (conformalised quantile regression). Printed is one line of JSON: seconds, the largest memory
-beyond that of JAX at rest (anonymous pages alone: those of files are the system's to take back),
-and interval score, coverage and error of the point on 100,000 new rows, beside the score of the
-truth.
+into memory maps in the folder for temporary files. ``boosting`` is XGBoost's quantile objective if
+it is installed, otherwise scikit-learn's histogram gradient boosting. Trees are added until the
+seconds are spent, and intervals are corrected on 51,000 held-out rows, or a tenth if that is less
+(conformalised quantile regression). One line of JSON is printed: seconds, the peak memory beyond
+that of JAX at rest (anonymous pages only, since the system can reclaim those of files), and
+interval score, coverage and error of the point on 100,000 new rows, next to the score of the truth.
 
 ``--table air`` is a real table of 1.4 million rows: hours of Beijing's air (the series of
-``CALIPERS_DATA``) times 48 hours ahead, 22 inputs, the later PM2.5 the target. Every fifth week is
-for testing. With ``--weeks`` the rows of a week are a group: fits in memory hold out whole weeks,
-and boosting corrects its intervals on whole weeks. ``--share 40`` takes a fortieth of the rows.
+``CALIPERS_DATA``) times 48 hours ahead, 22 inputs, with the later PM2.5 as the target. Every fifth
+week is for testing. With ``--weeks`` the rows of a week are a group: fits in memory hold out whole
+weeks, and boosting corrects its intervals on whole weeks. ``--share 40`` takes one row in forty.
 """
 
 import argparse
@@ -65,7 +64,7 @@ def block(number, rows):
 
 
 def write(rows):
-    """All rows, as memory maps of files that have no name any more."""
+    """Write all rows to memory maps of unnamed files."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [Path(folder, name) for name in ("X.npy", "y.npy")]
         shapes = [(rows, INPUTS), (rows,)]
@@ -83,7 +82,7 @@ def write(rows):
 
 
 def air(ahead=48):
-    """Rows, targets and numbers of weeks to train on, and to test on."""
+    """Rows, targets and week numbers for training and for testing."""
     path = Path(os.environ["CALIPERS_DATA"], "series", "beijing_air.csv.gz")
     with gzip.open(path, "rt") as file:
         hours = list(csv.DictReader(file))
@@ -112,13 +111,13 @@ def air(ahead=48):
 
 
 def anonymous():
-    """Megabytes of memory that are this process's own."""
+    """Anonymous memory of this process, in megabytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
 
 
 class Peak:
-    """The largest memory from now on, beyond what there is."""
+    """Peak memory from now on, beyond the current usage."""
 
     def __init__(self):
         self.base = self.largest = anonymous()
@@ -132,7 +131,7 @@ class Peak:
 
 @contextmanager
 def on_workers(count=2):
-    """Let joblib work on a cluster of processes of this machine."""
+    """Let joblib use a cluster of processes on this machine."""
     import joblib
     from distributed import Client, LocalCluster
 
@@ -146,7 +145,7 @@ def on_workers(count=2):
 
 
 def calipers_model(X, y, weeks, how, options):
-    """A fitted model's intervals and points, seconds, megabytes and what it says of itself."""
+    """Intervals and points of a fitted model, its seconds, megabytes and notes."""
     import jax
 
     from calipers import IntervalRegressor, RowBlocks
@@ -171,7 +170,7 @@ def calipers_model(X, y, weeks, how, options):
 
 
 def boosted(X, y, weeks, limit):
-    """The same of boosted quantiles."""
+    """The same for boosted quantiles."""
     peak, began = Peak(), time.monotonic()
     X, y = np.array(X), np.array(y)
     count = min(CALIBRATION, len(y) // 10)
@@ -243,18 +242,18 @@ def _histogram(X, y, step=5):
 
 
 def main():
-    """Fit, and print what was measured."""
+    """Fit, and print the measurements."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("how", choices=("blocks", "workers", "memory", "boosting"))
     parser.add_argument("--table", choices=("truth", "air"), default="truth")
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--seconds", type=float, help="of training; for boosting of all")
+    parser.add_argument("--seconds", type=float, help="for training; for boosting, in all")
     parser.add_argument("--epochs", type=int)
     parser.add_argument("--networks", type=int, default=10)
-    parser.add_argument("--shard", type=int, help="rows of a shard, to have several of few rows")
-    parser.add_argument("--share", type=int, default=1, help="of air: one row of so many")
-    parser.add_argument("--weeks", action="store_true", help="of air: hold out whole weeks")
-    parser.add_argument("--sorted", action="store_true", help="rows in the order of their targets")
+    parser.add_argument("--shard", type=int, help="rows per shard, to get several from few rows")
+    parser.add_argument("--share", type=int, default=1, help="with air: one row in this many")
+    parser.add_argument("--weeks", action="store_true", help="with air: hold out whole weeks")
+    parser.add_argument("--sorted", action="store_true", help="sort the rows by target")
     chosen = parser.parse_args()
     known = chosen.table == "truth"
     if known:

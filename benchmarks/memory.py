@@ -1,11 +1,11 @@
-"""Peak memory of fit and of predict against rows, and how much of it is imports and compilers.
+"""Peak memory of fit and of predict by rows, and how much of it is imports and compilers.
 
     python benchmarks/memory.py [--rows 1000 20000 100000]
 
-Every line is a process of its own, with 10 inputs and the default model for two epochs: the number
-of epochs takes no memory. The compiler's part is what a fit with an empty cache takes beyond one
-that finds its programs on disk; that of loading is by how much the process grows while XLA makes
-programs of what is on disk.
+Every line is a separate process, with 10 inputs and the default model for two epochs, since memory
+does not depend on the number of epochs. The compiler's part is what a fit with an empty cache takes
+beyond one that finds its programs on disk. The part of loading is how much the process grows while
+XLA loads programs from disk.
 """
 
 import argparse
@@ -50,7 +50,7 @@ print(loaded[0])
 
 
 def measure(cache, rows, new):
-    """Megabytes: other libraries, JAX, calipers, after the fit; of predictions and of loading."""
+    """Megabytes: other libraries, JAX, calipers, after the fit, of predictions, of loading."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(rows), str(new)],
         env=os.environ | {"CALIPERS_CACHE": cache},

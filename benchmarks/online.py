@@ -5,11 +5,11 @@
     python benchmarks/online.py table
 
 The series are those of ``_online_series.py``. Every method trains on the same rows, the last 6,000
-before the stream, and then predicts one step at a time and learns from what came. Nothing was
-chosen on the streams of the table: constants of ``calipers.calibration`` were set on
-``--part dev``, where the first quarter of each series trains and the second streams. With
-``--part full`` calipers trains on all rows before the stream, with its defaults, and the stream is
-not cut off. Results of every method are kept, one file each, in ``results/online``.
+before the stream, and then predicts one step at a time and learns from the observed target. Nothing
+was chosen on the streams of the table: constants of ``calipers.calibration`` were set on
+``--part dev``, where the first quarter of each series is for training and the second is the stream.
+With ``--part full`` calipers trains on all rows before the stream, with its defaults, and the
+stream is not cut off. Results of every method are stored in ``results/online``, one file each.
 """
 
 import argparse
@@ -24,16 +24,16 @@ from _online_series import CHANGES, SPECS, load
 
 FOLDER = Path(__file__).parents[1] / "results" / "online"
 COVERAGE, WINDOW, MOST_ROWS = 0.9, 200, 6_000
-SETTINGS = {"n_networks": 5, "epochs": 40}  # of the networks, so that a machine of two cores does
+SETTINGS = {"n_networks": 5, "epochs": 40}  # of the networks, so that two cores suffice
 PARTS = {"test": (0.5, 1.0), "dev": (0.25, 0.5), "full": (0.5, 1.0, 10**9)}
 
 
 def measures(y, bounds):
-    """Coverage, the worst window and the mean score; and what intervals of one value do to them.
+    """Coverage, the worst window and the mean score, and the effect of single-value intervals.
 
-    ``one_value`` is the share of steps whose interval is a single value, which holds all of its
-    mass whatever was asked, ``coverage_with_width`` the coverage over the others, and ``least`` the
-    coverage over all steps if it were exactly nominal over the others.
+    ``one_value`` is the fraction of steps whose interval is a single value, which contains all of
+    its mass whatever was requested. ``coverage_with_width`` is the coverage over the other steps,
+    and ``least`` the coverage over all steps if it were exactly nominal over the others.
     """
     lower, upper = bounds.T
     hit, point = (lower <= y) & (y <= upper), lower == upper
@@ -64,7 +64,7 @@ def fitted(name, part):
 
 
 def calipers(series, part):
-    """Bounds of the model as ``update`` keeps it, and those of the same model left alone."""
+    """Bounds of the model with ``update``, and of the same model frozen."""
     model = copy(fitted(series.name, part))
     X, y = series.X[series.start :], series.y[series.start :]
     frozen = model.predict_interval(X)
@@ -72,7 +72,7 @@ def calipers(series, part):
 
 
 def run(names, changes, methods, part):
-    """Run what is not there yet."""
+    """Run what is not stored yet."""
     for name in names:
         for change in changes:
             series = load(name, change, *PARTS[part])
@@ -111,7 +111,7 @@ def results_of(part):
 
 
 def table(part, changes):
-    """Print the comparison; of each package the best of its methods and learners, by its score."""
+    """Print the comparison; for each package, its best method and learner by score."""
     print("| series | change | steps | frozen | calipers | MAPIE, best | online-conformal, best |")
     print("|---|---|---:|---|---|---|---|")
     for (name, change), by_method in results_of(part).items():

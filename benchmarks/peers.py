@@ -1,10 +1,9 @@
-"""calipers beside the libraries that people use for prediction intervals.
+"""Compare calipers with other libraries for prediction intervals.
 
 Every method sees the same splits, those of Hernández-Lobato & Adams (2015): twenty per dataset,
 five for protein, fewer where `SPLIT_LIMITS` says so. Targets are standardised by the whole dataset
-before anything is fitted, so widths and scores of different datasets can be read side by side.
-Nothing is tuned but what is called so; the random state is the number of the split, and peers get
-two threads.
+before anything is fitted, so widths and scores of different datasets are comparable. Only methods
+named "tuned" are tuned. The random state is the number of the split, and peers get two threads.
 
 ================== ===================================================== ====================
 method             settings (library defaults otherwise)                 point
@@ -35,19 +34,19 @@ calipers           ``IntervalRegressor()``                               ``predi
 ================== ===================================================== ====================
 
 Early stop: one tenth of the training rows is held out, patience is 50 rounds and the best round
-predicts; the held-out tenth lies within the folds where there are folds. It departs from the
-libraries' defaults: with all its rounds CatBoost covered 0.42 to 0.69 in place of 0.58 to 0.96 on
-the first splits of yacht, boston and concrete; for NGBoost it helped on boston, not on the others.
-Conformalised on folds: the last model sees all rows (but for the tenth of an early stop), the
+predicts; with folds, the held-out tenth lies within them. This departs from the libraries'
+defaults: with all its rounds CatBoost covered 0.42 to 0.69 instead of 0.58 to 0.96 on the first
+splits of yacht, boston and concrete; for NGBoost it helped on boston, not on the others.
+Conformalised on folds: the last model sees all rows (except for the tenth of an early stop), the
 correction comes from out-of-fold predictions.
-The networks are given 1000 epochs because 200 end in a warning that training has not settled.
-Crossed bounds are counted, then put in order before anything is measured.
+The networks get 1000 epochs because 200 end in a warning that training has not converged.
+Crossed bounds are counted, then sorted before anything is measured.
 
 With ``--grouped`` rows with identical inputs stay on one side of the split, since repeated rows
 reward memorising. No method is given the groups. ``--train-rows`` draws that many training rows.
 
-Peers live in an environment of their own; this file runs in either and a method imports only what
-it needs::
+Peers have a separate environment; this file runs in either, since a method imports only what it
+needs::
 
     python -m venv .venv-peers
     .venv-peers/bin/python -m pip install -r benchmarks/peers_requirements.txt
@@ -58,12 +57,12 @@ it needs::
     .venv/bin/python benchmarks/peers.py table
 
 ``run`` appends to ``results/peers/rows.csv``, one row per dataset, method, split and coverage, and
-skips rows that are there. Where calipers puts mass on single values, coverage rates with ties
-shared out (``calipers.metrics.shared_coverage``) go to ``ties.csv``. ``table`` writes the summary
-and the numbers of the pages. Methods that give every coverage from one fit get rows for 0.5, 0.8,
-0.9, 0.95 and 0.99; the others are fitted again for each of ``--coverages``. ``published`` runs
-calipers on the folds of the DiffGBM repository. Seconds are those of fitting, the point and one
-interval; CPU seconds are of all threads.
+skips stored rows. If calipers predicts mass on single values, coverage rates with ties shared out
+(``calipers.metrics.shared_coverage``) go to ``ties.csv``. ``table`` writes the summary and the
+numbers of the pages. Methods that give every coverage from one fit get rows for 0.5, 0.8, 0.9, 0.95
+and 0.99; the others are fitted again for each of ``--coverages``. ``published`` runs calipers on
+the folds of the DiffGBM repository. Seconds are for fitting, the point and one interval; CPU
+seconds are of all threads.
 """
 
 import argparse
@@ -78,8 +77,8 @@ import os
 import time
 from pathlib import Path
 
-# Threads that spin while they wait cost tens of times the work where cores are shared, and falsify
-# the seconds. Libraries read this when they are loaded.
+# Spinning threads cost tens of times the work on shared cores and falsify the seconds. Libraries
+# read this when they are loaded.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 import _peers_published as published_folds
@@ -115,12 +114,12 @@ FIELDS = (
 
 
 def planned_splits(dataset, method):
-    """Splits that a complete comparison holds."""
+    """Number of splits in a complete comparison."""
     return SPLIT_LIMITS.get((dataset, method), split_count(dataset))
 
 
 def row_key(row):
-    """Identity of a row as text, the same for a new row and for one read back."""
+    """Identity of a row as text, the same for a new row and for a stored one."""
     return tuple(str(row[name]) for name in KEY)
 
 
@@ -207,7 +206,7 @@ def fits(method, coverages):
 
 
 def run_split(name, task, identity, coverages, done, path):
-    """Run one method on one task unless its rows are there; return the number of failures."""
+    """Run one method on one task unless its rows are stored; return the number of failures."""
     failures = 0
     for wanted in fits(METHODS[name], coverages):
         if all(row_key({**identity, "coverage": c}) in done for c in wanted):
@@ -238,7 +237,7 @@ def run_split(name, task, identity, coverages, done, path):
 
 
 def run(args):
-    """Run methods on datasets; rows that are already stored are skipped unless asked again."""
+    """Run methods on datasets; stored rows are skipped unless ``--redo`` is given."""
     path = args.results / "rows.csv"
     done = set() if args.redo else read_keys(path)
     failures = 0
@@ -290,7 +289,7 @@ def published(args):
 
 
 def table(args):
-    """Write summary.md, and what the pages say of the comparison, from the stored rows."""
+    """Write summary.md and the comparison texts of the pages from the stored rows."""
     from _peers_pages import write_pages
     from _peers_table import write_summary
 
@@ -301,7 +300,7 @@ def table(args):
 
 
 def figure(args):
-    """Draw scores against seconds, on the splits that all methods have run."""
+    """Draw scores against CPU time, on the shared splits."""
     from _peers_figure import draw
 
     print(draw(args.results, FIGURE))
@@ -315,8 +314,8 @@ def parser():
     one.set_defaults(command=run)
     one.add_argument("--methods", nargs="+", choices=METHODS, default=PEERS, metavar="METHOD")
     one.add_argument("--datasets", nargs="+", choices=DATASETS, default=DATASETS, metavar="NAME")
-    one.add_argument("--splits", type=int, help="first so many splits, whatever the plan says")
-    one.add_argument("--from-split", type=int, default=0, help="leave out the splits before it")
+    one.add_argument("--splits", type=int, help="run this many splits, whatever the plan says")
+    one.add_argument("--from-split", type=int, default=0, help="skip the splits before this one")
     one.add_argument("--coverages", nargs="+", type=float, default=[COVERAGE])
     one.add_argument("--grouped", action="store_true", help="keep identical inputs together")
     one.add_argument("--train-rows", nargs="+", type=int, default=[None], metavar="ROWS")

@@ -1,4 +1,4 @@
-"""calipers and its peers on real tables with categories, dates and missing values.
+"""Compare calipers with its peers on real tables with categories, dates and missing values.
 
     export CALIPERS_TABLES=build/peers-tables
     .venv-peers/bin/python benchmarks/peers_tables.py export $CALIPERS_TABLES
@@ -6,10 +6,10 @@
     .venv/bin/python benchmarks/peers_tables.py run --methods calipers
     .venv/bin/python benchmarks/peers_tables.py table
 
-`_peers_frames.py` has the tables and the methods. A fifth of the rows test, at most 2,000, and at
-most 5,000 train; interval score at 95%, CRPS and RMSE are in standard deviations of the target.
-Comparisons are over the splits that both methods have run. Rows are appended to
-``results/peers/tables.csv``; those that are there are not run again unless asked.
+`_peers_frames.py` has the tables and the methods. A fifth of the rows, at most 2,000, is for
+testing, and at most 5,000 are for training. Interval score at 95%, CRPS and RMSE are in standard
+deviations of the target. Two methods are compared on the splits that both have run. Rows are
+appended to ``results/peers/tables.csv``; stored rows are not run again unless ``--redo`` is given.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def run(args):
 
 
 def worst(rows, table, measure, focus="calipers"):
-    """The other method against which the focus does worst on the splits of both, and the ratio."""
+    """The method against which the focus does worst on the shared splits, and the ratio."""
     wide = rows[rows["table"] == table].pivot_table(measure, "split", "method")
     ratios = {}
     for other in wide.columns.drop(focus):
@@ -86,7 +86,7 @@ def worst(rows, table, measure, focus="calipers"):
 
 
 def shown(rows):
-    """Calipers against the strongest other on each table, and the ratios by measure."""
+    """Table of calipers against the strongest other on each table, and the ratios by measure."""
     from _peers_table import markdown
 
     lines, columns = [], ("interval_score", "crps", "rmse")

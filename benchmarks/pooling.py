@@ -2,11 +2,11 @@
 
     python benchmarks/pooling.py [--runs 200]
 
-Networks predict the truth, a common error, errors of their fold and errors of their own, with
-normal noise distributions, or two humps and err in the odds of these; networks that have seen a row
-differ half as much about it. Ten networks in five folds, 500 rows. No network is trained. Prints
-and stores, for every ratio of the networks' disagreement to the noise, the coverage of new rows:
-with out-of-fold scores as they are, and with those of drawn pools
+Networks predict the truth plus a common error, errors of their fold and errors of their own, with
+normal noise distributions. Or they predict two modes and err in the odds of these. Networks that
+have seen a row differ half as much about it. There are ten networks in five folds and 500 rows; no
+network is trained. Prints and stores, for every ratio of the networks' disagreement to the noise,
+the coverage of new rows: with raw out-of-fold scores, and with those of simulated pools
 (`calipers.calibration.unseen_pools`). Standard errors at 80% are 0.0013 with 200 runs.
 """
 
@@ -49,7 +49,7 @@ def noise(rng, kind, n):
 
 
 def humps(rng, off, scale):
-    """Networks whose odds of the upper of two humps are off, and targets of these humps."""
+    """Networks whose odds of the upper of two modes are off, and targets from these modes."""
     odds = rng.standard_normal(off.shape[1])
     share, upper = (1 / (1 + np.exp(-(odds + by))) for by in (off, 0.0))
     weights = np.stack([1 - share, share], axis=1).reshape(-1, odds.size)
@@ -60,12 +60,12 @@ def humps(rng, off, scale):
 
 
 def pooled_scores(components, y, network_folds, row_folds):
-    """Scores of drawn pools, of shape (draws, n)."""
+    """Scores of simulated pools, of shape (draws, n)."""
     return unseen_pools(components, y, network_folds, row_folds).scores.reshape(-1, len(y))
 
 
 def coverages(seed, tau, omega, scale, kind):
-    """Coverage of new rows, of shape (2, levels): with plain and with pooled scores."""
+    """Coverage of new rows, of shape (2, levels): with raw and with pooled scores."""
     rng = np.random.default_rng(seed)
     network_folds, row_folds = np.repeat(np.arange(FOLDS), PER_FOLD), np.arange(ROWS) % FOLDS
 

@@ -1,11 +1,11 @@
-"""Rows per second of predict_interval from end to end, the memory it needs, and what moments cost.
+"""Rows per second and memory of predict_interval, and the cost of moments.
 
     python benchmarks/prediction.py [--rows 1000000]
 
 13 inputs, 95% intervals from split normal mixtures; the paper's ensemble (5 networks of 50-50) and
-the default one (10 networks of 128-128 over embeddings, calibrated). The second table compares
-moments and the CRPS of the default model's distributions with adaptive quadrature, which is how
-they were computed before and is the reference for their errors; processor time, not wall time.
+the default one (10 networks of 128-128 over embeddings, calibrated). The last table compares
+moments and the CRPS of the default model's distributions with adaptive quadrature, which is the
+reference for their errors; processor time, not wall time.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def parts(model, many):
     vars(compiled)["_dense"] = None
     steps = {
         "networks": lambda: ensemble.bank.predict(block),
-        "networks by a compiled program, as before": lambda: compiled.predict(block),
+        "networks by a compiled program": lambda: compiled.predict(block),
         "mixtures": lambda: ensemble.head.mixture(values).by_network.mean,
         "width calibration": lambda: ensemble._calibrated(mixture, block),
         "quantiles": lambda: dist.interval(0.95),
@@ -83,7 +83,7 @@ def parts(model, many):
 
 
 def floor(bank):
-    """Microseconds a row of what a forward pass in NumPy cannot do without, at the rate of each."""
+    """Minimum microseconds a row of a forward pass in NumPy, each part at its full rate."""
     layers = [leaf[0].shape for leaf in bank.weights if leaf.ndim == 3][1:]
     products, units = sum(a * b for a, b in layers), sum(b for _, b in layers[:-1])
     cosines, rows = bank.weights[0][0].size, 256
@@ -120,7 +120,7 @@ def quickest(function, rows):
 
 
 def methods(dist):
-    """Print what methods of distributions take, before and after, and the errors of the new."""
+    """Print the time of methods of distributions by quadrature and now, and their errors."""
     few, y = dist[:FEW], dist.ppf(np.random.default_rng(2).uniform(0.01, 0.99, len(dist)))
     mean, variance = few._apply(_adaptive.mean_and_variance, outputs=2)
     scale, score = np.sqrt(variance), few._apply(_adaptive.crps, y[:FEW])
@@ -139,7 +139,7 @@ def methods(dist):
         "mean and variance": dist.moments,
         "crps": lambda: dist.crps(y),
     }
-    print("\n| method | before, us a row | after, us a row | ratio | largest error |")
+    print("\n| method | quadrature, us a row | now, us a row | ratio | largest error |")
     print("|---|---:|---:|---:|---:|")
     for name in after:
         old, new = quickest(*before[name]), quickest(after[name], len(dist))

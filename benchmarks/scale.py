@@ -1,12 +1,12 @@
-"""What a cluster costs and gains on this machine, and what follows for larger ones.
+"""Cost and gain of a cluster on this machine, and an estimate for larger ones.
 
     python benchmarks/scale.py measure  [--out benchmarks/scale.json] [--rounds 3]
     python benchmarks/scale.py estimate [--constants benchmarks/scale.json]
 
-``measure`` trains a bank of default networks and scores Parquet on threads and on workers of Dask,
-one thread each, in turns within one run, and keeps the least wall time and CPU time, which
-says more where a machine is shared. ``estimate`` puts what was measured into formulas; bandwidths,
-which cannot be measured on one machine, are arguments.
+``measure`` trains a bank of default networks and scores Parquet on threads and on Dask workers, one
+thread each, in turns within one run. It keeps the least wall time, and the least CPU time, which
+says more on a shared machine. ``estimate`` puts the measurements into formulas; bandwidths, which
+cannot be measured on one machine, are arguments.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from pathlib import Path
 INPUTS = 13
 ROWS, NETWORKS, EPOCHS = 2000, 40, 15
 SCORED, FILES = 100_000, 8
-LANES, FEW_ROWS, FEW_LANES = 5, 4096, 2  # networks of a chunk on a CPU, and beyond so many rows
+LANES, FEW_ROWS, FEW_LANES = 5, 4096, 2  # networks per chunk on a CPU, and beyond FEW_ROWS rows
 
 
 def main():
-    """Run the command that was asked for."""
+    """Run the requested command."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     place = Path(__file__).with_suffix(".json")
@@ -50,7 +50,7 @@ def main():
 
 
 def measure(rounds):
-    """Measure, print the tables, and give the constants."""
+    """Measure, print the tables, and return the constants."""
     logging.disable(logging.CRITICAL)  # clusters come and go
     with tempfile.TemporaryDirectory() as folder:
         constants = measure_start(Path(folder), rounds)
@@ -89,7 +89,7 @@ def start_cluster(workers):
 
 @contextlib.contextmanager
 def on_cluster(client):
-    """Let joblib work there, as ``calipers.cluster.connect`` does."""
+    """Let joblib use the cluster, as ``calipers.cluster.connect`` does."""
     import joblib
 
     from calipers.cluster._connect import _use_even_one_thread
@@ -107,7 +107,7 @@ def timed(function):
 
 
 def processor_seconds():
-    """Seconds of processors that this process and its workers have used; others do not count."""
+    """Processor seconds used by this process and its workers."""
     import psutil
 
     own = psutil.Process()
@@ -116,7 +116,7 @@ def processor_seconds():
 
 
 def best(configurations, rounds):
-    """Least seconds, and least seconds of processors, of each configuration, run in turns."""
+    """Least seconds, and least processor seconds, of each configuration, run in turns."""
     found = {name: [] for name in configurations}
     for _ in range(rounds):
         for name, function in configurations.items():
@@ -127,7 +127,7 @@ def best(configurations, rounds):
 
 
 def bank(networks=NETWORKS, epochs=EPOCHS, rows=ROWS):
-    """A program, a table and plans, as the default estimator has them."""
+    """A program, a table and plans like those of the default estimator."""
     import numpy as np
 
     from calipers import IntervalRegressor
@@ -146,7 +146,7 @@ def bank(networks=NETWORKS, epochs=EPOCHS, rows=ROWS):
 
 
 def measure_start(folder, rounds):
-    """What a worker needs before its first chunk: with an empty and with a warm cache."""
+    """Start-up of a worker before its first chunk, with an empty and with a warm cache."""
     found = {"import_s": [], "compile_s": [], "load_s": []}
     for number in range(rounds):
         os.environ["CALIPERS_CACHE"] = str(folder / f"cache-{number}")  # for workers from now on
@@ -171,7 +171,7 @@ def import_all():
 
 
 def chunk_seconds(client):
-    """Seconds of a first chunk, and of a second."""
+    """Seconds for a first chunk, and for a second."""
     from calipers.bank import train
 
     program, table, plans = bank(LANES, 1)
@@ -205,7 +205,7 @@ def measure_training(clusters, rounds):
 
 
 def show_ways(found):
-    """Print seconds, each against threads, and how they fall with the second worker."""
+    """Print seconds, their ratio to threads, and the speed-up by the second worker."""
     rows = []
     for name, (seconds, busy) in found.items():
         threads = found[f"{name[0]} thread{'s' if name[0] == '2' else ''}"]
@@ -330,7 +330,7 @@ def measure_scoring(clusters, folder, rounds):
 
 
 def score(folder, options):
-    """Score the files by the command line; gives the bytes written."""
+    """Score the files by the command line and return the bytes written."""
     from typer.testing import CliRunner
 
     from calipers.cli import app
@@ -351,7 +351,7 @@ WORKERS = (10, 100, 1000)
 
 
 def estimate(c, network, storage):
-    """Print how large work behaves, from constants and bandwidths."""
+    """Print the times of large workloads, from constants and bandwidths."""
     print(f"A link carries {network / 1e9:g} GB/s, all files together {storage / 1e9:g} GB/s.")
     for title, work in (
         ("A billion rows scored", lambda w: scoring_terms(c, w, storage)),
@@ -371,7 +371,7 @@ COMPUTING = "computing"
 
 
 def scoring_terms(c, workers, storage, rows=1e9, part=100_000):
-    """Seconds of each thing that scoring does; the last three go on side by side."""
+    """Seconds of each term of scoring; the last three run in parallel."""
     parts = rows / part
     return {
         "starting and compiling": c["import_s"] + c["compile_s"],
@@ -382,7 +382,7 @@ def scoring_terms(c, workers, storage, rows=1e9, part=100_000):
 
 
 def search_terms(c, workers, network, rows, candidates=1000, splits=5, steps=20_000):
-    """Seconds of each thing that a search does."""
+    """Seconds of each term of a search."""
     networks, lanes = candidates * splits, LANES if rows <= FEW_ROWS else FEW_LANES
     chunks = math.ceil(networks / lanes)
     hops = 2 + math.log2(workers)  # to the scheduler, to a worker, then from worker to worker
@@ -400,7 +400,7 @@ SIDE_BY_SIDE = (COMPUTING, "scheduler", "storage", "results to the client")
 
 
 def total(terms):
-    """Seconds of all: the longest of what goes on side by side, and the rest."""
+    """Total seconds: the longest of the parallel terms, and all others."""
     beside = [value for name, value in terms.items() if name in SIDE_BY_SIDE]
     return max(beside) + sum(v for name, v in terms.items() if name not in SIDE_BY_SIDE)
 
@@ -411,12 +411,12 @@ def longest(terms):
 
 
 def busy(terms):
-    """Share of the time that workers compute."""
+    """Fraction of the time that workers compute."""
     return terms[COMPUTING] / total(terms)
 
 
 def show(seconds):
-    """Seconds with two digits that matter."""
+    """Format seconds with two significant digits."""
     return f"{seconds:,.0f}" if seconds >= 10 else f"{seconds:.2g}"
 
 

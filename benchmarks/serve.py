@@ -1,9 +1,9 @@
-"""Load on a server of one model, on loopback, against predict_interval in this process.
+"""Load on a server of one model, on loopback, compared with predict_interval in this process.
 
     python benchmarks/serve.py [--seconds 5] [--soak 60] [--paper]
 
 13 inputs, the default model (10 networks of 128-128 over embeddings, calibrated) or the paper's.
-Every load is bounded in time; the server is a process of its own and is stopped at the end.
+Every load is limited in time; the server is a separate process and is stopped at the end.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def main():
 
 
 def start(folder):
-    """A server that is ready, and its address."""
+    """Start a server and return it with its address once it is ready."""
     command = [sys.executable, "-m", "calipers.cli", "serve", str(folder), "--port", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     address = process.stdout.readline().split()[-1]
@@ -103,7 +103,7 @@ def loads(model, many, address, seconds):
 
 
 def timed(rows, work):
-    """Times of requests, and rows per second until the last of them was answered."""
+    """Times of requests, and rows per second until the last answer."""
     began = time.perf_counter()
     taken = work()
     return taken, len(taken) * rows / (time.perf_counter() - began)
@@ -115,7 +115,7 @@ def as_json(frame):
 
 
 def in_process(model, frame, seconds):
-    """Times of one call after the other."""
+    """Times of calls one after the other."""
     model.predict_interval(frame)
     taken, end = [], time.perf_counter() + seconds
     while (began := time.perf_counter()) < end:
@@ -151,7 +151,7 @@ async def load(address, kind, body, concurrency, seconds):
 
 
 def metric(address, name):
-    """A number of the server."""
+    """Read a number from the server's metrics."""
     text = urllib.request.urlopen(f"{address}/metrics").read().decode()
     return float(re.search(rf"^{name}\S* (\S+)$", text, re.MULTILINE).group(1))
 

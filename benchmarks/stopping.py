@@ -1,11 +1,11 @@
-"""What waiting less for a better epoch costs: the rule of ``patience="auto"``, replayed.
+"""The cost of a shorter patience: the rule of ``patience="auto"``, replayed.
 
     python benchmarks/stopping.py          # datasets by CALIPERS_DATA or downloaded
 
 The default model is fitted with its longest patience, a fifth of all epochs. The validation losses
-of its networks then tell where the shorter patience would have stopped each of them, and whether
-it would have kept the same epoch's weights: where it does, the model is the same to the last bit.
-Test rows are not used.
+of its networks then show where the shorter patience would have stopped each of them, and whether it
+would have kept the weights of the same epoch. If so, the model is the same to the last bit. Test
+rows are not used.
 """
 
 import argparse
@@ -22,7 +22,7 @@ DATASETS = ("boston", "concrete", "energy", "kin8nm", "power", "wine", "yacht")
 
 
 def tables(most):
-    """Names, inputs and targets, of at most so many rows."""
+    """Names, inputs and targets, with a maximum number of rows."""
     yield "diabetes", *load_diabetes(return_X_y=True)
     for name in DATASETS:
         data = load(name)
@@ -50,7 +50,7 @@ def stop(losses, settings: Settings):
 def main():
     """Print one line for each table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=3000, help="most rows of a table")
+    parser.add_argument("--rows", type=int, default=3000, help="maximum number of rows of a table")
     most = parser.parse_args().rows
     print("| table | rows | epochs, waiting a fifth | epochs, auto | other weights kept |")
     print("|---|---:|---:|---:|---:|")

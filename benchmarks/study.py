@@ -1,10 +1,10 @@
-"""What the QD+ column of the paper costs on this machine, and what the authors' way would cost.
+"""Cost of the QD+ column of the paper on this machine, and of training one network after another.
 
     .venv-torch/bin/python benchmarks/study.py
 
 For each dataset a part of the column is trained, ten networks for a few hundred steps, and the time
-of the whole is worked out from it; likewise for a PyTorch loop that trains one network after
-another, as the paper's authors did. Rows are made up, in the number and width of the dataset's.
+for the whole is extrapolated from it. The same is done for a PyTorch loop that trains one network
+after another, as the authors did. Rows are random, in the number and width of the dataset's.
 """
 
 import argparse
@@ -26,7 +26,7 @@ DATASETS = (
 
 
 def made_up(name):
-    """Rows in the number and width of a dataset's."""
+    """Random rows in the number and width of a dataset's."""
     entry = CATALOGUE[name]
     rng = np.random.default_rng(0)
     X = rng.normal(size=(entry.rows, len(entry.feature_names))).astype(np.float32)

@@ -1,12 +1,12 @@
-"""What keeping to the values of a target is worth: counts, zeros, caps, grades and bounds.
+"""The gain from respecting the support of a target: counts, zeros, caps, grades and bounds.
 
     CALIPERS_DATA=... python benchmarks/support.py [--tables poisson wine ...] [--epochs 60]
 
-Two thirds of the rows train the default once. Its networks are then calibrated twice, with
+The default trains once on two thirds of the rows. Its networks are then calibrated twice, with
 `bounds=None` and with what `bounds="auto"` finds, and the other third measures both: CRPS, interval
-score, coverage at 50, 80, 90 and 95%, and the same with ties shared out. Of the paper's datasets
-only training rows of the first split take part, at most 2,400. Writes results/support/scores.csv
-and prints a table of it; earlier results for other tables are kept.
+score, coverage at 50, 80, 90 and 95%, and coverage with ties shared out. For the paper's datasets,
+only training rows of the first split are used, at most 2,400. Writes results/support/scores.csv and
+prints it as a table; earlier results for other tables are kept.
 """
 
 import argparse
@@ -77,7 +77,7 @@ def _training_rows(name, count):
 
 
 def measured(name, epochs):
-    """Measures of a table, without and with its support."""
+    """Measures of a table without and with its support."""
     X, y = rows_of(name)
     cut = 2 * len(y) // 3
     model = IntervalRegressor(bounds=None, epochs=epochs, random_state=0).fit(X[:cut], y[:cut])
@@ -107,7 +107,7 @@ def _scores(ensemble, X, y):
 
 
 def table(rows):
-    """The results in Markdown: with the support, and relative to without."""
+    """The results in Markdown: with the support, relative to without it."""
     found = {(row["table"], row["bounds"]): row for row in rows}
     lines = [
         "| table | found | CRPS | score 80% | score 95% | held 50, 80, 90, 95% | ties shared |"
@@ -127,7 +127,7 @@ def table(rows):
 
 
 def main():
-    """Measure the tables asked for, and print all results there are."""
+    """Measure the requested tables and print all results."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tables", nargs="*", default=[*SYNTHETIC, *REAL])
     parser.add_argument("--epochs", type=int, default=None)

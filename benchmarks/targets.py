@@ -1,9 +1,9 @@
-"""What several targets cost: fitted in one bank, and one after another.
+"""Time for several targets: fitted in one bank, and one after another.
 
     python benchmarks/targets.py            # prints a table; some minutes on two cores
 
-The models are the same to the bit on a CPU (``tests/test_multitarget.py``), so that only the time
-differs. Programs are compiled before.
+The models are the same to the bit on a CPU (``tests/test_multitarget.py``), so only the time
+differs. Programs are compiled beforehand.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from calipers.multitarget import MultiTargetRegressor
 
 
 def rows_of(rows, targets):
-    """Inputs, and targets of which each has its own relation to them."""
+    """Inputs, and targets that each depend on them differently."""
     X, y = TOY.sample(rows, random_state=0)
     rng = np.random.default_rng(0)
     X = np.column_stack([X, rng.normal(size=(rows, 7))])

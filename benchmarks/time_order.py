@@ -1,8 +1,8 @@
-"""What a splitter in time order is worth: two years of Delhi's climate, and the two that follow.
+"""A splitter in time order against shuffled folds: two years of Delhi's climate, then the next two.
 
     CALIPERS_DATA=... python benchmarks/time_order.py       # prints a table; a minute on two cores
 
-The rows that follow are predicted and not learnt from.
+The later rows are predicted and not learnt from.
 """
 
 import numpy as np
@@ -12,7 +12,7 @@ from sklearn.model_selection import TimeSeriesSplit
 from calipers import IntervalRegressor, metrics
 
 COVERAGE = 0.9
-WINDOW = 200  # rows of which the worst covered are shown
+WINDOW = 200  # rows of the window whose lowest coverage is shown
 
 
 def main():

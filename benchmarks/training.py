@@ -1,12 +1,12 @@
-"""Network-steps per second of the bank, beside what people use, in one run.
+"""Network-steps per second of the bank, compared with common alternatives in one run.
 
     make benchmark-training
 
 The setting is that of the paper's Boston table: 455 rows of 13 inputs, two hidden layers of 50,
-batches of 100, the QD+ loss, Adam. Compared are a PyTorch loop that trains one network after
-another, scikit-learn's MLPRegressor of the same size (squared error alone), and the rate at which
-the machine's BLAS multiplies matrices of these sizes on one thread. PyTorch is left out where it
-is not installed.
+batches of 100, the QD+ loss, Adam. The bank is compared with a PyTorch loop that trains one network
+after another, with scikit-learn's MLPRegressor of the same size (squared error only), and with the
+rate at which the machine's BLAS multiplies matrices of these sizes on one thread. PyTorch is
+skipped if it is not installed.
 """
 
 import argparse
@@ -143,14 +143,14 @@ def main():
     epochs = parser.parse_args().epochs
     blas = fastest(blas_seconds, 5000)
     print(f"BLAS, one thread: {flops() / blas / 1e9:.1f} GFLOP/s, {blas * 1e6:.0f} us a step\n")
-    print("| threads | what | us per network-step | times PyTorch | share of BLAS rate |")
+    print("| threads | what | us per network-step | times PyTorch | fraction of BLAS rate |")
     print("|---:|---|---:|---:|---:|")
     for threads in (1, 2):
         rows = {"scikit-learn MLPRegressor": fastest(scikit_learn_seconds, threads, epochs)}
         try:
             rows["PyTorch, one after another"] = fastest(torch_seconds, threads, epochs)
         except ImportError:
-            print("PyTorch is not installed and left out")
+            print("PyTorch is not installed; skipped")
         for networks in (1, 5, 10, 20, 100):
             rows[f"bank of {networks}"] = fastest(bank_seconds, networks, threads, epochs)
         loop = rows.get("PyTorch, one after another", np.nan)

