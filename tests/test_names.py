@@ -107,7 +107,7 @@ def test_it_halves_the_error_and_intervals_hold(model):
 
 
 def test_what_was_found_is_said(model):
-    assert "taken as numbers and as names" in model.preprocessor_.columns_[1].note
+    assert "used as numbers and as categories" in model.preprocessor_.columns_[1].note
     names = model.preprocessor_.get_feature_names_out().tolist()
     assert names[2:] == ["x1 (frequency)", "x1 (mean of targets)", "x1 (spread of targets)"]
 

@@ -148,7 +148,7 @@ class TestShards:
 
     def test_no_more_rows_than_there_is_room_for(self, scratch):
         more = np.zeros(3, np.float32)
-        with pytest.raises(ValueError, match="more rows than the 12"):
+        with pytest.raises(ValueError, match="more than the 12 rows announced"):
             scratch.write(more[:, None], more)
 
 
@@ -415,7 +415,7 @@ class TestErrors:
     def test_a_bad_value_in_the_sample_is_not_placed_by_a_row_of_the_sample(self, frame):
         odd = frame.astype(object)
         odd.loc[::40, "a"] = "what"
-        with pytest.raises(ValueError, match=r"^column 'a': 'what' is not among the numbers"):
+        with pytest.raises(ValueError, match=r"^column 'a': 'what' is not one of the numbers"):
             tiny().fit(RowBlocks([odd], "y"))
 
     @pytest.mark.parametrize("later", [0, 2])

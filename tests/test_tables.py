@@ -196,7 +196,7 @@ def test_a_disk_that_fails_is_named_with_its_file():
 
 def test_standard_streams_that_are_closed(monkeypatch):
     monkeypatch.setattr(sys, "stdin", None)
-    with pytest.raises(TableError, match="standard input: is closed, or was read before"):
+    with pytest.raises(TableError, match="standard input: is closed, or was read already"):
         list(read_blocks("-"))
     monkeypatch.setattr(sys, "stdout", None)
     with pytest.raises(TableError, match="standard output: is closed"), write_blocks("-"):
@@ -237,7 +237,7 @@ class TestBytes:
         assert str(found.placed(DataError("odd", row=1))) == "the body, row 2: odd"
 
     def test_limits(self):
-        with pytest.raises(TooLargeError, match="the body: the table has more than the 2 rows"):
+        with pytest.raises(TooLargeError, match="the body: the table has more than 2 rows"):
             read_bytes(self.BODY, limits(2, 2))
         with pytest.raises(TooLargeError, match="the body: the table has more than 1 columns"):
             read_bytes(self.BODY, limits(3, 1))

@@ -69,7 +69,7 @@ def test_other_archives_are_refused(tmp_path):
     (tmp_path / "x").write_text("{}")
     with tarfile.open(tmp_path / "bad.tar.xz", "w:xz") as tar:
         tar.add(tmp_path / "x", "../x.json")
-    with pytest.raises(StoreError, match="no entry of a store"):
+    with pytest.raises(StoreError, match="not a store entry"):
         unpack(tmp_path / "bad.tar.xz", tmp_path / "store")
 
 

@@ -206,7 +206,7 @@ class TestOwner:
         with caplog.at_level("INFO"):
             run()
         assert not bomb.exists()
-        assert "may be written by other users: chmod go-w" in caplog.text
+        assert "is writable by other users: chmod go-w" in caplog.text
         run()  # it was replaced by a file of one's own
         assert len(compilations) == 1
 

@@ -497,10 +497,10 @@ class Grouped(Program):
     steps: int = 2
     epochs: int = 4
 
-    def _steps_together(self, lanes):
+    def _steps_per_check(self, lanes):
         return self.steps
 
-    def _epochs_together(self, lanes):
+    def _epochs_per_check(self, lanes):
         return self.epochs
 
 

@@ -71,8 +71,8 @@ TABLES = {
     "empty": (b"", "data.csv: the file is empty"),
     "newlines": (b"\n\n\n", "data.csv: the file is empty"),
     "only a mark": (b"\xef\xbb\xbf", "data.csv: the file is empty"),
-    "header only": ("a,price\n", "data.csv: .*a header and no rows"),
-    "header without newline": ("a,price", "data.csv: .*a header and no rows"),
+    "header only": ("a,price\n", "data.csv: .*a header but no rows"),
+    "header without newline": ("a,price", "data.csv: .*a header but no rows"),
     "zip": (b"PK\x03\x04" + b"x" * 50, "a zip archive: extract it"),
     "old Excel": (b"\xd0\xcf\x11\xe0" + b"x" * 50, "old Excel workbook"),
     "SQLite": (b"SQLite format 3\0", "an SQLite database"),
@@ -112,8 +112,8 @@ TABLES = {
     "open quote": (GOOD.replace("\n7,", '\n"7,'), r"row 7: a quotation mark is .* never closed"),
     "endless row": ("a,price\n" + "x" * 12_000_000 + ",1\n", "more than 4,194,304 bytes"),
     "same column twice": (GOOD.replace("kind", "size", 1), "more than one column 'size'"),
-    "a header alone, and long": ("x" * 100_000, "a header and no rows"),
-    "no delimiter for long": ("x" * 200_000, "the first line is no header"),
+    "a header alone, and long": ("x" * 100_000, "a header but no rows"),
+    "no delimiter for long": ("x" * 200_000, "the first line must be a header"),
     "quotes to the end": ('"' + "x" * 100_000, "data.csv"),
     "same column twice in Parquet": (
         parquet(pa.table([[1], [2]], names=["a", "a"])),
@@ -149,7 +149,7 @@ TABLES = {
     "infinite target": (rows(price=but(8, "inf", price)), "row 9, column 'price': inf is not fin"),
     "dates as target": (
         rows(price=lambda i: f"2024-02-{i % 28 + 1:02}"),
-        "column 'price': holds dates where numbers are needed: make days",
+        "column 'price': holds dates where numbers are needed: convert them to days",
     ),
     "one target": (rows(price=lambda i: 5), "column 'price': the target is always 5"),
     # Rows and columns that teach nothing.
@@ -171,7 +171,7 @@ TABLES = {
     "word among numbers": (rows(size=but(6, "big", lambda i: i)), "row 7, column 'size': 'big' is"),
     "word among dates": (
         rows(60, sold=but(6, "soon", lambda i: f"2024-{i % 12 + 1:02}-{i % 28 + 1:02}")),
-        "row 7, column 'sold': 'soon' is not among the dates",
+        "row 7, column 'sold': 'soon' is not one of the dates",
     ),
     "lists": (
         parquet(MANY.append_column("many", pa.array([[1, 2]] * 40))),
@@ -186,7 +186,7 @@ TABLES = {
 FITS = {
     # Requests that go wrong although the table is good.
     "no file": ("fit lost.csv --target price --out out", 3, "lost.csv: there is no such file"),
-    "no match": ("fit lost*.csv --target price --out out", 3, "no file fits this pattern"),
+    "no match": ("fit lost*.csv --target price --out out", 3, "no file matches this pattern"),
     "a folder": ("fit . --target price --out out", 3, "this is a folder"),
     "not a folder": ("fit data.csv/x --target price --out out", 3, "cannot be read"),
     "other columns": ("fit data.csv other.csv --target price --out out", 3, "other.csv: lacks the"),
@@ -194,9 +194,9 @@ FITS = {
     "wrong delimiter": (f"{FIT} --delimiter ;", 3, "no column 'price'; the one column"),
     "long delimiter": (f"{FIT} --delimiter ;;", 2, "one character"),
     "foreign delimiter": (f"{FIT} --delimiter §", 2, "one character of ASCII"),
-    "no encoding": (f"{FIT} --encoding utf-9", 3, "there is no encoding 'utf-9' of text"),
-    "encoding of bytes": (f"{FIT} --encoding hex", 3, "there is no encoding 'hex' of text"),
-    "encoding of ciphers": (f"{FIT} --encoding rot13", 3, "there is no encoding 'rot13' of text"),
+    "no encoding": (f"{FIT} --encoding utf-9", 3, "there is no text encoding 'utf-9'"),
+    "encoding of bytes": (f"{FIT} --encoding hex", 3, "there is no text encoding 'hex'"),
+    "encoding of ciphers": (f"{FIT} --encoding rot13", 3, "there is no text encoding 'rot13'"),
     "wrong encoding": ("fit umlaut.csv --target price --out out --encoding ascii", 3, "not ascii"),
     "unknown ignored": (f"{FIT} --ignore sise", 3, "no column 'sise'.*did you mean 'size'"),
     "unknown groups": (f"{FIT} --groups kinds", 3, "no column 'kinds'.*did you mean 'kind'"),
@@ -206,7 +206,7 @@ FITS = {
         "row 3, column 'k",
     ),
     "unknown kind": (f"{FIT} --type size=categorie", 2, "did you mean 'category'"),
-    "kind of nothing": (f"{FIT} --type sise=category", 3, "'sise', which is not there"),
+    "kind of nothing": (f"{FIT} --type sise=category", 3, "'sise', which the table does not have"),
     "kind without name": (f"{FIT} --type category", 2, "name=kind"),
     "words as numbers": (
         f"{FIT} --type kind=number",

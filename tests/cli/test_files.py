@@ -132,7 +132,7 @@ LEARNT = {
         table(a=lambda i: f"[{i}]" if i % 4 == 3 else i + 0.25),
         "a",
         "identifier",
-        "75% of it are numbers, others such as '[3]' are not: with those left empty it is",
+        "75% of the values are numbers, but others, such as '[3]', are not: leave those empty",
     ),
     "marks for gaps": (table(a=lambda i: "?" if i == 3 else i), "a", "number", ""),
     "text numbers": (table(a=lambda i: f"{i * 999:,}.5"), "a", "number", "written like"),
@@ -492,7 +492,7 @@ class TestReadings:
         shown = found(price=price, size=size)
         assert re.search(rf"price +target +{plain:,.0f} to .* numbers written like 1\.234,5", shown)
         shown = found(price=price, size=size, rent=price)
-        assert re.search(r"rent +number .*points part thousands, as other columns have", shown)
+        assert re.search(r"rent +number .*points separate thousands, since other columns", shown)
 
     def test_the_target_under_another_name(self, found, flats):
         shown = found(cost=2 * flats["price"] + 1, order=-flats["price"], near=flats["size"])

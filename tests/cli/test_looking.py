@@ -158,7 +158,7 @@ def test_datasets_say_what_is_wrong(tmp_path):
     assert "did you mean 'yacht'" in run("datasets", "yatch", code=1).stderr
     assert "needs the name" in run("datasets", "--out", "a.csv", code=2).stderr
     missing = run("datasets", "year", "--no-download", "--out", tmp_path / "y.csv", code=1)
-    assert "is not at hand" in missing.stderr
+    assert "is not available" in missing.stderr
     assert list(tmp_path.iterdir()) == []
 
 

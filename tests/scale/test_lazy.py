@@ -94,7 +94,7 @@ def test_a_preprocessor_sees_the_columns_of_a_partition(rows):
 def test_the_model_is_one_task_whatever_the_number_of_blocks(model, frame):
     graph = dict(model.predict(da.from_array(frame.to_numpy(), chunks=(10, 3))).__dask_graph__())
     assert sum("loads" in str(key) for key in graph) == 1
-    assert sum("answer" in str(key) for key in graph) == 9
+    assert sum("predict_block" in str(key) for key in graph) == 9
 
 
 @pytest.mark.parametrize("X", [da.zeros((4,)), da.zeros((4, 3, 2))])

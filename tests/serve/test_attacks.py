@@ -171,7 +171,7 @@ def test_shared_bytes(server, kind, keep):
     assert len(body) < 2 * 2**20
     found, text = server.post(body, ARROW_STREAM, keep=keep)
     assert found == 413, text
-    assert "written out" in text
+    assert "expanded" in text
 
 
 def test_nulls_and_codes_take_little_and_stand_for_much(server):

@@ -1,10 +1,10 @@
-"""The bank: any number of networks over shared rows, trained by one compiled program.
+"""Banks: any number of networks over shared rows, trained by one compiled program.
 
 Ensemble members, trials of a study, folds of a cross-validation and candidates of a search are all
-networks that differ in seed, rows and a few numbers. A ``Program`` is what they have in common, a
-``Plan`` is what sets one apart, a ``Table`` holds the rows (``Shards``, where they are more than
-memory), ``train`` does the work and returns a ``Bank``. ``Upgraded`` is a bank of intervals around
-points that came from elsewhere.
+networks that differ in seed, rows and a few hyperparameters. A ``Program`` holds what they have in
+common, a ``Plan`` what distinguishes each, and a ``Table`` the rows (``Shards``, if those do not
+fit in memory); ``train`` returns a ``Bank``. ``Upgraded`` is a bank that predicts intervals around
+point predictions of another model.
 
 Examples
 --------

@@ -1,7 +1,4 @@
-"""The time that training may take.
-
-A budget buys training: the clock starts when the first program has been compiled.
-"""
+"""The time limit of training, which starts when the first program has been compiled."""
 
 import math
 import threading
@@ -11,10 +8,10 @@ _STARTING = threading.Lock()
 
 
 class Clock:
-    """So many seconds for some chunks of a bank, from when the first of them starts.
+    """A time limit for the chunks of a bank, which starts with the first of them.
 
-    Chunks on threads share one clock, so that what one leaves another has. A chunk in another
-    process has its own.
+    Chunks on threads share one clock, so that one chunk can use the time that another leaves. A
+    chunk in another process has its own clock.
 
     >>> Clock().until(0.5)
     inf
@@ -29,12 +26,12 @@ class Clock:
         """Whether there is a limit."""
         return self.seconds < math.inf
 
-    def until(self, share: float) -> float:
-        """Time, as of ``time.monotonic``, by which a share of what is left is used up."""
+    def until(self, fraction: float) -> float:
+        """Time, on ``time.monotonic``, when a fraction of the remaining time is used up."""
         if not self.limited:
             return math.inf
         now = time.monotonic()
         with _STARTING:
             if self.end is None:
                 self.end = now + self.seconds
-        return now + share * max(0.0, self.end - now)
+        return now + fraction * max(0.0, self.end - now)

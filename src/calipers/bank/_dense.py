@@ -1,11 +1,12 @@
-"""Forward passes of the library's own networks in NumPy, for processors.
+"""Forward passes of the library's own networks in NumPy, for CPUs.
 
 A compiled program costs a second of tracing in a new process and half a millisecond for a single
-row. Products of matrices go to BLAS either way, and the rest is quick in NumPy.
+row. Matrix products go to BLAS either way, and everything else is fast in NumPy.
 
-Rows are multiplied in tiles of one size: BLAS then adds up a row's products in the same order
-whatever its company, and on one thread, so that a row's bits depend on neither. Many rows go
-through one network after the other, whose weights and hidden units then stay in a core's cache.
+Rows are multiplied in tiles of one size: BLAS then adds up a row's products in the same order, and
+on one thread, so that a row's bits depend neither on the other rows in the batch nor on the number
+of threads. Many rows go through one network after the other, so that its weights and hidden units
+stay in a core's cache.
 """
 
 import math
@@ -31,10 +32,10 @@ from calipers.networks import (
 Single = NDArray[np.float32]
 
 NETWORKS = 20  # evaluated at a time, which bounds memory
-TILE = 8  # rows multiplied at a time: a single row then costs what 8 do
+TILE = 8  # rows multiplied at a time: a single row costs as much as 8
 _TOGETHER = 1024  # rows times networks whose hidden units stay within a core's cache
-_ONE_THREAD = 2**18  # largest product of three sizes that OpenBLAS leaves to one thread
-# Inputs far out, and weights of a failure, overflow without a word, as in a compiled program.
+_ONE_THREAD = 2**18  # largest m * n * k of a matrix product that OpenBLAS runs on one thread
+# Outlying inputs and diverged weights overflow silently, as in a compiled program.
 _QUIETLY = np.errstate(over="ignore", invalid="ignore")
 
 
@@ -47,7 +48,7 @@ def _tanh(x: Single, _: Single) -> None:
 
 
 def _silu(x: Single, gate: Single) -> None:
-    """``x / (1 + exp(-x))``, of halves of ``x``."""
+    """``2 * x / (1 + exp(-2 * x))``: the caller passes half of the argument."""
     np.tanh(x, out=gate)
     gate *= x
     x += gate
@@ -71,27 +72,27 @@ _IN_PLACE: dict[Callable[..., Any], tuple[Callable[[Single, Single], None], floa
     jax.nn.silu: (_silu, 0.5),
     jax.nn.gelu: (_gelu, 1.0),
 }
-"""By activation: the same in place, given room, and what to multiply its argument by first."""
+"""Each activation in place, with a buffer as second argument, and what to multiply ``x`` by."""
 
 
 class _NoFormError(Exception):
-    """There is no form in NumPy of these networks."""
+    """These networks cannot be evaluated in NumPy."""
 
 
-class _Room:
-    """Memory for hidden units, used again by every layer and block of rows."""
+class _Buffers:
+    """Memory for hidden units, reused by every layer and block of rows."""
 
     def __init__(self, size: int) -> None:
         self._arrays = [np.empty(size, np.float32) for _ in range(3)]
 
     def array(self, *shape: int) -> Single:
-        """One that is neither of the last two given out."""
+        """An array that shares no memory with the two returned before."""
         self._arrays.append(self._arrays.pop(0))
         return self._arrays[-1][: math.prod(shape)].reshape(shape)
 
 
 class _Affine:
-    """Rows times a matrix of each network and plus a vector, in tiles."""
+    """An affine map for each network, applied in tiles of rows."""
 
     def __init__(self, weight: Single, bias: Single) -> None:
         _, inputs, self.outputs = weight.shape
@@ -99,95 +100,96 @@ class _Affine:
         ends = [i * self.outputs // parts for i in range(parts + 1)]
         self.units = [slice(*pair) for pair in pairwise(ends)]
         self.weights = [np.ascontiguousarray(weight[:, None, :, part]) for part in self.units]
-        self.bias = np.repeat(bias[:, None, None], TILE, axis=2)  # of a whole tile: longer loops
+        self.bias = np.repeat(bias[:, None, None], TILE, axis=2)  # whole tiles make loops longer
 
-    def __call__(self, x: Single, which: slice, room: _Room) -> Single:
+    def __call__(self, x: Single, which: slice, buffers: _Buffers) -> Single:
         networks, rows, inputs = x.shape
         tiles = x.reshape(networks, -1, TILE, inputs)
-        found = room.array(networks, rows // TILE, TILE, self.outputs)
+        result = buffers.array(networks, rows // TILE, TILE, self.outputs)
         for units, weight in zip(self.units, self.weights, strict=True):
-            np.matmul(tiles, weight[which], out=found[..., units])
-        found += self.bias[which]
-        return found.reshape(networks, rows, self.outputs)
+            np.matmul(tiles, weight[which], out=result[..., units])
+        result += self.bias[which]
+        return result.reshape(networks, rows, self.outputs)
 
 
 class _Layer:
-    """An affine map of all networks, and the activation after it."""
+    """An affine map for each network, followed by an activation."""
 
     def __init__(self, weight: Single, bias: Single, activation: str | None) -> None:
         self.activate: Callable[[Single, Single], None] | None = None
         factor = 1.0
         if activation is not None:
-            known = [form for of, form in _IN_PLACE.items() if of is ACTIVATIONS[activation]]
-            if not known:
+            function = ACTIVATIONS[activation]  # of a user perhaps, and not hashable
+            forms = [form for known, form in _IN_PLACE.items() if known is function]
+            if not forms:
                 raise _NoFormError
-            self.activate, factor = known[0]
+            self.activate, factor = forms[0]
         self.affine = _Affine(weight * np.float32(factor), bias * np.float32(factor))
 
-    def __call__(self, x: Single, which: slice, room: _Room) -> Single:
-        result = self.affine(x, which, room)
+    def __call__(self, x: Single, which: slice, buffers: _Buffers) -> Single:
+        result = self.affine(x, which, buffers)
         if self.activate is not None:
-            self.activate(result, room.array(*result.shape))
+            self.activate(result, buffers.array(*result.shape))
         return result
 
 
-class _Pieces:
-    """Inputs in pieces."""
+class _Segments:
+    """The piecewise-linear encoding of inputs, without its amplitudes."""
 
-    def __init__(self, pieces: PiecewiseLinear) -> None:
-        self.columns = list(pieces.columns)
-        knots = np.asarray(pieces.knots)
+    def __init__(self, encoding: PiecewiseLinear) -> None:
+        self.columns = list(encoding.columns)
+        knots = np.asarray(encoding.knots)
         knots = knots.reshape(len(knots), 1, len(self.columns), -1)
         self.left, width = knots[..., :-1], np.diff(knots)
         self.slope = np.where(width > 0, 1 / np.where(width > 0, width, 1), 0).astype(np.float32)
 
     def __call__(self, x: Single, which: slice) -> Single:
-        found = x[..., self.columns, None] - self.left[which]
-        found *= self.slope[which]
-        return np.clip(found, 0, 1, out=found).reshape(*x.shape[:2], -1)
+        filled = x[..., self.columns, None] - self.left[which]
+        filled *= self.slope[which]
+        return np.clip(filled, 0, 1, out=filled).reshape(*x.shape[:2], -1)
 
 
 class _Embedding:
-    """Embeddings of inputs; their amplitudes are left to the layer that follows."""
+    """Embeddings of inputs, whose amplitudes are folded into the weights of the next layer."""
 
     def __init__(self, network: EmbeddedPerceptron, inputs: int) -> None:
-        embedding, turn = network.embedding, np.float32(2 * np.pi)
-        frequency = turn * np.asarray(embedding.frequency)
+        embedding, two_pi = network.embedding, np.float32(2 * np.pi)
+        frequency = two_pi * np.asarray(embedding.frequency)
         networks, columns, count = frequency.shape
         self.clip = np.float32(embedding.clip)
-        phase = (turn * np.asarray(embedding.phase)).reshape(networks, -1)
+        phase = (two_pi * np.asarray(embedding.phase)).reshape(networks, -1)
         amplitudes = [np.repeat(np.asarray(embedding.amplitude), count, axis=1)]
-        spread = np.zeros((networks, inputs, columns, count), np.float32)
-        spread[:, embedding.columns, range(columns)] = frequency
-        self.angles = _Affine(spread.reshape(networks, inputs, -1), phase)
-        self.pieces: _Pieces | None = None
+        weight = np.zeros((networks, inputs, columns, count), np.float32)
+        weight[:, embedding.columns, range(columns)] = frequency
+        self.angles = _Affine(weight.reshape(networks, inputs, -1), phase)
+        self.segments: _Segments | None = None
         if network.pieces is not None:
-            self.pieces = _Pieces(network.pieces)
-            bins = self.pieces.left.shape[-1]
+            self.segments = _Segments(network.pieces)
+            bins = self.segments.left.shape[-1]
             amplitudes.append(np.repeat(np.asarray(network.pieces.amplitude), bins, axis=1))
         self.amplitude = np.concatenate(amplitudes, axis=1)[..., None]
 
-    def __call__(self, x: Single, which: slice, room: _Room) -> Single:
+    def __call__(self, x: Single, which: slice, buffers: _Buffers) -> Single:
         networks, rows, inputs = x.shape
         cosines = slice(inputs, inputs + self.angles.outputs)
         root = np.square(x / self.clip)
         root += 1
         clipped = x / np.sqrt(root, out=root)
-        found = room.array(networks, rows, inputs + self.amplitude.shape[1])
-        found[..., :inputs] = clipped
-        np.cos(self.angles(clipped, which, room), out=found[..., cosines])
-        if self.pieces is not None:
-            found[..., cosines.stop :] = self.pieces(x, which)
-        return found
+        result = buffers.array(networks, rows, inputs + self.amplitude.shape[1])
+        result[..., :inputs] = clipped
+        np.cos(self.angles(clipped, which, buffers), out=result[..., cosines])
+        if self.segments is not None:
+            result[..., cosines.stop :] = self.segments(x, which)
+        return result
 
 
 class Dense:
-    """Networks of the library's own kinds, ready to predict."""
+    """Networks of the library's own classes, ready to predict in NumPy."""
 
     def __init__(self, network: Tree, scaling: Scaling, head: Head) -> None:
         self.head = head
         self.networks, self.inputs = scaling.input_center.shape
-        # Of a whole tile, as biases: loops are the longer.
+        # Repeated for a whole tile, like biases, which makes loops longer.
         self.center, self.scale = (
             np.tile(np.asarray(part, np.float32), TILE)[:, None]
             for part in (scaling.input_center, scaling.input_scale)
@@ -215,18 +217,18 @@ class Dense:
     @classmethod
     @_QUIETLY
     def of(cls, network: Tree, scaling: Scaling, head: Head) -> Self | None:
-        """The same networks here, or None where they or their head are of another kind.
+        """The networks in NumPy, or None if they or their head have no such form.
 
-        None too where this machine's BLAS adds up in an order that depends on a row's place in its
-        tile.
+        Also None if this machine's BLAS adds up in an order that depends on a row's position in
+        its tile.
         """
         try:
             dense = cls(network, scaling, head)
         except _NoFormError:
             return None
-        place = np.cos(np.arange(dense.inputs, dtype=np.float32))
-        raw = dense._raw(np.tile(place, (TILE, 1)))
-        if not all(isinstance(found, np.ndarray) for found in head.parameters(raw)):
+        row = np.cos(np.arange(dense.inputs, dtype=np.float32))
+        raw = dense._raw(np.tile(row, (TILE, 1)))
+        if not all(isinstance(parameter, np.ndarray) for parameter in head.parameters(raw)):
             return None
         return dense if np.array_equal(raw, np.broadcast_to(raw[:, :1], raw.shape)) else None
 
@@ -238,28 +240,28 @@ class Dense:
         return np.stack(self.head.parameters(self._raw(padded)), axis=1)[..., : len(rows)]
 
     def _raw(self, rows: Single) -> Single:
-        """Outputs for a number of rows that is a multiple of ``TILE``."""
+        """Outputs of the networks for rows whose number is a multiple of ``TILE``."""
         networks, count = self.networks, len(rows)
         raw = np.empty((networks, count, self.layers[-1].affine.outputs), np.float32)
-        together = min(count, _TOGETHER)
-        side_by_side = min(networks, _TOGETHER // together)
-        room = _Room(side_by_side * together * self.widest)
-        for first in range(0, networks, side_by_side):
-            which = slice(first, first + side_by_side)
-            for start in range(0, count, together):
-                part = slice(start, start + together)
-                raw[which, part] = self._outputs(rows[part], which, room)
+        rows_at_once = min(count, _TOGETHER)
+        networks_at_once = min(networks, _TOGETHER // rows_at_once)
+        buffers = _Buffers(networks_at_once * rows_at_once * self.widest)
+        for first in range(0, networks, networks_at_once):
+            which = slice(first, first + networks_at_once)
+            for start in range(0, count, rows_at_once):
+                part = slice(start, start + rows_at_once)
+                raw[which, part] = self._outputs(rows[part], which, buffers)
         if self.around is not None:
             point = raw[..., self.around.point_at]
             point[...] = np.float32(self.around.reach) * np.tanh(point)
         return raw
 
-    def _outputs(self, rows: Single, which: slice, room: _Room) -> Single:
+    def _outputs(self, rows: Single, which: slice, buffers: _Buffers) -> Single:
         x = rows.reshape(-1, TILE * self.inputs) - self.center[which]
         x /= self.scale[which]
         x = x.reshape(len(x), *rows.shape)
         if self.embedding is not None:
-            x = self.embedding(x, which, room)
+            x = self.embedding(x, which, buffers)
         for layer in self.layers:
-            x = layer(x, which, room)
+            x = layer(x, which, buffers)
         return x

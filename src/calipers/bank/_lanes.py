@@ -1,4 +1,4 @@
-"""The values that a compiled program takes and gives: one entry per lane in every array."""
+"""The values that go into and come out of a compiled program, with one entry per lane."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -6,23 +6,23 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-Array = Any  # of NumPy or of JAX, traced or not
-Tree = Any  # arrays in whatever containers the network or the optimiser has
+Array = Any  # an array of NumPy or JAX, traced or not
+Tree = Any  # a tree of arrays, as the network or the optimiser structures them
 
 MEASURES = ("loss", "coverage", "width", "mse")
 
 
 class Settings(NamedTuple):
-    """Numbers of a training that may differ from network to network."""
+    """Hyperparameters that may differ from network to network."""
 
-    learning_rate: Any = 0.01  #: Adam's rate at the first step.
+    learning_rate: Any = 0.01  #: Learning rate of the first step.
     #: The exponential schedule multiplies the rate by ``decay_rate`` every ``decay_steps`` steps.
     decay_rate: Any = 1.0
     decay_steps: Any = 50.0
     weight_decay: Any = 0.0  #: Decoupled decay of the weights, not of the biases.
     clip_norm: Any = float("inf")  #: Largest norm of a gradient.
-    #: Share of the running average of the weights that one step leaves (0.99 averages over about
-    #: 100 steps); where a program averages, the average is what is validated and kept.
+    #: Decay of the running average of the weights (0.99 averages over about 100 steps); where a
+    #: program averages, the average is what is validated and kept.
     averaging: Any = 0.0
     #: Length of the adversarial step in standardised inputs (epsilon); 0 for none.
     adversarial_step: Any = 0.0
@@ -30,18 +30,18 @@ class Settings(NamedTuple):
     #: Epochs without a better validation loss after which training stops and the best weights are
     #: restored; 0 trains to the end and keeps the last weights.
     patience: Any = 0
-    #: Patience that is enough while twice the best epoch is less: a network whose validation loss
-    #: was lowest soon, and has not come near it since, needs no long wait.
+    #: A shorter patience, which grows to twice the best epoch: a network whose validation loss was
+    #: lowest early, and has not come near that since, needs no long wait.
     early_patience: Any = 2**30
-    #: Epochs between looks at the validation rows; ten times as many are all looked at first.
+    #: Epochs between validations; the first ten times as many epochs are all validated.
     check_every: Any = 1
     coverage: Any = 0.95  #: Nominal probability of the interval.
-    #: Numbers of the loss; those that are not given have their default.
+    #: Parameters of the loss; those left out have their defaults.
     loss: Mapping[str, Any] = MappingProxyType({})
 
 
 class RowIndex(NamedTuple):
-    """Rows of the table by number, with weights; only the first ``count`` are real."""
+    """Indices of rows of the table, with weights; only the first ``count`` are real."""
 
     index: Array
     weight: Array
@@ -58,20 +58,20 @@ class Scaling(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """What the networks in a program are to do."""
+    """What the networks in a program are trained on, and how."""
 
     seed: Array
     settings: Settings
     train: RowIndex
     valid: RowIndex
     scaling: Scaling
-    knots: Array | None = None  # of networks that see inputs in pieces
+    knots: Array | None = None  # of the piecewise-linear encoding, for networks that have one
 
 
 class State(NamedTuple):
-    """Where the networks in a program stand.
+    """The state of training of the networks in a program.
 
-    ``average`` is None where weights are not averaged, ``best`` where nothing is validated.
+    ``average`` is None where weights are not averaged, and ``best`` without validation rows.
     """
 
     network: Tree
@@ -101,4 +101,4 @@ SCHEDULES: dict[str, Callable[[Settings, Array, Array], Array]] = {
     "cosine": _cosine,
     "constant": _constant,
 }
-"""Learning rate by settings, step and total number of steps."""
+"""Learning rate as a function of settings, step and total number of steps."""

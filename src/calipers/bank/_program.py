@@ -1,8 +1,8 @@
-"""The compiled program: any number of networks, one step of each at a time.
+"""The compiled program, which trains any number of networks at once.
 
-Everything here is traced by JAX. A *lane* is one network's place in the program; arrays with a
-leading lane axis hold what differs from network to network. Loops stand outside ``vmap``, so that
-their lengths are plain numbers and a lane that has finished is only masked.
+Everything here is traced by JAX. A *lane* is one network's place in the program, and arrays that
+differ from network to network have a leading lane axis. Loops stand outside ``vmap``: their lengths
+are then the same for all lanes, and the updates of a lane that has finished are merely masked.
 """
 
 import sys
@@ -32,97 +32,60 @@ from calipers.heads import HEADS, Head
 from calipers.networks import Network, network_code
 from calipers.objectives import Objective
 
-SEGMENT = 128  # epochs a program can run, and record, before Python steps in
-TILE = 256  # rows evaluated at a time: one size, so that a row's bits do not depend on its company
-EARLY = 10  # so many times ``check_every`` epochs are all validated: some data is soon learnt
-FEW_STEPS, MANY_STEPS = 8, 16  # of an epoch that an accelerator takes without asking the host
-SMALL_TILE = 8  # rows predicted at a time on a CPU: a single row then costs what 8 do, not 256
+SEGMENT = 128  # most epochs that one call of ``advance`` trains and records
+TILE = 256  # rows evaluated at a time: a fixed number, so that a row's bits depend on no other row
+SMALL_TILE = 8  # the same for predictions on a CPU, where a single row then costs 8 rows, not 256
+EARLY = 10  # the first ``EARLY * check_every`` epochs are all validated: some data is learnt fast
+FEW_STEPS, MANY_STEPS = 8, 16  # steps an accelerator takes before the host looks at the loop again
 
+Rows = tuple[Array, Array]  # inputs (rows, inputs) and target (rows,)
+Parameters = tuple[Array, ...]  # what the head makes of the networks' outputs, one array per field
 
-def _name(part: Any) -> str | None:
-    """Where the library, or JAX, has this very class or function; None where neither does."""
-    part = getattr(part, "__func__", part)
-    module, name = getattr(part, "__module__", None), getattr(part, "__qualname__", None)
-    if not module or not name or module.partition(".")[0] not in ("calipers", "jax"):
-        return None
-    found = sys.modules.get(module)
-    for step in name.split("."):
-        found = getattr(found, step, None)
-    return f"{module}.{name}" if found is part else None
-
-
-def _select(condition: Array, new: Tree, old: Tree) -> Tree:
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
-
-
-_one_after_another: Any = jax.lax.optimization_barrier  # which has no types
-
-
-def _loop(body: Any, count: Any, carry: Any, together: int) -> Any:
-    """A loop of so many turns, ``together`` of them between two looks at whether it has ended.
-
-    Turns past its end, which must change nothing, make it a whole number of these.
-    """
-    if together == 1:
-        return jax.lax.fori_loop(0, count, body, carry)
-
-    def several(i: Any, carry: Any) -> Any:
-        return jax.lax.fori_loop(0, together, lambda j, c: body(i * together + j, c), carry)
-
-    turns = -(-count // together)
-    one = isinstance(turns, int) and turns == 1
-    return several(0, carry) if one else jax.lax.fori_loop(0, turns, several, carry)
+_barrier: Any = jax.lax.optimization_barrier  # untyped in JAX
 
 
 @dataclass(frozen=True)
 class Program:
-    """What shapes the compiled code, and is therefore common to a bank."""
+    """Everything that shapes the compiled code, and is therefore common to a bank."""
 
     network: Network  #: Factory of Equinox modules, see ``calipers.networks.Network``.
     objective: type[Objective]  #: What the networks are trained for.
     in_size: int  #: Number of inputs.
-    batch_size: int = 100  #: Rows of a step; an epoch's last, smaller batch is kept.
+    batch_size: int = 100  #: Rows per step; the last, smaller batch of an epoch is kept.
     schedule: str = "exponential"  #: A key of ``SCHEDULES``.
     #: Whether gradients are clipped, whether a running average of the weights is kept, and whether
-    #: adversarial examples join each batch.
+    #: adversarial examples are added to each batch.
     clipping: bool = False
     averaging: bool = False
     adversarial: bool = False
-    head: str = ""  #: A key of ``HEADS``, where it is not the objective's own.
-    #: Whether the validation loss is infinite where bounds cross on a validation row, so that early
+    head: str = ""  #: A key of ``HEADS``; the objective's own head by default.
+    #: Whether the validation loss is infinite if bounds cross on any validation row, so that early
     #: stopping never keeps such weights. The paper's authors do so; calipers does not, since one
     #: row in thousands would then veto weights that are better everywhere else.
     refuse_crossing: bool = False
-    #: Split normals that a network predicts, where its head has a form for several.
+    #: Number of split normals that a network predicts, for heads that support several.
     components: int = 1
 
     @property
     def output(self) -> Head:
-        """What the networks' outputs mean."""
+        """The head, which gives the networks' outputs their meaning."""
         return HEADS[self.head or self.objective.head].with_components(self.components)
 
     @property
     def code(self) -> tuple[Any, ...]:
-        """The classes and functions that names stand for at present: part of what a program is."""
+        """The classes and functions that the program's names refer to at present.
+
+        They are part of its identity: a registry may have been changed since it was compiled.
+        """
         head = HEADS[self.head or self.objective.head]
-        own = (type(self), self.objective, self.objective.loss, SCHEDULES[self.schedule])
-        return (*own, type(head), head.parameters, head.interval, *network_code(self.network))
+        program = (type(self), self.objective, self.objective.loss, SCHEDULES[self.schedule])
+        return (*program, type(head), head.parameters, head.interval, *network_code(self.network))
 
     @property
     def description(self) -> str | None:
-        """All that shapes the compiled code, where it is the library's own; None with any other."""
+        """A text that determines the compiled code, or None if user code has a part in it."""
         names = [_name(part) for part in self.code]
         return None if None in names else repr((self, names))
-
-    @cached_property
-    def _static(self) -> Tree:
-        return eqx.partition(self._outline, _is_array_shape)[1]
-
-    @cached_property
-    def _outline(self) -> Tree:
-        seed = jax.ShapeDtypeStruct((), jnp.uint32)  # type: ignore[no-untyped-call]
-        with single_precision():
-            return eqx.filter_eval_shape(self._module, seed)
 
     @cached_property
     def weights(self) -> Tree:
@@ -130,175 +93,15 @@ class Program:
         return eqx.filter(self._outline, _is_array_shape)
 
     def tree(self, leaves: list[Array]) -> Tree:
-        """Weights as a tree, from the plain list that leaves the program."""
+        """Weights as a tree, from the flat list in which they leave the program."""
         return jax.tree.unflatten(jax.tree.structure(self.weights), leaves)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def _module(self, seed: Array) -> eqx.Module:
-        key = jax.random.key(seed, impl="threefry2x32")
-        return self.network(self.in_size, self.output.size, key=key)
-
-    def _memory(self, lane: Lanes) -> tuple[Any, Any]:
-        """What a step leaves of Adam's moments."""
-        return 0.9, 0.999
-
-    def _rate(self, lane: Lanes, step: Array) -> Array:
-        total = lane.settings.epochs * self._batches(lane.train.count)
-        return SCHEDULES[self.schedule](lane.settings, step, total)
-
-    def _batches(self, count: Array) -> Array:
-        return -(-count // self.batch_size)
-
-    # One lane. Python calls these through vmap.
-
-    def _fresh(self, lane: Lanes) -> State:
-        module = self._module(lane.seed)
-        if lane.knots is not None:
-            module = self.network.with_knots(module, lane.knots)  # type: ignore[attr-defined]
-        network = eqx.filter(module, eqx.is_array)
-        return State(
-            network,
-            network if self.averaging else None,
-            optax.scale_by_adam().init(network),
-            epoch=jnp.int32(0),
-            loss=jnp.float32(0),
-            best=network if lane.valid.index.size else None,
-            best_loss=jnp.float32(jnp.inf),
-            best_epoch=jnp.int32(0),
-        )
-
-    def _running(self, state: State, lane: Lanes) -> Array:
-        longest = lane.settings.patience
-        patience = jnp.maximum(lane.settings.early_patience, 2 * state.best_epoch)
-        waited = state.epoch - state.best_epoch
-        exhausted = (longest > 0) & (waited >= jnp.minimum(longest, patience))
-        return (state.epoch < lane.settings.epochs) & jnp.isfinite(state.loss) & ~exhausted
-
-    def _rows(
-        self, table: tuple[Array, Array], scaling: Scaling, row: Array
-    ) -> tuple[Array, Array]:
-        inputs, target = (a.at[row].get(mode="promise_in_bounds") for a in table)
-        target = (target - scaling.target_center) / scaling.target_scale
-        return (inputs - scaling.input_center) / scaling.input_scale, target
-
-    def _predict(self, network: Tree, inputs: Array) -> tuple[Array, ...]:
-        module = eqx.combine(network, self._static)
-        return self.output.parameters(jax.vmap(module)(inputs))
-
-    def _batch_loss(
-        self, predicted: tuple[Array, ...], target: Array, weight: Array, settings: Settings
-    ) -> Array:
-        numbers = {"coverage": settings.coverage, **settings.loss}
-        return self.objective.loss(*predicted, target, weight=weight, **numbers)
-
-    def _loss(
-        self, network: Tree, inputs: Array, target: Array, weight: Array, settings: Settings
-    ) -> tuple[Array, tuple[Array, ...]]:
-        predicted = self._predict(network, inputs)
-        loss = self._batch_loss(predicted, target, weight, settings)
-        return loss, predicted
-
-    def _training_loss(
-        self, network: Tree, inputs: Array, target: Array, weight: Array, settings: Settings
-    ) -> tuple[Array, tuple[Array, ...]]:
-        loss, predicted = self._loss(network, inputs, target, weight, settings)
-        if self.adversarial:
-            slope = jax.grad(lambda x: self._loss(network, x, target, weight, settings)[0])(inputs)
-            moved = jax.lax.stop_gradient(inputs + settings.adversarial_step * jnp.sign(slope))
-            attack = self._loss(network, moved, target, weight, settings)[0]
-            loss = loss + jnp.where(settings.adversarial_step > 0, attack, 0)
-        return loss, predicted
-
-    def _sums(
-        self,
-        predicted: tuple[Array, ...],
-        loss: Array,
-        target: Array,
-        weight: Array,
-        settings: Settings,
-    ) -> Array:
-        """Weight, and weighted sums of ``MEASURES``."""
-        lower, point, upper = self.output.interval(*predicted, coverage=settings.coverage)
-        total = jnp.sum(weight)
-        captured = (lower <= target) & (target <= upper)
-        rows = jnp.stack([captured, upper - lower, (point - target) ** 2])
-        kept = jnp.where(weight > 0, rows, 0)  # rows of padding may hold anything
-        return jnp.concatenate([jnp.stack([total, total * loss]), kept @ weight])
-
-    def _step(
-        self,
-        lane: Lanes,
-        state: State,
-        sums: Array,
-        keys: tuple[Array, Array],
-        running: Array,
-        start: Array,
-        table: tuple[Array, Array],
-    ) -> tuple[State, Array]:
-        position = start + jnp.arange(self.batch_size)
-        inside = position < lane.train.count
-        order = shuffled(position.astype(jnp.uint32), lane.train.count, keys)
-        slot = jnp.where(inside, order, 0)
-        weight = jnp.where(inside, lane.train.weight[slot], 0)
-        inputs, target = self._rows(table, lane.scaling, lane.train.index[slot])
-        (loss, predicted), slope = jax.value_and_grad(self._training_loss, has_aux=True)(
-            state.network, inputs, target, weight, lane.settings
-        )
-        live = running & (start < lane.train.count)
-        batch = self._sums(predicted, loss, target, weight, lane.settings)
-        return self._moved(lane, state, slope, live), sums + jnp.where(live, batch, 0)
-
-    def _moved(self, lane: Lanes, state: State, slope: Tree, live: Array) -> State:
-        """The state after a step of Adam with decoupled decay, as it was unless the lane is live.
-
-        Moments are done before weights, and these before their average: computed at the same time,
-        each would be copied first, for the others to read.
-        """
-        settings, before = lane.settings, state.optimizer
-        if self.clipping:
-            clip = optax.clip_by_global_norm(settings.clip_norm)
-            slope = clip.update(slope, optax.EmptyState())[0]
-        memory, rate = self._memory(lane), self._rate(lane, before.count)
-        moments = optax.scale_by_adam(*memory).update(slope, before)[1]
-        moments = _one_after_another(_select(live, moments, before))
-        first, second = (1 - kept**moments.count for kept in memory)
-
-        def weights(old: Array, mean: Array, square: Array) -> Array:
-            update = mean / first / (jnp.sqrt(square / second) + 1e-8)
-            decay = settings.weight_decay * old if old.ndim > 1 else 0
-            return jnp.where(live, old - rate * (update + decay), old)
-
-        network = jax.tree.map(weights, state.network, moments.mu, moments.nu)
-        moved = state._replace(network=network, optimizer=moments)
-        if not self.averaging:
-            return moved
-        keep = jnp.minimum(settings.averaging, (1 + before.count) / (10 + before.count))
-        new = _one_after_another(network)
-        average = jax.tree.map(lambda a, b: keep * a + (1 - keep) * b, state.average, new)
-        return moved._replace(network=new, average=_select(live, average, state.average))
-
-    def _validation_measures(
-        self, lane: Lanes, predicted: tuple[Array, ...], table: tuple[Array, Array]
-    ) -> Array:
-        """Measures on the validation rows."""
-        real = jnp.arange(lane.valid.index.size) < lane.valid.count
-        weight = jnp.where(real, lane.valid.weight, 0)
-        target = self._rows(table, lane.scaling, lane.valid.index)[1]
-        loss = self._batch_loss(predicted, target, weight, lane.settings)
-        if self.refuse_crossing:
-            lower, _, upper = self.output.interval(*predicted, coverage=lane.settings.coverage)
-            loss = jnp.where(jnp.any(real & ~(lower < upper)), jnp.inf, loss)
-        sums = self._sums(predicted, loss, target, weight, lane.settings)
-        return sums[1:] / sums[0]
-
     def product(self, state: State) -> Tree:
-        """The weights that a training is for."""
+        """The weights that are validated and kept: the average, where one is kept."""
         return state.average if self.averaging else state.network
 
     def blank(self, lanes: Lanes) -> State:
-        """The state of lanes that hold nothing yet, all zeros, without tracing a network."""
+        """The state of empty lanes, all zeros, made without tracing a network."""
         count = lanes.seed.shape[0]
 
         def zeros(leaf: Any) -> Array:
@@ -318,43 +121,63 @@ class Program:
             best_epoch=np.zeros(count, np.int32),
         )
 
-    # All lanes. These are compiled.
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
-    def start(self, state: State, lanes: Lanes, renew: Array, given: Tree | None) -> State:
-        """Put fresh networks into the lanes marked ``renew``; ``given`` weights, where not None."""
+    @cached_property
+    def _static(self) -> Tree:
+        return eqx.partition(self._outline, _is_array_shape)[1]
+
+    @cached_property
+    def _outline(self) -> Tree:
+        seed = jax.ShapeDtypeStruct((), jnp.uint32)  # type: ignore[no-untyped-call]
+        with single_precision():
+            return eqx.filter_eval_shape(self._module, seed)
+
+    def _module(self, seed: Array) -> eqx.Module:
+        key = jax.random.key(seed, impl="threefry2x32")
+        return self.network(self.in_size, self.output.size, key=key)
+
+    # Functions of all lanes: ``start``, ``advance`` and ``predict`` are compiled.
+
+    def start(self, state: State, lanes: Lanes, renew: Array, initial: Tree | None) -> State:
+        """Put new networks into the lanes marked in ``renew``.
+
+        Their weights are ``initial``, or random where that is None.
+        """
         fresh = jax.vmap(self._fresh)(lanes)
-        if given is not None:
-            best = given if fresh.best is not None else None
-            average = given if self.averaging else None
-            fresh = fresh._replace(network=given, average=average, best=best)
-        choose = jax.vmap(_select)
-        return choose(renew, fresh, state)
+        if initial is not None:
+            best = initial if fresh.best is not None else None
+            average = initial if self.averaging else None
+            fresh = fresh._replace(network=initial, average=average, best=best)
+        return jax.vmap(_select)(renew, fresh, state)
 
     def advance(
-        self, state: State, lanes: Lanes, table: tuple[Array, Array], epochs: Array
+        self, state: State, lanes: Lanes, table: Rows, epochs: Array
     ) -> tuple[State, Array, Array]:
-        """Train every lane for some epochs, at most ``SEGMENT``.
+        """Train every lane for ``epochs`` epochs, at most ``SEGMENT``.
 
-        Gives the state, measures of shape (SEGMENT, lanes, 2, measures) on training and validation
-        rows, NaN where there are none, and which lanes have not finished.
+        Returns the state; the ``MEASURES`` of each epoch on training and validation rows, of shape
+        (SEGMENT, lanes, 2, measures) and NaN where there are none; and which lanes still run.
         """
         lane_count = lanes.seed.shape[0]
         records = jnp.full((SEGMENT, lane_count, 2, len(MEASURES)), jnp.nan)
 
-        together = self._epochs_together(lanes)
+        per_check = self._epochs_per_check(lanes)
 
         def epoch(i: Array, carry: tuple[State, Array]) -> tuple[State, Array]:
-            asked = together == 1 or i < epochs
-            state, record = self._epoch(carry[0], lanes, table, asked)
+            requested = per_check == 1 or i < epochs
+            state, record = self._epoch(carry[0], lanes, table, requested)
             return state, carry[1].at[i].set(record)
 
-        state, records = _loop(epoch, epochs, (state, records), together)
+        state, records = _loop(epoch, epochs, (state, records), per_check)
         return state, records, jax.vmap(self._running)(state, lanes)
 
     def _epoch(
-        self, state: State, lanes: Lanes, table: tuple[Array, Array], asked: Array | bool
+        self, state: State, lanes: Lanes, table: Rows, requested: Array | bool
     ) -> tuple[State, Array]:
-        running = jax.vmap(self._running)(state, lanes) & asked
+        """One pass of every running lane over its training rows, and its measures."""
+        running = jax.vmap(self._running)(state, lanes) & requested
         keys = jax.vmap(round_keys)(lanes.seed, state.epoch, lanes.train.count)
         batches = jnp.max(jnp.where(running, self._batches(lanes.train.count), 0))
 
@@ -364,11 +187,12 @@ class Program:
             )
 
         sums = jnp.zeros((lanes.seed.shape[0], 1 + len(MEASURES)))
-        together = self._steps_together(lanes)
-        known = together == self._most_steps(lanes) and self._epochs_together(lanes) > 1
-        # An epoch that is not trained has no steps, but to learn so takes a look.
-        count = together if known else batches
-        state, sums = _loop(step, count, (state, sums), together)
+        per_check = self._steps_per_check(lanes)
+        # Where epochs are short enough to run several of them unchecked, ``batches`` is replaced by
+        # a static bound: the host would have to look at its value, even if it is 0.
+        static = per_check == self._max_steps(lanes) and self._epochs_per_check(lanes) > 1
+        count = per_check if static else batches
+        state, sums = _loop(step, count, (state, sums), per_check)
         trained = jnp.where(running[:, None], sums[:, 1:] / sums[:, :1], jnp.nan)
         state = state._replace(
             epoch=state.epoch + running, loss=jnp.where(running, trained[:, 0], state.loss)
@@ -378,29 +202,30 @@ class Program:
         state, validated = self._validate(state, lanes, table, running)
         return state, jnp.stack([trained, validated], axis=1)
 
-    def _most_steps(self, lanes: Lanes) -> int:
-        """Steps of an epoch of as many rows as a lane can have."""
+    def _max_steps(self, lanes: Lanes) -> int:
+        """Steps of an epoch over as many training rows as a lane can hold."""
         return -(-lanes.train.index.shape[1] // self.batch_size)
 
-    def _steps_together(self, lanes: Lanes) -> int:
-        """Steps between looks at whether an epoch has ended; those past its end change nothing.
+    def _steps_per_check(self, lanes: Lanes) -> int:
+        """Steps between two tests of whether an epoch has ended; any beyond its end are masked.
 
-        An accelerator waits for the host at every look, for longer than a small step takes.
+        An accelerator waits for the host at every test, for longer than a small step takes.
         """
         if jax.default_backend() == "cpu":
             return 1
-        most = self._most_steps(lanes)
+        most = self._max_steps(lanes)
         return min(most, FEW_STEPS) if most < 4 * MANY_STEPS else MANY_STEPS
 
-    def _epochs_together(self, lanes: Lanes) -> int:
-        """Epochs between looks, where they are of few steps; a power of two."""
+    def _epochs_per_check(self, lanes: Lanes) -> int:
+        """Epochs between two such tests, a power of two: more than 1 where epochs are short."""
         if jax.default_backend() == "cpu" or lanes.valid.index.shape[1]:
             return 1
-        return 2 ** int(np.log2(max(1, 4 * MANY_STEPS // self._most_steps(lanes))))
+        return 2 ** int(np.log2(max(1, 4 * MANY_STEPS // self._max_steps(lanes))))
 
     def _validate(
-        self, state: State, lanes: Lanes, table: tuple[Array, Array], running: Array
+        self, state: State, lanes: Lanes, table: Rows, running: Array
     ) -> tuple[State, Array]:
+        """Validate the lanes that are due, and remember the best weights of each."""
         spacing = lanes.settings.check_every
         last = state.epoch >= lanes.settings.epochs
         early = state.epoch <= EARLY * spacing
@@ -418,7 +243,8 @@ class Program:
             best_epoch=jnp.where(better, state.epoch, state.best_epoch),
         ), validated
 
-    def _evaluate(self, network: Tree, lanes: Lanes, table: tuple[Array, Array]) -> Array:
+    def _evaluate(self, network: Tree, lanes: Lanes, table: Rows) -> Array:
+        """Measures of each lane on its validation rows, which are predicted tile by tile."""
         lane_count, size = lanes.valid.index.shape
         width = len(self.output.fields)
 
@@ -454,6 +280,199 @@ class Program:
         predicted = jnp.zeros((lane_count, width, inputs.shape[0]))
         return jax.lax.fori_loop(0, -(-count // size), tile, predicted)
 
+    # Functions of one lane, which the functions above vmap.
+
+    def _fresh(self, lane: Lanes) -> State:
+        """The state of a network with random weights before its first step."""
+        module = self._module(lane.seed)
+        if lane.knots is not None:
+            module = self.network.with_knots(module, lane.knots)  # type: ignore[attr-defined]
+        network = eqx.filter(module, eqx.is_array)
+        return State(
+            network,
+            network if self.averaging else None,
+            optax.scale_by_adam().init(network),
+            epoch=jnp.int32(0),
+            loss=jnp.float32(0),
+            best=network if lane.valid.index.size else None,
+            best_loss=jnp.float32(jnp.inf),
+            best_epoch=jnp.int32(0),
+        )
+
+    def _running(self, state: State, lane: Lanes) -> Array:
+        """Whether a network trains on: not done, not diverged and not stopped early."""
+        patience = lane.settings.patience
+        early_patience = jnp.maximum(lane.settings.early_patience, 2 * state.best_epoch)
+        waited = state.epoch - state.best_epoch
+        exhausted = (patience > 0) & (waited >= jnp.minimum(patience, early_patience))
+        return (state.epoch < lane.settings.epochs) & jnp.isfinite(state.loss) & ~exhausted
+
+    def _step(
+        self,
+        lane: Lanes,
+        state: State,
+        sums: Array,
+        keys: tuple[Array, Array],
+        running: Array,
+        start: Array,
+        table: Rows,
+    ) -> tuple[State, Array]:
+        """Train on the batch that begins at position ``start`` of the epoch's shuffled rows.
+
+        ``sums``, from which the measures of the epoch are computed, grow by those of the batch.
+        """
+        position = start + jnp.arange(self.batch_size)
+        inside = position < lane.train.count
+        order = shuffled(position.astype(jnp.uint32), lane.train.count, keys)
+        slot = jnp.where(inside, order, 0)
+        weight = jnp.where(inside, lane.train.weight[slot], 0)
+        inputs, target = self._rows(table, lane.scaling, lane.train.index[slot])
+        (loss, predicted), gradient = jax.value_and_grad(self._training_loss, has_aux=True)(
+            state.network, inputs, target, weight, lane.settings
+        )
+        live = running & (start < lane.train.count)
+        batch_sums = self._sums(predicted, loss, target, weight, lane.settings)
+        return self._update(lane, state, gradient, live), sums + jnp.where(live, batch_sums, 0)
+
+    def _update(self, lane: Lanes, state: State, gradient: Tree, live: Array) -> State:
+        """The state after a step of AdamW, or unchanged where the lane is not live.
+
+        Moments are updated before weights, and weights before their average: if XLA interleaved
+        these updates, it would first copy each array for the others to read. Biases do not decay.
+        """
+        settings, before = lane.settings, state.optimizer
+        if self.clipping:
+            clip = optax.clip_by_global_norm(settings.clip_norm)
+            gradient = clip.update(gradient, optax.EmptyState())[0]
+        betas, rate = self._memory(lane), self._rate(lane, before.count)
+        moments = optax.scale_by_adam(*betas).update(gradient, before)[1]
+        moments = _barrier(_select(live, moments, before))
+        first, second = (1 - beta**moments.count for beta in betas)  # bias corrections
+
+        def descend(old: Array, mean: Array, square: Array) -> Array:
+            update = mean / first / (jnp.sqrt(square / second) + 1e-8)
+            decay = settings.weight_decay * old if old.ndim > 1 else 0
+            return jnp.where(live, old - rate * (update + decay), old)
+
+        network = jax.tree.map(descend, state.network, moments.mu, moments.nu)
+        state = state._replace(network=network, optimizer=moments)
+        if not self.averaging:
+            return state
+        keep = jnp.minimum(settings.averaging, (1 + before.count) / (10 + before.count))
+        network = _barrier(network)
+        average = jax.tree.map(lambda a, b: keep * a + (1 - keep) * b, state.average, network)
+        return state._replace(network=network, average=_select(live, average, state.average))
+
+    def _memory(self, lane: Lanes) -> tuple[Any, Any]:
+        """Decay rates of Adam's moments (its betas)."""
+        return 0.9, 0.999
+
+    def _rate(self, lane: Lanes, step: Array) -> Array:
+        """The learning rate of a step."""
+        total = lane.settings.epochs * self._batches(lane.train.count)
+        return SCHEDULES[self.schedule](lane.settings, step, total)
+
+    def _batches(self, count: Array) -> Array:
+        return -(-count // self.batch_size)
+
+    def _rows(self, table: Rows, scaling: Scaling, row: Array) -> Rows:
+        """Inputs and target of rows of the table, standardised for a lane."""
+        inputs, target = (a.at[row].get(mode="promise_in_bounds") for a in table)
+        target = (target - scaling.target_center) / scaling.target_scale
+        return (inputs - scaling.input_center) / scaling.input_scale, target
+
+    def _predict(self, network: Tree, inputs: Array) -> Parameters:
+        module = eqx.combine(network, self._static)
+        return self.output.parameters(jax.vmap(module)(inputs))
+
+    def _batch_loss(
+        self, predicted: Parameters, target: Array, weight: Array, settings: Settings
+    ) -> Array:
+        """The loss of predictions for some rows; rows of padding have the weight 0."""
+        numbers = {"coverage": settings.coverage, **settings.loss}
+        return self.objective.loss(*predicted, target, weight=weight, **numbers)
+
+    def _loss(
+        self, network: Tree, inputs: Array, target: Array, weight: Array, settings: Settings
+    ) -> tuple[Array, Parameters]:
+        """The loss of a network on some rows, and its predictions."""
+        predicted = self._predict(network, inputs)
+        return self._batch_loss(predicted, target, weight, settings), predicted
+
+    def _training_loss(
+        self, network: Tree, inputs: Array, target: Array, weight: Array, settings: Settings
+    ) -> tuple[Array, Parameters]:
+        """The same in training, where the loss of adversarial examples may be added."""
+        loss, predicted = self._loss(network, inputs, target, weight, settings)
+        if self.adversarial:
+            slope = jax.grad(lambda x: self._loss(network, x, target, weight, settings)[0])(inputs)
+            moved = jax.lax.stop_gradient(inputs + settings.adversarial_step * jnp.sign(slope))
+            attack = self._loss(network, moved, target, weight, settings)[0]
+            loss = loss + jnp.where(settings.adversarial_step > 0, attack, 0)
+        return loss, predicted
+
+    def _sums(
+        self,
+        predicted: Parameters,
+        loss: Array,
+        target: Array,
+        weight: Array,
+        settings: Settings,
+    ) -> Array:
+        """The total weight of some rows, followed by weighted sums of ``MEASURES``."""
+        lower, point, upper = self.output.interval(*predicted, coverage=settings.coverage)
+        total = jnp.sum(weight)
+        captured = (lower <= target) & (target <= upper)
+        rows = jnp.stack([captured, upper - lower, (point - target) ** 2])
+        rows = jnp.where(weight > 0, rows, 0)  # padding may have any values, even NaN
+        return jnp.concatenate([jnp.stack([total, total * loss]), rows @ weight])
+
+    def _validation_measures(self, lane: Lanes, predicted: Parameters, table: Rows) -> Array:
+        """Weighted means of ``MEASURES`` over the validation rows."""
+        real = jnp.arange(lane.valid.index.size) < lane.valid.count
+        weight = jnp.where(real, lane.valid.weight, 0)
+        target = self._rows(table, lane.scaling, lane.valid.index)[1]
+        loss = self._batch_loss(predicted, target, weight, lane.settings)
+        if self.refuse_crossing:
+            lower, _, upper = self.output.interval(*predicted, coverage=lane.settings.coverage)
+            loss = jnp.where(jnp.any(real & ~(lower < upper)), jnp.inf, loss)
+        sums = self._sums(predicted, loss, target, weight, lane.settings)
+        return sums[1:] / sums[0]
+
+
+def _select(condition: Array, new: Tree, old: Tree) -> Tree:
+    """``jnp.where`` on every leaf."""
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+def _loop(body: Any, count: Any, carry: Any, per_check: int) -> Any:
+    """A ``fori_loop`` that tests only every ``per_check`` iterations whether it has ended.
+
+    It runs up to ``per_check - 1`` iterations too many, and ``body`` must then change nothing.
+    """
+    if per_check == 1:
+        return jax.lax.fori_loop(0, count, body, carry)
+
+    def group(i: Any, carry: Any) -> Any:
+        return jax.lax.fori_loop(0, per_check, lambda j, c: body(i * per_check + j, c), carry)
+
+    groups = -(-count // per_check)
+    if isinstance(groups, int) and groups == 1:
+        return group(0, carry)
+    return jax.lax.fori_loop(0, groups, group, carry)
+
 
 def _is_array_shape(leaf: object) -> bool:
     return isinstance(leaf, jax.ShapeDtypeStruct)
+
+
+def _name(part: Any) -> str | None:
+    """Where ``part``, a class or function, is found in calipers or JAX; None where it is not."""
+    part = getattr(part, "__func__", part)
+    module, name = getattr(part, "__module__", None), getattr(part, "__qualname__", None)
+    if not module or not name or module.partition(".")[0] not in ("calipers", "jax"):
+        return None
+    found = sys.modules.get(module)
+    for attribute in name.split("."):
+        found = getattr(found, attribute, None)
+    return f"{module}.{name}" if found is part else None

@@ -1,7 +1,7 @@
-"""Running plans through the lanes of one compiled program.
+"""The training loop, which passes plans through the lanes of one compiled program.
 
-Python steps in between segments of epochs: it collects the networks that have finished, gives their
-lanes to those that wait, reports progress and looks whether it should stop.
+Between segments of epochs, Python collects the networks that have finished, gives their lanes to
+waiting plans, reports progress and checks whether it should stop.
 """
 
 import threading
@@ -24,13 +24,13 @@ from calipers.bank._program import SEGMENT, Program
 from calipers.bank._shared_rows import FloatArray, IntArray, Plan, Table
 from calipers.networks import ROWS_FOR_KNOTS
 
-_SEGMENT_SECONDS = 0.5
-_LONGEST_WAIT = 30.0  # seconds for what cannot be stopped, such as compiling
-_MANY_LANES = 128  # more of them take an accelerator longer, trained or not
+_SEGMENT_SECONDS = 0.5  # aimed at
+_LONGEST_WAIT = 30.0  # seconds granted to what cannot be interrupted, such as compiling
+_MANY_LANES = 128  # from here on, idle lanes slow an accelerator down as much as busy ones
 
 History = NDArray[np.void]
-"""Structured array with the field ``epoch``, the measures on training rows, and those on validation
-rows under ``valid_`` names."""
+"""Structured array with one row per epoch: the field ``epoch``, the measures on training rows, and
+the measures on validation rows under names that begin with ``valid_``."""
 
 HISTORY_TYPE = np.dtype(
     [("epoch", np.int32)]
@@ -39,7 +39,7 @@ HISTORY_TYPE = np.dtype(
 
 
 class Shape(NamedTuple):
-    """Sizes of a program: lanes, and rows that each may train on and be validated on."""
+    """Sizes of a program: its lanes, and the rows that each can train and be validated on."""
 
     lanes: int
     train: int
@@ -47,7 +47,7 @@ class Shape(NamedTuple):
 
 
 class Trained(NamedTuple):
-    """A network as it came out of its lane, and what was found of it where it was trained."""
+    """A network as it came out of its lane; ``examined`` is filled in by ``train``."""
 
     weights: list[NDArray[np.float32]]
     scaling: Scaling
@@ -59,11 +59,11 @@ class Trained(NamedTuple):
 
 
 class StoppedError(Exception):
-    """Training was asked to stop."""
+    """Training was stopped by the caller."""
 
 
 class Observer:
-    """How runs on threads are seen, stopped and waited for from outside, and take turns."""
+    """Reports on runs in threads, stops them, waits for them, and lets them take turns."""
 
     def __init__(self, report: Callable[[int], None], jobs: int) -> None:
         self.report = report
@@ -85,18 +85,18 @@ class Observer:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Compute when it is this run's turn: first come, first served.
+        """Wait for this run's turn to compute: first come, first served.
 
-        So ten chunks on eight cores end together, and not two of them long after the others.
+        Ten chunks on eight cores then end together, instead of two of them long after the others.
         """
-        mine = threading.Event()
+        granted = threading.Event()
         with self._turns:
             if self._free:
                 self._free -= 1
-                mine.set()
+                granted.set()
             else:
-                self._queue.append(mine)
-        mine.wait()
+                self._queue.append(granted)
+        granted.wait()
         try:
             yield
         finally:
@@ -123,58 +123,57 @@ def run(
     table: Table,
     plans: list[Plan],
     shape: Shape,
-    watch: Observer | None,
+    observer: Observer | None,
     clock: Clock,
-    share: float,
+    fraction: float,
 ) -> list[Trained]:
     """Train all plans, as many at a time as there are lanes.
 
-    Results do not depend on which networks share the lanes, unless the clock is limited: then
-    networks train for as many epochs as a share of the time that it has left allows, at least one.
+    Results do not depend on which networks share the lanes, unless the clock is limited: networks
+    then train for as many epochs as ``fraction`` of its remaining time allows, at least one.
     """
     before_computing()
     lanes = _Filling(program, table, plans, shape)
-    epochs, spent, trained = 1, 0.0, 0
-    turn = nullcontext if watch is None else watch.turn
+    epochs, total_seconds, total_epochs = 1, 0.0, 0
+    turn = nullcontext if observer is None else observer.turn
     with turn(), ThreadPoolExecutor(1) as pool:
-        device = jax.config.jax_default_device  # type: ignore[attr-defined]  # of this thread alone
-        compiling = pool.submit(lanes.compile, device)  # while the program of ``fill`` is compiled
+        device = jax.config.jax_default_device  # type: ignore[attr-defined]  # local to this thread
+        compiling = pool.submit(lanes.compile, device)  # while ``fill`` compiles its own program
         lanes.fill()
         compiling.result()
-    until = clock.until(share)
+    deadline = clock.until(fraction)
     while True:
-        asked = time.monotonic()
+        queued = time.monotonic()
         with turn():
             if not lanes.fill():
                 break
-            began = time.monotonic()
-            done = lanes.advance(epochs if began < until else 1, until)
-            took = max(time.monotonic() - began, 1e-9)
-        if watch is not None:
-            watch.report(done)
-            if watch.stop.is_set():
+            started = time.monotonic()
+            done = lanes.advance(epochs if started < deadline else 1, deadline)
+            took = max(time.monotonic() - started, 1e-9)
+        if observer is not None:
+            observer.report(done)
+            if observer.stop.is_set():
                 raise StoppedError
         if clock.limited:
-            passed = time.monotonic() - asked  # turns of others included
-            spent, trained = spent + passed, trained + epochs
-            lanes.shorten(min(passed / epochs, spent / trained), until)
+            elapsed = time.monotonic() - queued  # includes the turns of other runs
+            total_seconds, total_epochs = total_seconds + elapsed, total_epochs + epochs
+            lanes.shorten(min(elapsed / epochs, total_seconds / total_epochs), deadline)
         else:
             lanes.compact()
-        pace = _SEGMENT_SECONDS / took
         most = 1 if table.streams else min(SEGMENT, 8 * epochs)
-        epochs = int(np.clip(epochs * pace, 1, most))
+        epochs = int(np.clip(epochs * (_SEGMENT_SECONDS / took), 1, most))
     return lanes.results
 
 
 class _Filling:
-    """Lanes with the plans that fill them, those that wait, and those that are done."""
+    """The lanes, the plans that occupy them or wait for one, and the networks that are done."""
 
     def __init__(self, program: Program, table: Table, plans: list[Plan], shape: Shape) -> None:
         self.program = program
         self.table = table
         self.plans = plans
         self.waiting = deque(range(len(plans)))
-        self.owner: list[int | None] = [None] * shape.lanes
+        self.owner: list[int | None] = [None] * shape.lanes  # number of the plan in each lane
         self.records: list[list[NDArray[np.float32]]] = [[] for _ in plans]
         self.finished: dict[int, Trained] = {}
         self.shape = shape
@@ -182,11 +181,11 @@ class _Filling:
         unit = Scaling(np.zeros(program.in_size), np.ones(program.in_size), 0.0, 1.0)
         self.defaults = program.objective().numbers()
         self.knots = getattr(program.network, "knots", lambda inputs: None)
-        none = self.knots(np.empty((0, program.in_size)))
-        idle = _entry(idle_plan, unit, shape, self.defaults, none)
+        no_knots = self.knots(np.empty((0, program.in_size)))
+        idle = _lane(idle_plan, unit, shape, self.defaults, no_knots)
         self.lanes: Lanes = jax.tree.map(lambda leaf: np.stack([leaf] * shape.lanes), idle)
-        self.scalings: dict[int, Scaling] = {}
-        self.known: dict[int, Scaling] = {}
+        self.scalings: dict[int, Scaling] = {}  # by number of the plan
+        self.scalings_of_rows: dict[int, Scaling] = {}  # by hash of rows and weights
         self.feed = table.feed()
         self.state: State = program.blank(self.lanes)
         self.on_device: Lanes = self.lanes
@@ -196,67 +195,68 @@ class _Filling:
         return [self.finished[i] for i in range(len(self.plans))]
 
     def fill(self) -> bool:
-        """Give free lanes to waiting plans; False when nothing is left to train."""
+        """Give free lanes to waiting plans; return False when nothing is left to train."""
         renew = np.zeros(len(self.owner), dtype=bool)
         if self.table.streams and any(owner is not None for owner in self.owner):
-            return True  # lanes share the rows of an epoch, so that they begin together
+            return True  # all lanes train on the shard of the epoch, and must start together
         for lane, owner in enumerate(self.owner):
             if owner is None and self.waiting:
                 self.owner[lane] = number = self.waiting.popleft()
-                self._write(lane, number)
+                self._assign(lane, number)
                 renew[lane] = True
         if renew.any():
             self.on_device = jax.device_put(self.lanes)
             self._start(renew)
         return any(owner is not None for owner in self.owner)
 
-    def _write(self, lane: int, number: int) -> None:
+    def _assign(self, lane: int, number: int) -> None:
+        """Write a plan into the arrays of a lane."""
         plan = self.plans[number]
         scaling = self.scalings[number] = plan.scaling or self._scaling(plan)
         target = (self.table.target[plan.rows] - scaling.target_center) / scaling.target_scale
         numbers = self.program.objective.fitted(self.defaults | dict(plan.settings.loss), target)
         knots = None
         if self.lanes.knots is not None:
-            some = plan.rows[:: max(1, len(plan.rows) // ROWS_FOR_KNOTS)]
-            inputs = (self.table.inputs[some] - scaling.input_center) / scaling.input_scale
+            sample = plan.rows[:: max(1, len(plan.rows) // ROWS_FOR_KNOTS)]
+            inputs = (self.table.inputs[sample] - scaling.input_center) / scaling.input_scale
             knots = self.knots(np.clip(inputs, -1e8, 1e8))  # knots must not be larger than 1e9
-        entry = _entry(plan, scaling, self.shape, numbers, knots)
-        for array, value in zip(jax.tree.leaves(self.lanes), jax.tree.leaves(entry), strict=True):
+        values = _lane(plan, scaling, self.shape, numbers, knots)
+        for array, value in zip(jax.tree.leaves(self.lanes), jax.tree.leaves(values), strict=True):
             array[lane] = value
 
     def _scaling(self, plan: Plan) -> Scaling:
-        """That of the plan's rows, found once for all plans of the same rows."""
+        """The scaling of the plan's rows, computed once for all plans with the same rows."""
         parts = (plan.rows, plan.weights)
         key = hash(tuple(None if part is None else part.tobytes() for part in parts))
-        if key not in self.known:
-            self.known[key] = self.table.scaling(*parts)
-        return self.known[key]
+        if key not in self.scalings_of_rows:
+            self.scalings_of_rows[key] = self.table.scaling(*parts)
+        return self.scalings_of_rows[key]
 
     def _start(self, renew: NDArray[np.bool_]) -> None:
-        # Networks begin without rows: tables of all sizes share the program that makes them.
+        # Initialisation needs no rows: without them, tables of all sizes share one program.
         train, valid = (
             rows._replace(index=rows.index[:, :1], weight=rows.weight[:, :1])
             for rows in (self.lanes.train, self.lanes.valid)
         )
         lanes = self.lanes._replace(train=train, valid=valid)
-        arguments = (self.state, lanes, renew, self._given())
+        arguments = (self.state, lanes, renew, self._initial())
         self.state = compiled(self.program.start, arguments, results=self.state)(*arguments)
 
-    def _given(self) -> Tree | None:
-        """Weights that plans start from, or None where they all start at random."""
+    def _initial(self) -> Tree | None:
+        """The weights that plans start from, or None where all start from random weights."""
         if all(plan.initial is None for plan in self.plans):
             return None
-        given = jax.tree.map(
+        initial = jax.tree.map(
             lambda s: np.zeros((self.shape.lanes, *s.shape), s.dtype), self.program.weights
         )
         for lane, number in self._occupied():
-            initial = self.plans[number].initial or []
-            for array, value in zip(jax.tree.leaves(given), initial, strict=True):
+            leaves = self.plans[number].initial or []
+            for array, value in zip(jax.tree.leaves(initial), leaves, strict=True):
                 array[lane] = value
-        return given
+        return initial
 
     def compile(self, device: Any) -> None:
-        """Compile what ``advance`` runs, before the clock starts."""
+        """Compile the program that ``advance`` runs, before the clock starts."""
         with nullcontext() if device is None else jax.default_device(device):
             self._compiled((self.state, self.lanes, self.feed(0), np.int32(1)))
 
@@ -264,14 +264,14 @@ class _Filling:
         results = (self.state, 0, 0)
         return compiled(self.program.advance, arguments, donate=(0,), results=results)
 
-    def shorten(self, epoch_seconds: float, until: float) -> None:
-        """Plan for as many epochs as the time left allows, at the pace that was measured.
+    def shorten(self, epoch_seconds: float, deadline: float) -> None:
+        """Limit epochs to those that fit before the deadline, at the measured pace.
 
-        A learning rate that falls to its end in few epochs serves better than one cut short.
+        A learning rate that falls to its end in few epochs does better than one cut short.
         """
         busy = [lane for lane, _ in self._occupied()]
-        in_turn = 1 + len(self.waiting) / max(1, len(busy))
-        allowed = max(1, int((until - time.monotonic()) / (epoch_seconds * in_turn)))
+        rounds = 1 + len(self.waiting) / max(1, len(busy))
+        allowed = max(1, int((deadline - time.monotonic()) / (epoch_seconds * rounds)))
         epoch = np.asarray(self.state.epoch)
         for lane, number in self._occupied():
             planned = int(self.plans[number].settings.epochs)
@@ -280,7 +280,7 @@ class _Filling:
         self.on_device = self.on_device._replace(settings=settings)
 
     def compact(self) -> None:
-        """Give up most lanes where few still train and nothing waits: an idle one costs as much."""
+        """Drop most lanes once few still train and no plan waits: idle lanes cost as much."""
         fewer = len(self.owner) // 4
         busy = [lane for lane, _ in self._occupied()]
         if self.waiting or 4 * fewer < _MANY_LANES or not 0 < len(busy) <= fewer:
@@ -293,63 +293,67 @@ class _Filling:
         self.state = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], self.state)
         self.on_device = jax.device_put(self.lanes)
 
-    def advance(self, epochs: int, until: float) -> int:
-        """Train for some epochs and collect what is to go no further; network-epochs done."""
+    def advance(self, epochs: int, deadline: float) -> int:
+        """Train for up to ``epochs`` epochs, and collect the networks that are then done.
+
+        Returns the number of network-epochs trained.
+        """
         before = np.array(self.state.epoch)
         busy = [lane for lane, _ in self._occupied()]
-        reached, left = int(before[busy].max()), self.lanes.settings.epochs - before
-        epochs = max(1, min(epochs, int(left[busy].max())))
+        reached, remaining = int(before[busy].max()), self.lanes.settings.epochs - before
+        epochs = max(1, min(epochs, int(remaining[busy].max())))
         arguments = (self.state, self.on_device, self.feed(reached), np.int32(epochs))
         self.state, records, running = self._compiled(arguments)(*arguments)
         running, records = np.asarray(running), np.asarray(records)
-        passed = np.asarray(self.state.epoch) - before
-        late = time.monotonic() >= until
+        trained = np.asarray(self.state.epoch) - before
+        late = time.monotonic() >= deadline
         for lane, number in self._occupied():
-            self.records[number].append(records[: passed[lane], lane].copy())
+            self.records[number].append(records[: trained[lane], lane].copy())
             if late or not running[lane]:
                 self.finished[number] = self._collect(lane, number, late and bool(running[lane]))
                 self.owner[lane] = None
-        return int(passed.sum())
+        return int(trained.sum())
 
     def _occupied(self) -> Iterator[tuple[int, int]]:
+        """Each busy lane with the number of its plan."""
         for lane, number in enumerate(self.owner):
             if number is not None:
                 yield lane, number
 
     def _collect(self, lane: int, number: int, late: bool) -> Trained:
         plan = self.plans[number]
-        # As arrays of NumPy: taking a number from one of JAX is a program to compile.
-        best_loss, reached, loss = (
+        # Converted to NumPy first: indexing an array of JAX would compile a program.
+        best_loss, epoch, loss = (
             np.asarray(getattr(self.state, name))[lane] for name in ("best_loss", "epoch", "loss")
         )
         allowed = int(self.lanes.settings.epochs[lane])
-        short = late or (allowed < plan.settings.epochs and int(reached) >= allowed)
-        source = self.program.product(self.state)
+        cut_short = allowed < plan.settings.epochs and int(epoch) >= allowed
+        weights = self.program.product(self.state)
         if plan.settings.patience and np.isfinite(best_loss):
-            source = self.state.best
+            weights = self.state.best
         records = np.concatenate(self.records[number])
         history = np.empty(len(records), dtype=HISTORY_TYPE)
         history["epoch"] = np.arange(1, len(records) + 1)
         unit = self.scalings[number].target_scale * self.table.units.target_scale
-        with np.errstate(over="ignore"):  # a square can be too large for any number
+        with np.errstate(over="ignore"):  # squares of large units are infinite
             scale = {"width": unit, "mse": np.square(unit)}
             for part, prefix in enumerate(("", "valid_")):
                 for column, name in enumerate(MEASURES):
                     history[prefix + name] = records[:, part, column] * scale.get(name, 1.0)
         return Trained(
-            [np.asarray(leaf)[lane].copy() for leaf in jax.tree.leaves(source)],
+            [np.asarray(leaf)[lane].copy() for leaf in jax.tree.leaves(weights)],
             self.scalings[number],
             loss=float(loss),
             epochs=len(records),
             history=history,
-            out_of_time=short,
+            out_of_time=late or cut_short,
         )
 
 
-def _entry(
+def _lane(
     plan: Plan, scaling: Scaling, shape: Shape, numbers: dict[str, Any], knots: FloatArray | None
 ) -> Lanes:
-    """A plan as the arrays of one lane; ``numbers`` are those of its loss."""
+    """A plan as the arrays of one lane; ``numbers`` are the parameters of its loss."""
 
     def rows(index: IntArray, weights: FloatArray | None, size: int) -> RowIndex:
         extra = size - len(index)
@@ -368,7 +372,7 @@ def _entry(
 
 
 def _single(value: ArrayLike) -> NDArray[Any]:
-    """A number or array in the precision that programs take."""
+    """A number or array in single precision, or as integers of 32 bits."""
     array = np.asarray(value)
-    kinds = {"f": np.float32, "i": np.int32, "u": np.uint32}
-    return array.astype(kinds[array.dtype.kind])
+    types = {"f": np.float32, "i": np.int32, "u": np.uint32}
+    return array.astype(types[array.dtype.kind])

@@ -1,10 +1,10 @@
-"""Rows of a bank that are more than memory: a scratch file in shards, trained on one at a time.
+"""Tables that do not fit in memory: shards in a scratch file, trained on one at a time.
 
-Every shard is a random part of all rows: of so many rows that follow each other in the source as
-there are shards, each shard gets one. A pass over a shard is what an epoch is for the compiled
-program, which shuffles within it, so that it trains on shards as it does on tables.
+Every shard is a random sample of all rows: of n successive rows in the source, each of n shards
+gets one. To the compiled program, a pass over a shard is an epoch, within which it shuffles, so
+that it trains on shards as it does on tables.
 
-The file has no name, so that nothing is left of it when the process ends, however it ends.
+The file has no name, so that nothing remains of it however the process ends.
 """
 
 import shutil
@@ -26,34 +26,34 @@ from calipers.bank._shared_rows import FloatArray, IntArray, Rows, Table, padded
 
 Float32Array = NDArray[np.float32]
 
-_CELLS = 2**24  # numbers of a shard, at most
-_SHARD = (2**13, 2**18)  # rows of a shard, at least and at most
+_CELLS = 2**24  # most numbers in a shard
+_SHARD = (2**13, 2**18)  # fewest and most rows in a shard, which take precedence
 
 
 @dataclass(frozen=True, eq=False)
 class Shards(Table):
-    """A table of which one shard at a time is in memory; ``inputs`` and ``target`` are the first.
+    """A table with one shard at a time in memory; ``inputs`` and ``target`` are the first shard.
 
-    The rows of a shard are followed by those that networks are validated on, the same for all.
+    Every shard is followed by the same validation rows.
     """
 
-    scratch: Any = None  # what has written the shards
+    scratch: Any = None  # the ShardWriter that wrote the shards
     streams = True
 
     @property
     def train(self) -> IntArray:
-        """Rows of a shard to train on."""
+        """Indices of the training rows in a shard."""
         return np.arange(self.scratch.slots)
 
     @property
     def validation(self) -> IntArray:
-        """Rows, after those of the shard, to validate on."""
+        """Indices of the validation rows, which follow those of the shard."""
         return np.arange(self.scratch.slots, self.rows)
 
     def feed(self) -> Callable[[int], Rows]:
-        """A function that places the shard of an epoch; the next is read in the meantime."""
+        """A function that loads the shard of an epoch, and the next in the background."""
         device, pool, count = default_device(), self.scratch.pool, self.scratch.shards
-        held: dict[int, Future[Rows]] = {}  # of this epoch, and of the next
+        held: dict[int, Future[Rows]] = {}  # the shards of this epoch and of the next
 
         def load(shard: int) -> Rows:
             inputs, target, part = self.inputs.copy(), self.target.copy(), self.scratch.read(shard)
@@ -73,9 +73,9 @@ class Shards(Table):
 
 
 class ShardWriter:
-    """A scratch file to which rows are written in the order of their source, once.
+    """A scratch file to which rows are written once, in the order of their source.
 
-    The seed decides which row goes to which shard. Raises ``OSError`` if the disk has no room.
+    The seed determines which row goes to which shard. Raises ``OSError`` if the disk is too full.
     """
 
     def __init__(self, inputs: int, rows: int, seed: int) -> None:
@@ -109,13 +109,11 @@ class ShardWriter:
         self.file.close()
 
     def write(self, inputs: Float32Array, target: Float32Array) -> None:
-        """Add rows, no more than were to come; a few wait for those that follow."""
+        """Add rows, up to the number announced; a few are held back until more arrive."""
         rows = np.concatenate([self.waiting, np.column_stack([inputs, target])])
         slots = len(rows) // self.shards
         if self.slots + slots > self.capacity:
-            raise ValueError(
-                f"more rows than the {self.capacity * self.shards:,} there is room for"
-            )
+            raise ValueError(f"more than the {self.capacity * self.shards:,} rows announced")
         whole = rows[: slots * self.shards].reshape(slots, self.shards, self.width)
         order = self.random.permuted(np.tile(np.arange(self.shards), (slots, 1)), axis=1)
         mixed = np.take_along_axis(whole, order[:, :, None], axis=1)
@@ -126,7 +124,7 @@ class ShardWriter:
         self.waiting = rows[slots * self.shards :]
 
     def read(self, shard: int) -> Float32Array:
-        """Rows of a shard, the target last."""
+        """Rows of a shard, with the target as the last column."""
         with self.lock:
             self.file.seek(4 * self.width * shard * self.capacity)
             content = self.file.read(4 * self.width * self.slots)
@@ -139,9 +137,9 @@ class ShardWriter:
         units: Scaling,
         limits: tuple[FloatArray, FloatArray] | None,
     ) -> Shards:
-        """The table of all that was written, with rows to validate on.
+        """The table of all rows written, with ``inputs`` and ``target`` to validate on.
 
-        As many of the last rows are left out as are too few for one in each shard.
+        The last rows are left out if there are too few of them for one in each shard.
         """
         self.file.flush()
         first = self.read(0)

@@ -1,4 +1,4 @@
-"""The shared rows of a bank, and the plans of the networks that train on them."""
+"""The rows that a bank shares, and the plans of the networks that train on them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,13 +17,13 @@ FloatArray = NDArray[np.floating[Any]]
 IntArray = NDArray[np.integer[Any]]
 Rows = tuple[jax.Array, jax.Array]  # inputs and target on a device
 
-_CONSTANT_TARGET = 1e-6  # part of itself by which a constant target is taken to vary
-_BLOCK = 2048  # rows
-_CONSTANT = 1e-12  # a column whose spread is this small against its size is constant but for noise
+_CONSTANT_TARGET = 1e-6  # relative scale that a constant target is given
+_BLOCK = 2048  # rows whose inputs stay within a core's cache
+_CONSTANT = 1e-12  # a column of a smaller relative scale is constant but for rounding errors
 
 
 def padded(count: int) -> int:
-    """Next of a few sizes, four to each doubling, so that similar tables share a program."""
+    """``count`` rounded up to one of four sizes per doubling: similar tables share a program."""
     if count <= 256:
         return 256 if count else 0
     step = 2 ** ((count - 1).bit_length() - 3)
@@ -31,15 +31,15 @@ def padded(count: int) -> int:
 
 
 def center_and_scale(values: FloatArray, weights: FloatArray | None = None) -> tuple[Any, Any]:
-    """Weighted mean and standard deviation along the first axis, safe in any unit.
+    """Weighted mean and standard deviation along the first axis, without overflow in any unit.
 
-    A constant column gets the scale 1.
+    A constant column has the scale 1.
     """
     peak = np.max(np.abs(values), axis=0, initial=0.0)
     peak = np.where(peak > 0, peak, 1.0)
-    share = values / peak
-    center = np.average(share, axis=0, weights=weights)
-    scale = np.sqrt(np.average((share - center) ** 2, axis=0, weights=weights))
+    relative = values / peak
+    center = np.average(relative, axis=0, weights=weights)
+    scale = np.sqrt(np.average((relative - center) ** 2, axis=0, weights=weights))
     constant = scale <= _CONSTANT * np.abs(center)
     return center * peak, np.where(constant, 1.0, scale * peak)
 
@@ -48,18 +48,18 @@ def center_and_scale(values: FloatArray, weights: FloatArray | None = None) -> t
 class Table:
     """Rows that the networks of a bank share, standardised once and padded.
 
-    Standardising in double precision lets the compiled programs work in single precision whatever
-    the unit; every network then scales by its own training rows.
+    They are standardised in double precision, so that the compiled programs can work in single
+    precision in any unit; every network then scales by its own training rows.
     """
 
     inputs: FloatArray  #: (padded rows, inputs)
     target: FloatArray  #: (padded rows,)
-    units: Scaling  #: Centres and scales that lead back to the data's own units.
-    rows: int  #: Rows that are real.
-    #: Ends of the ordinary values of each input, where there are others: beyond them, values do not
-    #: count for a network's own scaling either.
+    units: Scaling  #: Centres and scales that lead back to the units of the data.
+    rows: int  #: Number of rows without padding.
+    #: Range of each input without gross errors, where inputs may have some: values beyond it are
+    #: clipped for a network's own scaling too.
     limits: tuple[FloatArray, FloatArray] | None = None
-    streams = False  # whether the rows of one epoch are not those of the next
+    streams = False  # whether each epoch sees other rows than the one before
 
     @classmethod
     def from_arrays(
@@ -72,24 +72,23 @@ class Table:
     ) -> "Table":
         """Make a table of finite inputs (rows, inputs) and targets (rows,).
 
-        ``units`` are those of the table that a bank came from which is trained further. With
-        ``robust``, gross errors among the inputs set no scale; they stay in the table, so that this
-        is for networks that clip what they see.
+        To train a bank further, ``units`` are those of the table that it was trained on. With
+        ``robust``, gross errors among the inputs do not affect their scale; they stay in the table,
+        so that this is for networks that clip their inputs.
         """
         limits = ordinary_limits(inputs) if robust else None
         if units is None:
             center, scale = center_and_scale(target)
             if np.ptp(target) <= _CONSTANT * np.abs(center):
                 scale = _CONSTANT_TARGET * (np.abs(center) or 1.0)
-            within = inputs if limits is None else np.clip(inputs, *limits)
-            input_center, input_scale = center_and_scale(within)
+            clipped = inputs if limits is None else np.clip(inputs, *limits)
+            input_center, input_scale = center_and_scale(clipped)
             units = Scaling(input_center, input_scale, center, scale)
         extra = padded(len(target)) - len(target)
-        scaled = standardised(inputs, units)
-        goal = (target - units.target_center) / units.target_scale
+        target = (target - units.target_center) / units.target_scale
         return cls(
-            np.pad(scaled, ((0, extra), (0, 0))),
-            np.pad(goal.astype(np.float32), (0, extra)),
+            np.pad(standardised(inputs, units), ((0, extra), (0, 0))),
+            np.pad(target.astype(np.float32), (0, extra)),
             units,
             len(target),
             limits and (standardised(limits[0], units), standardised(limits[1], units)),
@@ -101,7 +100,7 @@ class Table:
 
     @property
     def on_device(self) -> Rows:
-        """Inputs and target where the programs of this thread run."""
+        """Inputs and target on the device that this thread's programs run on."""
         device = default_device()
         if device not in self._placed:
             arrays = (self.inputs, self.target)
@@ -109,7 +108,7 @@ class Table:
         return self._placed[device]
 
     def feed(self) -> Callable[[int], Rows]:
-        """A function that gives the rows of an epoch, inputs and target, on the device."""
+        """A function that returns the rows of an epoch, inputs and target, on the device."""
         placed = self.on_device
         return lambda epoch: placed
 
@@ -117,28 +116,28 @@ class Table:
         return {key: value for key, value in self.__dict__.items() if key != "_placed"}
 
     def in_units(self, rows: IntArray) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Inputs and target of some rows in the data's own units, to single precision."""
+        """Inputs and target of ``rows`` in the units of the data, to single precision."""
         units = self.units
         inputs = self.inputs[rows] * units.input_scale + units.input_center
         return inputs, self.target[rows] * units.target_scale + units.target_center
 
     def scaling(self, rows: IntArray, weights: FloatArray | None = None) -> Scaling:
-        """Scaling by the mean and standard deviation of some rows."""
+        """Scaling by the mean and standard deviation of ``rows``."""
         target = self.target[rows].astype(np.float64)
         return Scaling(*self._moments(rows, weights), *center_and_scale(target, weights))
 
     def _moments(self, rows: IntArray, weights: FloatArray | None) -> tuple[Any, Any]:
-        """``center_and_scale`` of the inputs of some rows, in blocks that a cache holds."""
+        """``center_and_scale`` of the inputs of ``rows``, computed block by block."""
         weights = np.ones(len(rows)) if weights is None else weights.astype(np.float64)
-        cuts = [slice(i, i + _BLOCK) for i in range(0, len(rows), _BLOCK)]
+        blocks = [slice(i, i + _BLOCK) for i in range(0, len(rows), _BLOCK)]
 
         def mean(center: Any, power: int) -> Any:
             total = np.zeros(self.inputs.shape[1])
-            for cut in cuts:
-                values = self.inputs[rows[cut]]
+            for block in blocks:
+                values = self.inputs[rows[block]]
                 if self.limits is not None:
                     values = np.clip(values, *self.limits)
-                total += weights[cut] @ (values - center) ** power
+                total += weights[block] @ (values - center) ** power
             return total / weights.sum()
 
         center = mean(np.zeros(self.inputs.shape[1]), 1)
@@ -147,7 +146,7 @@ class Table:
 
 
 def standardised(inputs: FloatArray, units: Scaling) -> FloatArray:
-    """Inputs in the units of a table, single precision; the absurdly large stay finite."""
+    """Inputs in the units of a table and in single precision, in which huge values stay finite."""
     with np.errstate(over="ignore"):
         scaled = (inputs - units.input_center) / units.input_scale
     return np.clip(scaled, -1e9, 1e9).astype(np.float32)
@@ -155,16 +154,16 @@ def standardised(inputs: FloatArray, units: Scaling) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """One network of a bank: what it trains on and how."""
+    """One network of a bank: the rows it trains on, and how."""
 
-    seed: int  #: Seeds the weights and the order of the rows, below 2**32.
+    seed: int  #: Seed of the weights and of the order of the rows, below 2**32.
     rows: IntArray  #: Training rows of the table.
     weights: FloatArray | None = None  #: Their weights.
     #: Rows on which the network is validated after each epoch.
     validation: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     validation_weights: FloatArray | None = None  #: Their weights.
-    settings: Settings = field(default_factory=Settings)  #: Numbers of the training.
-    #: Scaling of inputs and target; that of the training rows by default.
+    settings: Settings = field(default_factory=Settings)  #: Hyperparameters of its training.
+    #: Scaling of inputs and target; by the training rows if None.
     scaling: Scaling | None = None
-    #: Weights to start from in place of random ones, see ``Bank.weights_of``.
+    #: Weights to start from instead of random ones, see ``Bank.weights_of``.
     initial: list[FloatArray] | None = None

@@ -1,6 +1,6 @@
-"""A fresh permutation of any number of rows, one position at a time.
+"""A random permutation of any number of rows, computed one position at a time.
 
-Sorting random keys would cost as much as a third of training on a CPU. A swap-or-not shuffle
+Sorting random keys would take as long as a third of training on a CPU. A swap-or-not shuffle
 (Hoang, Morris and Rogaway, 2012) needs no sort and no memory: it maps each position to its row by a
 few rounds in which a position either stays or changes places with its mirror image about a random
 pivot. The result depends on the seed, the epoch and the number of rows alone, never on padding.
@@ -30,11 +30,11 @@ def round_keys(seed: Array, epoch: Array, count: Array) -> tuple[Array, Array]:
 
 
 def shuffled(position: Array, count: Array, keys: tuple[Array, Array]) -> Array:
-    """Row that stands at each position of the epoch; positions must be below ``count``."""
+    """The row at each position of the epoch; positions must be below ``count``."""
     count = count.astype(jnp.uint32)
     for key, pivot in zip(*keys, strict=True):
         mirror = pivot - position
-        mirror = jnp.minimum(mirror, mirror + count)  # modulo count: a negative one wraps to huge
+        mirror = jnp.minimum(mirror, mirror + count)  # modulo count: negatives wrap to huge numbers
         swap = _mix(jnp.maximum(position, mirror) ^ key) >> 31
         position = jnp.where(swap == 1, mirror, position)
     return position

@@ -1,16 +1,16 @@
-"""Work on more than one machine: reach a cluster, and send what many tasks need only once.
+"""Work on several machines: connecting to a cluster, and sending it shared values only once.
 
-Nothing here schedules. Dask or Ray does, through joblib::
+Dask or Ray schedules the work, through joblib::
 
     with joblib.parallel_config(backend="dask"):
         model.fit(X, y)
 
-and prediction is lazy on the collections of Dask::
+and prediction is lazy on Dask collections::
 
     model.predict_interval(dask.dataframe.read_parquet("rows"), as_frame=True).to_parquet("scored")
 
-A value that many tasks need, such as the rows of a bank or a model, is a task of its own: a worker
-fetches it once, and the engine makes it again where the workers that held it are gone.
+A value that many tasks need, such as the rows of a bank or a model, is a task of its own: each
+worker fetches it once, and the scheduler creates it again if the workers that held it are lost.
 """
 
 from calipers.cluster._connect import (

@@ -1,4 +1,4 @@
-"""Reaching a Dask cluster, refusing one that could not do the work, and sending it values."""
+"""Connecting to a Dask cluster, checking that it can do the work, and sending values to it."""
 
 import asyncio
 import logging
@@ -15,23 +15,23 @@ import joblib
 from calipers._process import processor
 
 _SAME = ("calipers", "jax", "jaxlib", "numpy", "scikit-learn", "scipy")
-_PATIENCE = 10  # seconds that a scheduler and a first worker have to answer
+_PATIENCE = 10  # seconds to wait for the scheduler, and for a first worker
 _ENGINE_LOGGERS = ("distributed", "distributed.client", "tornado.application", "asyncio")
 
 
 class ClusterError(RuntimeError):
-    """A cluster that cannot be reached or used, or was lost."""
+    """The cluster cannot be reached or used, or the connection to it was lost."""
 
 
 class Cluster(NamedTuple):
-    """A cluster that work goes to."""
+    """A Dask cluster to work on."""
 
-    client: Any  #: The connection.
-    address: str  #: Where the scheduler is.
-    #: How many there were when it was reached.
+    client: Any  #: The client of Dask.
+    address: str  #: Address of the scheduler.
+    #: Numbers of workers and threads at the time of connecting.
     workers: int
     threads: int
-    processors: int  #: Kinds of processors among them; bits are the same on one kind.
+    processors: int  #: Number of distinct processor models; results have equal bits on one model.
 
     def send(self, value: Any) -> Any:
         """A future of a value that many tasks take as an argument."""
@@ -40,18 +40,18 @@ class Cluster(NamedTuple):
 
 @contextmanager
 def connect(address: str) -> Iterator[Cluster]:
-    """Let joblib work on a Dask cluster while the block runs.
+    """Use a Dask cluster as the backend of joblib within the ``with`` block.
 
     Parameters
     ----------
     address : str
-        Where the scheduler is, such as ``tcp://10.0.0.1:8786``.
+        Address of the scheduler, such as ``tcp://10.0.0.1:8786``.
 
     Raises
     ------
     ClusterError
-        If Dask is not installed, no scheduler answers, no worker is there, workers differ from this
-        machine in a version that matters, or the scheduler is lost on the way.
+        If Dask is not installed, no scheduler answers, there are no workers, workers differ from
+        this machine in a version that matters, or the scheduler is lost within the block.
 
     Examples
     --------
@@ -82,13 +82,13 @@ def connect(address: str) -> Iterator[Cluster]:
                 if client.status == "running" and not _is_loss(error):
                     raise
                 raise ClusterError(
-                    f"the scheduler at {address} was lost: what is on disk is whole, run the same "
-                    "again when a scheduler is back"
+                    f"the scheduler at {address} was lost: files on disk are complete, run the "
+                    "same command again when the scheduler is back"
                 ) from error
 
 
 def _use_even_one_thread() -> None:
-    """Make the active backend say two, since joblib would rather work here than on one thread."""
+    """Make the active backend report at least two jobs: joblib would run a single one locally."""
     backend = joblib.parallel.get_active_backend()[0]
     count = backend.effective_n_jobs
     backend.effective_n_jobs = lambda n_jobs: max(2, count(n_jobs))
@@ -96,7 +96,7 @@ def _use_even_one_thread() -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what the engine logs of a lost connection to itself; errors say it once."""
+    """Silence Dask's logs of a lost connection, since an error reports it."""
     loggers = [logging.getLogger(name) for name in _ENGINE_LOGGERS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -109,67 +109,67 @@ def _quiet() -> Iterator[None]:
 
 
 def _is_loss(error: BaseException) -> bool:
-    """Whether an error says that the engine has dropped the work."""
+    """Whether an error says that the cluster has dropped the work."""
     names = {kind.__name__ for kind in type(error).__mro__}
     return bool(names & {"CancelledError", "FutureCancelledError", "CommClosedError"})
 
 
 def _check(client: Any, address: str) -> Cluster:
-    """Refuse a cluster that could not do the work, or not to the same bits."""
+    """Refuse a cluster that could not do the work, or not with the same bits."""
     try:
         client.wait_for_workers(1, timeout=_PATIENCE)
     except TimeoutError:
         raise ClusterError(
-            f"the scheduler at {address} has no workers: start some by `dask worker {address}`"
+            f"the scheduler at {address} has no workers: start some with `dask worker {address}`"
         ) from None
-    found = client.run(_describe, on_error="return")
-    for worker, description in sorted(found.items()):
+    workers = client.run(_describe, on_error="return")
+    for worker, description in sorted(workers.items()):
         _compare(f"the worker {worker}", description)
     try:
         scheduler = client.run_on_scheduler(_describe)
     except Exception as error:
         scheduler = error
     _compare("the scheduler", scheduler)
-    threads = sum(client.nthreads(workers=list(found)).values())
-    kinds = {description["processor"] for description in found.values()}
-    return Cluster(client, address, len(found), threads, len(kinds))
+    threads = sum(client.nthreads(workers=list(workers)).values())
+    processors = {description["processor"] for description in workers.values()}
+    return Cluster(client, address, len(workers), threads, len(processors))
 
 
 def _compare(where: str, description: Any) -> None:
-    own = _describe()
+    local = _describe()
     if isinstance(description, BaseException):
         raise ClusterError(
-            f"{where} cannot import calipers: install calipers {own['calipers']} there "
+            f"{where} cannot import calipers: install calipers {local['calipers']} there "
             f"({type(description).__name__}: {description})"
         )
     for name in ("python", *_SAME):
-        if description[name] != own[name]:
+        if description[name] != local[name]:
             raise ClusterError(
-                f"{where} has {name} {description[name]}, this machine {own[name]}: "
-                "install the same"
+                f"{where} has {name} {description[name]}, this machine {local[name]}: "
+                "install the same version"
             )
 
 
 def _describe() -> dict[str, str]:
-    """Versions that must be the same everywhere, and the kind of processor."""
-    found = {"python": ".".join(platform.python_version_tuple()[:2])}
+    """Versions that must be the same everywhere, and the model of the processor."""
+    versions = {"python": ".".join(platform.python_version_tuple()[:2])}
     for name in _SAME:
         try:
-            found[name] = metadata.version(name)
+            versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "none"
-    return found | {"processor": processor()}
+            versions[name] = "none"
+    return versions | {"processor": processor()}
 
 
 _sent: WeakKeyDictionary[Any, dict[int, tuple[Any, Any, Any]]] = WeakKeyDictionary()
 
 
 def sender(backend: Any, owner: Any) -> Callable[[Any], Any]:
-    """How tasks of a joblib backend get values that many of them need.
+    """A function that sends a value to a joblib backend, for many tasks to share.
 
-    The result gives for a value what to pass as an argument, or in a list that is an argument, and
-    ``received`` turns it into the value again. Threads and processes of this machine get the value
-    itself. As long as ``owner`` lives, what was sent stays where it is and is not sent again.
+    It returns a handle to pass as an argument of tasks, or in a list that is one; ``received``
+    turns the handle into the value again. For threads and processes of this machine, the handle is
+    the value itself. While ``owner`` is alive, values stay where they are and are not sent again.
     """
     client = getattr(backend, "client", None)
     if client is not None:
@@ -180,10 +180,10 @@ def sender(backend: Any, owner: Any) -> Callable[[Any], Any]:
 
 
 def received(value: Any) -> Any:
-    """The value that a ``sender`` has sent, on the machine that needs it.
+    """The value of a handle that a ``sender`` returned, on the machine that needs it.
 
-    Dask has put it there already, unless joblib has found that one thread is left of the cluster
-    since the value was sent: then it works on this machine.
+    Dask replaces handles by values, unless the cluster has been reduced to one thread since, where
+    joblib runs tasks on this machine.
     """
     if isinstance(value, _InRay):
         return value.value()
@@ -192,24 +192,24 @@ def received(value: Any) -> Any:
 
 
 def _once(owner: Any, value: Any, client: Any, send: Callable[[Any, Any], Any]) -> Any:
-    """What stands for a value, sent unless it is there."""
-    known = _sent.setdefault(owner, {})
-    # An owner that is kept by what it owns would live for ever; other values must live as long as
-    # their number is used to know them.
+    """The handle of a value, which is sent unless it has been."""
+    sent = _sent.setdefault(owner, {})
+    # A value must live as long as its id is used as a key, but a reference to the owner here would
+    # keep the owner alive for ever.
     keep = None if value is owner else value
-    if id(value) in known:
-        _, where, handle = known[id(value)]
+    if id(value) in sent:
+        _, where, handle = sent[id(value)]
         if where is client and getattr(handle, "status", "") not in ("lost", "cancelled", "error"):
             return handle
     handle = send(client, value)
-    known[id(value)] = (keep, client, handle)
+    sent[id(value)] = (keep, client, handle)
     return handle
 
 
 def to_dask(client: Any, value: Any) -> Any:
-    """A future of a task that holds the value, pickled.
+    """A future of a task that unpickles the value.
 
-    Scattering would leave it on one worker, and lost with it.
+    A scattered value would be on one worker, and lost with it.
     """
     import cloudpickle
     import dask

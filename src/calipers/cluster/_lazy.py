@@ -1,4 +1,4 @@
-"""Prediction on arrays and frames of Dask: lazy, block by block, one copy of the model a worker."""
+"""Lazy prediction on Dask arrays and frames, block by block with one model per worker."""
 
 import copy
 import pickle
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def is_lazy(X: Any) -> bool:
-    """Whether ``X`` is a collection of Dask."""
+    """Whether ``X`` is a Dask collection."""
     return hasattr(type(X), "__dask_graph__")
 
 
@@ -21,41 +21,41 @@ def lazily(
     shape: tuple[int, ...] = (),
     columns: Sequence[str] | None = None,
 ) -> Any:
-    """What a method of a model will answer for each block of a Dask array or frame.
+    """The lazy result of a method of a model for each block of a Dask array or frame.
 
-    The model travels as a task of its own, so that a worker has it once whatever the number of
-    blocks. An array may be cut along columns, too. ``shape`` is that of the answer for one row;
-    ``columns`` names its columns where the answer is a frame.
+    The model is a task of its own, so that each worker fetches it once, for any number of blocks.
+    An array may be divided along columns too. ``shape`` is the shape of the result for one row;
+    ``columns`` are the names of its columns if the result is a frame.
     """
     import cloudpickle
     from dask.delayed import delayed
 
-    alone = copy.copy(model)
-    alone.n_jobs = 1  # blocks are what runs side by side
-    vars(alone).pop("_out_of_fold", None)  # of training rows, which predictions do not need
-    payload = cloudpickle.dumps(alone, protocol=5)
-    worker = delayed(pickle.loads, pure=False)(payload)
-    asked = {"method": method, "options": dict(options), "shape": shape, "columns": columns}
+    sent = copy.copy(model)
+    sent.n_jobs = 1  # blocks run in parallel
+    vars(sent).pop("_out_of_fold", None)  # predictions of training rows, which are not needed
+    payload = cloudpickle.dumps(sent, protocol=5)
+    remote = delayed(pickle.loads, pure=False)(payload)
+    kwargs = {"method": method, "options": dict(options), "shape": shape, "columns": columns}
     if hasattr(X, "map_partitions"):
-        meta = _nothing(X._meta, shape, columns)
-        return X.map_partitions(_answer, worker, meta=meta, enforce_metadata=False, **asked)
+        meta = _empty(X._meta, shape, columns)
+        return X.map_partitions(_predict_block, remote, meta=meta, enforce_metadata=False, **kwargs)
     if not hasattr(X, "map_blocks") or X.ndim != 2 or columns is not None:
         what = "a Dask DataFrame" if columns is not None else "a Dask DataFrame or a 2D Dask array"
         raise TypeError(f"X must be {what}, got {type(X).__name__}")
     rows = X.rechunk({1: -1})
     return rows.map_blocks(
-        _answer,
-        worker,
+        _predict_block,
+        remote,
         dtype=np.float64,
         meta=np.empty((0,) * (1 + len(shape))),
         chunks=(rows.chunks[0], *((size,) for size in shape)),
         drop_axis=() if shape else 1,
         new_axis=range(2, 1 + len(shape)) or None,
-        **asked,
+        **kwargs,
     )
 
 
-def _answer(
+def _predict_block(
     X: Any,
     model: Any,
     *,
@@ -64,15 +64,15 @@ def _answer(
     shape: tuple[int, ...],
     columns: Sequence[str] | None,
 ) -> Any:
-    """What the model says of one block, which may be empty."""
+    """The result of a method for one block, which may be empty."""
     if not len(X):
-        return _nothing(X, shape, columns)
-    answer = getattr(model, method)(X, **options)
-    return np.stack(answer, axis=-1) if isinstance(answer, tuple) else answer
+        return _empty(X, shape, columns)
+    result = getattr(model, method)(X, **options)
+    return np.stack(result, axis=-1) if isinstance(result, tuple) else result
 
 
-def _nothing(X: Any, shape: tuple[int, ...], columns: Sequence[str] | None) -> Any:
-    """An answer for no rows."""
+def _empty(X: Any, shape: tuple[int, ...], columns: Sequence[str] | None) -> Any:
+    """The result for no rows."""
     if columns is None:
         return np.empty((0, *shape))
     import pandas as pd

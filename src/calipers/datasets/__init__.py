@@ -1,8 +1,8 @@
-"""Datasets of the paper, and problems whose truth is known.
+"""The datasets of the paper, and synthetic problems whose true distribution is known.
 
-``load("yacht")`` finds a dataset in a folder of yours, in the cache or at its public address, and
-lets nothing through that differs from the catalogue. Three environment variables steer it:
-``CALIPERS_DATA`` (a folder of yours), ``CALIPERS_CACHE`` (where downloads are kept) and
+``load("yacht")`` finds a dataset in your own folder, in the cache or at its public address, and
+refuses files that differ from the catalogue. Three environment variables control where it looks:
+``CALIPERS_DATA`` (your own folder), ``CALIPERS_CACHE`` (where downloads are stored) and
 ``CALIPERS_MIRROR`` (the address of a mirror).
 """
 

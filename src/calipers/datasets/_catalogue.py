@@ -1,4 +1,4 @@
-"""The catalogue: what is known about each dataset before any file is opened."""
+"""The catalogue of datasets, with the metadata and checksums of each."""
 
 import tomllib
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ class UnknownDatasetError(DatasetError, ValueError):
 
 
 class DatasetUnavailableError(DatasetError):
-    """The data is neither at hand nor to be had; the message says how to provide it."""
+    """The data was neither found nor downloaded; the message says how to provide it."""
 
 
 class DatasetCorruptError(DatasetError, ValueError):
-    """A file is there, but it does not hold the dataset that the catalogue describes."""
+    """A file was found, but it is not the dataset that the catalogue describes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,24 +36,25 @@ class Entry:
     #: Name of the target and its unit: ``"1"`` if it has none, empty if the source states none.
     target_name: str
     target_unit: str
-    #: For people.
+    #: Texts for people.
     description: str
     citation: str
     licence: str
     url: str  #: Public copy of the source file.
-    #: Names under which a source file is recognised; a download is kept under the first.
+    #: Names under which a source file is recognised; a download is stored under the first.
     file_names: tuple[str, ...]
     sha256: str  #: Checksum of the source text; for a zip file, of the text inside.
-    #: Where the inputs begin and where the target stands in the source text.
+    #: Columns of the first input and of the target in the source text, from 0.
     first_input: int
     target_column: int
-    #: Checksum of `X` and then `y` as little-endian float64 in C order, whatever file they came in;
-    #: None if it is not known.
+    #: Checksum of `X` and then `y` as little-endian float64 in C order, from whatever file they
+    #: were read; None if it is not known.
     values_sha256: str | None = None
     delimiter: str | None = None  #: Between columns; None means white space.
-    #: Set where the source fixes one split: that many rows from the top train, the rest test.
+    #: Set where the source prescribes a split: this many rows from the top are for training, all
+    #: others for testing.
     train_rows: int | None = None
-    #: Smallest and largest whole number the target takes; stands in for a missing `values_sha256`.
+    #: Smallest and largest value of an integer target; checked if there is no `values_sha256`.
     target_range: tuple[float, float] | None = None
 
     @property
@@ -65,11 +66,11 @@ class Entry:
 _TEXT = resources.files("calipers.datasets").joinpath("catalogue.toml").read_text("utf-8")
 
 _TABLES: dict[str, dict[str, Any]] = {
-    name: {key: tuple(value) if isinstance(value, list) else value for key, value in own.items()}
-    for name, own in tomllib.loads(_TEXT).items()
+    name: {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    for name, table in tomllib.loads(_TEXT).items()
 }
 
-CATALOGUE: dict[str, Entry] = {name: Entry(name=name, **own) for name, own in _TABLES.items()}
+CATALOGUE: dict[str, Entry] = {name: Entry(name=name, **table) for name, table in _TABLES.items()}
 """Every dataset that :func:`load` knows, by name."""
 
 
@@ -79,7 +80,7 @@ def lookup(name: str) -> Entry:
     Raises
     ------
     UnknownDatasetError
-        With the nearest known name, if one is near, and the list of all.
+        If the name is unknown; the message lists all names and suggests a similar one.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Download of one file: verified, retried within limits, and never half-written.
+"""Download of one file, which is verified, retried a few times, and never left half-written.
 
-The bytes go to a temporary file beside the target and take its name only once they are complete,
-checked and on disk. Whatever goes wrong, an interrupt included, the temporary file goes away.
+The bytes go to a temporary file next to the target, which gets the target's name once it is
+complete, checked and on disk. On any error or interrupt, the temporary file is removed.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ ATTEMPTS = 3
 FIRST_PAUSE = 1.0
 """Seconds before the second attempt; every later pause is twice as long."""
 MAX_BYTES = 1 << 29
-"""More than twice the largest file of the catalogue: an endless answer must not fill the disk."""
+"""More than twice the largest file of the catalogue: an endless response must not fill the disk."""
 _CHUNK = 1 << 16
 
 
@@ -36,11 +36,11 @@ class TransferError(Exception):
 def download(
     url: str, target: Path, *, check: Callable[[Path], None], timeout: float, verbose: int = 1
 ) -> None:
-    """Fetch `url` into `target`, completely or not at all; its folder is made if missing.
+    """Fetch `url` into `target`, completely or not at all; creates the folder if needed.
 
-    ``check`` is called with the complete temporary file, and what it raises ends the download. A
-    server that is silent for ``timeout`` seconds counts as stalled. ``TransferError`` is raised if
-    the last of `ATTEMPTS` attempts failed, or the first with an error that will not pass, such as a
+    ``check`` is called with the complete temporary file; an exception that it raises ends the
+    download. A server that is silent for ``timeout`` seconds counts as stalled. ``TransferError``
+    is raised after `ATTEMPTS` failed attempts, or after one with a permanent error, such as a
     missing page.
     """
     if not url.startswith(("http://", "https://")):
@@ -59,11 +59,11 @@ def download(
 
 
 def _transfer(url: str, file: IO[bytes], *, timeout: float, label: str, verbose: int) -> None:
-    """Copy the answer of a server into an open file, showing progress on a terminal."""
-    with contextlib.closing(_answer(url, timeout)) as answer:
-        first = next(answer, (b"", 0, None))
+    """Copy the response of a server into an open file, showing progress on a terminal."""
+    with contextlib.closing(_response(url, timeout)) as response:
+        first = next(response, (b"", 0, None))
         with progress(label, first[2], visible=verbose > 0) as report:
-            for chunk, received, _ in itertools.chain([first], answer):
+            for chunk, received, _ in itertools.chain([first], response):
                 if received > MAX_BYTES:
                     raise TransferError(f"{url} sends more than {MAX_BYTES} bytes", transient=False)
                 file.write(chunk)
@@ -71,8 +71,8 @@ def _transfer(url: str, file: IO[bytes], *, timeout: float, label: str, verbose:
     file.flush()
 
 
-def _answer(url: str, timeout: float) -> Generator[tuple[bytes, int, int | None], None, None]:
-    """Pieces of the answer, each with the bytes so far and the bytes announced, if any were."""
+def _response(url: str, timeout: float) -> Generator[tuple[bytes, int, int | None], None, None]:
+    """Chunks of the response, each with the bytes so far and the total, if it was announced."""
     request = urllib.request.Request(url, headers={"User-Agent": "calipers"})  # noqa: S310
     received = 0
     try:
@@ -86,9 +86,9 @@ def _answer(url: str, timeout: float) -> Generator[tuple[bytes, int, int | None]
                 raise TransferError(f"{url} ended after {received} of {total} bytes")
     except urllib.error.HTTPError as error:
         error.close()
-        passing = error.code in (408, 425, 429) or error.code >= 500
+        transient = error.code in (408, 425, 429) or error.code >= 500
         raise TransferError(
-            f"{url} answered {error.code} {error.reason}", transient=passing
+            f"{url} answered {error.code} {error.reason}", transient=transient
         ) from error
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)

@@ -1,4 +1,4 @@
-"""Finding a dataset: first the user's own folder, then the cache, then the public copy."""
+"""Loading of datasets from the user's own folder, the cache or the public copy."""
 
 import os
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from calipers.datasets._raw_files import read, require_sha256, source_sha256
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """A table of inputs and a target, with what one should know before using it."""
+    """A table of inputs and a target, with its origin and licence."""
 
     name: str  #: Name in the catalogue.
     #: (n_rows, n_inputs): Inputs in their own units, rows in the order of the source.
@@ -43,16 +43,16 @@ def load(
 ) -> Dataset:
     """Load one of the datasets in :data:`CATALOGUE`.
 
-    Looked for in this order:
+    These places are searched in order:
 
-    1. in `folder`, or else the folder that the environment variable ``CALIPERS_DATA`` names:
+    1. `folder`, or else the folder that the environment variable ``CALIPERS_DATA`` names:
        ``<name>.npz`` with arrays `X` and `y`, or the source file as ``<name>/data.txt``; for
        ``"year"`` as ``yearpredictionmsd.zip``, ``YearPredictionMSD.txt.zip`` or
        ``YearPredictionMSD.txt``, in ``year/`` or in the folder itself;
-    2. in the cache, see :func:`cache_folder`;
-    3. at its public address, or else as ``<mirror>/<name>/<file>`` if the environment variable
-       ``CALIPERS_MIRROR`` holds the address of a mirror. What arrives is kept in the cache, and
-       only if its sha256 is that of the catalogue.
+    2. the cache, see :func:`cache_folder`;
+    3. the public address, or ``<mirror>/<name>/<file>`` if the environment variable
+       ``CALIPERS_MIRROR`` holds the address of a mirror. The download is stored in the cache if
+       its sha256 is that of the catalogue, and refused otherwise.
 
     Parameters
     ----------
@@ -61,11 +61,11 @@ def load(
     folder : path-like, optional
         A folder of your own with data files.
     download : bool, default=True
-        Whether to try the network when the data is not on this machine.
+        Whether to use the network if the data is not on this machine.
     verify : bool, default=True
-        Hold files of your own folder to the checksum of the catalogue. If False, a file that
-        differs is accepted as long as it has the right shape and only finite values. The cache
-        and downloads are always verified.
+        Whether files in your own folder must have the checksum of the catalogue. If False, a file
+        that differs is accepted as long as it has the right shape and only finite values. The
+        cache and downloads are always verified.
     timeout : float, default=30.0
         Seconds of silence after which a server counts as stalled.
     verbose : int, default=1
@@ -74,16 +74,16 @@ def load(
     Returns
     -------
     Dataset
-        Nothing is scaled, shuffled or dropped.
+        The data as in the source: not scaled or shuffled, and without dropped rows.
 
     Raises
     ------
     UnknownDatasetError
         If the name is not in the catalogue.
     DatasetUnavailableError
-        If the data cannot be had; the message says how to provide it by hand.
+        If the data is not available; the message says how to provide it by hand.
     DatasetCorruptError
-        If a file is found that does not hold the dataset, or a server sends another file.
+        If a file that was found or downloaded is not the dataset.
 
     Examples
     --------
@@ -100,20 +100,20 @@ mean 'yacht'?). Known: boston, concrete, energy, kin8nm, naval, power, protein, 
     own = own_folder(folder)
     path = _find(entry, own)
     if path is None:
-        path, verify = _cached(entry), False  # the text itself is verified right here
+        path, verify = _cached(entry), False  # since the text is verified here
         if not _intact(path, entry):
             if not download:
                 raise DatasetUnavailableError(_advice(entry, own, "Nothing was downloaded"))
             _fetch(entry, path, own, timeout=timeout, verbose=verbose)
     X, y = read(path, entry, verify=verify)
-    known = {k: v for k, v in vars(entry).items() if k in Dataset.__dataclass_fields__}
-    return Dataset(X=X, y=y, source=path, **known)
+    metadata = {k: v for k, v in vars(entry).items() if k in Dataset.__dataclass_fields__}
+    return Dataset(X=X, y=y, source=path, **metadata)
 
 
 def available(name: str, *, folder: str | os.PathLike[str] | None = None) -> bool:
     """Whether :func:`load` would find a file for a dataset on this machine.
 
-    Looks at names only: a file that turns out to be damaged is for :func:`load` to report.
+    Only names are checked; :func:`load` reports damaged files.
 
     Examples
     --------
@@ -128,25 +128,25 @@ def available(name: str, *, folder: str | os.PathLike[str] | None = None) -> boo
 
 
 def own_folder(folder: str | os.PathLike[str] | None) -> Path | None:
-    """Resolve the user's own folder: the argument, else ``CALIPERS_DATA``, else none."""
+    """The user's own folder: the argument, or else ``CALIPERS_DATA``; None if neither is set."""
     chosen = folder if folder is not None else os.environ.get("CALIPERS_DATA") or None
     if chosen is None:
         return None
     path = Path(chosen)
     if not path.is_dir():
-        whence = "CALIPERS_DATA" if folder is None else "folder"
-        raise DatasetUnavailableError(f"{whence} is {str(path)!r}, which is not a folder.")
+        origin = "CALIPERS_DATA" if folder is None else "folder"
+        raise DatasetUnavailableError(f"{origin} is {str(path)!r}, which is not a folder.")
     return path
 
 
 def _find(entry: Entry, folder: Path | None) -> Path | None:
-    """File of a dataset in the user's own folder."""
+    """The file of a dataset in the user's own folder, or None."""
     if folder is None:
         return None
-    places = [f"{entry.name}.npz", *(f"{entry.name}/{file}" for file in entry.file_names)]
-    # A bare data.txt could be any dataset's, so only telling names count outside a subfolder.
-    places += [file for file in entry.file_names if file != "data.txt"]
-    return next((folder / place for place in places if (folder / place).is_file()), None)
+    names = [f"{entry.name}.npz", *(f"{entry.name}/{file}" for file in entry.file_names)]
+    # Outside a subfolder, a file data.txt could belong to any dataset.
+    names += [file for file in entry.file_names if file != "data.txt"]
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
 def _cached(entry: Entry) -> Path:
@@ -161,13 +161,13 @@ def _intact(path: Path, entry: Entry) -> bool:
 
 
 def _fetch(entry: Entry, path: Path, own: Path | None, *, timeout: float, verbose: int) -> None:
-    """Download a source file into the cache, or explain how to do without."""
+    """Download a source file into the cache, or explain how to provide it by hand."""
     url = entry.url
     if mirror := os.environ.get("CALIPERS_MIRROR"):
         url = f"{mirror.rstrip('/')}/{entry.name}/{entry.file_names[0]}"
 
-    def check(arrived: Path) -> None:
-        require_sha256(url, entry.sha256, source_sha256(arrived), "its text")
+    def check(downloaded: Path) -> None:
+        require_sha256(url, entry.sha256, source_sha256(downloaded), "its text")
 
     try:
         download(url, path, check=check, timeout=timeout, verbose=verbose)
@@ -181,13 +181,13 @@ def _fetch(entry: Entry, path: Path, own: Path | None, *, timeout: float, verbos
 
 
 def _advice(entry: Entry, own: Path | None, reason: str) -> str:
-    """Say what failed and how to provide the file by hand."""
-    lines = [f"The dataset {entry.name!r} is not at hand. {reason.rstrip('.')}."]
+    """A message that says what failed and how to provide the file by hand."""
+    lines = [f"The dataset {entry.name!r} is not available. {reason.rstrip('.')}."]
     if _cached(entry).is_file():
         lines.append(f"{_cached(entry)} is damaged or another file.")
     sample = f"{entry.name}_partial.npz"
     if own is not None and (own / sample).is_file():
-        lines.append(f"{own / sample} is only a sample of it and does not stand in for it.")
+        lines.append(f"{own / sample} is only a sample of it and cannot replace it.")
     lines.append(f"To provide it by hand, download\n    {entry.url}\nand save it as")
     lines.append(f"    {_cached(entry)}")
     if own is not None:

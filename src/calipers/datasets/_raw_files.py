@@ -1,8 +1,8 @@
-"""Reading dataset files, and holding what they say against the catalogue.
+"""Reading of dataset files, which are checked against the catalogue.
 
-A file is an ``.npz`` with arrays `X` and `y`, a source text, or a zip file around a source text.
-Nothing here trusts a file: pickles are refused, and shape, finiteness and checksum are compared
-before anyone sees a value.
+A file is an ``.npz`` with arrays `X` and `y`, a source text, or a zip file with a source text.
+Files are not trusted: pickles are refused, and shape, finiteness and checksum are checked before
+any value is returned.
 """
 
 import hashlib
@@ -25,8 +25,8 @@ Table = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 @contextmanager
 def _open_text(path: Path) -> Iterator[IO[bytes]]:
-    """Bytes of a source text, taken out of its zip file where it comes in one."""
-    if ".zip" in path.suffixes:  # also of a download that is not complete yet
+    """Open a source text, or the one in a zip file, as bytes."""
+    if ".zip" in path.suffixes:  # perhaps followed by the suffix of a temporary file
         with zipfile.ZipFile(path) as archive:
             members = [name for name in archive.namelist() if name.endswith(".txt")]
             if len(members) != 1:
@@ -41,7 +41,7 @@ def _open_text(path: Path) -> Iterator[IO[bytes]]:
 
 
 def source_sha256(path: Path) -> str:
-    """Checksum of a source text; of the text inside, for a zip file."""
+    """Checksum of a source text, or of the one in a zip file."""
     with _reading(path), _open_text(path) as file:
         digest = hashlib.sha256()
         while block := file.read(1 << 20):
@@ -50,7 +50,7 @@ def source_sha256(path: Path) -> str:
 
 
 def values_sha256(X: NDArray[np.float64], y: NDArray[np.float64]) -> str:
-    """Checksum of the values themselves, whatever file they came in.
+    """Checksum of the values, which does not depend on the file format.
 
     >>> values_sha256(np.zeros((2, 1)), np.zeros(2))[:8]
     '66687aad'
@@ -63,8 +63,8 @@ def values_sha256(X: NDArray[np.float64], y: NDArray[np.float64]) -> str:
 def read(path: Path, entry: Entry, *, verify: bool = True) -> Table:
     """Read inputs and target from an ``.npz``, ``.txt`` or ``.zip`` file, in the order of its rows.
 
-    Raises ``DatasetCorruptError`` if it does not hold what ``entry`` says; the checksum is compared
-    with ``verify`` only.
+    Raises ``DatasetCorruptError`` if it does not match ``entry``; its checksum is only checked with
+    ``verify``.
     """
     with _reading(path):
         X, y = _read_npz(path) if path.suffix == ".npz" else _read_text(path, entry)
@@ -121,9 +121,7 @@ def _read_npz(path: Path) -> Table:
 def _read_text(path: Path, entry: Entry) -> Table:
     columns = [*range(entry.first_input, entry.first_input + entry.inputs), entry.target_column]
     with _open_text(path) as file, warnings.catch_warnings():
-        warnings.simplefilter(
-            "error", UserWarning
-        )  # an empty file is only worth a warning to numpy
+        warnings.simplefilter("error", UserWarning)  # NumPy only warns of an empty file
         lines = io.TextIOWrapper(file, encoding="ascii")
         table = np.loadtxt(lines, delimiter=entry.delimiter, usecols=columns, ndmin=2)
     return np.ascontiguousarray(table[:, :-1]), table[:, -1].copy()
@@ -131,7 +129,7 @@ def _read_text(path: Path, entry: Entry) -> Table:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn the many ways in which a file can be malformed into one error that names it."""
+    """Raise the many exceptions that malformed files cause as one error that names the file."""
     try:
         yield
     except DatasetCorruptError:

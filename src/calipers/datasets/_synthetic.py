@@ -1,7 +1,7 @@
-"""Problems whose truth is known, for checking intervals against it and not only against data.
+"""Synthetic problems, whose true distribution intervals can be compared with.
 
-Each has the form ``y = location(x) + scale(x) * noise`` with a noise whose distribution has closed
-forms, so that quantiles, means and intervals are exact.
+Each has the form ``y = location(x) + scale(x) * noise``, where the distribution of the noise has
+closed forms, so that quantiles, means and intervals are exact.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """A regression problem with known truth.
+    """A regression problem whose true distribution is known.
 
     Examples
     --------
@@ -30,16 +30,16 @@ class Problem:
            [-0.973,  1.255]])
     """
 
-    #: For people.
+    #: Texts for people.
     name: str
     description: str
     #: ``(n, generator) -> x``, the distribution of the inputs: `n` numbers, or `n` rows if there
     #: are several inputs.
     draw_x: Callable[[int, np.random.Generator], Array] = field(repr=False)
-    #: Functions of such `x`, one number per row; the scale is never negative.
+    #: Functions of such `x` that return one number per row; the scale is never negative.
     location: Callable[[Array], Array] = field(repr=False)
     scale: Callable[[Array], Array] = field(repr=False)
-    #: Distribution of ``(y - location(x)) / scale(x)``, as those of ``scipy.stats``.
+    #: Distribution of ``(y - location(x)) / scale(x)``, with the methods of ``scipy.stats``.
     noise: Any = field(repr=False)
     inputs: int = 1  #: Number of inputs.
 
@@ -51,11 +51,11 @@ class Problem:
         return x.reshape(n, self.inputs), y
 
     def quantile(self, X: ArrayLike, p: ArrayLike) -> Array:
-        """Value that `y` stays below with probability `p`, (n,); or (n, k) for k probabilities."""
+        """Quantiles of the target given `X` at level `p`, (n,); or (n, k) for k levels."""
         x = self._x(X)
         levels = np.asarray(p, dtype=np.float64)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(f"p must be one or a list of numbers between 0 and 1, got {p!r}.")
+            raise ValueError(f"p must be a number between 0 and 1, or a list of them, got {p!r}.")
         location, scale = self.location(x), self.scale(x)
         if levels.ndim == 1:
             location, scale = location[:, np.newaxis], scale[:, np.newaxis]
@@ -67,9 +67,9 @@ class Problem:
         if values.shape != x.shape[:1]:
             raise ValueError(f"y must hold {len(x)} values, one per row, got shape {values.shape}.")
         distance, scale = values - self.location(x), self.scale(x)
-        certain = scale == 0
-        inside = self.noise.cdf(distance / np.where(certain, 1.0, scale))
-        return np.where(certain, distance >= 0, inside)
+        noiseless = scale == 0
+        noisy = self.noise.cdf(distance / np.where(noiseless, 1.0, scale))
+        return np.where(noiseless, distance >= 0, noisy)
 
     def mean(self, X: ArrayLike) -> Array:
         """Return the mean of the target given `X`, of shape (n,)."""
@@ -81,7 +81,7 @@ class Problem:
         return self.scale(self._x(X)) * self.noise.std()
 
     def interval(self, X: ArrayLike, coverage: float) -> Array:
-        """Bounds that leave equal probability outside on both sides: lower, upper, shape (n, 2)."""
+        """Lower and upper bounds of the central interval, of shape (n, 2)."""
         return self.quantile(X, [(1 - coverage) / 2, (1 + coverage) / 2])
 
     def _x(self, X: ArrayLike) -> Array:
@@ -91,10 +91,10 @@ class Problem:
         return values[:, 0] if self.inputs == 1 else values
 
 
-def _cut_normal(n: int, generator: np.random.Generator) -> Array:
-    """Draw from a normal distribution with standard deviation 6, cut to [-6, 6].
+def _truncated_normal(n: int, generator: np.random.Generator) -> Array:
+    """Draw from a normal distribution with standard deviation 6, truncated to [-6, 6].
 
-    The paper does not say; 6 is what the code and the points of its published figure have.
+    The paper leaves this open; its code and the points of its published figure have 6.
     """
     low, high = ndtr(-1.0), ndtr(1.0)
     return np.asarray(6.0 * ndtri(generator.uniform(low, high, n)))
@@ -133,9 +133,9 @@ TOY = Problem(
     name="toy",
     description=(
         "The paper's first figure: y ~ N(sin x, s(x)) with standard deviation "
-        "s(x) = exp(0.15 |x|) - 1, and x ~ N(0, 6) (standard deviation) cut to [-6, 6]."
+        "s(x) = exp(0.15 |x|) - 1, and x ~ N(0, 6) (standard deviation) truncated to [-6, 6]."
     ),
-    draw_x=_cut_normal,
+    draw_x=_truncated_normal,
     location=np.sin,
     scale=lambda x: np.expm1(0.15 * np.abs(x)),
     noise=norm(),
@@ -169,7 +169,7 @@ GAP = Problem(
     name="gap",
     description=(
         "No rows in the middle: y ~ N(sin 2x, 0.2) (standard deviation), and x uniform on "
-        "[-4, -1] and [1, 4]. The truth between -1 and 1 is the same, but no data tells."
+        "[-4, -1] and [1, 4]. The distribution is the same between -1 and 1, but without data."
     ),
     draw_x=_two_sides,
     location=lambda x: np.sin(2 * x),

@@ -1,27 +1,28 @@
-"""Models as ONNX, for runtimes without Python.
+"""Export of models to ONNX, for runtimes without Python.
 
-The graph takes inputs in their own units and gives everything in the target's: scaling, networks,
-aggregation and calibration are inside, and so are the bounds and the rounding of a target that
-cannot take every value.
+The graph takes inputs and returns predictions in the units of the data: it contains scaling,
+networks, aggregation and calibration, and the bounds and rounding of a target that cannot take
+every value.
 
 input ``X``, of shape (rows, inputs)
     Inputs, in the order of the metadata entry ``inputs``.
 inputs with the names of the columns, of shape (rows,), in place of ``X``
-    Where the model has a preprocessor: numbers, booleans as 1 and 0, dates as seconds since 1970,
-    all NaN where they are missing, and categories as text, empty where they are missing. This is
-    what ``model.preprocessor_.read(table)`` gives, but for the None of missing categories. A column
-    called as an output has ``input_`` before its name.
+    If the model has a preprocessor: numbers, booleans as 1 and 0, dates as seconds since 1970, all
+    NaN where they are missing, and categories as text, empty where they are missing. Except for
+    the None of missing categories, this is what ``model.preprocessor_.read(table)`` returns. A
+    column with the name of an output has ``input_`` before its name.
 outputs ``point``, ``lower`` and ``upper``, of shape (rows,)
-    As of ``predict`` and ``predict_interval``; for several coverages ``lower`` and ``upper`` are of
-    shape (rows, coverages).
+    The results of ``predict`` and ``predict_interval``; for several coverages, ``lower`` and
+    ``upper`` have the shape (rows, coverages).
 outputs ``member_...``, of shape (members, rows)
-    What each network says: ``lower``, ``point`` and ``upper`` where it was trained for bounds;
-    ``loc``, ``left_scale`` and ``right_scale`` for a density; where it has several components,
+    The predictions of each network: ``lower``, ``point`` and ``upper`` if it was trained for
+    bounds; ``loc``, ``left_scale`` and ``right_scale`` for a density; with several components,
     ``loc_0``, ``scale_0``, ``share_0`` and so on; ``mean`` and ``scale`` for ``loss="normal"``.
-    They are on the scale that the metadata entry ``scale`` names, the target's own for "identity".
+    They are on the scale that the metadata entry ``scale`` names, which is that of the target for
+    "identity".
 
-A model of points alone has ``point`` and ``member_point``. The graph checks nothing: what is not a
-finite number where one is needed gives what arithmetic gives.
+A model that predicts points only has ``point`` and ``member_point``. The graph checks nothing: a
+value that is not finite where it should be propagates by the rules of arithmetic.
 """
 
 import json
@@ -60,8 +61,9 @@ __all__ = ["export"]
 
 
 _DESCRIPTION = (
-    "Points and prediction intervals of an ensemble of neural networks. Inputs and outputs are in "
-    "their own units; the metadata names the inputs and says what the intervals are."
+    "Point predictions and prediction intervals of an ensemble of neural networks. Inputs and "
+    "outputs are in the units of the data; the metadata names the inputs and describes the "
+    "intervals."
 )
 
 
@@ -76,16 +78,19 @@ def export(
     forest: Forest | None = None,
     target: str = "y",
 ) -> Path:
-    """Write an ensemble as an ONNX file; ``IntervalRegressor.to_onnx`` is the way to call it.
+    """Write an ensemble to an ONNX file; users call ``IntervalRegressor.to_onnx`` instead.
 
-    Numbers that come out are double precision, whatever the ``dtype`` of those that go in. Raises
-    ``ValueError`` if the model has a network of one's own or a ``row_weight``, or too few
-    calibration rows for the coverage.
+    Outputs are in double precision, whatever the ``dtype`` of the inputs. Raises ``ValueError`` if
+    the model has a custom network or a ``row_weight``, or too few calibration rows for the
+    coverage.
     """
     if dtype not in TYPES:
         raise ValueError(f"dtype must be one of {sorted(TYPES)}, got {dtype!r}")
     graph = Graph()
-    X, given = matrix(graph, len(inputs), dtype) if table is None else columns(graph, table, dtype)
+    if table is None:
+        X, inputs_info = matrix(graph, len(inputs), dtype)
+    else:
+        X, inputs_info = columns(graph, table, dtype)
     X = X if forest is None else with_trees(graph, forest, X)
     values = parameters(graph, ensemble.bank, X)
     outputs = {
@@ -102,11 +107,11 @@ def export(
         else:
             shape.append(len(levels))
         outputs |= dict(zip(OUTPUTS[1:], sides, strict=True))
-    described = [array_info(k, "float64", ["rows"] if k == "point" else shape) for k in outputs]
+    outputs_info = [array_info(k, "float64", ["rows"] if k == "point" else shape) for k in outputs]
     members = len(ensemble.bank)
     for name, value in values.items():
         outputs[f"member_{name}"] = value
-        described.append(array_info(f"member_{name}", "float64", [members, "rows"]))
+        outputs_info.append(array_info(f"member_{name}", "float64", [members, "rows"]))
     for name, value in outputs.items():
         graph.named(value, name)
     metadata = {
@@ -120,14 +125,14 @@ def export(
     if has_interval:
         metadata["coverage"] = json.dumps(levels.tolist())
         metadata["levels"] = json.dumps(tails)
-    model = graph.model(given, described, metadata, _DESCRIPTION)
+    model = graph.model(inputs_info, outputs_info, metadata, _DESCRIPTION)
     onnx.checker.check_model(model)
     replace_file(Path(path), model.SerializeToString())
     return Path(path)
 
 
 def _points(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
-    """Each network's point, (networks, rows)."""
+    """The point prediction of each network, (networks, rows)."""
     density = _density(graph, ensemble, values)
     if density is None:
         return values["point"]
@@ -137,37 +142,37 @@ def _points(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> str:
 
 
 def _density(graph: Graph, ensemble: Ensemble, values: dict[str, str]) -> Parts | None:
-    """Split normals of the networks, where they predict any, each (networks, rows).
+    """The split normals that networks predict, (networks, rows), or None if they predict none.
 
-    Where they predict several, each (components, networks, rows), and their shares.
+    If they predict several each, (components, networks, rows), with their weights.
     """
     head = ensemble.head
     if head.components == 1:
         names = head.split_normal
         return Parts._make((*(values[name] for name in names), "")) if names else None
     fields = (*(head.split_normal[i::3] for i in range(3)), head.shares)
-    loc, left, right, share = (
+    loc, left, right, weight = (
         graph("Concat", *(graph.unsqueezed(values[name], 0) for name in names), axis=0)
         for names in fields
     )
-    total = graph("ReduceSum", share, graph.integers(0), keepdims=1)  # 1 in single precision
-    return Parts(loc, left, right, graph("Div", share, total))
+    total = graph("ReduceSum", weight, graph.integers(0), keepdims=1)  # 1 in single precision
+    return Parts(loc, left, right, graph("Div", weight, total))
 
 
 def _members(graph: Graph, density: Parts, networks: int) -> Parts:
-    """All split normals as one mixture, each (members, 1, rows)."""
+    """The mixture of all split normals, (members, 1, rows)."""
     if not density.weight:
         return Parts(*(graph.unsqueezed(part, 1) for part in density[:3]))
-    share = graph("Div", density.weight, graph.constant(float(networks)))
+    weight = graph("Div", density.weight, graph.constant(float(networks)))
     rows = graph("Slice", graph("Shape", density.weight), graph.integers(2), graph.integers(3))
     shape = graph("Concat", graph.integers(-1, 1), rows, axis=0)
-    return Parts(*(graph("Reshape", part, shape) for part in (*density[:3], share)))
+    return Parts(*(graph("Reshape", part, shape) for part in (*density[:3], weight)))
 
 
 def _interval(
     graph: Graph, ensemble: Ensemble, values: dict[str, str], coverages: FloatArray
 ) -> tuple[list[str], Any]:
-    """Bounds of shape (rows, coverages), and the normal scores of the mixture they lie at."""
+    """Bounds, (rows, coverages), and the normal scores of the quantiles that they are."""
     ensemble.check(Query(tuple(coverages.tolist())))
     aggregate = AGGREGATIONS[ensemble.aggregation].onnx
     if aggregate is None:
@@ -199,15 +204,15 @@ def _interval(
 
 
 def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Normal scores of the bounds of each coverage, before any correction by width."""
+    """Normal scores of the bounds of each coverage, before any calibration by width."""
     low, high = ndtri((1 - coverages) / 2), -ndtri((1 - coverages) / 2)
     maps = [c for c in ensemble.calibrations if not isinstance(c, WidthCalibration)]
     for number, calibration in enumerate(reversed(maps)):
-        good = calibration.supports((1 - coverages) / 2)
-        if number == 0 and not good.all():
-            wrong = coverages[~good].max()
+        supported = calibration.supports((1 - coverages) / 2)
+        if number == 0 and not supported.all():
+            largest = coverages[~supported].max()
             raise ValueError(
-                f"coverage {wrong:g} needs at least {rows_needed(wrong)} calibration "
+                f"coverage {largest:g} needs at least {rows_needed(largest)} calibration "
                 f"rows, the model has {calibration.n_rows}"
             )
         low, high = calibration.fixed_scores(low), calibration.fixed_scores(high)
@@ -217,10 +222,10 @@ def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, Floa
 def _bounds(
     graph: Graph, values: dict[str, str], density: Parts | None, coverage: float
 ) -> tuple[str, str]:
-    """Members' own bounds, (members, rows)."""
+    """Bounds of each member, (members, rows)."""
     if density is None:
         return values["lower"], values["upper"]
-    if not density.weight:  # one for each network, else several that stand along a first axis
+    if not density.weight:  # add the axis along which the components of a network would stand
         density = Parts(*(graph.unsqueezed(part, 0) for part in density[:3]))
     score = ndtri((1 - coverage) / 2)
     return lower_quantile(graph, score, density), upper_quantile(graph, -score, density)

@@ -1,4 +1,4 @@
-"""Writing an ONNX graph as one writes a formula."""
+"""A builder of ONNX graphs, in which nodes are written like formulas."""
 
 from typing import Any
 
@@ -13,16 +13,16 @@ from onnx import (
     numpy_helper,
 )
 
-OPSET, IR = 17, 8  # of 2022, which runtimes of all kinds have caught up with
+OPSET, IR = 17, 8  # of 2022, which all common runtimes support
 
 TYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE}
 
 
 class Graph:
-    """Nodes in the making; values are known by their names, and each node by that of its value.
+    """A graph under construction; values are strings, their names in the graph.
 
-    Nodes without a name would do by the standard, but onnxruntime 1.20 takes them for the same one
-    when it fuses nodes, and computes something else.
+    Each node has the name of its output. The standard allows nodes without names, but onnxruntime
+    1.20 confuses them when it fuses nodes, and then computes something else.
 
     >>> graph = Graph()
     >>> total = graph("Add", "a", graph.constant(1.0))
@@ -39,7 +39,7 @@ class Graph:
         return f"{self.prefix}{len(self.nodes) + len(self.constants)}"
 
     def __call__(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output, and give that output's name."""
+        """Add a node with one output, and return the name of the output."""
         name = self._name()
         self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
         return name
@@ -55,15 +55,15 @@ class Graph:
         return self.constant(value, np.float32)
 
     def integers(self, *values: int) -> str:
-        """Add a list of whole numbers, as shapes and axes are."""
+        """Add a list of integers, such as a shape or axes."""
         return self.constant(values, np.int64)
 
     def cast(self, value: str, dtype: str) -> str:
-        """A value in single or double precision."""
+        """A value converted to single or double precision."""
         return self("Cast", value, to=TYPES[dtype])
 
     def unsqueezed(self, value: str, *axes: int) -> str:
-        """A value with further axes of length 1."""
+        """A value with additional axes of length 1."""
         return self("Unsqueeze", value, self.integers(*axes))
 
     def mean(self, value: str, axis: int = 0) -> str:
@@ -71,37 +71,38 @@ class Graph:
         return self("ReduceMean", value, axes=[axis], keepdims=0)
 
     def polynomial(self, x: str, coefficients: Any) -> str:
-        """Polynomial with coefficients (numbers, or names of values) from the highest power on."""
-        first, *rest = (c if isinstance(c, str) else self.constant(c) for c in coefficients)
+        """Polynomial with coefficients (numbers or names of values), highest power first."""
+        result, *rest = (c if isinstance(c, str) else self.constant(c) for c in coefficients)
         for coefficient in rest:
-            first = self("Add", self("Mul", first, x), coefficient)
-        return first
+            result = self("Add", self("Mul", result, x), coefficient)
+        return result
 
     def named(self, value: str, name: str) -> None:
         """Give a value the name of an output."""
         self.nodes.append(helper.make_node("Identity", [value], [name], name))
 
     def repeat(self, times: int, states: dict[str, str], body: "Graph", results: list[str]) -> Any:
-        """Run a body again and again, and give the names of its last states.
+        """Run ``body`` a number of times, and return the names of the final states.
 
-        ``states`` has names of double precision values within the body and what they are at first,
-        ``results`` the names within it of the next states. The body may use values of this graph.
+        ``states`` maps names of double precision values within the body to their initial values;
+        ``results`` are the names, within the body, of the next states. The body may use values of
+        this graph.
         """
-        kept = body("Identity", "calipers/go_on")
-        given = [
+        go_on = body("Identity", "calipers/go_on")
+        inputs = [
             helper.make_tensor_value_info("calipers/round", TensorProto.INT64, []),
             helper.make_tensor_value_info("calipers/go_on", TensorProto.BOOL, []),
             *(helper.make_tensor_value_info(n, TensorProto.DOUBLE, None) for n in states),
         ]
-        made = [
-            helper.make_tensor_value_info(kept, TensorProto.BOOL, []),
+        outputs = [
+            helper.make_tensor_value_info(go_on, TensorProto.BOOL, []),
             *(helper.make_tensor_value_info(n, TensorProto.DOUBLE, None) for n in results),
         ]
-        inner = helper.make_graph(body.nodes, "body", given, made, body.constants)
-        count, yes = self.constant(times, np.int64), self.constant(True, np.bool_)
+        inner = helper.make_graph(body.nodes, "body", inputs, outputs, body.constants)
+        count, true = self.constant(times, np.int64), self.constant(True, np.bool_)
         names = [f"{self._name()}/{state}" for state in states]
-        loop = helper.make_node("Loop", [count, yes, *states.values()], names, names[0], body=inner)
-        self.nodes.append(loop)
+        values = [count, true, *states.values()]
+        self.nodes.append(helper.make_node("Loop", values, names, names[0], body=inner))
         return names
 
     def model(

@@ -1,9 +1,9 @@
-"""Inputs and networks as a graph: from inputs in their own units to parameters in theirs.
+"""The part of the graph from inputs, in their units, to parameters in the unit of the target.
 
-Inputs are a matrix of numbers or, with a preprocessor, one for each column of its table.
+The graph has a matrix of numbers as input or, with a preprocessor, one input per column of a table.
 
 All members are computed at once, along the first axis, in the precision in which they were trained:
-inputs are standardised in double precision, the network is in single precision, and the target's
+inputs are standardised in double precision, networks compute in single precision, and the target's
 scale is applied in double precision again.
 """
 
@@ -36,7 +36,7 @@ from calipers.preprocessing import (
 )
 
 OUTPUTS = ("point", "lower", "upper")
-_FAR = 1e150  # beyond it a square is infinite; its asinh is far out enough
+_FAR = 1e150  # where inputs of asinh are clipped, since squares of larger numbers overflow
 
 
 def matrix(graph: Graph, width: int, dtype: str) -> tuple[str, list[ValueInfoProto]]:
@@ -45,7 +45,7 @@ def matrix(graph: Graph, width: int, dtype: str) -> tuple[str, list[ValueInfoPro
 
 
 def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[str, list[ValueInfoProto]]:
-    """An input of shape (rows,) for each column, and what the preprocessor makes of them."""
+    """The preprocessed inputs, (rows, inputs), and an input of shape (rows,) for each column."""
     inputs, parts = [], []
     for column, encoder in table.used_columns():
         name = f"input_{column.name}" if column.name in OUTPUTS else column.name
@@ -65,7 +65,7 @@ def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[str, list[Va
 
 
 def with_trees(graph: Graph, forest: Forest, X: str) -> str:
-    """Inputs with the mean point of trees as the last."""
+    """The inputs, with the mean prediction of the trees as a last column."""
     x = graph("Sub", X, graph.constant(forest.center))
     x = graph("Div", x, graph.constant(forest.scale))
     x = graph("Clip", x, graph.constant(-FAR), graph.constant(FAR))
@@ -95,24 +95,25 @@ def with_trees(graph: Graph, forest: Forest, X: str) -> str:
 
 
 def _filled(graph: Graph, encoder: NumberEncoder | DateEncoder, value: str) -> tuple[str, str]:
-    gone = graph("IsNaN", value)
-    return gone, graph("Where", gone, graph.constant(encoder.fill), value)
+    """Which values are missing, and the values with missing ones imputed."""
+    missing = graph("IsNaN", value)
+    return missing, graph("Where", missing, graph.constant(encoder.fill), value)
 
 
 def _number(graph: Graph, encoder: NumberEncoder, value: str) -> list[str]:
-    gone, filled = _filled(graph, encoder, value)
+    missing, filled = _filled(graph, encoder, value)
     if encoder.scale:
-        away = graph("Div", filled, graph.constant(encoder.scale))
-        away = graph("Sub", away, graph.constant(encoder.center / encoder.scale))
-        size = graph("Min", graph("Abs", away), graph.constant(_FAR))
+        scaled = graph("Div", filled, graph.constant(encoder.scale))
+        scaled = graph("Sub", scaled, graph.constant(encoder.center / encoder.scale))
+        size = graph("Min", graph("Abs", scaled), graph.constant(_FAR))
         root = graph("Sqrt", graph("Add", graph("Mul", size, size), graph.constant(1.0)))
-        filled = graph("Mul", graph("Sign", away), graph("Log", graph("Add", size, root)))
-    found = [filled, graph.cast(gone, "float64")] if encoder.missing else [filled]
-    return found + _level(graph, encoder, value) if encoder.levels else found
+        filled = graph("Mul", graph("Sign", scaled), graph("Log", graph("Add", size, root)))
+    parts = [filled, graph.cast(missing, "float64")] if encoder.missing else [filled]
+    return parts + _level(graph, encoder, value) if encoder.levels else parts
 
 
 def _level(graph: Graph, encoder: NumberEncoder, value: str) -> list[str]:
-    """What is known of a number that is also a name."""
+    """Frequency and target encoding of a numeric code."""
     levels = np.array(encoder.levels)
     middles = graph.constant(levels[None, :-1] / 2 + levels[None, 1:] / 2)
     above = graph("Greater", graph.unsqueezed(value, 1), middles)
@@ -122,59 +123,59 @@ def _level(graph: Graph, encoder: NumberEncoder, value: str) -> list[str]:
     size = graph("Mul", graph("Abs", level), graph.constant(SINGLE))
     near = graph("LessOrEqual", graph("Abs", graph("Sub", value, level)), size)
     code = graph("Where", near, code, graph.integers(len(levels)))
-    return [graph("Gather", graph.constant(known), code) for known in encoder.numbers]
+    return [graph("Gather", graph.constant(values), code) for values in encoder.numbers]
 
 
 def _date(graph: Graph, encoder: DateEncoder, value: str) -> list[str]:
-    gone, filled = _filled(graph, encoder, value)
+    missing, filled = _filled(graph, encoder, value)
     since = graph("Sub", filled, graph.constant(encoder.low))
-    found = [graph("Div", since, graph.constant(CYCLES["day"]))]
+    parts = [graph("Div", since, graph.constant(CYCLES["day"]))]
     for cycle in encoder.cycles:
         turns = graph("Div", filled, graph.constant(CYCLES[cycle]))
-        part = graph("Sub", turns, graph("Floor", turns))
-        angle = graph.cast(graph("Mul", part, graph.constant(2 * np.pi)), "float32")
-        for wave in ("Sin", "Cos"):
-            height = graph.cast(graph(wave, angle), "float64")
-            found.append(graph("Where", gone, graph.constant(0.0), height))
-    return [*found, graph.cast(gone, "float64")] if encoder.missing else found
+        phase = graph("Sub", turns, graph("Floor", turns))
+        angle = graph.cast(graph("Mul", phase, graph.constant(2 * np.pi)), "float32")
+        for function in ("Sin", "Cos"):
+            wave = graph.cast(graph(function, angle), "float64")
+            parts.append(graph("Where", missing, graph.constant(0.0), wave))
+    return [*parts, graph.cast(missing, "float64")] if encoder.missing else parts
 
 
 def _category(graph: Graph, encoder: CategoryEncoder, value: str) -> list[str]:
-    unseen, gone = len(encoder.levels), len(encoder.levels) + 1
+    unseen, missing = len(encoder.levels), len(encoder.levels) + 1
     code = graph(
         "LabelEncoder",
         value,
         domain="ai.onnx.ml",
         keys_strings=[*encoder.levels, ""],
-        values_int64s=[*range(len(encoder.levels)), gone],
+        values_int64s=[*range(len(encoder.levels)), missing],
         default_int64=unseen,
     )
-    # A row of the table of what each code stands for.
-    codes = np.arange(gone + 1)
-    found = [codes == i for i in range(encoder.kept)]
+    # For each part of the encoding, a lookup table by code.
+    codes = np.arange(missing + 1)
+    tables = [codes == i for i in range(encoder.kept)]
     if encoder.others:
-        found += [(codes >= encoder.kept) & (codes != gone)]
-        found += [np.append(known, known[-1]) for known in encoder.numbers]
-    found += [codes == gone] if encoder.missing else []
-    return [graph("Gather", graph.constant(values), code) for values in found]
+        tables += [(codes >= encoder.kept) & (codes != missing)]
+        tables += [np.append(values, values[-1]) for values in encoder.numbers]
+    tables += [codes == missing] if encoder.missing else []
+    return [graph("Gather", graph.constant(table), code) for table in tables]
 
 
 _GELU = (2 / np.pi) ** 0.5
 
 
 def parameters(graph: Graph, members: Bank | Upgraded, inputs: str) -> dict[str, str]:
-    """Each member's parameters for each row, (members, rows), double precision, by field."""
+    """Parameters of each member, by field: (members, rows), in double precision."""
     if isinstance(members, Bank):
         return _of_bank(graph, members, inputs)
     if isinstance(members.points, ColumnPoints):
         raise ValueError(
-            "the points of this model come from a regressor of another library, which calipers "
-            "cannot write as ONNX"
+            "the point predictions of this model come from a regressor of another library, which "
+            "calipers cannot export to ONNX"
         )
     if not isinstance(members.points, BankPoints):
         raise ValueError(
-            "the points of this model come from a network of PyTorch, which calipers cannot write "
-            "as ONNX: torch.onnx.export writes that network"
+            "the point predictions of this model come from a PyTorch network, which calipers "
+            "cannot export to ONNX: torch.onnx.export can"
         )
     point = _of_bank(graph, members.points.bank, inputs)["point"]
     head = members.program.output
@@ -199,19 +200,20 @@ def _of_bank(graph: Graph, bank: Bank, inputs: str) -> dict[str, str]:
         for i in range(head.size)
     ]
     if isinstance(program.network, Around):
-        bent = graph("Tanh", columns[program.network.point_at])
-        columns[program.network.point_at] = graph("Mul", bent, graph.single(program.network.reach))
+        bounded = graph("Tanh", columns[program.network.point_at])
+        reach = graph.single(program.network.reach)
+        columns[program.network.point_at] = graph("Mul", bounded, reach)
     scale = scaling.target_scale * units.target_scale
     center = scaling.target_center * units.target_scale + units.target_center
-    found = {}
+    result = {}
     for name, value in zip(head.fields, head.onnx(graph, *columns), strict=True):
-        wide = graph.cast(value, "float64")
+        value = graph.cast(value, "float64")
         if name not in head.shares:
-            wide = graph("Mul", wide, graph.constant(scale[:, None]))
+            value = graph("Mul", value, graph.constant(scale[:, None]))
         if head.is_place(name):
-            wide = graph("Add", wide, graph.constant(center[:, None]))
-        found[name] = wide
-    return found
+            value = graph("Add", value, graph.constant(center[:, None]))
+        result[name] = value
+    return result
 
 
 def _module(graph: Graph, module: Any, x: str) -> str:
@@ -219,13 +221,13 @@ def _module(graph: Graph, module: Any, x: str) -> str:
     if isinstance(module, AroundPoint):
         return _module(graph, module.network, x)
     if isinstance(module, EmbeddedPerceptron):
-        found = _periodic(graph, module.embedding, x)
+        embedded = _periodic(graph, module.embedding, x)
         if module.pieces is not None:
-            found = graph("Concat", found, _pieces(graph, module.pieces, x), axis=2)
-        return _module(graph, module.perceptron, found)
+            embedded = graph("Concat", embedded, _pieces(graph, module.pieces, x), axis=2)
+        return _module(graph, module.perceptron, embedded)
     if not isinstance(module, Perceptron):
         raise ValueError(
-            f"a network of type {type(module).__name__} cannot be written as ONNX, only those of "
+            f"a network of type {type(module).__name__} cannot be exported to ONNX: only those of "
             "calipers.networks can"
         )
     *hidden, last = module.layers
@@ -240,8 +242,8 @@ def _linear(graph: Graph, layer: Linear, x: str) -> str:
 
 
 def _periodic(graph: Graph, embedding: Periodic, x: str) -> str:
-    share = graph("Div", x, graph.single(embedding.clip))
-    square = graph("Add", graph("Mul", share, share), graph.single(1))
+    relative = graph("Div", x, graph.single(embedding.clip))
+    square = graph("Add", graph("Mul", relative, relative), graph.single(1))
     x = graph("Div", x, graph("Sqrt", square))
     members, inputs, count = embedding.frequency.shape
     if not inputs * count:
@@ -255,24 +257,25 @@ def _periodic(graph: Graph, embedding: Periodic, x: str) -> str:
     return graph("Concat", x, flat, axis=2)
 
 
-def _pieces(graph: Graph, pieces: PiecewiseLinear, x: str) -> str:
-    members, inputs = pieces.amplitude.shape
-    knots = np.asarray(pieces.knots).reshape(members, 1, inputs, -1)
+def _pieces(graph: Graph, encoding: PiecewiseLinear, x: str) -> str:
+    """The piecewise-linear encoding of inputs."""
+    members, inputs = encoding.amplitude.shape
+    knots = np.asarray(encoding.knots).reshape(members, 1, inputs, -1)
     width = knots[..., 1:] - knots[..., :-1]
     slope = np.where(width > 0, 1 / np.where(width > 0, width, 1), 0)
-    chosen = graph.unsqueezed(graph("Gather", x, graph.integers(*pieces.columns), axis=2), 3)
-    part = graph("Mul", graph("Sub", chosen, graph.single(knots[..., :-1])), graph.single(slope))
-    part = graph("Clip", part, graph.single(0), graph.single(1))
-    part = graph("Mul", part, graph.single(pieces.amplitude[:, None, :, None]))
-    return graph("Reshape", part, graph.integers(members, -1, inputs * width.shape[-1]))
+    chosen = graph.unsqueezed(graph("Gather", x, graph.integers(*encoding.columns), axis=2), 3)
+    filled = graph("Mul", graph("Sub", chosen, graph.single(knots[..., :-1])), graph.single(slope))
+    filled = graph("Clip", filled, graph.single(0), graph.single(1))
+    filled = graph("Mul", filled, graph.single(encoding.amplitude[:, None, :, None]))
+    return graph("Reshape", filled, graph.integers(members, -1, inputs * width.shape[-1]))
 
 
 def _gelu(graph: Graph, x: str) -> str:
     cube = graph("Mul", graph("Mul", x, x), x)
     inner = graph("Add", x, graph("Mul", cube, graph.single(0.044715)))
-    bend = graph("Tanh", graph("Mul", inner, graph.single(_GELU)))
+    gate = graph("Tanh", graph("Mul", inner, graph.single(_GELU)))
     half = graph("Mul", x, graph.single(0.5))
-    return graph("Mul", half, graph("Add", bend, graph.single(1)))
+    return graph("Mul", half, graph("Add", gate, graph.single(1)))
 
 
 _ACTIVATIONS: dict[str, Callable[[Graph, str], str]] = {

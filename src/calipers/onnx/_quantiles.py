@@ -1,9 +1,9 @@
-"""Quantiles of mixtures of split normals, and what is observed of them, as a graph.
+"""The part of the graph that computes quantiles of mixtures of split normals.
 
-At a given coverage a calibrated interval is the pair of quantiles of the mixture at two levels that
-calibration has found, the same two for every row, or for every row of about one width. So the graph
-holds those levels and solves for the quantiles by bisection, in double precision, between bounds
-that are certain.
+At a given coverage, a calibrated interval is the pair of quantiles of the mixture at two levels
+that calibration has determined, which are the same for every row or for all rows of similar width.
+The graph contains these levels and solves for the quantiles by bisection in double precision,
+between bounds that certainly enclose them.
 """
 
 from typing import Any, NamedTuple
@@ -15,10 +15,10 @@ from scipy.special import ndtr, ndtri
 from calipers.distributions import HALF_NORMAL, Support, TargetMap
 from calipers.onnx._graph import Graph
 
-HALVINGS = 44  # of a bracket some ten scales wide, which leaves 1e-12 of a scale
+HALVINGS = 44  # of a bracket about ten scales wide, down to 1e-12 of a scale
 
-# Hart's rational function for the normal distribution, to 1e-15, up to where a continued fraction
-# takes over (West, 2005).
+# Hart's rational function for the normal distribution, accurate to 1e-15 up to ``_FAR``, where a
+# continued fraction takes over (West, 2005).
 _FAR = 7.07106781186547
 _ABOVE = (
     3.52624965998911e-02,
@@ -43,9 +43,9 @@ _TINY = 1e-300
 
 
 class Parts(NamedTuple):
-    """Names of split normals in a graph, and of their weights where these are not equal.
+    """Names of the parameters of split normals in a graph, and of their weights unless equal.
 
-    Weights have the sum 1 over the first axis, along which mixtures are made.
+    Weights sum to 1 along the first axis, which mixtures are taken over.
     """
 
     loc: str
@@ -55,7 +55,7 @@ class Parts(NamedTuple):
 
 
 def density_mean(graph: Graph, parts: Parts) -> str:
-    """Means of split normals; of their mixtures where they have weights."""
+    """Means of split normals, or of their mixtures if they have weights."""
     loc, left, right, weight = parts
     factor = graph.constant((2 / np.pi) ** 0.5)
     mean = graph("Add", loc, graph("Mul", graph("Sub", right, left), factor))
@@ -67,22 +67,23 @@ def _total(graph: Graph, values: str) -> str:
 
 
 def _mean(graph: Graph, values: str, weight: str) -> str:
-    """Mean over members, by weights of sum 1 if they are given."""
+    """Mean over members, weighted unless ``weight`` is empty."""
     return _total(graph, graph("Mul", weight, values)) if weight else graph.mean(values)
 
 
 def width_steps(graph: Graph, edges: Any, parts: Parts) -> str:
-    """Steps, (rows,), that the logarithms of mixtures' standard deviations are on, between edges.
+    """Index, (rows,), of the step between ``edges`` that each mixture is on.
 
-    Parts are of shape (members, 1, rows).
+    Edges are logarithms of standard deviations; ``parts`` are of shape (members, 1, rows).
     """
     loc, left, right, weight = parts
-    apart = graph("Sub", right, left)
-    own = graph("Mul", graph("Mul", apart, apart), graph.constant(1.0 - 2.0 / np.pi))
-    own = _mean(graph, graph("Add", own, graph("Mul", left, right)), weight)
+    difference = graph("Sub", right, left)
+    square = graph("Mul", difference, difference)
+    within = graph("Mul", square, graph.constant(1.0 - 2.0 / np.pi))
+    within = _mean(graph, graph("Add", within, graph("Mul", left, right)), weight)
     means = density_mean(graph, Parts(loc, left, right))
     off = graph("Sub", means, graph.unsqueezed(_mean(graph, means, weight), 0))
-    variance = graph("Add", own, _mean(graph, graph("Mul", off, off), weight))
+    variance = graph("Add", within, _mean(graph, graph("Mul", off, off), weight))
     half = graph.constant(0.5)
     width = graph("Mul", graph("Log", graph("Max", variance, graph.constant(_TINY))), half)
     width = graph("Reshape", width, graph.integers(-1, 1))
@@ -95,31 +96,31 @@ def width_steps(graph: Graph, edges: Any, parts: Parts) -> str:
 def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> str:
     """Quantiles of mixtures, (levels, rows), at levels given as normal scores.
 
-    Scores broadcast against (levels, rows); with ``step``, which says on which step each row is,
-    they are of shape (levels, steps). Parts are of shape (members, levels or 1, rows).
+    Scores broadcast against (levels, rows); with ``step``, the index of the step that each row is
+    on, they are of shape (levels, steps). Parts are of shape (members, levels or 1, rows).
     """
     loc, left, right, _ = parts
     level = ndtr(np.asarray(score, dtype=np.float64))
 
-    def of_rows(table: Any) -> str:
-        known = graph.constant(table)
-        return known if step is None else graph("Gather", known, step, axis=1)
+    def by_row(table: Any) -> str:
+        values = graph.constant(table)
+        return values if step is None else graph("Gather", values, step, axis=1)
 
-    far = graph("Mul", left, of_rows(ndtri(level / 2)))
-    near = graph("Mul", right, of_rows(-ndtri((1 - level) / 2)))
-    wanted = of_rows(level)
-    low = graph("ReduceMin", graph("Add", loc, far), axes=[0], keepdims=0)
-    high = graph("ReduceMax", graph("Add", loc, near), axes=[0], keepdims=0)
+    below = graph("Mul", left, by_row(ndtri(level / 2)))
+    above = graph("Mul", right, by_row(-ndtri((1 - level) / 2)))
+    target = by_row(level)
+    low = graph("ReduceMin", graph("Add", loc, below), axes=[0], keepdims=0)
+    high = graph("ReduceMax", graph("Add", loc, above), axes=[0], keepdims=0)
     body, (least, most) = Graph("calipers/body/"), ("calipers/least", "calipers/most")
     middle = body("Mul", body("Add", least, most), body.constant(0.5))
-    short = body("Less", _mixture_cdf(body, middle, parts), wanted)
+    short = body("Less", _mixture_cdf(body, middle, parts), target)
     results = [body("Where", short, middle, least), body("Where", short, most, middle)]
     low, high = graph.repeat(HALVINGS, {least: low, most: high}, body, results)
     return graph("Mul", graph("Add", low, high), graph.constant(0.5))
 
 
 def upper_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> str:
-    """The same from above: by the mirror image, whose small tail keeps its digits."""
+    """The same for upper tails: by the mirror image, so that small tails keep their digits."""
     mirrored = Parts(graph("Neg", parts.loc), parts.right, parts.left, parts.weight)
     return graph("Neg", lower_quantile(graph, -np.asarray(score), mirrored, step))
 
@@ -127,32 +128,32 @@ def upper_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = No
 def _mixture_cdf(graph: Graph, x: str, parts: Parts) -> str:
     loc, left, right, weight = parts
     tiny = graph.constant(_TINY)
-    away = graph("Sub", x, loc)
-    under = graph("Less", away, graph.constant(0.0))
-    scale = graph("Where", under, left, right)
-    steps = graph("Div", graph("Abs", away), graph("Max", scale, tiny))
-    tail = _normal_tail(graph, graph("Min", steps, graph.constant(38.0)))
+    distance = graph("Sub", x, loc)
+    is_left = graph("Less", distance, graph.constant(0.0))
+    scale = graph("Where", is_left, left, right)
+    z = graph("Div", graph("Abs", distance), graph("Max", scale, tiny))
+    tail = _normal_tail(graph, graph("Min", z, graph.constant(38.0)))
     both = graph("Max", graph("Add", left, right), tiny)
     mass = graph("Mul", graph("Div", graph("Add", scale, scale), both), tail)
-    above = graph("Sub", graph.constant(1.0), mass)
-    each = graph("Where", under, mass, above)
-    return _mean(graph, each, weight)
+    complement = graph("Sub", graph.constant(1.0), mass)
+    cdf = graph("Where", is_left, mass, complement)
+    return _mean(graph, cdf, weight)
 
 
-def _normal_tail(graph: Graph, steps: str) -> str:
-    """P(Z > steps) of a standard normal Z, for steps from 0 to 38."""
-    square = graph("Mul", graph("Mul", steps, steps), graph.constant(-0.5))
-    near = graph("Div", graph.polynomial(steps, _ABOVE), graph.polynomial(steps, _BELOW))
-    far = graph("Add", steps, graph.constant(0.65))
+def _normal_tail(graph: Graph, z: str) -> str:
+    """P(Z > z) of a standard normal Z, for z from 0 to 38."""
+    square = graph("Mul", graph("Mul", z, z), graph.constant(-0.5))
+    near = graph("Div", graph.polynomial(z, _ABOVE), graph.polynomial(z, _BELOW))
+    far = graph("Add", z, graph.constant(0.65))
     for number in (4.0, 3.0, 2.0, 1.0):
-        far = graph("Add", steps, graph("Div", graph.constant(number), far))
+        far = graph("Add", z, graph("Div", graph.constant(number), far))
     far = graph("Div", graph.constant((2 * np.pi) ** -0.5), far)
-    ratio = graph("Where", graph("Less", steps, graph.constant(_FAR)), near, far)
+    ratio = graph("Where", graph("Less", z, graph.constant(_FAR)), near, far)
     return graph("Mul", graph("Exp", square), ratio)
 
 
 def observed(graph: Graph, latent: str, support: Support) -> str:
-    """What is observed of latent values of any shape, see ``Support.observe``."""
+    """The observable values for latent values of any shape, see ``Support.observe``."""
     value = latent
     if support.latent:
         value = _through_knots(graph, value, support)
@@ -168,36 +169,36 @@ def observed(graph: Graph, latent: str, support: Support) -> str:
 
 
 def in_own_unit(graph: Graph, value: str, scale: TargetMap | None) -> str:
-    """Values in the target's unit, see ``TargetMap.back``."""
+    """Values in the unit of the target, see ``TargetMap.back``."""
     if scale is None:
         return value
-    up = graph("Exp", value)
+    result = graph("Exp", value)
     if scale.kind == "asinh":
-        up = graph("Sub", up, graph("Exp", graph("Neg", value)))
+        result = graph("Sub", result, graph("Exp", graph("Neg", value)))
     unit = scale.unit if scale.kind == "log" else 0.5 * scale.unit
-    return graph("Mul", up, graph.constant(unit))
+    return graph("Mul", result, graph.constant(unit))
 
 
 def mapped_mean(graph: Graph, scale: TargetMap, parts: Parts) -> str:
-    """Means of split normals on a scale, or of their mixtures, in the target's unit."""
+    """Means, in the unit of the target, of split normals on a scale or of their mixtures."""
     weight = parts.weight
-    scores, shares = (row.reshape(-1, *(1,) * (3 if weight else 2)) for row in HALF_NORMAL)
+    nodes, masses = (row.reshape(-1, *(1,) * (3 if weight else 2)) for row in HALF_NORMAL)
     loc, left, right = (graph.unsqueezed(part, 0) for part in parts[:3])
     sides = []
-    for sign, wide in ((-1.0, left), (1.0, right)):
-        value = graph("Add", loc, graph("Mul", wide, graph.constant(sign * scores)))
+    for sign, width in ((-1.0, left), (1.0, right)):
+        value = graph("Add", loc, graph("Mul", width, graph.constant(sign * nodes)))
         value = graph("Max", value, graph.constant(scale.low))
         value = graph("Min", value, graph.constant(scale.high))
-        value = graph("Mul", in_own_unit(graph, value, scale), graph.constant(shares))
+        value = graph("Mul", in_own_unit(graph, value, scale), graph.constant(masses))
         total = graph("ReduceSum", value, graph.integers(0), keepdims=1)
-        sides.append(graph("Mul", total, wide))
+        sides.append(graph("Mul", total, width))
     both = graph("Div", graph("Add", *sides), graph("Add", left, right))
     mean = graph("Squeeze", both, graph.integers(0))
     return _total(graph, graph("Mul", weight, mean)) if weight else mean
 
 
 def clipped(graph: Graph, value: str, support: Support) -> str:
-    """Values within the bounds."""
+    """Values clipped to the bounds of the support."""
     if support.low is not None:
         value = graph("Max", value, graph.constant(support.low))
     if support.high is not None:
@@ -206,7 +207,7 @@ def clipped(graph: Graph, value: str, support: Support) -> str:
 
 
 def _through_knots(graph: Graph, value: str, support: Support) -> str:
-    """A piecewise linear map as a sum: each knot changes the slope from there on."""
+    """The piecewise-linear map of a support, as a sum to which each knot adds a change of slope."""
     latent, target = np.array(support.latent), np.array(support.observed)
     slopes = np.concatenate([[1.0], np.diff(target) / np.diff(latent), [1.0]])
     total = graph("Add", value, graph.constant(target[0] - latent[0]))

@@ -1,11 +1,11 @@
-"""Columns of tables made into numbers: a scikit-learn transformer that says what it found.
+"""Preprocessing of tables: a scikit-learn transformer that describes the columns it finds.
 
 ``TableEncoder`` takes frames with numbers, booleans, categories, dates, text that means numbers,
-and missing values; ``Column`` describes what it found in one of them. It never looks at the target,
-which ``learn_number`` reads by the same rules; a model that it is part of hands it targets of
-``LargeCategories``, whose levels are too many for an input each. What it has learnt is plain JSON
-(``to_document``), so that it can be a part of a saved model; it keeps no value of a column that it
-does not use.
+and missing values; a ``Column`` describes each column. The encoder never looks at the target, which
+``learn_number`` reads by the same rules; a model that the encoder is part of adds the target
+encoding of ``LargeCategories``, which have too many levels for an input each. What it has learnt is
+plain JSON (``to_document``), so that it can be saved with a model; it keeps no values of columns
+that it does not use.
 """
 
 from calipers.preprocessing._categories import CategoryEncoder as CategoryEncoder

@@ -1,4 +1,4 @@
-"""Categories as numbers, and what is kept of those that are rare."""
+"""The encoder of categories."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
@@ -14,23 +14,23 @@ from calipers.preprocessing._text_columns import as_text
 
 def as_objects(texts: Any) -> NDArray[np.object_]:
     """An Arrow array of text as an array of objects, None where it is null."""
-    found: NDArray[np.object_] = texts.to_numpy(zero_copy_only=False)
-    return found
+    objects: NDArray[np.object_] = texts.to_numpy(zero_copy_only=False)
+    return objects
 
 
 @dataclass(frozen=True)
 class CategoryEncoder:
-    """One column of ones and zeros for each frequent category; the others share one.
+    """One-hot encoding of frequent categories; all other categories share a column.
 
-    Where there are too many for a column each, how often a category occurred is a number too, and
-    if targets were learnt from, what those of the category were like: ``means`` and ``spreads``,
-    the last of which are for others. Rare categories count as unseen ones; of their names only
-    digests are kept, to know them again.
+    If there are such others, the frequency of the category is an input as well; so is the target
+    encoding, ``means`` and ``spreads``, where it was learnt: the last entries are for unseen
+    categories. Rare categories count as unseen, and only digests of their names are kept, by which
+    they are recognised.
     """
 
-    levels: list[str]
+    levels: list[str]  # categories that are not rare, most frequent first
     counts: list[int]
-    kept: int
+    kept: int  # how many of them have a column each
     missing: bool
     rare: list[str] = field(default_factory=list)
     means: list[float] = field(default_factory=list)
@@ -51,7 +51,7 @@ class CategoryEncoder:
         return self.kept < len(self.levels)
 
     def codes(self, values: NDArray[np.object_]) -> NDArray[np.intp]:
-        """Position of each category among the levels; -1 for others, -2 where it is missing."""
+        """Index of each category in ``levels``; -1 for others, -2 where it is missing."""
         import pandas as pd
 
         codes = pd.Index(self.levels, dtype=object).get_indexer(pd.Index(values, dtype=object))
@@ -59,7 +59,7 @@ class CategoryEncoder:
         return codes
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:
-        """Ones and zeros; then the others, their frequency, and what is missing."""
+        """One-hot columns; then for other categories, the numbers, and missing values."""
         codes = self.codes(values)
         columns = [codes == i for i in range(self.kept)]
         if self.others:
@@ -71,32 +71,32 @@ class CategoryEncoder:
 
     @property
     def numbers(self) -> list[FloatArray]:
-        """What each level has as inputs beside ones and zeros; last, what others have."""
-        found = [np.log1p(np.array([*self.counts, 0.0]))]
-        return found + [np.array(known) for known in (self.means, self.spreads) if known]
+        """Frequency and target encoding of each level; the last entries are for all others."""
+        frequency = np.log1p(np.array([*self.counts, 0.0]))
+        return [frequency, *(np.array(part) for part in (self.means, self.spreads) if part)]
 
     def with_targets(self, means: FloatArray, spreads: FloatArray) -> "CategoryEncoder":
-        """The same with what the targets of each level, and of others, were like."""
+        """The same encoder with the mean and spread of the targets of each level and of others."""
         return replace(self, means=means.tolist(), spreads=spreads.tolist())
 
     def names(self, name: str) -> list[str]:
-        """Names of what ``encode`` gives."""
-        found = [f"{name}={level}" for level in self.levels[: self.kept]]
-        found += [f"{name} (other)", f"{name} (frequency)"] if self.others else []
-        found += [f"{name} (mean of targets)", f"{name} (spread of targets)"] if self.means else []
-        return [*found, f"{name} (missing)"] if self.missing else found
+        """Names of the columns that ``encode`` returns."""
+        names = [f"{name}={level}" for level in self.levels[: self.kept]]
+        names += [f"{name} (other)", f"{name} (frequency)"] if self.others else []
+        names += [f"{name} (mean of targets)", f"{name} (spread of targets)"] if self.means else []
+        return [*names, f"{name} (missing)"] if self.missing else names
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
-        """Which categories training did not see, or are missing where none was."""
+        """Which categories were not seen in training, or are missing where none was."""
         codes = self.codes(values)
-        found = (codes == -1) | ((codes == -2) & (not self.missing))
-        new = np.flatnonzero(codes == -1)
-        if self.rare and new.size:
+        outside = (codes == -1) | ((codes == -2) & (not self.missing))
+        others = np.flatnonzero(codes == -1)
+        if self.rare and others.size:
             rare = set(self.rare)
-            found[new] = [digest not in rare for digest in digests(values[new])]
-        return np.asarray(found, dtype=bool)
+            outside[others] = [digest not in rare for digest in digests(values[others])]
+        return np.asarray(outside, dtype=bool)
 
 
 def digests(names: Iterable[str]) -> list[str]:
-    """Short digests of some names, by which they are known again and cannot be read."""
+    """Short digests of names, by which they can be recognised but not read."""
     return [blake2b(str(name).encode(), digest_size=8).hexdigest() for name in names]

@@ -1,4 +1,4 @@
-"""What is known of one column of a table, and the error that names a place in one."""
+"""The description of a column of a table, and the error that names a place in one."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,14 +14,14 @@ KINDS = ("number", "boolean", "category", "date", "constant", "identifier")
 
 
 class DataError(ValueError):
-    """Something in a table that cannot be used.
+    """A table, or a value in it, that cannot be used.
 
     Parameters
     ----------
     problem : str
         What is wrong, and what would be right.
     column : str, optional
-        Where.
+        Name of the column.
     row : int, optional
         Position of the row, from 0.
 
@@ -41,7 +41,7 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Column:
-    """What training saw in one column."""
+    """Description of one column in the training data."""
 
     name: str  #: Its name; columns without one are called x0, x1 and so on.
     kind: str  #: One of ``KINDS``.
@@ -49,11 +49,11 @@ class Column:
     low: float | str | None = None
     high: float | str | None = None
     typical: float | str | None = None
-    #: Values of a category that have an input of their own, most frequent first.
+    #: The categories with an input each, most frequent first.
     categories: tuple[str, ...] = ()
     missing: bool = False  #: Whether values were missing.
     used: bool = True  #: Whether the model uses the column.
-    note: str = ""  #: What was noticed, in plain words; empty if nothing was.
+    note: str = ""  #: A remark for people; often empty.
 
     def to_document(self) -> dict[str, Any]:
         """The column as plain JSON."""
@@ -66,7 +66,7 @@ class Column:
 
 
 def check_kind(name: str, kind: str) -> None:
-    """Refuse a kind of column that there is not; how its text is written may follow the kind."""
+    """Refuse an unknown kind of column; how its text is written may follow the kind."""
     if kind.partition(" ")[0] not in KINDS:
         raise ValueError(
             f"kinds[{name!r}] must be one of {', '.join(KINDS)}; got {kind!r}"

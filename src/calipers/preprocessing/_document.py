@@ -1,4 +1,4 @@
-"""What stored columns and encoders must look like, checked before any is made of a document."""
+"""Schemas of stored columns and encoders, which are checked before any is restored."""
 
 import re
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _TIME = number(-1e6 * 365 * DAY, 1e6 * 365 * DAY)
 
 
 def _end(value: Any, place: str) -> None:
-    """An end of a column: a number, a date as text, or nothing."""
+    """Check an end of the range of a column: a number, a date as text, or None."""
     if isinstance(value, str):
         try:
             datetime.fromisoformat(value)
@@ -104,7 +104,7 @@ _TABLE = record(
 
 
 def check_column(document: Any, place: str = "column") -> None:
-    """Refuse a document that is not of a ``Column``."""
+    """Refuse a document that does not describe a ``Column``."""
     _COLUMN(document, place)
     numeric = document["kind"] in ("number", "boolean")
     ends = [document[name] for name in ("low", "typical", "high")]
@@ -112,13 +112,14 @@ def check_column(document: Any, place: str = "column") -> None:
         refuse(place, "a column of numbers with low <= typical <= high", ends)
     texts = isinstance(ends[0], str) and len(set(map(type, ends))) == 1
     if not numeric and (not texts if document["kind"] == "date" else ends != [None] * 3):
-        refuse(place, f"a column with the ends of one of kind {document['kind']}", ends)
-    if document["used"] == (document["kind"] in ("constant", "identifier")):
-        refuse(f"{place}.used", f"the other way for a column of kind {document['kind']}", ends)
+        refuse(place, f"a column with a range as for the kind {document['kind']}", ends)
+    unused = document["kind"] in ("constant", "identifier")
+    if document["used"] == unused:
+        refuse(f"{place}.used", f"{not unused} for a column of kind {document['kind']}", unused)
 
 
 def check_table(document: Any, place: str = "preprocessor") -> None:
-    """Refuse a document that is not of a ``TableEncoder``."""
+    """Refuse a document that does not describe a ``TableEncoder``."""
     _TABLE(document, place)
     names = []
     for i, entry in enumerate(document["columns"]):
@@ -136,33 +137,33 @@ def check_table(document: Any, place: str = "preprocessor") -> None:
                 )
         names.append(entry["column"]["name"])
     if len(set(names)) < len(names):
-        refuse(f"{place}.columns", "columns of different names", names)
+        refuse(f"{place}.columns", "columns with distinct names", names)
     if not any(entry["column"]["used"] for entry in document["columns"]):
-        refuse(f"{place}.columns", "columns of which one is used", names)
+        refuse(f"{place}.columns", "columns of which at least one is used", names)
 
 
 def _check_number(encoder: Mapping[str, Any], place: str) -> None:
     scale, center = encoder.get("scale", 0.0), encoder.get("center", 0.0)
-    smallest = 2.3e-308  # below it, numbers lose digits
+    smallest = 2.3e-308  # smaller numbers lose digits
     if scale and not (scale >= smallest and abs(center) < scale * 1.7e308):
-        refuse(f"{place}.scale", "0, or of a size that the center can be divided by", scale)
+        refuse(f"{place}.scale", "0, or so large that center / scale is finite", scale)
     if not encoder["low"] <= encoder["fill"] <= encoder["high"]:
         refuse(f"{place}.fill", "between low and high", encoder["fill"])
     if encoder.get("thousands", "") == encoder.get("decimal", "."):
-        refuse(f"{place}.thousands", "another mark than the decimal", encoder["thousands"])
+        refuse(f"{place}.thousands", "different from the decimal mark", encoder["thousands"])
     levels = encoder.get("levels", [])
     if any(lower >= upper for lower, upper in pairwise(levels)):
         refuse(f"{place}.levels", "ascending numbers", levels)
     for name, count in {"counts": 0, "means": 1, "spreads": 1}.items():
-        known, right = encoder.get(name, []), len(levels) + count if levels else 0
-        if len(known) != right:
-            refuse(f"{place}.{name}", f"a list of {right}", known)
+        values, length = encoder.get(name, []), len(levels) + count if levels else 0
+        if len(values) != length:
+            refuse(f"{place}.{name}", f"a list of {length}", values)
 
 
 def _check_category(encoder: Mapping[str, Any], place: str) -> None:
     levels, rare = encoder["levels"], encoder.get("rare", [])
     if len(set(levels)) < len(levels):
-        refuse(f"{place}.levels", "different texts", levels)
+        refuse(f"{place}.levels", "distinct texts", levels)
     if len(encoder["counts"]) != len(levels):
         refuse(f"{place}.counts", f"a list of {len(levels)}, one for each level", encoder["counts"])
     if encoder["kept"] > len(levels):
@@ -170,11 +171,11 @@ def _check_category(encoder: Mapping[str, Any], place: str) -> None:
     if not (levels or rare or encoder["missing"]):
         refuse(f"{place}.levels", "a list of at least one level", levels)
     for name in ("means", "spreads"):
-        known = encoder.get(name, [])
-        if len(known) not in {0, len(levels) + 1} or bool(known) != bool(encoder.get("means")):
-            refuse(f"{place}.{name}", f"a list of {len(levels) + 1}, or none and no means", known)
-        if known and encoder["kept"] == len(levels):
-            refuse(f"{place}.{name}", "empty where every level has an input", known)
+        values = encoder.get(name, [])
+        if len(values) not in {0, len(levels) + 1} or bool(values) != bool(encoder.get("means")):
+            refuse(f"{place}.{name}", f"a list of {len(levels) + 1}, or empty like means", values)
+        if values and encoder["kept"] == len(levels):
+            refuse(f"{place}.{name}", "empty where every level has an input", values)
     wrong = [name for name in rare if not re.fullmatch("[0-9a-f]{16}", name)]
     if wrong:
         refuse(f"{place}.rare", "digests of 16 hexadecimal digits", wrong[0])
@@ -184,7 +185,7 @@ def _check_date(encoder: Mapping[str, Any], place: str) -> None:
     if not encoder["low"] <= encoder["fill"] <= encoder["high"]:
         refuse(f"{place}.fill", "between low and high", encoder["fill"])
     if len(set(encoder["cycles"])) < len(encoder["cycles"]):
-        refuse(f"{place}.cycles", "different cycles", encoder["cycles"])
+        refuse(f"{place}.cycles", "distinct cycles", encoder["cycles"])
     if encoder["form"] is None:
         return
     import pyarrow as pa

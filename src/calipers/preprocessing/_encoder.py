@@ -1,4 +1,4 @@
-"""TableEncoder: the scikit-learn transformer over the columns of a table."""
+"""``TableEncoder``, the scikit-learn transformer of tables."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -22,21 +22,21 @@ from calipers.preprocessing._learn import kind_of, learn
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Numbers from a table as it comes.
+    """Encode the columns of any table as numbers.
 
-    - Numbers stay as they are. Where they are missing, the median stands in and a column of its own
-      says so. A column with far outliers passes through ``asinh``. In a model, numbers that are
-      also names (rows of the same value share what neighbouring values do not tell) have frequency
-      and targets of their value beside them, see ``target_encoding``.
+    - Numbers stay as they are. Missing ones are imputed by the median and marked in a column of
+      their own. A column with far outliers is transformed by ``asinh``. In a model, numeric codes
+      (store numbers, postcodes: rows with the same value share more than nearby values tell) are
+      also target-encoded, see ``target_encoding``.
     - Booleans become 1 and 0.
-    - Categories become ones and zeros, one column for each frequent one; rare and unseen ones share
-      a column. Where there are more than ``max_categories``, how frequent a category is becomes a
-      number, and in a model so do mean and spread of its targets, see ``target_encoding``.
+    - Categories are one-hot encoded if they are frequent; rare and unseen ones share a column.
+      Where there are more than ``max_categories``, the frequency of a category is added, and in a
+      model the mean and spread of its targets, see ``target_encoding``.
     - Dates become days since the first one, with sine and cosine of year, week and day where the
       dates span more than one.
-    - Text that can be read as numbers (``"1,234.5"``, ``"$12"``), clock times (``"10:30"``, as
-      hours) or dates in one way only is read.
-    - Constant columns, those that name rows and free text are left out, and ``columns_`` says so.
+    - Text is read if it can be understood in one way only as numbers (``"1,234.5"``, ``"$12"``),
+      clock times (``"10:30"``, as hours) or dates.
+    - Constant columns, identifiers of rows and free text are left out, and ``columns_`` says so.
 
     Later tables may have their columns in another order, further columns, unseen categories, and
     missing values where training had none.
@@ -44,29 +44,29 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     kinds : mapping of str to str, optional
-        Kinds of columns that are known better than the values tell, such as
+        Kinds of columns, where the values do not tell or tell wrongly, such as
         ``{"zip": "category", "store": "identifier"}``; see ``calipers.preprocessing.KINDS``. How
         text is written may follow: ``"number 1.234,5"``, ``"number 10:30"``,
         ``"date %d/%m/%Y"``.
     max_categories : int, default 30
-        Most categories of a column with an input each.
+        Most categories of a column that are one-hot encoded.
     min_frequency : int, default 2
-        Rows that a category must have to get one.
+        Rows that a category must have for that.
     target_encoding : bool, default True
         Whether a model that the encoder is part of (``IntervalRegressor(preprocessor=...)``) learns
-        what the targets of each category were like, where there are more than ``max_categories``,
-        and of each number that is also a name. The encoder alone never looks at targets.
+        the mean and spread of the targets of each category, where there are more than
+        ``max_categories``, and of each numeric code. The encoder alone never looks at targets.
 
     Attributes
     ----------
     columns_ : tuple of Column
-        What training saw in each column.
+        Description of each column.
     kinds_ : dict of str to str
         Kind of each column, as ``kinds`` takes it.
     n_features_in_ : int
         Number of columns.
     feature_names_in_ : array of str
-        Their names.
+        Names of the columns.
 
     Examples
     --------
@@ -87,7 +87,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         "min_frequency": [Within(Integral, 1, None, closed="left")],
         "target_encoding": ["boolean"],
     }
-    repeated: list[int] | None = None  # columns of numbers that are also names, where known before
+    repeated: list[int] | None = None  # columns that are numeric codes, if detected beforehand
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.target_encoding = target_encoding
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Find out what the columns hold.
+        """Learn the kinds and encodings of the columns.
 
         Parameters
         ----------
@@ -120,16 +120,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def fit_transform(self, X: Any, y: Any = None) -> FloatArray:
-        """What ``fit`` and then ``transform`` give, reading every column once."""
+        """Fit, and return what ``transform`` would, reading every column once."""
         values = self._learn(as_frame(X))
         return self._encoded(zip(self._encoders, values, strict=True))
 
     def fit_typed(self, X: Any) -> Any:
-        """Fit, and give the table back with every column in its own type, reading it once.
+        """Fit, and return the table with every column in its own type, reading it once.
 
-        A frame with floats, datetimes and categoricals in place of text, and nothing in columns
-        that name rows. With ``kinds=encoder.kinds_``, encoders that are fitted to parts of it, as
-        in a cross-validation, need not read text again and learn the same as from the table.
+        The frame has floats, datetimes and categoricals in place of text, and None in columns
+        that identify rows. Encoders with ``kinds=encoder.kinds_`` that are fitted to parts of it,
+        as in a cross-validation, learn the same as from the table without parsing text again.
         """
         import pandas as pd
 
@@ -139,7 +139,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return pd.DataFrame(typed).set_axis(frame.index)
 
     def _learn(self, frame: Any) -> list[NDArray[Any]]:
-        """Find out what the columns hold; gives their values."""
+        """Learn the columns of a frame, and return their values."""
         self._validate_params()
         kinds = self._checked_kinds(frame)
         learnt = []
@@ -147,11 +147,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             others = (frame[other] for other in frame if other != name)
             grouped = name not in kinds and is_in_thousands(series, others)
             kind = "number 1.234,5" if grouped else kinds.get(name)
-            found = learn(series, kind, self.max_categories, self.min_frequency)
+            result = learn(series, kind, self.max_categories, self.min_frequency)
             if grouped:
-                note = "points part thousands, as other columns have decimal commas"
-                found = found._replace(column=replace(found.column, note=note))
-            learnt.append(found)
+                note = "points separate thousands, since other columns have decimal commas"
+                result = result._replace(column=replace(result.column, note=note))
+            learnt.append(result)
         self.columns_ = tuple(column for column, _, _ in learnt)
         self._encoders: tuple[Encoder, ...] = tuple(encoder for _, encoder, _ in learnt)
         if not any(column.used for column in self.columns_):
@@ -171,19 +171,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         for name, kind in kinds.items():
             if name not in frame:
                 raise DataError(
-                    f"kinds names the column {name!r}, which is not there"
+                    f"kinds names the column {name!r}, which the table does not have"
                     f"{did_you_mean(name, frame)}"
                 )
             check_kind(name, kind)
         return kinds
 
     def transform(self, X: Any) -> FloatArray:
-        """Numbers of a table, of shape (n_samples, n_features_out).
+        """The table as numbers, of shape (n_samples, n_features_out).
 
         Raises
         ------
         DataError
-            If columns are missing or hold what cannot be read.
+            If columns are missing, or hold values that cannot be read.
         """
         check_is_fitted(self, "columns_")
         frame = as_frame(X, self.columns_)
@@ -194,7 +194,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return np.concatenate([encoder.encode(values) for encoder, values in columns], axis=1)
 
     def read(self, X: Any) -> dict[str, NDArray[Any]]:
-        """Values of the columns that are used, as ``transform`` understands them.
+        """Values of the columns that are used, as ``transform`` reads them.
 
         Numbers and booleans as floats, dates as seconds since 1970, NaN where they are missing;
         categories as text, None where they are missing.
@@ -204,36 +204,36 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return {self.columns_[i].name: values for i, _, values in self._read(frame, used=True)}
 
     def used_columns(self) -> list[tuple[Column, Encoder]]:
-        """The columns that are used, each with what makes numbers of its values."""
+        """The columns that are used, each with its encoder."""
         check_is_fitted(self, "columns_")
         pairs = zip(self.columns_, self._encoders, strict=True)
         return [(column, encoder) for column, encoder in pairs if column.used]
 
     def outside(self, X: Any) -> NDArray[np.bool_]:
-        """Which values training did not see, of shape (n_samples, n_columns).
+        """Which values are outside what was seen in training, of shape (n_samples, n_columns).
 
-        Numbers and dates beyond the range, unseen categories, another value in a constant column,
-        and missing values where there were none.
+        These are numbers and dates outside the range, unseen categories, another value in a
+        constant column, and missing values where there were none.
         """
         return self.transform_and_check(X)[1]
 
     def transform_and_check(self, X: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """What ``transform`` and ``outside`` give, reading the table once."""
+        """The results of ``transform`` and ``outside``, reading the table once."""
         check_is_fitted(self, "columns_")
         frame = as_frame(X, self.columns_)
-        parts, found = [], np.zeros((len(frame), len(self.columns_)), dtype=bool)
-        for place, encoder, values in self._read(frame, used=False):
-            parts.append(encoder.encode(values))  # of no columns where the column is not used
-            found[:, place] = encoder.outside(values)
-        return np.concatenate(parts, axis=1), found
+        parts, outside = [], np.zeros((len(frame), len(self.columns_)), dtype=bool)
+        for i, encoder, values in self._read(frame, used=False):
+            parts.append(encoder.encode(values))  # has no columns if the column is not used
+            outside[:, i] = encoder.outside(values)
+        return np.concatenate(parts, axis=1), outside
 
     @property
     def knows_targets(self) -> bool:
-        """Whether what targets are like has been learnt."""
+        """Whether a target encoding has been learnt."""
         return any(getattr(encoder, "means", None) for encoder in self._encoders)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """Names of the numbers that ``transform`` gives."""
+        """Names of the columns that ``transform`` returns."""
         check_is_fitted(self, "columns_")
         names = [
             name
@@ -243,14 +243,14 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return np.array(names, dtype=object)
 
     def _read(self, frame: Any, *, used: bool) -> Iterator[tuple[int, Encoder, Any]]:
-        """Position, encoder and values of each column that is used, or that is there."""
+        """Index, encoder and values of each column: only of those ``used``, or of all present."""
         check_names(frame, [column.name for column in self.columns_ if column.used])
-        for place, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
+        for i, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
             if column.used or (not used and column.name in frame):
-                yield place, encoder, encoder.read(frame[column.name])
+                yield i, encoder, encoder.read(frame[column.name])
 
     def to_document(self) -> dict[str, Any]:
-        """What was learnt, as plain JSON."""
+        """The fitted encoder as plain JSON."""
         check_is_fitted(self, "columns_")
         parameters = {
             "kinds": None if self.kinds is None else dict(self.kinds),
@@ -266,7 +266,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """The encoder that ``to_document`` wrote; a ``SchemaError`` says where it is another."""
+        """The encoder that ``to_document`` wrote; a ``SchemaError`` names what is malformed."""
         check_table(document)
         encoder = cls(**document["parameters"])
         columns = document["columns"]
@@ -285,11 +285,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 def _typed(values: NDArray[Any], kind: str) -> Any:
-    """Values of a column as its encoder read them, in the type of pandas for their kind."""
+    """Values that an encoder has read, in the pandas type for the kind of column."""
     import pandas as pd
 
     if kind == "date":
-        gone = np.isnan(values)
-        times = np.where(gone, 0, np.round(values * 1e6)).astype("datetime64[us]")
-        return pd.Series(times).mask(gone)
+        missing = np.isnan(values)
+        times = np.where(missing, 0, np.round(values * 1e6)).astype("datetime64[us]")
+        return pd.Series(times).mask(missing)
     return pd.Categorical(values) if values.dtype == object else values

@@ -1,8 +1,9 @@
-"""One encoder for each kind of column: how it reads values and what numbers it makes of them.
+"""The encoders, one for each kind of column.
 
-Every encoder has ``read`` (a column of a frame to values, errors naming row and column), ``encode``
-(values to numbers, one row each), ``names`` (of those numbers) and ``outside`` (values that
-training did not see). They are frozen dataclasses of JSON values: ``vars`` of one is its document.
+Every encoder has ``read`` (from a column of a frame to values; errors name row and column),
+``encode`` (from values to columns of numbers), ``names`` (of these columns) and ``outside`` (which
+values were not seen in training). Encoders are frozen dataclasses of JSON values, so that ``vars``
+serialises them.
 """
 
 from collections.abc import Callable
@@ -21,15 +22,15 @@ from calipers.preprocessing._dates import read_dates
 from calipers.preprocessing._numbers import NumberText
 from calipers.preprocessing._text_columns import as_text, read_truth
 
-TAIL = 10.0  # robust deviations beyond which the tail of a column is heavy
-DAY = 86_400.0
-SINGLE = 2e-7  # relative error of a number in single precision, and some more
+TAIL = 10.0  # a column with values beyond so many robust standard deviations has heavy tails
+DAY = 86_400.0  # seconds
+SINGLE = 2e-7  # a little more than the relative error of a number in single precision
 _LARGEST = np.finfo(np.float64).max
 CYCLES = {"year": 365.2425 * DAY, "week": 7 * DAY, "day": DAY}
 
 
 def _read(series: Any, reader: Callable[[Any], FloatArray], what: str) -> FloatArray:
-    """Numbers of a column of text, NaN where they are missing; an error names what is none."""
+    """Values of a column of text, NaN where they are missing; refuses text that is not ``what``."""
     texts = as_text(series, marks=True)
     values = reader(texts)
     wrong = np.flatnonzero(np.isnan(values) & pc.is_valid(texts).to_numpy(zero_copy_only=False))
@@ -40,11 +41,11 @@ def _read(series: Any, reader: Callable[[Any], FloatArray], what: str) -> FloatA
 
 
 def _floats(series: Any) -> FloatArray:
-    """Values of a column of text that are numbers already; NaN for others."""
+    """The values of a column of objects that are numbers, not text; NaN for the others."""
     if series.dtype != object:
         return np.array([np.nan])
-    kinds = float | np.floating | Decimal
-    return np.array([float(v) if isinstance(v, kinds) else np.nan for v in series])
+    types = float | np.floating | Decimal
+    return np.array([float(v) if isinstance(v, types) else np.nan for v in series])
 
 
 def check_finite(series: Any, values: FloatArray) -> None:
@@ -63,34 +64,34 @@ def _beyond(values: FloatArray, low: float, high: float, missing: bool) -> BoolA
 
 
 def distinct_levels(values: FloatArray) -> FloatArray:
-    """Different values, ascending; those that are one in single precision are one level.
+    """Distinct values in ascending order; values equal in single precision count as one.
 
     >>> distinct_levels(np.array([2.0, 0.3, 0.1 + 0.2])).round(3)
     array([0.3, 2. ])
     """
-    known = np.unique(values)
-    return known[np.diff(known, prepend=-np.inf) > 2 * SINGLE * np.abs(known)]
+    levels = np.unique(values)
+    return levels[np.diff(levels, prepend=-np.inf) > 2 * SINGLE * np.abs(levels)]
 
 
 def level_codes(levels: Any, values: FloatArray) -> NDArray[np.intp]:
-    """Position of each value among ascending levels, to single precision; -1 for others.
+    """Index of each value among ascending levels, to single precision; -1 for other values.
 
     >>> level_codes([0.1, 2.0], np.array([2.0, np.float32(0.1), 0.2, np.nan]))
     array([ 1,  0, -1, -1])
     """
-    known = np.asarray(levels, dtype=np.float64)
-    middles = known[:-1] / 2 + known[1:] / 2
+    levels = np.asarray(levels, dtype=np.float64)
+    middles = levels[:-1] / 2 + levels[1:] / 2
     codes = np.searchsorted(middles, values)
-    near = np.abs(values - known[codes]) <= SINGLE * np.abs(known[codes])
-    return np.where(near, codes, -1)
+    equal = np.abs(values - levels[codes]) <= SINGLE * np.abs(levels[codes])
+    return np.where(equal, codes, -1)
 
 
 @dataclass(frozen=True)
 class NumberEncoder:
-    """Numbers: the median where they are missing, heavy tails drawn in by asinh.
+    """Numbers: imputed by the median; columns with heavy tails are transformed by asinh.
 
-    Numbers that are also names have ``levels``, and as further inputs how often each occurred and
-    what a smooth function left of its targets, ``means`` and ``spreads``; the last are for others.
+    Numeric codes have ``levels``, whose frequency and target encoding, ``means`` and ``spreads`` of
+    the residuals of a smooth function, are inputs too; the last entries are for other values.
     """
 
     low: float
@@ -98,7 +99,7 @@ class NumberEncoder:
     fill: float
     missing: bool
     center: float = 0.0
-    scale: float = 0.0  # 0 leaves values as they are
+    scale: float = 0.0  # 0 for no asinh
     decimal: str = "."
     thousands: str = ""
     unit: str = ""
@@ -108,7 +109,7 @@ class NumberEncoder:
     spreads: list[float] = field(default_factory=list)
 
     def read(self, series: Any) -> FloatArray:
-        """Numbers of a column, NaN where they are missing."""
+        """The numbers in a column, NaN where they are missing."""
         import pandas as pd
 
         if pd.api.types.is_timedelta64_dtype(series.dtype):
@@ -117,60 +118,61 @@ class NumberEncoder:
             values = series.to_numpy(dtype=np.float64, na_value=np.nan)
         else:
             style = NumberText(self.decimal, self.thousands, self.unit)
-            like = style.example()
-            what, floats = f"a number like {like}" if like else "a number", _floats(series)
-            if np.isnan(floats).all():
+            example = style.example()
+            what = f"a number like {example}" if example else "a number"
+            floats = _floats(series)
+            is_text = np.isnan(floats)
+            if is_text.all():
                 values = _read(series, style.read, what)
-            else:  # 1.234 is no text, whatever that would mean
-                written = series.where(np.isnan(floats))
-                values = np.where(np.isnan(floats), _read(written, style.read, what), floats)
+            else:  # the number 1.234 stays itself, even where the text "1.234" means 1234
+                values = np.where(is_text, _read(series.where(is_text), style.read, what), floats)
         check_finite(series, values)
         return values
 
     @classmethod
     def learn(cls, values: FloatArray, style: NumberText) -> "NumberEncoder":
-        """Encoder for numbers like these, some of which may be NaN."""
-        there = values[~np.isnan(values)]
-        first, center, third = (float(q) for q in np.quantile(there, [0.25, 0.5, 0.75]))
-        away = np.abs(there / 2 - center / 2)  # halves, since a difference may overflow
+        """The encoder for a column with these values, NaN where they are missing."""
+        present = values[~np.isnan(values)]
+        first, center, third = (float(q) for q in np.quantile(present, [0.25, 0.5, 0.75]))
+        distance = np.abs(present / 2 - center / 2)  # halves, since a difference may overflow
         scale = (third / 2 - first / 2) / 1.349
-        if not scale and away.any():
-            scale = float(np.median(away[away > 0]))
-        heavy = away.max() > TAIL * scale and scale > np.finfo(np.float64).tiny
+        if not scale and distance.any():
+            scale = float(np.median(distance[distance > 0]))
+        heavy = distance.max() > TAIL * scale and scale > np.finfo(np.float64).tiny
         return cls(
-            low=float(there.min()),
-            high=float(there.max()),
+            low=float(present.min()),
+            high=float(present.max()),
             fill=center,
-            missing=len(there) < len(values),
+            missing=len(present) < len(values),
             center=center if heavy else 0.0,
             scale=2 * scale if heavy else 0.0,
             **vars(style),
         )
 
     def encode(self, values: FloatArray) -> FloatArray:
-        """The number, and whether it is missing where that was so in training."""
-        gone = np.isnan(values)
-        filled = np.where(gone, self.fill, values)
+        """The numbers, with an indicator of missing ones if there were any in training."""
+        missing = np.isnan(values)
+        filled = np.where(missing, self.fill, values)
         if self.scale:
             with np.errstate(over="ignore"):
-                away = filled / self.scale - self.center / self.scale
-            filled = np.arcsinh(np.clip(away, -_LARGEST, _LARGEST))
-        columns = [filled, gone] if self.missing else [filled]
+                scaled = filled / self.scale - self.center / self.scale
+            filled = np.arcsinh(np.clip(scaled, -_LARGEST, _LARGEST))
+        columns = [filled, missing] if self.missing else [filled]
         if self.levels:
             codes = level_codes(self.levels, values)
-            columns += [known[codes] for known in self.numbers]
+            columns += [part[codes] for part in self.numbers]
         return np.stack(columns, axis=1)
 
     @property
     def numbers(self) -> list[FloatArray]:
-        """What each level has as inputs beside its size; last, what others have."""
-        counts = np.log1p(np.array([*self.counts, 0.0]))
-        return [counts, np.array(self.means), np.array(self.spreads)]
+        """Frequency and target encoding of each level; the last entries are for other values."""
+        frequency = np.log1p(np.array([*self.counts, 0.0]))
+        return [frequency, np.array(self.means), np.array(self.spreads)]
 
     def with_levels(
         self, levels: FloatArray, counts: IntArray, means: FloatArray, spreads: FloatArray
     ) -> "NumberEncoder":
-        """The same for numbers that are also names, with what is known of each and of others."""
+        """The same encoder for numeric codes, with the target encoding of their levels."""
         return replace(
             self,
             levels=levels.tolist(),
@@ -180,19 +182,19 @@ class NumberEncoder:
         )
 
     def names(self, name: str) -> list[str]:
-        """Names of what ``encode`` gives."""
-        found = [name, f"{name} (missing)"] if self.missing else [name]
-        more = ("frequency", "mean of targets", "spread of targets") if self.levels else ()
-        return found + [f"{name} ({what})" for what in more]
+        """Names of the columns that ``encode`` returns."""
+        names = [name, f"{name} (missing)"] if self.missing else [name]
+        encoding = ("frequency", "mean of targets", "spread of targets") if self.levels else ()
+        return names + [f"{name} ({what})" for what in encoding]
 
     def outside(self, values: FloatArray) -> BoolArray:
-        """Which values are beyond what training saw, or missing where none was."""
+        """Which values are outside the range of training, or missing where none was."""
         return _beyond(values, self.low, self.high, self.missing)
 
 
 @dataclass(frozen=True)
 class BooleanEncoder(NumberEncoder):
-    """Truth as 1 and 0; the more frequent one where it is missing."""
+    """Booleans as 1 and 0, imputed by the more frequent value."""
 
     def read(self, series: Any) -> FloatArray:
         """1 and 0, NaN where the value is missing."""
@@ -207,7 +209,7 @@ class BooleanEncoder(NumberEncoder):
 
 @dataclass(frozen=True)
 class DateEncoder:
-    """Dates: days since the first one, and the cycles of year, week and day that they span."""
+    """Dates: days since the first, with sine and cosine of the cycles that they span."""
 
     low: float
     high: float
@@ -223,85 +225,85 @@ class DateEncoder:
         if isinstance(series.dtype, pd.PeriodDtype):
             series = series.dt.to_timestamp()
         if pd.api.types.is_datetime64_any_dtype(series.dtype):
-            found = read_dates(series, None)
-            lost = np.flatnonzero(np.isnan(found) & series.notna().to_numpy())
-            if lost.size:
-                row, name = int(lost[0]), str(series.name)
+            times = read_dates(series, None)
+            unread = np.flatnonzero(np.isnan(times) & series.notna().to_numpy())
+            if unread.size:
+                row, name = int(unread[0]), str(series.name)
                 when = pd.to_datetime(series.iloc[[row]], utc=True).dt.tz_localize(None)
                 problem = f"{when.to_numpy()[0]} is not in the years 1 to 9999"
                 raise DataError(problem, column=name, row=row)
-            return found
+            return times
         form = self.form or "ISO8601"
-        like = "2024-01-31" if form == "ISO8601" else form
-        return _read(series, lambda texts: read_dates(texts, form), f"a date such as {like}")
+        example = "2024-01-31" if form == "ISO8601" else form
+        return _read(series, lambda texts: read_dates(texts, form), f"a date such as {example}")
 
     @classmethod
     def learn(cls, times: FloatArray, form: str | None) -> "DateEncoder":
-        """Encoder for times like these, some of which may be NaN."""
-        there = times[~np.isnan(times)]
-        span = float(np.ptp(there))
+        """The encoder for a column with these times, NaN where they are missing."""
+        present = times[~np.isnan(times)]
+        span = float(np.ptp(present))
         cycles = [
             name
             for name, length in CYCLES.items()
-            if span >= 2 * length and len(np.unique(np.floor(there % length / DAY * 24))) > 1
+            if span >= 2 * length and len(np.unique(np.floor(present % length / DAY * 24))) > 1
         ]
-        low, fill, high = float(there.min()), float(np.median(there)), float(there.max())
-        return cls(low, high, fill, len(there) < len(times), cycles, form)
+        low, fill, high = float(present.min()), float(np.median(present)), float(present.max())
+        return cls(low, high, fill, len(present) < len(times), cycles, form)
 
     def encode(self, times: FloatArray) -> FloatArray:
         """Days, sine and cosine of each cycle, and whether the date is missing."""
-        gone = np.isnan(times)
-        filled = np.where(gone, self.fill, times)
+        missing = np.isnan(times)
+        filled = np.where(missing, self.fill, times)
         columns = [(filled - self.low) / DAY]
         for cycle in self.cycles:
             angle = 2 * np.pi * (filled % CYCLES[cycle]) / CYCLES[cycle]
-            columns += [np.where(gone, 0.0, np.sin(angle)), np.where(gone, 0.0, np.cos(angle))]
-        return np.stack([*columns, gone] if self.missing else columns, axis=1)
+            columns += [np.where(missing, 0.0, wave(angle)) for wave in (np.sin, np.cos)]
+        return np.stack([*columns, missing] if self.missing else columns, axis=1)
 
     def names(self, name: str) -> list[str]:
-        """Names of what ``encode`` gives."""
-        found = [f"{name} (days)"]
-        found += [f"{name} ({cycle} {part})" for cycle in self.cycles for part in ("sin", "cos")]
-        return [*found, f"{name} (missing)"] if self.missing else found
+        """Names of the columns that ``encode`` returns."""
+        names = [f"{name} (days)"]
+        names += [f"{name} ({cycle} {wave})" for cycle in self.cycles for wave in ("sin", "cos")]
+        return [*names, f"{name} (missing)"] if self.missing else names
 
     def outside(self, times: FloatArray) -> BoolArray:
-        """Which dates are beyond those of training, or missing where none was."""
+        """Which dates are outside the range of training, or missing where none was."""
         return _beyond(times, self.low, self.high, self.missing)
 
 
 @dataclass(frozen=True)
 class IdentifierEncoder:
-    """A column that names rows: no input, and every name is new."""
+    """A column that identifies rows: it is no input, and any value is expected."""
 
     def read(self, series: Any) -> NDArray[np.object_]:
-        """Nothing of each value."""
+        """None for each value, since no value is kept."""
         return np.full(len(series), None)
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:
-        """No numbers."""
+        """An array without columns."""
         return np.empty((len(values), 0))
 
     def names(self, name: str) -> list[str]:
-        """No names."""
+        """An empty list."""
         return []
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
-        """Nowhere."""
+        """False for each value."""
         return np.zeros(len(values), dtype=bool)
 
 
 @dataclass(frozen=True)
 class ConstantEncoder(IdentifierEncoder):
-    """A column with one value: no input either, but it tells when that changes."""
+    """A column with a single value: it is no input, but other values are noticed."""
 
-    values: list[str | None]  # None for a missing one
+    values: list[str | None]  # None for a missing value
 
     def read(self, series: Any) -> NDArray[np.object_]:
         """Values as text, None where they are missing."""
         return as_objects(as_text(series, keep=[v for v in self.values if v is not None]))
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
-        """Which values are others."""
+        """Which values differ from those in training."""
         return np.array([value not in self.values for value in values], dtype=bool)
 
 

@@ -1,4 +1,4 @@
-"""Tables as pandas frames with distinct names, and columns picked from them by name."""
+"""Conversion of tables to pandas frames with distinct names, and selection of columns by name."""
 
 import sys
 from collections.abc import Sequence
@@ -13,21 +13,21 @@ from calipers.preprocessing._learn import read_number
 
 
 def pick_numbers(frame: Any, names: Sequence[str]) -> Any:
-    """Some columns of a frame as numbers, none of which may be missing."""
+    """The columns ``names`` of a frame as numbers, none of which may be missing."""
     import pandas as pd
 
     frame = as_frame(frame)
     check_names(frame, names)
-    found = {name: read_number(frame[name]) for name in names}
-    for name, values in found.items():
-        gone = np.flatnonzero(np.isnan(values))
-        if gone.size:
-            raise DataError("the number is missing", column=name, row=int(gone[0]))
-    return pd.DataFrame(found, index=frame.index)
+    columns = {name: read_number(frame[name]) for name in names}
+    for name, values in columns.items():
+        missing = np.flatnonzero(np.isnan(values))
+        if missing.size:
+            raise DataError("the number is missing", column=name, row=int(missing[0]))
+    return pd.DataFrame(columns, index=frame.index)
 
 
 def check_names(frame: Any, names: Sequence[str]) -> None:
-    """Refuse a frame that lacks columns."""
+    """Refuse a frame that lacks one of the columns ``names``."""
     lacking = [name for name in names if name not in frame]
     if lacking:
         shown = ", ".join(f"{name!r}{did_you_mean(name, frame)}" for name in lacking[:5])
@@ -37,18 +37,18 @@ def check_names(frame: Any, names: Sequence[str]) -> None:
 
 
 def is_frame(X: Any) -> bool:
-    """Whether ``X`` is a frame of pandas or polars or a table of Arrow, with values at hand.
+    """Whether ``X`` is a frame of pandas or polars, or a table of Arrow.
 
-    A lazy frame of polars, which has none yet, is refused.
+    A lazy frame of polars, which holds no values yet, is refused.
     """
     if type(X).__name__ == "LazyFrame":
         raise TypeError("X is a LazyFrame, which holds no values yet: collect() it first")
-    pandas = sys.modules.get("pandas")  # where it is not imported, X is no frame of it
+    pandas = sys.modules.get("pandas")  # if it is not imported, X cannot be one of its frames
     return hasattr(X, "to_pandas") or (pandas is not None and isinstance(X, pandas.DataFrame))
 
 
 def holds_more_than_numbers(X: Any) -> bool:
-    """Whether ``X`` is a frame with a column that is not all numbers: text, dates, missing values.
+    """Whether ``X`` is a frame with text, dates or missing values.
 
     >>> import pandas as pd
     >>> holds_more_than_numbers(pd.DataFrame({"size": [30.0, None]}))
@@ -65,7 +65,7 @@ def holds_more_than_numbers(X: Any) -> bool:
 
 
 def as_frame(X: Any, columns: tuple[Column, ...] = ()) -> Any:
-    """A table as a pandas frame with distinct names of columns as text."""
+    """A table as a pandas frame whose columns have distinct names, as text."""
     import pandas as pd
 
     if not is_frame(X) or not isinstance(X, pd.DataFrame):
@@ -76,14 +76,15 @@ def as_frame(X: Any, columns: tuple[Column, ...] = ()) -> Any:
             f"a table with 0 {what} (shape={X.shape}) while a minimum of 1 is required."
         )
     frame = X.set_axis([str(name) for name in X.columns], axis=1)
-    twice = frame.columns[frame.columns.duplicated()]
-    if len(twice):
-        raise DataError(f"the table has more than one column {twice[0]!r}: give each its own name")
+    duplicates = frame.columns[frame.columns.duplicated()]
+    if len(duplicates):
+        problem = f"the table has more than one column {duplicates[0]!r}: give each its own name"
+        raise DataError(problem)
     return frame
 
 
 def _named(X: Any, columns: tuple[Column, ...]) -> Any:
-    """An array as a frame; without names of its own, it has those of training or x0, x1, ..."""
+    """An array as a frame, with the names of the training columns or x0, x1, ..."""
     import pandas as pd
 
     if hasattr(X, "toarray"):

@@ -1,4 +1,4 @@
-"""Which kind a column is: by its type, or by what all of its text means."""
+"""Detection of the kind of a column, from its type or from the meaning of all of its text."""
 
 import re
 from collections.abc import Iterable
@@ -19,8 +19,8 @@ from calipers.preprocessing._encoders import NumberEncoder, check_finite
 from calipers.preprocessing._numbers import NumberText, best_number_text, number_text
 from calipers.preprocessing._text_columns import (
     MISSING_MARKS,
+    all_match,
     as_text,
-    every,
     is_truth,
     is_whole,
     read_truth,
@@ -29,52 +29,52 @@ from calipers.preprocessing._text_columns import (
 _FEWEST_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
 _NAMES_ROWS = re.compile(r"(^|[\W_])(id|uuid|guid|index|key|row|rownum|nr|no)$|[a-z](Id|ID)$", re.I)
 _SCALARS = ("string", "mixed-integer", "mixed", "bytes", "time", "empty")
-_MOSTLY = 0.9  # a column with this share of numbers, or dates, is one with mistakes in it
+_MOSTLY = 0.9  # if this fraction of a column is numbers, or dates, the other values are mistakes
 _IN_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"
 _LIKE_NUMBERS = r"^[<>~≈±+-]*\s*[$€£¥]?\s*\d+([.,]\d+)*\s*[A-Za-z%$€£¥]{0,9}$"
-_SENTENCE = 25  # characters of half of the texts of a column of free text, or more
+_SENTENCE = 25  # least median number of characters of free text
 
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A column of text: its distinct texts, and which of them each row has."""
+    """A dictionary-encoded column of text."""
 
-    levels: Any
-    codes: NDArray[np.int64]  # position of each row's text among them; -1 where it is missing
+    levels: Any  # the distinct texts
+    codes: NDArray[np.int64]  # index of each row's text in ``levels``; -1 where it is missing
 
     @classmethod
     def of(cls, series: Any) -> Self:
         """The texts of a column."""
-        found = as_text(series).dictionary_encode()
-        codes = found.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        return cls(found.dictionary, codes.astype(np.int64))
+        encoded = as_text(series).dictionary_encode()
+        codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return cls(encoded.dictionary, codes.astype(np.int64))
 
     @cached_property
     def is_word(self) -> NDArray[np.bool_]:
-        """Which levels are there in a column of numbers or dates, where marks are missing."""
+        """Which levels are no ``MISSING_MARKS``: those are missing among numbers and dates."""
         marks = pc.is_in(self.levels, value_set=pa.array(MISSING_MARKS, self.levels.type))
-        found: NDArray[np.bool_] = ~marks.to_numpy(zero_copy_only=False)
-        return found
+        is_word: NDArray[np.bool_] = ~marks.to_numpy(zero_copy_only=False)
+        return is_word
 
     @property
     def words(self) -> Any:
-        """Those levels."""
+        """The levels that are no ``MISSING_MARKS``."""
         return self.levels.filter(pa.array(self.is_word))
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """Rows of each level."""
+        """Number of rows of each level."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.levels))
 
     def spread(self, values: FloatArray) -> FloatArray:
-        """Values of the words, for each row; NaN where it is missing."""
-        found = np.full(len(self.levels) + 1, np.nan)
-        found[:-1][self.is_word] = values
-        return found[self.codes]
+        """The value of each row, from those of ``words``; NaN where it is missing."""
+        by_level = np.full(len(self.levels) + 1, np.nan)
+        by_level[:-1][self.is_word] = values
+        return by_level[self.codes]
 
 
-class Found(NamedTuple):
-    """What was found out about a column: its kind, how it is written, and its values."""
+class DetectedKind(NamedTuple):
+    """The kind of a column, how its text is written, and its values where they were read."""
 
     kind: str
     style: NumberText = NumberText()
@@ -84,23 +84,26 @@ class Found(NamedTuple):
     texts: Texts | None = None
 
 
-def find_kind(series: Any, most: int) -> Found:
-    """Kind of a column by its values; up to ``most`` distinct texts are categories anyway."""
+def find_kind(series: Any, most: int) -> DetectedKind:
+    """The kind of a column; up to ``most`` distinct texts are categories even if some are numbers.
+
+    With more of them, a few texts among numbers or dates are taken for mistakes.
+    """
     kind = type_of(series)
     if kind is None:
         return _kind_of_text(series, most)
     if series.nunique(dropna=False) <= 1:
-        return Found("constant")
+        return DetectedKind("constant")
     values = None
     if kind == "number":
         values = NumberEncoder(0.0, 0.0, 0.0, True).read(series)
         if _is_integer(series) and _counts_rows(values, series.nunique(), str(series.name)):
-            return _counted()
-    return Found(kind, values=values)
+            return _ROW_NUMBERS
+    return DetectedKind(kind, values=values)
 
 
 def type_of(series: Any) -> str | None:
-    """Kind by the type of a column; None for text."""
+    """The kind that the type of a column implies; None for text."""
     import pandas as pd
 
     types, dtype = pd.api.types, series.dtype
@@ -116,20 +119,19 @@ def type_of(series: Any) -> str | None:
         return "date"
     if isinstance(dtype, pd.StringDtype):
         return None
-    found = types.infer_dtype(series, skipna=True)
-    if found in ("integer", "floating", "decimal", "mixed-integer-float"):
+    inferred = types.infer_dtype(series, skipna=True)
+    if inferred in ("integer", "floating", "decimal", "mixed-integer-float"):
         return "number"
-    if found in ("date", "datetime", "datetime64"):
+    if inferred in ("date", "datetime", "datetime64"):
         return "date"
-    if found == "boolean":
+    if inferred == "boolean":
         return "boolean"
-    scalar = found == "string" or found in _SCALARS
-    if not scalar or (
-        found.startswith("mixed") and not series.map(_is_scalar, na_action="ignore").all()
+    if inferred not in _SCALARS or (
+        inferred.startswith("mixed") and not series.map(_is_scalar, na_action="ignore").all()
     ):
         raise DataError(
-            f"holds values of type {type(series.dropna().iloc[0]).__name__}, and an input is a "
-            "number, text or a date",
+            f"holds values of type {type(series.dropna().iloc[0]).__name__}, but an input must be "
+            "a number, text or a date",
             column=str(series.name),
         )
     return None
@@ -139,46 +141,47 @@ def _is_scalar(value: Any) -> bool:
     return bool(np.isscalar(value)) or isinstance(value, date | time)
 
 
-def _kind_of_text(series: Any, most: int) -> Found:
-    """Kind of a column of text: numbers, truth, dates, names of rows, free text or categories."""
+def _kind_of_text(series: Any, most: int) -> DetectedKind:
+    """The kind of a column of text: any of ``KINDS``."""
     texts, name = Texts.of(series), str(series.name)
     words, missing = texts.words, bool((texts.codes < 0).any() or not texts.is_word.all())
     if len(words) + missing <= 1:
-        return Found("constant", texts=texts)
+        return DetectedKind("constant", texts=texts)
     style, note = number_text(words)
     if style is not None:
         values = texts.spread(style.read(words))
         check_finite(series, values)
         if not missing and is_whole(words) and _counts_rows(values, len(words), name):
-            return _counted()
-        return Found("number", style, None, _how_written(style, words), values)
+            return _ROW_NUMBERS
+        return DetectedKind("number", style, None, _how_written(style, words), values)
     if is_truth(words):
-        return Found("boolean", values=texts.spread(read_truth(words)))
+        return DetectedKind("boolean", values=texts.spread(read_truth(words)))
     form, hint = date_text(words)
     if form is not None:
         values = texts.spread(read_dates(words, form))
-        if form == "ISO8601":  # as dates are read anyway
-            return Found("date", values=values)
-        return Found("date", form=form, note=f"dates written as {form}", values=values)
+        if form == "ISO8601":  # the default
+            return DetectedKind("date", values=values)
+        return DetectedKind("date", form=form, note=f"dates written as {form}", values=values)
     note = note or hint
     if len(words) > most:
-        found = _mixture(texts, name)  # which refuses some, whatever else is noted
-        note = note or found
-    if len(words) > _FEWEST_IDENTIFIERS and not note and every(words, _LIKE_NUMBERS):
-        note = f"like numbers in several units, e.g. {words[0].as_py()!r}: make plain ones of them"
+        mixture = _mixture(texts, name)  # called even if there is a note, since it may refuse
+        note = note or mixture
+    if len(words) > _FEWEST_IDENTIFIERS and not note and all_match(words, _LIKE_NUMBERS):
+        example = words[0].as_py()
+        note = f"looks like numbers in several units, e.g. {example!r}: convert them to one unit"
     rows = int(texts.counts.sum())
     if rows >= _FEWEST_IDENTIFIERS and len(texts.levels) > 0.9 * rows:
         note = note or "nearly every text differs: names rows, no value is kept"
-        return Found("identifier", note=note)
+        return DetectedKind("identifier", note=note)
     if len(texts.levels) > _FEWEST_IDENTIFIERS and _is_prose(texts):
-        return Found("identifier", note=note or "free text: not an input, no value is kept")
-    return Found("category", note=note, texts=texts)
+        return DetectedKind("identifier", note=note or "free text: not an input, no value is kept")
+    return DetectedKind("category", note=note, texts=texts)
 
 
 def _mixture(texts: Texts, name: str) -> str:
-    """A note on a column that is numbers, or dates, for the most part.
+    """A note on a column of which most values are numbers, or dates.
 
-    One that is so but for a few values is refused.
+    If nearly all are, the others are mistakes, and the column is refused.
     """
     rows = np.flatnonzero(texts.codes >= 0)
     rows = rows[texts.is_word[texts.codes[rows]]]
@@ -188,17 +191,16 @@ def _mixture(texts: Texts, name: str) -> str:
         if _MOSTLY <= fits.mean() < 1:
             row = int(rows[np.argmin(fits)])
             raise DataError(
-                f"{texts.levels[int(texts.codes[row])].as_py()!r} is not among the {what} that "
-                f"this column holds otherwise ({fits.mean():.0%} of it): correct it, or leave it "
-                "empty",
+                f"{texts.levels[int(texts.codes[row])].as_py()!r} is not one of the {what} that "
+                f"make up {fits.mean():.0%} of this column: correct it, or leave it empty",
                 column=name,
                 row=row,
             )
         if 0.5 <= fits.mean() < 1:
             other = texts.levels[int(texts.codes[rows[np.argmin(fits)]])].as_py()
             return (
-                f"{fits.mean():.0%} of it are {what}, others such as {other!r} are not: with those "
-                f"left empty it is a column of {what}"
+                f"{fits.mean():.0%} of the values are {what}, but others, such as {other!r}, are "
+                f"not: leave those empty to make this a column of {what}"
             )
     return ""
 
@@ -211,11 +213,11 @@ def _how_written(style: NumberText, words: Any) -> str:
 
 
 def _is_prose(texts: Texts) -> bool:
-    """Whether texts are sentences: long, of several words, and most of them in one row only."""
-    once = float((texts.counts == 1).mean())
+    """Whether texts are sentences: long, of several words, and most of them unique."""
+    unique = float((texts.counts == 1).mean())
     length = np.median(pc.utf8_length(texts.levels).to_numpy(zero_copy_only=False))
     spaces = np.median(pc.count_substring(texts.levels, " ").to_numpy(zero_copy_only=False))
-    return once > 0.5 and bool(length >= _SENTENCE and spaces >= 2)
+    return unique > 0.5 and bool(length >= _SENTENCE and spaces >= 2)
 
 
 def _is_integer(series: Any) -> bool:
@@ -225,7 +227,7 @@ def _is_integer(series: Any) -> bool:
 
 
 def _counts_rows(values: FloatArray, distinct: int, name: str) -> bool:
-    """Whether whole numbers count rows, or differ in each under a name that says why."""
+    """Whether whole numbers, all different, count rows or belong to a column named like an id."""
     if len(values) < _FEWEST_IDENTIFIERS or distinct < len(values):
         return False
     low, high = values.min(), values.max()
@@ -233,13 +235,13 @@ def _counts_rows(values: FloatArray, distinct: int, name: str) -> bool:
     return bool(counting) or bool(_NAMES_ROWS.search(name))
 
 
-def _counted() -> Found:
-    note = "a different whole number in each row: names rows, no value is kept"
-    return Found("identifier", note=note)
+_ROW_NUMBERS = DetectedKind(
+    "identifier", note="a different whole number in each row: names rows, no value is kept"
+)
 
 
 def number_style(words: Any, name: str) -> NumberText:
-    """How the distinct texts of a column write numbers, when it is known to hold some."""
+    """How the distinct texts of a column that must hold numbers write them."""
     style, note = number_text(words, codes=False)
     if note:
         raise DataError(note, column=name)
@@ -247,9 +249,9 @@ def number_style(words: Any, name: str) -> NumberText:
 
 
 def is_in_thousands(series: Any, others: Iterable[Any]) -> bool:
-    """Whether points of a column of text part thousands, since other columns have decimal commas.
+    """Whether points in a column of text separate thousands, as other columns show.
 
-    ``17.195`` alone is a number with three decimals; in every row, beside ``71,2``, it is not.
+    ``17.195`` alone has three decimals; in every row, next to a column with ``71,2``, it has none.
 
     >>> import pandas as pd
     >>> price, size = pd.Series(["17.195", "147.242"]), pd.Series(["71,2", "9,5"])
@@ -259,8 +261,8 @@ def is_in_thousands(series: Any, others: Iterable[Any]) -> bool:
     first = next((value for value in series.iloc[:20] if isinstance(value, str)), "")
     if not re.match(_IN_THOUSANDS, first.strip()) or type_of(series) is not None:
         return False
-    if not every(Texts.of(series).words, _IN_THOUSANDS):
+    if not all_match(Texts.of(series).words, _IN_THOUSANDS):
         return False
     texts = (Texts.of(other).words for other in others if type_of(other) is None)
-    styles = (number_text(found)[0] for found in texts if len(found))
+    styles = (number_text(words)[0] for words in texts if len(words))
     return any(style is not None and style.decimal == "," for style in styles)

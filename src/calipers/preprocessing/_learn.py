@@ -1,4 +1,4 @@
-"""What a column is: its kind, found from its values, and the encoder that follows."""
+"""Learning one column: its description, its encoder and its values."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
@@ -19,13 +19,13 @@ from calipers.preprocessing._encoders import (
     IdentifierEncoder,
     NumberEncoder,
 )
-from calipers.preprocessing._kinds import Found, Texts, find_kind, number_style, type_of
+from calipers.preprocessing._kinds import DetectedKind, Texts, find_kind, number_style, type_of
 from calipers.preprocessing._numbers import NumberText, given_number_text, number_text
 from calipers.preprocessing._text_columns import is_truth
 
 
 class Learnt(NamedTuple):
-    """What a column is, what makes numbers of it, and its values as that reads them."""
+    """The description of a column, its encoder, and its values as the encoder reads them."""
 
     column: Column
     encoder: Encoder
@@ -33,55 +33,63 @@ class Learnt(NamedTuple):
 
 
 def learn(series: Any, kind: str | None, max_categories: int, min_frequency: int) -> Learnt:
-    """Describe a column, make its encoder and read it; its kind is found where none is given."""
+    """Describe a column, make its encoder and read it; its kind is detected if ``kind`` is None."""
     name = str(series.name)
     kind, _, written = (kind or "").partition(" ")
     if not kind:
-        found = find_kind(series, max_categories)
+        detected = find_kind(series, max_categories)
     elif kind in ("number", "date"):
         style, form = _format(series, kind, written)
-        found = Found(kind, style, form)
+        detected = DetectedKind(kind, style, form)
     elif written:
         raise _no_format(name, kind, written)
     else:
-        found = Found(kind)
-    if found.kind == "identifier":
-        note = found.note or "names rows: no value is kept"
+        detected = DetectedKind(kind)
+    if detected.kind == "identifier":
+        note = detected.note or "names rows: no value is kept"
         encoder = IdentifierEncoder()
         column = Column(name, "identifier", used=False, note=note)
         return Learnt(column, encoder, encoder.read(series))
-    if found.kind == "constant":
-        return _constant(found.texts or Texts.of(series), name, found.note)
-    if found.kind == "category":
-        texts = found.texts or Texts.of(series)
-        return _category(texts, name, found.note, max_categories, min_frequency)
-    return _ordered(series, name, found)
+    if detected.kind == "constant":
+        return _constant(detected.texts or Texts.of(series), name, detected.note)
+    if detected.kind == "category":
+        texts = detected.texts or Texts.of(series)
+        return _category(texts, name, detected.note, max_categories, min_frequency)
+    return _ordered(series, name, detected)
 
 
 def read_number(series: Any, kind: str | None = None) -> FloatArray:
-    """A column as numbers, NaN where they are missing, also where text writes them."""
+    """A column of numbers, or of text that means numbers, as floats; NaN where it is missing."""
     return learn_number(series, kind)[0]
 
 
 def learn_number(series: Any, kind: str | None = None) -> tuple[FloatArray, str]:
-    """A column as numbers, NaN where they are missing; and its kind, with how they are written.
+    """A column as floats, NaN where they are missing; and its kind, as ``kind`` takes it.
 
-    ``kind`` is ``"number"``, or how text writes it, as in ``"number 1,234.5"``; found by default.
+    ``kind`` is ``"number"``, perhaps with an example of how text writes numbers, as in
+    ``"number 1,234.5"``; this is detected by default.
     """
     check_kind(str(series.name), kind or "number")
     kind, _, written = (kind or "number").partition(" ")
     if kind != "number":
         raise DataError(f"a column of numbers cannot be of kind {kind!r}", column=str(series.name))
-    own = type_of(series)
-    words = Texts.of(series).words if own is None else pa.array([], pa.large_string())
-    if own == "boolean" or (not written and len(words) and is_truth(words)):
+    typed = type_of(series)
+    words = _words(series)
+    if typed == "boolean" or (not written and len(words) and is_truth(words)):
         return BooleanEncoder(0.0, 1.0, 0.0, True).read(series), "number"
-    if own == "date" or (not written and _only_dates(words)):
-        problem = "holds dates where numbers are needed: make days, hours or years of them"
+    if typed == "date" or (not written and _only_dates(words)):
+        problem = "holds dates where numbers are needed: convert them to days, hours or years"
         raise DataError(problem, column=str(series.name))
     style, _ = _format(series, "number", written)
     encoder = NumberEncoder(0.0, 0.0, 0.0, True, **vars(style))
     return encoder.read(series), kind_of("number", encoder)
+
+
+def _words(series: Any) -> Any:
+    """The distinct texts of a column, without missing ones; none if it is not text."""
+    if type_of(series) is None:
+        return Texts.of(series).words
+    return pa.array([], pa.large_string())
 
 
 def _only_dates(words: Any) -> bool:
@@ -91,7 +99,7 @@ def _only_dates(words: Any) -> bool:
 
 
 def as_numbers(series: Any) -> Any:
-    """A column of text as numbers, if all of it is; any other column as it is."""
+    """A column of text that means numbers as floats; any other column unchanged."""
     import pandas as pd
 
     if type_of(series) is not None:
@@ -104,7 +112,7 @@ def as_numbers(series: Any) -> Any:
 
 
 def kind_of(kind: str, encoder: Encoder) -> str:
-    """Kind of a column with how its text is written, as ``learn`` takes it."""
+    """The kind of a column and how its text is written, as ``learn`` takes it."""
     if isinstance(encoder, NumberEncoder):
         example = NumberText(encoder.decimal, encoder.thousands, encoder.unit).example()
         return f"{kind} {example}".rstrip()
@@ -114,13 +122,13 @@ def kind_of(kind: str, encoder: Encoder) -> str:
 
 
 def _format(series: Any, kind: str, written: str) -> tuple[NumberText, str | None]:
-    """How numbers or dates are written whose kind is given, perhaps with an example or format."""
+    """How the text of a column of a given kind writes numbers or dates.
+
+    ``written`` is an example of a number or a format of dates, or empty.
+    """
     if kind == "date" and written:
         return NumberText(), written
-    if type_of(series) is not None:
-        words = pa.array([], pa.large_string())
-    else:
-        words = Texts.of(series).words
+    words = _words(series)
     if written:
         style = given_number_text(written, words)
         if style is None:
@@ -138,8 +146,9 @@ def _format(series: Any, kind: str, written: str) -> tuple[NumberText, str | Non
 
 def _no_format(name: str, kind: str, written: str) -> ValueError:
     return ValueError(
-        f"kinds[{name!r}] must be a kind, a number such as 'number 1,234.5' or a date such as "
-        f"'date %d/%m/%Y'; got {kind + ' ' + written!r}"
+        f"kinds[{name!r}] must be a kind of column, 'number' with an example such as "
+        f"'number 1,234.5', or 'date' with a format such as 'date %d/%m/%Y'; got "
+        f"{kind + ' ' + written!r}"
     )
 
 
@@ -160,9 +169,9 @@ def _category(
         zip(texts.levels.to_pylist(), texts.counts.tolist(), strict=True),
         key=lambda item: (-item[1], item[0]),
     )
-    enough = 1 if len(ranked) <= 2 else min_frequency
-    levels = [level for level, count in ranked if count >= enough]
-    counts = [count for _, count in ranked if count >= enough]
+    required = 1 if len(ranked) <= 2 else min_frequency
+    levels = [level for level, count in ranked if count >= required]
+    counts = [count for _, count in ranked if count >= required]
     kept = len(levels) if len(ranked) <= 2 else min(len(levels), max_categories)
     missing = bool((texts.codes < 0).any())
     if kept < len(ranked) and not note:
@@ -175,13 +184,13 @@ def _category(
 
 
 def _objects(texts: Texts) -> NDArray[np.object_]:
-    """Each value as text, None where it is missing."""
+    """The text of each row, None where it is missing."""
     return as_objects(texts.levels.take(pa.array(texts.codes, mask=texts.codes < 0)))
 
 
-def _ordered(series: Any, name: str, found: Found) -> Learnt:
-    """Numbers, booleans and dates."""
-    kind, style, form, note, values, _ = found
+def _ordered(series: Any, name: str, detected: DetectedKind) -> Learnt:
+    """Learn a column of numbers, booleans or dates."""
+    kind, style, form, note, values, _ = detected
     if values is None:
         readers: dict[str, NumberEncoder | DateEncoder] = {
             "number": NumberEncoder(0.0, 0.0, 0.0, True, **vars(style)),
@@ -189,32 +198,32 @@ def _ordered(series: Any, name: str, found: Found) -> Learnt:
             "date": DateEncoder(0.0, 0.0, 0.0, True, [], form),
         }
         values = readers[kind].read(series)
-    there = values[~np.isnan(values)]
-    missing = len(there) < len(values)
-    if not there.size or (there.min() == there.max() and not missing):
+    present = values[~np.isnan(values)]
+    missing = len(present) < len(values)
+    if not present.size or (present.min() == present.max() and not missing):
         texts = Texts.of(series)
-        if len(texts.levels) > 1 and there.size:
+        if len(texts.levels) > 1 and present.size:
             note = "numbers that differ beyond 15 digits: name rows, no value is kept"
             column = Column(name, "identifier", used=False, note=note)
             return Learnt(column, IdentifierEncoder(), IdentifierEncoder().read(series))
         return _constant(texts, name, note)
-    low, high, middle = float(there.min()), float(there.max()), float(np.median(there))
+    low, high, median = float(present.min()), float(present.max()), float(np.median(present))
     encoder: Encoder
-    ends: tuple[Any, Any, Any] = (low, high, middle)
+    summary: tuple[Any, Any, Any] = (low, high, median)
     if kind == "boolean":
-        often = float(there.mean() > 0.5)
-        ends, encoder = (low, high, often), BooleanEncoder(low, high, often, missing)
+        mode = float(present.mean() > 0.5)
+        summary, encoder = (low, high, mode), BooleanEncoder(low, high, mode, missing)
     elif kind == "number":
         encoder = NumberEncoder.learn(values, style)
-        note = note or ("has far outliers: drawn in by asinh" if encoder.scale else "")
+        note = note or ("has far outliers: transformed by asinh" if encoder.scale else "")
     else:
-        ends = _iso(low), _iso(high), _iso(middle)
+        summary = _iso(low), _iso(high), _iso(median)
         encoder = DateEncoder.learn(values, form)
-    return Learnt(Column(name, kind, *ends, missing=missing, note=note), encoder, values)
+    return Learnt(Column(name, kind, *summary, missing=missing, note=note), encoder, values)
 
 
 def _iso(seconds: float) -> str:
-    """A time as ISO text, in UTC; only the day at midnight.
+    """A time as ISO text in UTC, without the time of day at midnight.
 
     >>> _iso(0.0), _iso(-1.5)
     ('1970-01-01', '1969-12-31T23:59:58.500000')

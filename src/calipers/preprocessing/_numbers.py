@@ -1,4 +1,4 @@
-"""Numbers in text: how they are written, and only where there is one way to read them."""
+"""Numbers in text, which are read only if there is one way to understand them."""
 
 import re
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from calipers._checks import FloatArray
-from calipers.preprocessing._text_columns import HOW, as_floats, every, some
+from calipers.preprocessing._text_columns import HOW, all_match, any_match, as_floats
 
 _SPACE = r"[\s\x{A0}\x{202F}\x{2009}]"
 _POWER = r"([eE][+-]?\d+)?"
@@ -19,7 +19,7 @@ _CURRENCIES = (
     r"(?:US|NZ|HK|[ACRS])?\$|[€£¥₹₩₺₽₪]|USD|EUR|GBP|CHF|JPY|CNY|INR|AUD|CAD|NZD|SEK|NOK|DKK|PLN|CZK"
     r"|HUF|BRL|MXN|ZAR|SGD|HKD|KRW|TRY"
 )
-# Words in front may name things, as in "Room 12"; the same word behind is a unit.
+# A word in front may name things, as in "Room 12"; the same word at the end is a unit.
 _WORD = r"(?![eE][+-]?\d*$)[^\W\d_][^\d()]{0,11}[23]?"
 _FRONT = re.compile(rf"[+-]?\s*({_CURRENCIES})")
 _BACK = re.compile(rf"[\d.](?:[eE][+-]?\d+)?\s*([%‰°](?:{_WORD})?|{_CURRENCIES}|{_WORD})$")
@@ -34,11 +34,11 @@ _WAYS = ((".", ","), (",", "."), (",", " "), (".", " "), (".", "'"))  # decimal 
 
 @dataclass(frozen=True)
 class NumberText:
-    """How numbers are written: decimal mark, mark between thousands, and a unit.
+    """How numbers are written: decimal mark, thousands separator, and unit.
 
-    A space between thousands stands for any kind of space. The unit, a currency in front or any
-    word behind, is what all numbers have; ``:`` means clock times, which are read as hours.
-    Numbers below zero may be written ``-5``, ``(5)`` or ``5-``.
+    A space as separator stands for any kind of space. The unit, a currency in front or any word
+    at the end, is common to all numbers; ``:`` means clock times, which are read as hours.
+    Negative numbers may be written ``-5``, ``(5)`` or ``5-``.
     """
 
     decimal: str = "."
@@ -46,7 +46,7 @@ class NumberText:
     unit: str = ""
 
     def read(self, texts: Any) -> FloatArray:
-        """Numbers of an Arrow array of texts; NaN for what is none."""
+        """An Arrow array of texts as floats; NaN for text that is no number."""
         if self.unit == _CLOCK:
             return _hours(texts)
         bare = _bare(texts, self.unit)
@@ -59,7 +59,7 @@ class NumberText:
         return as_floats(pc.if_else(good, bare, pa.scalar(None, bare.type)))
 
     def example(self) -> str:
-        """A number that is written so, as ``given_number_text`` takes it; empty if it is plain."""
+        """A number in this format, as ``given_number_text`` takes it; empty for plain numbers."""
         if self.unit == _CLOCK:
             return "10:30"
         if self == NumberText():
@@ -77,21 +77,21 @@ def _mark(thousands: str) -> str:
 
 
 def _grouped(decimal: str, thousands: str) -> str:
-    """Pattern of numbers whose thousands may be grouped."""
+    """Pattern of numbers that may have a thousands separator."""
     mark = _mark(thousands)
-    lakhs = rf"({mark}\d{{2}})*" if thousands == "," else ""  # 12,34,567 of India
+    lakhs = rf"({mark}\d{{2}})*" if thousands == "," else ""  # 12,34,567, as in India
     groups = rf"[1-9]\d{{0,2}}({lakhs}{mark}\d{{3}})+"
     return rf"^[+-]?({groups}|\d+)({re.escape(decimal)}\d+)?{_POWER}$"
 
 
 def _signed(texts: Any) -> Any:
-    """Texts with a minus in front, where there is another one or accountants write it otherwise."""
+    """Texts with an ASCII minus in front, also for other minus signs, ``(5)`` and ``5-``."""
     texts = pc.replace_substring(texts, "\u2212", "-")
     return pc.replace_substring_regex(texts, r"^(?:\((.*)\)|([^-+(].*)-)$", r"-\1\2")
 
 
 def _bare(texts: Any, unit: str) -> Any:
-    """Numbers without their unit, which stands in front, behind the sign, or at the end."""
+    """Numbers without their unit, which stands at the end or in front, after the sign."""
     texts = _signed(texts)
     if not unit:
         return texts
@@ -101,19 +101,19 @@ def _bare(texts: Any, unit: str) -> Any:
 
 
 def _hours(texts: Any) -> FloatArray:
-    """Hours of clock times such as 10:30, 10:30:15 or 7:05 PM; NaN for what is none."""
+    """Clock times such as 10:30, 10:30:15 or 7:05 PM as hours; NaN for other text."""
     parts = pc.extract_regex(texts, _CLOCK_TIME)
     hours, minutes, seconds = (
         as_floats(pc.replace_substring_regex(parts.field(name), "^$", "0")) for name in "hms"
     )
     half = pc.utf8_lower(parts.field("half")).to_numpy(zero_copy_only=False)
     hours = np.where(half == "", hours, hours % 12 + 12 * (half == "p"))
-    found = hours + minutes / 60 + seconds / 3600
-    return np.where(pc.is_valid(parts).to_numpy(zero_copy_only=False), found, np.nan)
+    total = hours + minutes / 60 + seconds / 3600
+    return np.where(pc.is_valid(parts).to_numpy(zero_copy_only=False), total, np.nan)
 
 
 def unit_of(texts: Any) -> str:
-    """The unit that all texts have; empty if there is none.
+    """The unit that all texts have in common; empty if there is none.
 
     >>> unit_of(pa.array(["12.5 kg", "7kg"])), unit_of(pa.array(["$3", "($1,200)"]))
     ('kg', '$')
@@ -123,14 +123,14 @@ def unit_of(texts: Any) -> str:
     ('', '')
     """
     texts = _signed(texts)
-    if every(texts, _PLAIN):  # the e of 5e3 is none
+    if all_match(texts, _PLAIN):  # the e of 5e3 is no unit
         return ""
     first = texts[0].as_py() if len(texts) else ""
-    for found in (_FRONT.match(first), _BACK.search(first)):
-        if found:
-            sign = re.escape(found[1])
-            if every(texts, rf"^[+-]?{_SPACE}*{sign}|{sign}$"):
-                return found[1]
+    for match in (_FRONT.match(first), _BACK.search(first)):
+        if match:
+            unit = re.escape(match[1])
+            if all_match(texts, rf"^[+-]?{_SPACE}*{unit}|{unit}$"):
+                return match[1]
     return ""
 
 
@@ -140,9 +140,9 @@ def is_unit(text: str) -> bool:
 
 
 def number_text(texts: Any, *, codes: bool = True) -> tuple[NumberText | None, str]:
-    """How the distinct texts of a column write numbers, or None; and what was noticed.
+    """How the distinct texts of a column write numbers, or None if they do not; and a note.
 
-    With ``codes``, whole numbers with leading zeros are taken for codes, not numbers.
+    With ``codes``, numbers with leading zeros are taken for codes, not numbers.
 
     >>> number_text(pa.array(["1,234.5", "17"]))[0]
     NumberText(decimal='.', thousands=',', unit='')
@@ -153,14 +153,14 @@ def number_text(texts: Any, *, codes: bool = True) -> tuple[NumberText | None, s
     >>> number_text(pa.array(["1,234", "17"]))[1].partition(" (")[0]
     "may be thousands or decimals: give the kind 'number 1,234.5' or 'number 1.234,5'"
     """
-    if every(texts, _CLOCK_TIME):
+    if all_match(texts, _CLOCK_TIME):
         return NumberText(unit=_CLOCK), ""
     unit = unit_of(texts)
     bare = _bare(texts, unit)
-    plain = every(bare, _PLAIN)
-    fits = [] if plain else [way for way in _WAYS if every(bare, _grouped(*way))]
-    if (plain or fits) and codes and some(bare, _CODE):
-        return None, f"has leading zeros: taken for codes; if they are numbers, say so {HOW}"
+    plain = all_match(bare, _PLAIN)
+    fits = [] if plain else [way for way in _WAYS if all_match(bare, _grouped(*way))]
+    if (plain or fits) and codes and any_match(bare, _CODE):
+        return None, f"has leading zeros: taken as codes; if they are numbers, say so {HOW}"
     if plain:
         return NumberText(unit=unit), ""
     if {(".", ","), (",", ".")} <= set(fits):
@@ -170,9 +170,9 @@ def number_text(texts: Any, *, codes: bool = True) -> tuple[NumberText | None, s
 
 
 def given_number_text(example: str, texts: Any) -> NumberText | None:
-    """How numbers are written that look like an example; None if it tells no way.
+    """How numbers like an example are written; None if that is not clear.
 
-    A unit that the example lacks and all texts have is theirs.
+    If the example has no unit, the unit is that of all ``texts``.
     """
     style, _ = number_text(pa.array([example.strip()], pa.large_string()), codes=False)
     if style is not None and not style.unit:
@@ -181,7 +181,7 @@ def given_number_text(example: str, texts: Any) -> NumberText | None:
 
 
 def best_number_text(texts: Any) -> NumberText:
-    """The way of writing numbers that fits most of some texts, so that an error names the rest."""
+    """The way of writing numbers that fits most texts; an error can then name the others."""
     units = dict.fromkeys(["", *(unit_of(texts[i : i + 1]) for i in range(min(len(texts), 3)))])
     ways = [NumberText(*way, unit=unit) for unit in units for way in ((".", ""), *_WAYS)]
     return max(ways, key=lambda way: int((~np.isnan(way.read(texts))).sum()))

@@ -1,4 +1,4 @@
-"""What an encoder learns of targets: of large categories, and of numbers that are names."""
+"""Target encoding by a ``TableEncoder``: of high-cardinality categories and numeric codes."""
 
 from dataclasses import replace
 from typing import Any
@@ -24,34 +24,35 @@ def large_categories(
     weights: FloatArray | None = None,
     groups: Any = None,
 ) -> LargeCategories | None:
-    """Rows and their targets as seen by categories whose levels differ; None without.
+    """The columns of ``X`` that are to be target-encoded, or None if there are none.
 
-    Large categories, and numbers that are also names; ``encoded`` is what ``transform`` gives.
+    These are high-cardinality categories whose levels differ, and numeric codes. ``encoded`` is
+    what ``table.transform(X)`` returns.
     """
     check_is_fitted(table, "columns_")
     if not table.target_encoding:
         return None
     frame = as_frame(X, table.columns_)
     rows = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
-    names: dict[int, FloatArray] = {}
+    numeric: dict[int, FloatArray] = {}
     if groups is None or table.knows_targets:
-        names = _names(table, frame, encoded, y, rows)
+        numeric = _numeric_codes(table, frame, encoded, y, rows)
     codes, levels, kept, differ, numbers, place = {}, {}, {}, {}, {}, 0
     for i, (column, encoder) in enumerate(zip(table.columns_, table._encoders, strict=True)):
         width = len(encoder.names(column.name))
         if isinstance(encoder, CategoryEncoder) and encoder.large:
-            own = {0: np.maximum(encoder.codes(encoder.read(frame[column.name])), -1)}
-            count = {0: len(encoder.levels)}
-            found = LargeCategories(own, count, {}, y, weights, groups).learnt(0).differ
-            if any(found):
+            row_codes = np.maximum(encoder.codes(encoder.read(frame[column.name])), -1)
+            count = len(encoder.levels)
+            alone = LargeCategories({0: row_codes}, {0: count}, {}, y, weights, groups)
+            if any(found := alone.learnt(0).differ):
                 at = place + encoder.kept + 1
-                codes[at], levels[at], differ[at] = own[0], count[0], found
+                codes[at], levels[at], differ[at] = row_codes, count, found
                 kept[at] = encoder.kept
                 width += 0 if encoder.means else 2
-        elif isinstance(encoder, NumberEncoder) and i in names:
+        elif isinstance(encoder, NumberEncoder) and i in numeric:
             at = place + width - (WIDTH if encoder.levels else 0)
-            codes[at] = level_codes(names[i], encoder.read(frame[column.name]))
-            levels[at], differ[at], numbers[at] = len(names[i]), Differ(True, True), names[i]
+            codes[at] = level_codes(numeric[i], encoder.read(frame[column.name]))
+            levels[at], differ[at], numbers[at] = len(numeric[i]), Differ(True, True), numeric[i]
             width = at + WIDTH - place
         place += width
     if not codes:
@@ -59,38 +60,40 @@ def large_categories(
     return LargeCategories(codes, levels, kept, y, weights, groups, differ, numbers)
 
 
-def _names(
+def _numeric_codes(
     table: TableEncoder, frame: Any, encoded: FloatArray, y: FloatArray, rows: NDArray[np.intp]
 ) -> dict[int, FloatArray]:
-    """Levels of the columns whose numbers are also names, by the position of the column."""
-    numbers: dict[int, NumberEncoder] = {
+    """Levels of the columns that are numeric codes, by the position of the column."""
+    encoders: dict[int, NumberEncoder] = {
         i: e for i, e in enumerate(table._encoders) if type(e) is NumberEncoder
     }
     if table.knows_targets:
-        return {i: np.array(e.levels) for i, e in numbers.items() if e.levels}
-    values = {i: e.read(frame[table.columns_[i].name])[rows] for i, e in numbers.items()}
-    found, repeated = {}, table.repeated
+        return {i: np.array(e.levels) for i, e in encoders.items() if e.levels}
+    values = {i: e.read(frame[table.columns_[i].name])[rows] for i, e in encoders.items()}
+    repeated = table.repeated
     if repeated is None:
         repeated = columns_of_names(encoded[rows], values, y[rows])
+    result = {}
     for i in repeated:
-        known = distinct_levels(values[i][~np.isnan(values[i])])
-        codes = level_codes(known, values[i])
-        counts = np.bincount(codes[codes >= 0], minlength=len(known))
+        levels = distinct_levels(values[i][~np.isnan(values[i])])
+        codes = level_codes(levels, values[i])
+        counts = np.bincount(codes[codes >= 0], minlength=len(levels))
         if (frequent := counts >= table.min_frequency).any():
-            found[i] = known[frequent]
-    return found
+            result[i] = levels[frequent]
+    return result
 
 
 def learn_targets(
     table: TableEncoder, categories: LargeCategories, encoded: FloatArray
 ) -> FloatArray:
-    """Learn what the targets of large categories, and of numbers that are names, are like.
+    """Let the encoders of ``table`` learn the target encoding, from all rows.
 
-    ``encoded`` is what ``transform`` gave for all rows before; gives what it does from now on.
+    ``encoded`` is what ``transform`` returned for these rows before; returned is what it will
+    return from now on.
     """
     columns, encoders, place = list(table.columns_), list(table._encoders), 0
     encoded = categories.inserted(encoded)
-    left = categories.left(encoded, categories.rows)
+    residuals = categories.residuals(encoded, categories.rows)
     for i, (column, encoder) in enumerate(zip(columns, encoders, strict=True)):
         start, note = place, column.note
         place += len(encoder.names(column.name))
@@ -103,13 +106,15 @@ def learn_targets(
             note = note.replace("have inputs", "have inputs, all by their targets")
             place += WIDTH - 1
         elif isinstance(encoder, NumberEncoder) and (at := place) in categories.numbers:
-            learnt, codes = categories.learnt(at, left=left), categories.codes[at]
-            levels, own = categories.numbers[at], codes[categories.rows]
-            counts = np.bincount(own[own >= 0], minlength=len(levels))
-            known = encoder.with_levels(levels, counts, learnt.means, learnt.spreads)
-            encoders[i], encoded[:, at] = known, known.numbers[0][codes]
-            more = f"{len(levels):,} values repeat and differ: taken as numbers and as names"
-            note = f"{note}; {more}" if note else more
+            learnt, codes = categories.learnt(at, residuals=residuals), categories.codes[at]
+            levels, row_codes = categories.numbers[at], codes[categories.rows]
+            counts = np.bincount(row_codes[row_codes >= 0], minlength=len(levels))
+            encoder = encoder.with_levels(levels, counts, learnt.means, learnt.spreads)
+            encoders[i], encoded[:, at] = encoder, encoder.numbers[0][codes]
+            addition = (
+                f"{len(levels):,} values repeat and differ: used as numbers and as categories"
+            )
+            note = f"{note}; {addition}" if note else addition
             place += WIDTH
         else:
             continue

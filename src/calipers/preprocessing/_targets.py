@@ -1,29 +1,29 @@
-r"""What the targets of each level of a large category were like, without a row's own.
+r"""Target encoding of high-cardinality categories, without leaking a row's own target.
 
-A category of thousands of levels cannot have an input for each. Two numbers say what a level tells
-of the target: the mean of its targets and their spread, both drawn towards those of all rows by as
-much as the level is rare. With :math:`n` rows of a level, their mean :math:`m`, the mean
-:math:`\mu` of all and the variances :math:`\sigma^2` within and :math:`\tau^2` between levels
-(those of one-way analysis of variance), the mean becomes
+A category of thousands of levels cannot have an input for each. Instead, two numbers say what a
+level tells of the target: the mean of its targets and their standard deviation, both shrunk towards
+those of all rows the more, the rarer the level. With :math:`n` rows of a level, their mean
+:math:`m`, the mean :math:`\mu` of all rows and the variances :math:`\sigma^2` within and
+:math:`\tau^2` between levels (those of one-way analysis of variance), the mean becomes
 
 .. math:: \mu + \frac{n}{n + \sigma^2 / \tau^2} (m - \mu)
 
-so that a level seen once tells little, and one never seen tells :math:`\mu`. The spread is that of
-a new row of the level and includes how little is known of the mean: :math:`\sigma^2 + \tau^2` for a
-level never seen. A category whose levels do not differ beyond doubt, in means or spreads, has no
-such numbers: they would be noise to learn from. That this is found out from all rows tells a row
-one bit about all of them.
+so that a level seen once tells little, and one never seen tells :math:`\mu`. The standard deviation
+is that of a new row of the level, which includes the uncertainty of the mean:
+:math:`\sigma^2 + \tau^2` is the variance for a level never seen. A category whose levels do not
+differ significantly, in means or standard deviations, has no such inputs: they would be noise to
+learn from. This is tested on all rows, and thus tells a row one bit about all of them.
 
-A row whose own target were in these numbers would teach a network to read the target from them, and
-a row that calibrates would be predicted from its own target. So there are three kinds of rows in a
-fold: those that are held out have the numbers of all training rows; training rows have those of
-the training rows in other parts of five; and new rows, later, those of all rows. Some training rows
-are shown as if their level had never been seen, since networks would otherwise first meet such rows
-when they predict, and take the mean of all rows for a level's own.
+If a row's own target were part of its inputs, a network would learn to read the target from them,
+and a calibration row would be predicted from its own target. In a fold, the encoding of held-out
+rows is therefore that of all training rows; the encoding of a training row is that of the training
+rows in the other four of five parts; and new rows are later encoded by all rows. A few training
+rows are shown as if their level had never been seen: otherwise networks would first meet such rows
+when they predict, and mistake the mean of all rows for the mean of a level.
 
-Levels may be numbers, whose size tells of the target too. Then targets are first freed of what a
-smooth function of the inputs says, fitted to the training rows of the fold, to each without its own
-target: what is left is what the number tells as a name.
+The levels of numeric codes are numbers, whose size tells of the target too. Their encoding is that
+of the residuals of a smooth function of the inputs, which is fitted to the training rows of the
+fold, for each row without its own target: what remains is what the number tells as a category.
 """
 
 from collections.abc import Mapping
@@ -36,39 +36,39 @@ from scipy import stats
 from calipers._checks import FloatArray, IntArray
 from calipers.preprocessing._repeats import smooth_residuals
 
-WIDTH = 3  # inputs of a large category beside ones and zeros: frequency, mean and spread
-_PARTS = 5  # of training rows, each of which gets its numbers from the others
-_HIDDEN = 0.05  # share of training rows that are shown without their level
-_PRIOR_ROWS = 10.0  # rows of a level from which on its own spread counts more than that of all
-_BY_CHANCE = 1e-3  # probability of levels that differ so much by chance alone
-_SMALLEST = 1e-6  # part of the spread of all targets that a level's is never below
+WIDTH = 3  # inputs of a target-encoded column besides its own: frequency, mean and spread
+_PARTS = 5  # into which training rows are divided, each encoded by the others
+_HIDDEN = 0.05  # fraction of training rows that are shown without their level
+_PRIOR_ROWS = 10.0  # rows from which on a level's own variance counts more than that of all rows
+_BY_CHANCE = 1e-3  # significance level of the test that levels differ
+_SMALLEST = 1e-6  # smallest standard deviation of a level, relative to that of all targets
 
 
 class Differ(NamedTuple):
-    """What the levels of a category differ in beyond doubt: the means of targets, their spreads."""
+    """Whether the levels of a category differ significantly in the mean and spread of targets."""
 
     means: bool
     spreads: bool
 
 
 class LevelTargets(NamedTuple):
-    """Mean and spread of the targets of each level; last, those of a level never seen."""
+    """Mean and spread of the targets of each level; the last entry is for a level never seen."""
 
-    counts: FloatArray  # (levels + 1,): rows of each level, weighted where rows are
+    counts: FloatArray  # (levels + 1,): total weight of the rows of each level
     means: FloatArray  # (levels + 1,): in standard deviations of the targets from their mean
     spreads: FloatArray  # (levels + 1,): logarithms of standard deviations, in the same unit
-    differ: Differ  # what the levels differ in; in the rest all are alike
+    differ: Differ  # in what the levels differ; otherwise all have the same value
 
-    def inputs(self, codes: IntArray, share: float) -> FloatArray:
-        """What a row of each code has as inputs, if a share of all rows is in the counts."""
-        frequency = np.log1p(self.counts / share)
+    def inputs(self, codes: IntArray, fraction: float) -> FloatArray:
+        """Inputs of rows with these codes; ``counts`` stem from ``fraction`` of all rows."""
+        frequency = np.log1p(self.counts / fraction)
         return np.stack([part[codes] for part in (frequency, self.means, self.spreads)], axis=1)
 
 
 class Variances(NamedTuple):
     """One-way analysis of variance of values by level."""
 
-    # (levels,): rows of each level, their mean and their sum of squares about it
+    # (levels,): total weight of each level, its mean and its sum of squares about the mean
     counts: FloatArray
     means: FloatArray
     inside: FloatArray
@@ -76,30 +76,33 @@ class Variances(NamedTuple):
     # by chance
     within: float
     between: float
-    differ: bool  # whether that levels differ is beyond doubt
+    differ: bool  # whether levels differ significantly
 
     @classmethod
     def of(cls, codes: IntArray, values: FloatArray, weights: FloatArray, levels: int) -> Self:
-        """Analyse values around 0; codes below 0 are left out."""
-        known = codes >= 0
+        """Analyse values with mean 0; rows with codes below 0 are left out."""
+        seen = codes >= 0
         unit, tiny = float(weights.max(initial=0.0)) or 1.0, np.finfo(float).tiny
-        own, w, z = codes[known], weights[known] / unit, values[known]
-        counts = np.bincount(own, w, levels).astype(np.float64)
-        means = np.bincount(own, w * z, levels) / np.maximum(counts, tiny)
-        inside = np.bincount(own, w * (z - means[own]) ** 2, levels).astype(np.float64)
-        there, total = int((counts > 0).sum()), float(counts.sum()) or 1.0
-        # Weights are no numbers of rows: their squares say how much a mean varies.
-        squares = np.bincount(own, w**2, levels)
-        lost = float((squares / np.maximum(counts, tiny)).sum())  # what the levels' means take
-        alike = lost - float(squares.sum()) / total
-        within = float(inside.sum()) / rest if (rest := total - lost) > _SMALLEST * total else 0.0
+        codes, w, z = codes[seen], weights[seen] / unit, values[seen]
+        counts = np.bincount(codes, w, levels).astype(np.float64)
+        means = np.bincount(codes, w * z, levels) / np.maximum(counts, tiny)
+        inside = np.bincount(codes, w * (z - means[codes]) ** 2, levels).astype(np.float64)
+        nonempty, total = int((counts > 0).sum()), float(counts.sum()) or 1.0
+        # Weights do not count rows: their squares say how much a mean varies.
+        squares = np.bincount(codes, w**2, levels)
+        used = float((squares / np.maximum(counts, tiny)).sum())  # degrees of freedom of the means
+        expected = used - float(squares.sum()) / total  # of ``across``, in units of ``within``
+        rest = total - used
+        within = float(inside.sum()) / rest if rest > _SMALLEST * total else 0.0
         within = max(within, _SMALLEST**2)
         across = float(counts @ (means - (counts @ means) / total) ** 2)
         spare = total - float((counts**2).sum()) / total
-        between = max(across - alike * within, 0.0) / spare if spare > 0 else 0.0
-        free = max(total**2 / max(float(squares.sum()), tiny) - there, 1.0)
-        differ = there > 1 and alike > 0
-        differ = differ and bool(stats.f.sf(across / alike / within, there - 1, free) < _BY_CHANCE)
+        between = max(across - expected * within, 0.0) / spare if spare > 0 else 0.0
+        freedom = max(total**2 / max(float(squares.sum()), tiny) - nonempty, 1.0)
+        differ = nonempty > 1 and expected > 0
+        if differ:
+            ratio = across / expected / within
+            differ = bool(stats.f.sf(ratio, nonempty - 1, freedom) < _BY_CHANCE)
         return cls(unit * counts, means, unit * inside, within, between, differ)
 
 
@@ -110,10 +113,10 @@ def level_targets(
     levels: int,
     differ: Differ | None = None,
 ) -> LevelTargets:
-    """What the targets of each level are like; a code of -1 is none of the levels.
+    """Mean and spread of the targets of each level; a code of -1 stands for none of them.
 
-    Targets are those that ``standardised`` gives. Without ``differ``, what levels differ in is
-    found out; in the rest all are alike.
+    Targets are as ``standardised`` returns them. ``differ`` says in what levels differ, which is
+    tested where it is None.
 
     >>> codes, targets = np.array([0] * 50 + [1] * 50 + [2]), np.array([1.0] * 50 + [-1.0] * 51)
     >>> level_targets(codes, targets, None, 3).means.round(2)
@@ -121,49 +124,53 @@ def level_targets(
     """
     weights = np.ones(len(codes)) if weights is None else weights
     center = float(weights @ targets) / (float(weights.sum()) or 1.0)
-    found = Variances.of(codes, targets - center, weights, levels)
-    trusted = found.differ if differ is None else differ.means
-    between = found.between if trusted else 0.0
-    prior = found.within / between if between > 0 else np.inf
-    kept = np.append(found.counts / (found.counts + prior), 0.0)
-    means = center + kept * np.append(found.means, 0.0)
-    away = np.abs(targets - means[codes])
-    away -= float(weights @ away) / (float(weights.sum()) or 1.0)
+    analysis = Variances.of(codes, targets - center, weights, levels)
+    means_differ = analysis.differ if differ is None else differ.means
+    between = analysis.between if means_differ else 0.0
+    prior = analysis.within / between if between > 0 else np.inf
+    kept = np.append(analysis.counts / (analysis.counts + prior), 0.0)
+    means = center + kept * np.append(analysis.means, 0.0)
+    deviations = np.abs(targets - means[codes])
+    deviations -= float(weights @ deviations) / (float(weights.sum()) or 1.0)
     if differ is None:
-        differ = Differ(found.differ, Variances.of(codes, away, weights, levels).differ)
-    variance = np.full(levels + 1, found.within)
+        differ = Differ(analysis.differ, Variances.of(codes, deviations, weights, levels).differ)
+    variance = np.full(levels + 1, analysis.within)
     if differ.spreads:
-        degrees = np.maximum(found.counts - 1, 0) + _PRIOR_ROWS
-        variance[:-1] = (found.inside + _PRIOR_ROWS * found.within) / degrees
+        degrees = np.maximum(analysis.counts - 1, 0) + _PRIOR_ROWS
+        variance[:-1] = (analysis.inside + _PRIOR_ROWS * analysis.within) / degrees
     variance += (1 - kept) * between
     spreads = 0.5 * np.log(np.maximum(variance, _SMALLEST**2))
-    return LevelTargets(np.append(found.counts, 0.0), means, spreads, differ)
+    return LevelTargets(np.append(analysis.counts, 0.0), means, spreads, differ)
 
 
 def standardised(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
     """Targets less their mean, in standard deviations; zeros where all are the same."""
     peak = float(np.abs(targets).max(initial=0.0)) or 1.0  # squares of large numbers are infinite
-    share = targets / peak
-    share = share - np.average(share, weights=weights)
-    scale = float(np.sqrt(np.average(share**2, weights=weights)))
-    return share / scale if scale > 0 else np.zeros_like(share)
+    relative = targets / peak
+    relative = relative - np.average(relative, weights=weights)
+    scale = float(np.sqrt(np.average(relative**2, weights=weights)))
+    return relative / scale if scale > 0 else np.zeros_like(relative)
 
 
 @dataclass(frozen=True, eq=False)
 class LargeCategories:
-    """The large categories of some rows: what their inputs are depends on who asks."""
+    """The columns of a table that are target-encoded, with the targets to encode them by.
 
-    # for the first input of each large category, the level of each row, -1 for an unknown one
-    codes: Mapping[int, IntArray]
-    levels: Mapping[int, int]  # how many levels each has
-    # how many levels of text have an input of their own; these and one for others come before
+    Columns are high-cardinality categories and numeric codes. Mappings have the position of the
+    first of the ``WIDTH`` inputs that encode a column as keys.
+    """
+
+    codes: Mapping[int, IntArray]  # level of each row, -1 for one that is not among the levels
+    levels: Mapping[int, int]  # number of levels
+    # categories only: number of levels with an input of their own; these inputs, and one for all
+    # other levels, come before the encoding
     kept: Mapping[int, int]
     targets: FloatArray  # targets of the rows
     # weights, and labels of rows that belong together
     weights: FloatArray | None = None
     groups: IntArray | None = None
-    differ: Mapping[int, Differ] = field(default_factory=dict)  # what the levels of each differ in
-    # levels that are numbers: what counts is what a smooth function of the inputs leaves of targets
+    differ: Mapping[int, Differ] = field(default_factory=dict)  # in what the levels differ
+    # numeric codes only: the levels; their encoding is that of residuals
     numbers: Mapping[int, FloatArray] = field(default_factory=dict)
 
     @property
@@ -173,59 +180,66 @@ class LargeCategories:
         return every if self.weights is None else np.flatnonzero(self.weights)
 
     def learnt(
-        self, place: int, rows: IntArray | None = None, left: FloatArray | None = None
+        self, place: int, rows: IntArray | None = None, residuals: FloatArray | None = None
     ) -> LevelTargets:
-        """What some rows, or all that have a weight, tell of the levels of one category.
+        """The targets of each level of one column, from ``rows`` or all rows with a weight.
 
-        ``left`` is what is left of the targets of all rows, for levels that are numbers.
+        For numeric codes, ``residuals`` of all rows take the place of targets.
         """
         rows = self.rows if rows is None else rows
-        own = None if self.weights is None else self.weights[rows]
-        targets = standardised(self.targets[rows], own)
-        if left is not None and place in self.numbers:
-            targets = left[rows]
+        weights = None if self.weights is None else self.weights[rows]
+        targets = standardised(self.targets[rows], weights)
+        if residuals is not None and place in self.numbers:
+            targets = residuals[rows]
         codes, levels = self.codes[place][rows], self.levels[place]
-        return level_targets(codes, targets, own, levels, self.differ.get(place))
+        return level_targets(codes, targets, weights, levels, self.differ.get(place))
 
-    def left(self, X: FloatArray, rows: IntArray) -> FloatArray | None:
-        """What a smooth function of the other inputs leaves of the targets of some rows."""
+    def residuals(self, X: FloatArray, rows: IntArray) -> FloatArray | None:
+        """Residuals of ``rows``, of a smooth function of the inputs that are no target encoding.
+
+        NaN for all other rows. None if there are no numeric codes, for which they are needed.
+        """
         if not self.numbers:
             return None
-        known = [column for place in self.codes for column in range(place, place + WIDTH)]
-        found = np.full(len(self.targets), np.nan)
-        found[rows] = smooth_residuals(np.delete(X[rows], known, axis=1), self.targets[rows])
-        return found
+        encodings = [column for place in self.codes for column in range(place, place + WIDTH)]
+        residuals = np.full(len(self.targets), np.nan)
+        X = np.delete(X[rows], encodings, axis=1)
+        residuals[rows] = smooth_residuals(X, self.targets[rows])
+        return residuals
 
     def encoded(self, X: FloatArray, train: IntArray, seed: int) -> FloatArray:
-        """All inputs, those of large categories as networks see them that learn from ``train``."""
-        found, shown = np.array(X, dtype=np.float64), {}
+        """All inputs, with the target encoding for networks that are trained on ``train``."""
+        result, shown = np.array(X, dtype=np.float64), {}
         for place, codes in self.codes.items():
             hidden = train[np.random.default_rng((seed, place)).random(len(train)) < _HIDDEN]
             hidden = hidden[codes[hidden] >= 0]
             shown[place] = codes.copy()
             shown[place][hidden] = -1
             if place in self.kept:
-                found[hidden, place - 1 - self.kept[place] : place - 1] = 0.0
-                found[hidden, place - 1] = 1.0
-        part, every, left = self._parts(train, seed), np.arange(len(X)), self.left(X, train)
-        told = [(every, train)] + [(train[part == i], train[part != i]) for i in range(_PARTS)]
-        for rows, others in told:
-            if rows.size and others.size:
-                share = len(others) / len(self.rows)
+                result[hidden, place - 1 - self.kept[place] : place - 1] = 0.0
+                result[hidden, place - 1] = 1.0
+        part, residuals = self._parts(train, seed), self.residuals(X, train)
+        # Pairs of rows to encode and the rows they are encoded by; training rows are then encoded
+        # again, each by the parts that it is not in.
+        pairs = [(np.arange(len(X)), train)]
+        pairs += [(train[part == i], train[part != i]) for i in range(_PARTS)]
+        for rows, sources in pairs:
+            if rows.size and sources.size:
+                fraction = len(sources) / len(self.rows)
                 for place, codes in shown.items():
-                    learnt = self.learnt(place, others, left)
-                    found[rows, place : place + WIDTH] = learnt.inputs(codes[rows], share)
-        return found
+                    learnt = self.learnt(place, sources, residuals)
+                    result[rows, place : place + WIDTH] = learnt.inputs(codes[rows], fraction)
+        return result
 
     def inserted(self, X: FloatArray) -> FloatArray:
-        """Inputs with room for what targets were like, which encoders learnt later."""
+        """Inputs with columns of zeros for encodings that the encoders have yet to learn."""
         for place in sorted(self.codes):
-            known = int(place in self.kept)  # the frequency
-            X = np.insert(X, [place + known] * (WIDTH - known), 0.0, axis=1)
+            present = int(place in self.kept)  # categories have their frequency already
+            X = np.insert(X, [place + present] * (WIDTH - present), 0.0, axis=1)
         return X
 
     def _parts(self, train: IntArray, seed: int) -> IntArray:
-        """Part of each row; groups are not parted."""
+        """Number of the part that each training row is in; groups stay together."""
         labels = np.arange(len(train))
         if self.groups is not None:
             labels = np.unique(self.groups[train], return_inverse=True)[1]

@@ -1,8 +1,8 @@
-"""Columns as text: what of it is missing, and what is truth.
+"""Columns as text: which values are missing, and which are booleans.
 
-Every column of text is read by this module and its neighbours ``_numbers`` and ``_dates``, be it an
-input, a target or a column that is kept beside the predictions, so that one list of missing words
-and one rule for leading zeros hold for all.
+Every column of text is read by this module, ``_numbers`` and ``_dates``, whether it is an input, a
+target or a column that is passed through to the predictions, so that one list of missing words and
+one rule for leading zeros apply to all.
 """
 
 from typing import Any
@@ -14,12 +14,12 @@ import pyarrow.compute as pc
 from calipers._checks import FloatArray
 
 MISSING_WORDS = ("", "na", "n/a", "#n/a", "<na>", "nan", "nat", "nil", "null", "none", "missing")
-"""Text that means a missing value in any column; any case."""
+"""Text that means a missing value in any column, in upper or lower case."""
 
 MISSING_MARKS = ("?", "-", "--", ".")
-"""Text that means a missing value too, except among categories: there it may be one of them."""
+"""Text that means a missing value too, except among categories, of which it may be one."""
 
-HOW = "(--type on the command line, kinds= in Python)"  # where the kind of a column is given
+HOW = "(--type on the command line, kinds= in Python)"  # how to give the kind of a column
 
 _TEXT = pa.large_string()
 
@@ -27,8 +27,8 @@ _TEXT = pa.large_string()
 def as_text(series: Any, *, marks: bool = False, keep: Any = ()) -> Any:
     """Values of a column as an Arrow array of stripped text, null where they are missing.
 
-    Of other values than text, 1.0 and 1 are the same text. With ``marks``, ``MISSING_MARKS`` are
-    missing as well; text to ``keep`` is a value even if it is in one of the lists.
+    The numbers 1.0 and 1 become the same text. With ``marks``, ``MISSING_MARKS`` are missing too;
+    texts in ``keep`` are values even if they are in one of the lists.
     """
     import pandas as pd
 
@@ -38,23 +38,23 @@ def as_text(series: Any, *, marks: bool = False, keep: Any = ()) -> Any:
         return levels.take(pa.array(codes, mask=codes < 0))
     text = pc.utf8_trim_whitespace(_strings(series))
     words = [*MISSING_WORDS, *(MISSING_MARKS if marks else ())]
-    gone = pc.is_in(pc.utf8_lower(text), value_set=pa.array(words, _TEXT))
+    missing = pc.is_in(pc.utf8_lower(text), value_set=pa.array(words, _TEXT))
     if len(keep):
-        gone = pc.and_not(gone, pc.is_in(text, value_set=pa.array(list(keep), _TEXT)))
-    return pc.if_else(gone, pa.scalar(None, _TEXT), text)
+        missing = pc.and_not(missing, pc.is_in(text, value_set=pa.array(list(keep), _TEXT)))
+    return pc.if_else(missing, pa.scalar(None, _TEXT), text)
 
 
 def _strings(series: Any) -> Any:
     """A column as an Arrow array of text."""
     try:
-        found = pa.array(series, _TEXT, from_pandas=True)
+        array = pa.array(series, _TEXT, from_pandas=True)
     except (pa.ArrowException, UnicodeEncodeError, TypeError):  # TypeError: intervals, periods
         pairs = zip(series, series.isna(), strict=True)
-        texts = [None if gone else _string(value) for value, gone in pairs]
-        found = pa.array(texts, _TEXT)
-    if isinstance(found, pa.ChunkedArray):  # the chunks of an empty column may be of another type
-        found = pa.concat_arrays([pa.array([], _TEXT), *(c.cast(_TEXT) for c in found.chunks)])
-    return found.cast(_TEXT)  # pandas before 3 gives its Arrow arrays as they are
+        texts = [None if missing else _string(value) for value, missing in pairs]
+        array = pa.array(texts, _TEXT)
+    if isinstance(array, pa.ChunkedArray):  # the chunks of an empty column may be of another type
+        array = pa.concat_arrays([pa.array([], _TEXT), *(c.cast(_TEXT) for c in array.chunks)])
+    return array.cast(_TEXT)  # pandas before 3 returns its Arrow arrays unchanged
 
 
 def _string(value: Any) -> str:
@@ -65,13 +65,13 @@ def _string(value: Any) -> str:
     return str(value).encode(errors="replace").decode()
 
 
-def every(texts: Any, pattern: str) -> bool:
+def all_match(texts: Any, pattern: str) -> bool:
     """Whether all texts match a pattern."""
     return bool(pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
 
 
-def some(texts: Any, pattern: str) -> bool:
-    """Whether a text matches a pattern."""
+def any_match(texts: Any, pattern: str) -> bool:
+    """Whether any text matches a pattern."""
     return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
@@ -82,16 +82,16 @@ def as_floats(array: Any) -> FloatArray:
 
 
 def read_truth(texts: Any) -> FloatArray:
-    """1 for true and 0 for false, also where they are written so; NaN for what is neither."""
+    """1 for "true" or "1" and 0 for "false" or "0"; NaN for other text."""
     words = pa.array(["false", "true", "0", "1"], pa.large_string())
     return as_floats(pc.index_in(pc.utf8_lower(texts), value_set=words)) % 2
 
 
 def is_truth(texts: Any) -> bool:
     """Whether all texts are true or false."""
-    return every(texts, "^(?i:true|false)$")
+    return all_match(texts, "^(?i:true|false)$")
 
 
 def is_whole(texts: Any) -> bool:
     """Whether all texts are whole numbers."""
-    return every(texts, r"^[+-]?\d+$")
+    return all_match(texts, r"^[+-]?\d+$")

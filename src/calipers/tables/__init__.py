@@ -1,10 +1,10 @@
-"""Tables in files: read whole or in blocks of rows, and written in one step.
+"""Table files: read whole or in blocks of rows, and written atomically.
 
-CSV and other delimited text, Parquet, Feather and Arrow, any of them compressed; the first sheet of
-an Excel workbook where openpyxl is installed; standard input and output under the name ``-``; bytes
-in memory by the same readers. The format of a file is recognised by its first bytes, not by its
-name. Columns of text files stay text: what it means is decided in ``calipers.preprocessing``, from
-all rows. Memory is bounded by the block, not by the file, but for workbooks. Errors name file, row
+Supported are CSV and other delimited text, Parquet, Feather and Arrow, any of them compressed; the
+first sheet of an Excel workbook where openpyxl is installed; standard input and output under the
+name ``-``; and bytes in memory. The format of a file is recognised by its first bytes, not by its
+name. Columns of text files stay text: ``calipers.preprocessing`` decides what it means, from all
+rows. Except for workbooks, memory is bounded by the block, not by the file. Errors name file, row
 and column.
 """
 

@@ -1,4 +1,4 @@
-"""Parquet and Arrow: tables of some rows each, and writers of them."""
+"""Readers and writers of Parquet and Arrow."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from calipers.tables._source import TableError
 
 
 def parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
-    """Tables from a Parquet file."""
+    """Tables of up to ``rows`` rows from a Parquet file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -21,7 +21,7 @@ def parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Ite
 
 
 def arrow_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
-    """Tables from Arrow, a file or a stream."""
+    """Tables of up to ``rows`` rows from Arrow, a file or a stream."""
     import pyarrow as pa
 
     with _reading("Arrow", name):
@@ -31,14 +31,14 @@ def arrow_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
         else:
             batches = iter(pa.ipc.open_stream(raw))
         for batch in batches:
-            batch.validate(full=True)  # a damaged offset would lead out of the file's memory
+            batch.validate(full=True)  # a damaged offset would point outside the file's memory
             table = pa.Table.from_batches([batch])
             yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
 
 
 @contextmanager
 def _reading(what: str, name: str) -> Iterator[None]:
-    """Say of a file that cannot be read that it is damaged."""
+    """Raise a ``TableError`` for a file that cannot be read."""
     import pyarrow as pa
 
     try:

@@ -1,4 +1,4 @@
-"""Compressed files, and text of any encoding as a stream of UTF-8."""
+"""Decompression, and conversion of text in any encoding to a stream of UTF-8."""
 
 import bz2
 import codecs
@@ -14,17 +14,17 @@ from typing import Any, BinaryIO, NoReturn
 from calipers.tables._source import TableError
 
 DAMAGED = (OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
-"""What reading damaged data raises."""
+"""Exceptions that reading damaged data may raise."""
 
 
 @dataclass(frozen=True)
 class Compression:
-    """One kind of compression."""
+    """A kind of compression."""
 
-    name: str  #: What it is called.
-    ending: str  #: Ending of the names of files, after that of their format.
+    name: str  #: Its name.
+    ending: str  #: Ending of file names, after that of the format.
     magic: bytes  #: First bytes of compressed data.
-    #: Make a stream of plain bytes of one of compressed bytes, which stays open.
+    #: Wrap a stream of compressed bytes, which stays open, in a stream of plain bytes.
     open_to_read: Callable[[BinaryIO], Any]
     open_to_write: Callable[[BinaryIO], Any]
 
@@ -42,7 +42,7 @@ def _write_zstd(raw: BinaryIO) -> Any:
 
 
 class _Lasting:
-    """A file that stays open when a writer is done with it."""
+    """A file that stays open when a writer closes it."""
 
     closed = False
 
@@ -72,7 +72,7 @@ COMPRESSIONS = {
 
 
 def find_compression(head: bytes) -> Compression | None:
-    """The compression that data with these first bytes have, if any."""
+    """The compression of data that begin with ``head``, if any."""
     return next((one for one in COMPRESSIONS.values() if head.startswith(one.magic)), None)
 
 
@@ -82,15 +82,15 @@ def decompressed(raw: BinaryIO, compression: Compression) -> Any:
 
 
 def refuse_compressed(name: str, error: Exception) -> NoReturn:
-    """Say that compressed data end early or are damaged."""
-    early = isinstance(error, EOFError) or "runcated" in str(error)
-    what = "end early: the file was cut off" if early else f"are damaged ({error})"
+    """Raise a ``TableError`` for compressed data that end early or are damaged."""
+    truncated = isinstance(error, EOFError) or "runcated" in str(error)
+    what = "end early: the file was cut off" if truncated else f"are damaged ({error})"
     raise TableError(f"the compressed data {what}", file=name) from None
 
 
 _CHUNK = 2**20
 _WIDE = {
-    codecs.BOM_UTF32_LE: "utf-32",  # before utf-16, whose mark it begins with
+    codecs.BOM_UTF32_LE: "utf-32",  # must precede utf-16, with whose mark it begins
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
@@ -98,24 +98,24 @@ _WIDE = {
 
 
 class TextStream(io.RawIOBase):
-    """Text as UTF-8 without a mark in front, checked on the way; counts quotation marks."""
+    """Text as UTF-8 without a byte order mark, validated on the way; counts quotation marks."""
 
     def __init__(self, raw: BinaryIO, encoding: str, name: str) -> None:
         self._raw, self._name, self._encoding = raw, name, encoding
         try:
             kind = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-            io.TextIOWrapper(io.BytesIO(), kind)  # refuses what is of no text, such as hex
+            io.TextIOWrapper(io.BytesIO(), kind)  # refuses codecs that are not for text, like hex
             self._decoder = codecs.getincrementaldecoder(kind)()
         except LookupError:
-            raise TableError(f"there is no encoding {encoding!r} of text", file=name) from None
+            raise TableError(f"there is no text encoding {encoding!r}", file=name) from None
         self._ready, self._lines, self.quotes, self._start = b"", 1, 0, True
 
     def readable(self) -> bool:
-        """Yes."""
+        """Whether the stream can be read: always."""
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer; 0 at the end."""
+        """Fill a buffer, and return the number of bytes, which is 0 at the end."""
         while not self._ready:
             chunk = self._chunk()
             if chunk is None:
@@ -126,7 +126,7 @@ class TextStream(io.RawIOBase):
         return count
 
     def peek(self, size: int) -> bytes:
-        """The next bytes without taking them; fewer where the text ends before."""
+        """The next ``size`` bytes without consuming them; fewer at the end of the text."""
         while len(self._ready) < size:
             chunk = self._chunk()
             if chunk is None:
@@ -137,16 +137,16 @@ class TextStream(io.RawIOBase):
     def _chunk(self) -> bytes | None:
         """The next part of the text; None at the end."""
         try:
-            found = self._raw.read(_CHUNK)
+            data = self._raw.read(_CHUNK)
         except DAMAGED as error:
             refuse_compressed(self._name, error)
-        wide = next((kind for mark, kind in _WIDE.items() if found.startswith(mark)), "")
+        wide = next((kind for mark, kind in _WIDE.items() if data.startswith(mark)), "")
         if self._start and wide not in codecs.lookup(self._encoding).name:
             problem = f"the text is {wide.upper()}: give the encoding {wide}"
             raise TableError(problem, file=self._name)
         self._start = False
         try:
-            text = self._decoder.decode(found, final=not found)
+            text = self._decoder.decode(data, final=not data)
         except UnicodeDecodeError as error:
             line = self._lines + error.object[: error.start].count(b"\n")
             raise TableError(
@@ -154,16 +154,16 @@ class TextStream(io.RawIOBase):
                 f"{self._encoding}: give the encoding, such as cp1252 or latin-1",
                 file=self._name,
             ) from None
-        except UnicodeError as error:  # of encodings that have states
+        except UnicodeError as error:  # from stateful encodings
             problem = f"the text is not {self._encoding} ({error})"
             raise TableError(problem, file=self._name) from None
         if "\0" in text:
             line = self._lines + text[: text.index("\0")].count("\n")
             raise TableError(
-                f"there is a NUL byte in line {line:,}: the file is damaged, is no text, or has "
+                f"there is a NUL byte in line {line:,}: the file is damaged, is not text, or has "
                 "the encoding utf-16",
                 file=self._name,
             )
         self._lines += text.count("\n")
         self.quotes += text.count('"')
-        return text.encode() if found or text else None
+        return text.encode() if data or text else None

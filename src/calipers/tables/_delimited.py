@@ -1,4 +1,4 @@
-"""Delimited text: its columns as the text that stands there, and a writer."""
+"""Reader and writer of delimited text; columns are read as text, not converted."""
 
 import csv
 import io
@@ -12,34 +12,34 @@ from calipers.tables._source import TableError
 
 DELIMITERS = ",;\t|"
 
-_HEAD = 2**16  # bytes in which the delimiter is looked for
-_LONGEST = 2**22  # bytes of a row, at most
-_BEHIND_SPACES = r'^ +"([^"]*)" *$'  # what readers do not take for quoted
+_HEAD = 2**16  # bytes from which the delimiter is detected
+_LONGEST = 2**22  # most bytes in a row
+_BEHIND_SPACES = r'^ +"([^"]*)" *$'  # pyarrow does not take such values for quoted
 
 
 @dataclass(frozen=True)
 class TextFormat:
     """How text files are written."""
 
-    delimiter: str | None = None  #: What parts the columns; found from the first lines by default.
-    encoding: str = "utf-8"  #: How characters are encoded.
+    delimiter: str | None = None  #: Separates columns; detected from the first lines by default.
+    encoding: str = "utf-8"  #: Encoding of the characters.
 
 
 def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
-    """Tables of text columns from delimited text."""
+    """Tables of up to ``rows`` rows from delimited text, with all columns as text."""
     import pyarrow as pa
     import pyarrow.csv as reader
 
     stream = TextStream(raw, form.encoding, name)
     delimiter, header = _look(head := _head(stream), form.delimiter, name)
-    aligned = f"{delimiter} " in head and ' "' in head  # columns filled up with spaces
-    wrong: list[Any] = []
+    aligned = f"{delimiter} " in head and ' "' in head  # columns are padded with spaces
+    invalid: list[Any] = []
 
     def keep(row: Any) -> str:
-        wrong.append(row)
+        invalid.append(row)
         return "error"
 
-    kinds = {f"f{i}": pa.string() for i in range(len(header))}
+    types = {f"f{i}": pa.string() for i in range(len(header))}
     try:
         batches = reader.open_csv(
             io.BufferedReader(stream, _HEAD),
@@ -49,7 +49,7 @@ def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterat
             reader.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=keep
             ),
-            reader.ConvertOptions(column_types=kinds, null_values=[""], strings_can_be_null=True),
+            reader.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True),
         )
         first, seen = True, 0
         for batch in batches:
@@ -60,11 +60,11 @@ def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterat
             table = (_unquoted(table) if aligned else table).rename_columns(header)
             yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
     except pa.ArrowInvalid as error:
-        _explain(error, wrong, len(header), name, stream.quotes)
+        _explain(error, invalid, len(header), name, stream.quotes)
 
 
 def _unquoted(table: Any) -> Any:
-    """Without the quotation marks of values behind spaces, where the reader leaves them."""
+    """The table without quotation marks around values that follow spaces, which pyarrow keeps."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -76,17 +76,17 @@ def _head(stream: TextStream) -> str:
     """The first lines: at least the header, however long it is."""
     size = _HEAD
     while True:
-        found = stream.peek(size)
-        text = found.decode(errors="ignore")
-        outside = text.lstrip("\r\n").split('"')[::2]  # what is not within quotation marks
-        ended = any("\n" in part or "\r" in part for part in outside)
-        if ended or len(found) < size or size >= _LONGEST:
+        data = stream.peek(size)
+        text = data.decode(errors="ignore")
+        unquoted = text.lstrip("\r\n").split('"')[::2]
+        ended = any("\n" in part or "\r" in part for part in unquoted)
+        if ended or len(data) < size or size >= _LONGEST:
             return text
         size *= 4
 
 
 def _look(head: str, delimiter: str | None, name: str) -> tuple[str, list[str]]:
-    """Delimiter and names of the columns, from the first lines."""
+    """The delimiter and the names of the columns, from the first lines."""
     if not head.strip():
         raise TableError("the file is empty", file=name)
     if head.lstrip()[:1] in "{[":
@@ -97,7 +97,7 @@ def _look(head: str, delimiter: str | None, name: str) -> tuple[str, list[str]]:
     try:
         header = next(row for row in _rows(head, delimiter) if row)
     except (csv.Error, StopIteration):
-        problem = "the first line is no header: names of columns with a delimiter between them"
+        problem = "the first line must be a header: names of columns, separated by a delimiter"
         raise TableError(problem, file=name) from None
     plain = (re.sub(_BEHIND_SPACES, r"\1", cell).strip() for cell in header)
     names = [cell or f"column {i}" for i, cell in enumerate(plain, start=1)]
@@ -109,7 +109,7 @@ def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
 
 
 def _sniff(head: str) -> str:
-    r"""The delimiter that parts the first lines into the same number of columns, and most of them.
+    r"""The delimiter that splits the first lines into the most columns, and all into equally many.
 
     >>> _sniff("a;b\n1,5;2,5\n"), _sniff("a\n1\n")
     (';', ',')
@@ -131,22 +131,24 @@ def _sniff(head: str) -> str:
 
 
 def _check_quotes(table: Any, quotes: int, seen: int, name: str) -> None:
-    """Refuse a quotation mark that is never closed: all that follows is one value."""
+    """Refuse a quotation mark that is never closed, which makes one value of all that follows."""
     if quotes % 2 and table.num_rows:
         last = table.slice(table.num_rows - 1).to_pylist()[0]
         if any(value and "\n" in value for value in last.values()):
             raise TableError("a quotation mark is opened and never closed", file=name, row=seen)
 
 
-def _explain(error: Exception, wrong: list[Any], columns: int, name: str, quotes: int) -> NoReturn:
-    """Say what is wrong with text that pyarrow does not read."""
-    if wrong:
-        row = wrong[0]
+def _explain(
+    error: Exception, invalid: list[Any], columns: int, name: str, quotes: int
+) -> NoReturn:
+    """Raise a ``TableError`` that says what is wrong with text that pyarrow cannot read."""
+    if invalid:
+        row = invalid[0]
         if quotes % 2 and "\n" in row.text:
             problem = "a quotation mark is opened and never closed"
             raise TableError(problem, file=name, row=row.number and row.number - 1) from None
         raise TableError(
-            f"the row has {row.actual_columns} values, and the header names {columns} columns",
+            f"the row has {row.actual_columns} values, but the header names {columns} columns",
             file=name,
             row=None if row.number is None else row.number - 1,
         ) from None
@@ -155,14 +157,14 @@ def _explain(error: Exception, wrong: list[Any], columns: int, name: str, quotes
             f"a row has more than {_LONGEST:,} bytes: is a quotation mark not closed?", file=name
         ) from None
     if "Empty CSV" in str(error):
-        raise TableError("the file has a header and no rows", file=name) from None
+        raise TableError("the file has a header but no rows", file=name) from None
     raise TableError(f"cannot be read: {error}", file=name) from None
 
 
 class TextWriter:
-    """Delimited text with quotation marks around those values alone that need them.
+    """A writer of delimited text that quotes only values that need it.
 
-    pyarrow's own writer puts them around all text, also around numbers that are kept as they were.
+    The writer of pyarrow quotes all text, including numbers that are passed through as text.
     """
 
     def __init__(self, out: Any, schema: Any, *, delimiter: str) -> None:
@@ -175,7 +177,7 @@ class TextWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the file open: it is not the writer's."""
+        """Leave the file open, since the caller opened it."""
 
     def write_table(self, table: Any) -> None:
         """Write some rows."""
@@ -188,11 +190,11 @@ class TextWriter:
         text = column.cast(pa.large_string())
         if pa.types.is_floating(column.type) or pa.types.is_integer(column.type):
             return pc.fill_null(text, "")
-        odd = pc.match_substring_regex(text, f'[{self._delimiter}"\r\n]|^$')
-        twice = pc.replace_substring(text, '"', '""')
+        needs_quotes = pc.match_substring_regex(text, f'[{self._delimiter}"\r\n]|^$')
+        doubled = pc.replace_substring(text, '"', '""')
         mark = pa.scalar('"', text.type)
-        quoted = pc.binary_join_element_wise(mark, twice, mark, pa.scalar("", text.type))
-        return pc.fill_null(pc.if_else(odd, quoted, text), "")
+        quoted = pc.binary_join_element_wise(mark, doubled, mark, pa.scalar("", text.type))
+        return pc.fill_null(pc.if_else(needs_quotes, quoted, text), "")
 
     def _write(self, cells: list[Any]) -> None:
         import pyarrow as pa

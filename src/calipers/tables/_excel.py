@@ -1,4 +1,4 @@
-"""The first sheet of an Excel workbook as tables of some rows each, by an optional reader."""
+"""Reader of the first sheet of an Excel workbook, which needs openpyxl."""
 
 import re
 import zipfile
@@ -11,7 +11,7 @@ from typing import IO, Any, BinaryIO, NoReturn
 from calipers.tables._delimited import TextFormat
 from calipers.tables._source import TableError
 
-_MOST_BYTES = 2**29  # of all that a workbook unpacks to
+_MOST_BYTES = 2**29  # of a workbook when unpacked
 _MOST_TEXT = 2**29  # characters in its cells
 _MOST_CELLS = 2**25
 _CHUNK = 2**20
@@ -20,7 +20,7 @@ _PLACE = re.compile(rb"\sr\s*=\s*[\"']([^\"']*)")
 
 
 def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
-    """Tables from the first sheet of a workbook, whose first row names the columns."""
+    """Tables of up to ``rows`` rows from the first sheet, whose first row names the columns."""
     import pandas as pd
     import pyarrow as pa
 
@@ -33,22 +33,22 @@ def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
         )
     try:
         sheet = pd.read_excel(raw, engine="openpyxl", dtype=object)
-    except Exception as error:  # of many kinds, where a file is damaged
+    except Exception as error:  # damaged files raise many kinds of exceptions
         raise TableError(f"the workbook cannot be read ({error})", file=name) from None
     size = sum(len(value) for _, values in sheet.items() for value in values if type(value) is str)
-    if size > _MOST_TEXT:  # cells share the texts that they repeat, tables do not
+    if size > _MOST_TEXT:  # repeated texts are shared between cells, but not in a table
         _refuse(f"texts of {size:,} characters", name)
     sheet.columns = [str(column) for column in sheet.columns]
     sheet = sheet.infer_objects()
     for column, values in sheet.items():
-        if values.dtype == object:  # texts, or texts among numbers and dates
+        if values.dtype == object:  # text, perhaps mixed with numbers and dates
             sheet[column] = values.map(str, na_action="ignore")
     table = pa.Table.from_pandas(sheet, preserve_index=False)
     yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
 
 
 def _check(raw: BinaryIO, name: str) -> None:
-    """Refuse archives that are no workbooks, or stand for far more than their size.
+    """Refuse archives that are not workbooks, or that expand to far more than their size.
 
     A few kilobytes can unpack to gigabytes, or have one cell in the last row and column of a sheet.
     """
@@ -64,14 +64,13 @@ def _check(raw: BinaryIO, name: str) -> None:
                     with archive.open(entry) as sheet:
                         _check_cells(sheet, name)
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError):
-        way = f"unzip -p {name} | calipers ... -"
-        problem = f"this is a zip archive: extract it, or pipe it, {way}"
+        problem = f"this is a zip archive: extract it, or pipe it, unzip -p {name} | calipers ... -"
         raise TableError(problem, file=name) from None
     raw.seek(0)
 
 
 def _check_cells(sheet: IO[bytes], name: str) -> None:
-    """Refuse a sheet of too many cells, also of empty ones that would be filled in."""
+    """Refuse a sheet of too many cells, including empty cells that would be filled in."""
     rows = columns = cells = 0
     rest = b""
     while chunk := sheet.read(_CHUNK):

@@ -1,6 +1,6 @@
-"""The formats of files: how to recognise, read and write each of them.
+"""File formats: how to recognise, read and write each of them.
 
-To add a format, make a ``FileFormat`` and put it into ``FORMATS``.
+To add a format, put a ``FileFormat`` into ``FORMATS``.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,20 +22,20 @@ Writer = Callable[[Any, Any], AbstractContextManager[Any]]
 
 @dataclass(frozen=True)
 class FileFormat:
-    """A format of files."""
+    """A file format."""
 
-    name: str  #: What it is called.
+    name: str  #: Its name.
     #: Takes an open file, its name for errors, how text is written and the most rows of a table;
-    #: gives pyarrow tables.
+    #: yields pyarrow tables.
     read: Reader
-    #: Takes an open file and a pyarrow schema; gives a context with a method ``write_table``. None
-    #: for a format that is only read.
+    #: Takes an open file and a pyarrow schema; returns a context manager with a method
+    #: ``write_table``. None for a format that can only be read.
     write: Writer | None = None
-    endings: tuple[str, ...] = ()  #: Endings of names that ask for it when a file is written.
-    #: First bytes of a file, by which it is recognised when it is read. None for delimited text,
-    #: which is what a file is that nothing else recognises.
+    endings: tuple[str, ...] = ()  #: Endings of file names that select it for writing.
+    #: First bytes of a file, by which it is recognised. None for delimited text, which any file is
+    #: taken for that no other format recognises.
     magic: bytes | None = None
-    seeks: bool = False  #: Whether it is read from anywhere, not from front to back.
+    seeks: bool = False  #: Whether reading it needs random access.
 
     @property
     def is_text(self) -> bool:
@@ -62,13 +62,13 @@ FORMATS = {
 
 
 def find_format(head: bytes) -> FileFormat:
-    """The format of a file with these first bytes; delimited text if nothing else fits."""
-    known = (one for one in FORMATS.values() if one.magic and head.startswith(one.magic))
-    return next(known, TEXT)
+    """The format of a file that begins with ``head``; delimited text if no other fits."""
+    matches = (one for one in FORMATS.values() if one.magic and head.startswith(one.magic))
+    return next(matches, TEXT)
 
 
 def known_endings() -> str:
-    """Endings of names of files that can be written, for people to read.
+    """A text that lists the endings of files that can be written.
 
     >>> known_endings()
     '.csv, .tsv, .parquet, .feather, .arrow, or .csv.gz and the like'
@@ -79,10 +79,10 @@ def known_endings() -> str:
 
 
 def format_of(name: str) -> tuple[FileFormat, Compression | None]:
-    """Format and compression that a name asks for.
+    """The format and compression that the ending of a file name selects.
 
-    >>> found, compression = format_of("scored.csv.gz")
-    >>> found.name, compression.name
+    >>> file_format, compression = format_of("scored.csv.gz")
+    >>> file_format.name, compression.name
     ('CSV', 'gzip')
     """
     if name == STANDARD:

@@ -1,11 +1,11 @@
-"""Arrow IPC from untrusted senders: bounded by what its messages declare, before decoding.
+"""Arrow IPC from untrusted senders, whose size is bounded before it is decoded.
 
 A few bytes of Arrow can stand for any number of them: compressed buffers, buffers and strings that
-are referred to many times, dictionaries, views, nested types. pyarrow has no pool of limited size,
-and no way to ask a message what it holds. So the metadata, which is a FlatBuffer and which pyarrow
-has verified as one, is read here, and what is not understood is refused: another version than V5
-(V4 hides compression in free metadata), compression, nested types, growing dictionaries, and bytes
-that are counted twice. Dictionaries and views are then written out within the bytes that are left.
+are referenced many times, dictionaries, views, nested types. pyarrow has no memory pool of limited
+size, and cannot tell what a message contains. Therefore the metadata, a FlatBuffer that pyarrow has
+verified, is parsed here, and anything not understood is refused: versions other than V5 (V4 hides
+compression in custom metadata), compression, nested types, delta dictionaries, and bytes that are
+referenced twice. Dictionaries and views are then expanded within the remaining bytes.
 """
 
 import struct
@@ -22,16 +22,16 @@ from calipers.tables._source import EncodedError, TableError, check_distinct
 _V5 = 4
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 _TIMESTAMP = 10
-_PLAIN_TYPES = {*range(1, 11), 15, 18, 19, 20, 23, 24}  # without children, but for calendar spans
+_PLAIN_TYPES = {*range(1, 11), 15, 18, 19, 20, 23, 24}  # without children; no calendar intervals
 _MOST_BATCHES = 1_024
-_SCHEMA_BYTES = 2_048  # of each column that is allowed: its name, and what pandas adds
-_DICTIONARY_WORK = 64  # times the longest body: bytes of dictionaries gone through, per batch
+_SCHEMA_BYTES = 2_048  # per allowed column: its name, and what pandas adds
+_DICTIONARY_WORK = 64  # bytes of dictionaries validated over all batches, in units of limits.body
 
 
 def read_arrow(body: bytes, limits: TableLimits, reserve: Reserve) -> Any:
     """A stream or a file as a table of plain columns; extension types are left out."""
     try:
-        # A file is a mark and a stream.
+        # A file is a magic number followed by a stream.
         stream = pa.py_buffer(body).slice(8 if body.startswith(b"ARROW1") else 0)
         _check_messages(stream, limits)
         with pa.ipc.open_stream(stream) as reader:
@@ -50,7 +50,7 @@ def read_arrow(body: bytes, limits: TableLimits, reserve: Reserve) -> Any:
 
 
 def _all_batches(reader: Any, limits: TableLimits) -> list[Any]:
-    """The batches, whose columns have as many rows as they say; nothing of them is copied."""
+    """The batches, whose columns are checked to be as long as they claim; nothing is copied."""
     check_distinct(reader.schema.names, BODY)
     batches, rows = [], 0
     for batch in reader:
@@ -62,11 +62,11 @@ def _all_batches(reader: Any, limits: TableLimits) -> list[Any]:
 
 
 class _Columns:
-    """Writes columns out, all together within what a decoded table may take."""
+    """Expands columns, all of them together within the limit of a decoded table."""
 
     def __init__(self, limits: TableLimits, reserve: Reserve) -> None:
         self._limits, self._reserve = limits, reserve
-        self._room = limits.decoded
+        self._available = limits.decoded
         self._work = _DICTIONARY_WORK * limits.body
 
     def read(self, parts: list[Any], kind: Any) -> Any:
@@ -74,12 +74,12 @@ class _Columns:
         return pa.chunked_array([self._plain(part) for part in parts], None if parts else kind)
 
     def _plain(self, array: Any) -> Any:
-        """An array of which every value has its own bytes."""
+        """An array whose values share no bytes."""
         kind = array.type
         if pa.types.is_dictionary(kind):
-            self._work -= array.dictionary.get_total_buffer_size()  # of views, too
+            self._work -= array.dictionary.get_total_buffer_size()  # includes those of views
             if self._work < 0:
-                raise too_large("the dictionaries are too long for so many batches: join them")
+                raise too_large("the dictionaries are too long for so many batches: merge them")
         array.validate(full=True)
         if pa.types.is_dictionary(kind):
             values = self._plain(array.dictionary)
@@ -91,19 +91,19 @@ class _Columns:
         return array
 
     def _take(self, sizes: Any) -> None:
-        """Set aside bytes of values before they are written out."""
+        """Reserve the bytes of values before they are expanded."""
         total = int(np.sum(np.asarray(sizes, dtype=np.int64)))
-        self._room -= total
-        if self._room < 0:
+        self._available -= total
+        if self._available < 0:
             raise too_large(
-                f"with shared values written out, the table has more than the "
-                f"{self._limits.decoded:,} bytes allowed: send fewer rows at a time"
+                f"with shared values expanded, the table has more than {self._limits.decoded:,} "
+                "bytes: send fewer rows at a time"
             )
         self._reserve(total)
 
 
 def _bytes_by_row(values: Any) -> Any:
-    """Bytes of each value of a plain array, at most."""
+    """Upper bound of the bytes of each value of a plain array."""
     kinds = (pa.types.is_string, pa.types.is_large_string, pa.types.is_fixed_size_binary)
     if any(has(values.type) for has in (*kinds, pa.types.is_binary, pa.types.is_large_binary)):
         return pc.binary_length(values).fill_null(0).cast(pa.int64())
@@ -111,7 +111,7 @@ def _bytes_by_row(values: Any) -> Any:
 
 
 def _view_lengths(array: Any) -> Any:
-    """Bytes of each value of a view: the first of the four numbers that it is made of."""
+    """Bytes of each value of a view: the first of the four integers that make up a view."""
     if not len(array):
         return 0
     views = np.frombuffer(array.buffers()[1], dtype="<i4").reshape(-1, 4)
@@ -119,37 +119,37 @@ def _view_lengths(array: Any) -> Any:
 
 
 def _check_messages(stream: Any, limits: TableLimits) -> None:
-    """Refuse a stream with a message that could become larger than it is."""
+    """Refuse a stream with a message that could expand."""
     batches = 0
     for message in pa.ipc.MessageReader.open_stream(stream):
         data = message.metadata.to_pybytes()
         root = _follow(data, 0)
         if _number(data, root, 0, "<h") != _V5:
-            raise _encoded("the Arrow messages are not of version V5: write them with 1.0+")
+            raise _encoded("the Arrow messages are not of version V5: write them with Arrow 1.0+")
         kind, header = _number(data, root, 1, "<B"), _child(data, root, 2)
         if kind == _SCHEMA:
             _check_schema(data, header, limits)
             continue
         batches += 1
         if batches > _MOST_BATCHES:
-            raise too_large(f"the table has more than {_MOST_BATCHES:,} batches: join them")
+            raise too_large(f"the table has more than {_MOST_BATCHES:,} batches: merge them")
         if kind == _DICTIONARY:
             if _number(data, header, 2, "<B"):
                 raise _encoded("the Arrow dictionaries grow by deltas: send them whole")
             header = _child(data, header, 1)
         elif kind != _BATCH:
-            raise _not_arrow("a message is of no table")
+            raise _not_arrow("a message is not part of a table")
         _check_batch(data, header, message.body.size)
 
 
 def _check_schema(data: bytes, schema: int, limits: TableLimits) -> None:
-    """Refuse too many columns, nested ones, and texts that are counted more than once."""
+    """Refuse too many columns, nested columns, and texts that are referenced more than once."""
     if _number(data, schema, 0, "<h"):
         raise _encoded("the Arrow numbers are big-endian: send them little-endian")
     if len(data) > _SCHEMA_BYTES * limits.columns:
-        raise too_large(f"the Arrow schema has more than {_SCHEMA_BYTES:,} bytes a column")
+        raise too_large(f"the Arrow schema has more than {_SCHEMA_BYTES:,} bytes per column")
     limits.check(1, _count(data, schema, 1))
-    room = len(data) - _pairs(data, schema, 2, len(data))
+    available = len(data) - _pairs(data, schema, 2, len(data))
     for field in _vector(data, schema, 1):
         start, size = _text(data, field, 0)
         kind = _number(data, field, 2, "<B")
@@ -158,13 +158,13 @@ def _check_schema(data: bytes, schema: int, limits: TableLimits) -> None:
             raise TableError("nested or encoded: leave it out", file=BODY, column=shown)
         if kind == _TIMESTAMP:
             size += _text(data, _child(data, field, 3), 1)[1]
-        room -= size + _pairs(data, field, 6, room)
-        if room < 0:
+        available -= size + _pairs(data, field, 6, available)
+        if available < 0:
             raise _not_arrow("its schema repeats itself")
 
 
 def _check_batch(data: bytes, batch: int, size: int) -> None:
-    """Refuse compression, and buffers that lie over one another."""
+    """Refuse compression and overlapping buffers."""
     if _field(data, batch, 3):
         raise _encoded("the Arrow buffers are compressed: send them uncompressed")
     place = _field(data, batch, 2)
@@ -190,7 +190,7 @@ def _follow(data: bytes, place: int) -> int:
 
 
 def _field(data: bytes, table: int, number: int) -> int:
-    """Place of a field of a FlatBuffer's table, 0 if it is not there."""
+    """Position of a field of a FlatBuffer table, 0 if it is absent."""
     layout = table - struct.unpack_from("<i", data, table)[0]
     if 4 + 2 * number >= struct.unpack_from("<H", data, layout)[0]:
         return 0
@@ -204,10 +204,10 @@ def _number(data: bytes, table: int, number: int, form: str) -> int:
 
 
 def _child(data: bytes, table: int, number: int) -> int:
-    """Place of the table that a field refers to."""
+    """Position of the table that a field refers to."""
     place = _field(data, table, number)
     if not place:
-        raise ValueError("a message lacks a part")
+        raise ValueError("a message is incomplete")
     return _follow(data, place)
 
 
@@ -218,23 +218,23 @@ def _count(data: bytes, table: int, number: int) -> int:
 
 
 def _vector(data: bytes, table: int, number: int) -> Iterator[int]:
-    """Places of the tables in a vector."""
+    """Positions of the tables in a vector."""
     for i in range(_count(data, table, number)):
         start = _child(data, table, number)
         yield _follow(data, start + 4 + 4 * i)
 
 
 def _text(data: bytes, table: int, number: int) -> tuple[int, int]:
-    """Place and length of a text."""
+    """Position and length of a text."""
     place = _field(data, table, number)
     return (_follow(data, place) + 4, _count(data, table, number)) if place else (0, 0)
 
 
-def _pairs(data: bytes, table: int, number: int, room: int) -> int:
-    """Bytes of the keys and values of a table's free metadata, counted as far as there is room."""
+def _pairs(data: bytes, table: int, number: int, limit: int) -> int:
+    """Bytes of the keys and values of custom metadata, counted until they exceed ``limit``."""
     size = 0
     for pair in _vector(data, table, number):
         size += 8 + _text(data, pair, 0)[1] + _text(data, pair, 1)[1]
-        if size > room:
+        if size > limit:
             break
     return size

@@ -1,4 +1,4 @@
-"""How much a table may hold whose sender is not trusted."""
+"""Limits on the size of tables from untrusted senders."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,30 +6,29 @@ from dataclasses import dataclass
 from calipers.tables._source import TooLargeError
 
 BODY = "the body"
-"""What errors call bytes in memory."""
+"""The name of bytes in memory in error messages."""
 
 Reserve = Callable[[int], None]
 """Called with a number of bytes before they are allocated; raises if they are too many."""
 
-_EXPANSION = 4  # a decoded table against the longest body; also the bytes of a wide character
+_EXPANSION = 4  # of a table by decoding, at most; a wide character has 4 bytes too
 
 
 @dataclass(frozen=True)
 class TableLimits:
-    """Most of what a table may have.
+    """Largest allowed size of a table.
 
     >>> TableLimits(body=100, rows=10, columns=5, cells=20).check(3, 4)
     """
 
-    body: int  # bytes as it is sent
-    # cells are rows times columns
+    body: int  # bytes as sent
     rows: int
     columns: int
-    cells: int
+    cells: int  # rows times columns
 
     @property
     def decoded(self) -> int:
-        """Bytes of values that are written out."""
+        """Bytes of the decoded values."""
         return _EXPANSION * self.body
 
     def check(self, rows: int, columns: int) -> None:
@@ -37,7 +36,7 @@ class TableLimits:
         if columns > self.columns:
             raise too_large(f"the table has more than {self.columns:,} columns")
         if rows > self.rows:
-            raise too_large(f"the table has more than the {self.rows:,} rows allowed")
+            raise too_large(f"the table has more than {self.rows:,} rows")
         if rows * columns > self.cells:
             raise too_large(
                 f"the table has more than {self.cells:,} values: send fewer rows at a time"
@@ -45,5 +44,5 @@ class TableLimits:
 
 
 def too_large(problem: str) -> TooLargeError:
-    """The error for bytes in memory that are too many, or would become so."""
+    """The error for a table in memory that is too large, or would be when decoded."""
     return TooLargeError(problem, file=BODY)

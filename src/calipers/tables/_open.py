@@ -1,4 +1,4 @@
-"""Files as streams of bytes: opened, decompressed, and their format recognised."""
+"""Opening of files: decompression, and recognition of their format."""
 
 import io
 import shutil
@@ -17,7 +17,7 @@ _FOREIGN = {
     b"\xd0\xcf\x11\xe0": "an old Excel workbook: save the sheet as CSV",
     b"SQLite format 3": "an SQLite database: export the table as CSV",
     b"%PDF": "a PDF document, not a table",
-    b"FEA1": "a Feather file of the first version: write it again by pyarrow.feather",
+    b"FEA1": "a Feather file of the first version: write it again with pyarrow.feather",
     b"\x89HDF": "an HDF5 file: write the table as Parquet or CSV",
     b"\x93NUMPY": "a NumPy array: write it as CSV with a header",
 }
@@ -51,7 +51,7 @@ def open_bytes(
 
 
 def whole_lines(name: str) -> int | None:
-    """Bytes of a file, or None if it is plain text whose last line has no end yet."""
+    """Size of a file in bytes, or None if it is plain text whose last line is incomplete."""
     path = Path(name)
     if name == STANDARD or not path.is_file():
         return 0
@@ -59,7 +59,7 @@ def whole_lines(name: str) -> int | None:
         head = _peek(raw)
         size = raw.seek(0, io.SEEK_END)
         raw.seek(max(0, size - 4))
-        last = raw.read().rstrip(b"\0")[-1:]  # in encodings of several bytes as well
+        last = raw.read().rstrip(b"\0")[-1:]  # works in encodings of several bytes too
     text = find_compression(head) is None and find_format(head).is_text
     return None if text and last not in (b"\n", b"\r") else size
 
@@ -67,7 +67,7 @@ def whole_lines(name: str) -> int | None:
 def _open_raw(name: str, stack: ExitStack) -> BinaryIO:
     if name == STANDARD:
         if sys.stdin is None or sys.stdin.closed:
-            raise TableError("is closed, or was read before", file=name)
+            raise TableError("is closed, or was read already", file=name)
         return _buffered(sys.stdin.buffer, stack)
     path = Path(name)
     if path.is_dir():
@@ -87,7 +87,7 @@ def _peek(raw: Any) -> bytes:
 
 
 def _spooled(raw: BinaryIO, stack: ExitStack) -> BinaryIO:
-    """A copy on the disk, for formats that are not read from front to back."""
+    """A copy on disk, for formats that need random access."""
     copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
     shutil.copyfileobj(raw, copy, _CHUNK)
     copy.seek(0)

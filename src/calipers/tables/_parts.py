@@ -1,4 +1,4 @@
-"""Parquet in many files: parts that can be read one by one, on any machine that sees them."""
+"""Parquet in many files, divided into parts that any machine with access can read."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -8,25 +8,23 @@ from typing import Any, NamedTuple, NoReturn
 from calipers.tables._read import find_files
 from calipers.tables._source import RowSource, TableError, check_distinct
 
-_LARGEST = 256 * 2**20  # bytes of a file that is one part
-_ROWS = 2**16
+_LARGEST = 256 * 2**20  # bytes; larger files are divided
+_ROWS = 2**16  # of a block
 
 
 class Part(NamedTuple):
-    """Rows that are read in one piece."""
+    """Rows that one task reads."""
 
-    name: str  # name for a file of what is made of them
-    # file of the rows, or some of its row groups, with the values that its folders name
-    fragment: Any
-    fields: list[Any]  # columns that the names of folders give, as in ``year=2024``
+    name: str  # file name for the output of the task
+    fragment: Any  # a file or some of its row groups, with the values in the names of its folders
+    fields: list[Any]  # columns from names of folders such as ``year=2024``
 
 
 def find_parts(names: Sequence[str]) -> tuple[list[Part], list[list[Any]]]:
-    """Parts of Parquet files, and for each file its name, size and time of change.
+    """Parts of Parquet files; and for each file its name, size and modification time.
 
-    Names are files, patterns, or folders with files at any depth. Names of folders such as
-    ``year=2024`` are columns of the files below them: whole numbers where all values are, or else
-    text.
+    ``names`` are files, patterns, or folders with files at any depth. Names of folders such as
+    ``year=2024`` are columns of the files below them: integers if all values are, or else text.
     """
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -45,24 +43,24 @@ def find_parts(names: Sequence[str]) -> tuple[list[Part], list[list[Any]]]:
             data = ds.dataset(paths, format="parquet", partitioning="hive", partition_base_dir=base)
         except (pa.ArrowException, OSError) as error:
             _refuse(error, name)
-        named = list(data.partitioning.schema)
+        fields = list(data.partitioning.schema)
         for fragment in data.get_fragments():
-            for piece in _pieces(fragment, Path(fragment.path).stat().st_size):
-                parts.append(Part(f"part-{len(parts):06d}.parquet", piece, named))
+            for part in _divided(fragment, Path(fragment.path).stat().st_size):
+                parts.append(Part(f"part-{len(parts):06d}.parquet", part, fields))
     return parts, sources
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """Parquet files under a folder, but those that are marked or hidden; no folders and pipes."""
-    found = sorted(p for p in folder.rglob("*.parquet") if p.is_file() or not p.exists())
-    found = [p for p in found if not any(n[0] in "._" for n in p.relative_to(folder).parts)]
-    if not found:
+    """Parquet files under a folder, except where a name begins with ``.`` or ``_``."""
+    files = sorted(p for p in folder.rglob("*.parquet") if p.is_file() or not p.exists())
+    files = [p for p in files if not any(n[0] in "._" for n in p.relative_to(folder).parts)]
+    if not files:
         raise TableError("there is no Parquet file in this folder", file=os.fspath(folder))
-    return found
+    return files
 
 
 def _checked(path: Path) -> list[Any]:
-    """Name, size and time of change of a file, which is Parquet by its first bytes."""
+    """Name, size and modification time of a file, which must begin like Parquet."""
     try:
         with path.open("rb") as raw:
             magic = raw.read(4)
@@ -71,34 +69,37 @@ def _checked(path: Path) -> list[Any]:
         problem = f"cannot be read: {error.strerror or error}"
         raise TableError(problem, file=os.fspath(path)) from None
     if magic != b"PAR1":
-        raise TableError("this is not Parquet, which a cluster needs", file=os.fspath(path))
+        raise TableError(
+            "this is not Parquet, the only format that a cluster reads", file=os.fspath(path)
+        )
     return [os.fspath(path), status.st_size, status.st_mtime_ns]
 
 
-def _pieces(fragment: Any, size: int) -> list[Any]:
-    """Runs of row groups of a large file; a small one is taken whole, without opening it."""
+def _divided(fragment: Any, size: int) -> list[Any]:
+    """A large file as runs of row groups; a small one whole, without opening it."""
     if size <= _LARGEST:
         return [fragment]
     runs: list[list[int]] = [[]]
-    weight = 0
+    run_size = 0
     for group in fragment.row_groups:
-        if weight >= _LARGEST:
+        if run_size >= _LARGEST:
             runs.append([])
-            weight = 0
+            run_size = 0
         runs[-1].append(group.id)
-        weight += group.total_byte_size
+        run_size += group.total_byte_size
     return [fragment.subset(row_group_ids=run) for run in runs]
 
 
 def read_part(part: Part) -> Iterator[RowSource]:
-    """Rows of a part, block by block, with the columns that its folders name."""
+    """Rows of a part, block by block, with the columns from the names of its folders."""
     import pyarrow as pa
 
     fragment = part.fragment
     try:
-        own = fragment.physical_schema
-        check_distinct(own.names, fragment.path)
-        schema = pa.schema([*own, *(field for field in part.fields if field.name not in own.names)])
+        stored = fragment.physical_schema
+        check_distinct(stored.names, fragment.path)
+        added = [field for field in part.fields if field.name not in stored.names]
+        schema = pa.schema([*stored, *added])
         first = fragment.row_groups[0].id if fragment.row_groups else 0
         start = sum(fragment.metadata.row_group(i).num_rows for i in range(first))
         for batch in fragment.to_batches(schema, batch_size=_ROWS, use_threads=False):

@@ -1,4 +1,4 @@
-"""Reading tables: in blocks of rows, or whole, from files, pipes and bytes in memory."""
+"""Reading of tables from files, pipes and bytes in memory, whole or in blocks of rows."""
 
 import glob
 import io
@@ -19,7 +19,7 @@ _MARKS = re.compile(r"[*?\[]")
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
-    """Files that names and patterns stand for, in order; those of a pattern sorted.
+    """The files that names and patterns stand for, in this order; those of a pattern are sorted.
 
     Examples
     --------
@@ -29,18 +29,18 @@ def find_files(patterns: Sequence[str]) -> list[str]:
     Raises
     ------
     TableError
-        If a pattern fits no file.
+        If a pattern matches no file.
     """
-    found: list[str] = []
+    files: list[str] = []
     for pattern in patterns:
         if pattern == STANDARD or os.path.exists(pattern) or not _MARKS.search(pattern):  # noqa: PTH110
-            found.append(pattern)
+            files.append(pattern)
             continue
-        names = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - also absolute ones
+        names = sorted(glob.glob(pattern, recursive=True))  # noqa: PTH207 - may be absolute
         if not names:
-            raise TableError("no file fits this pattern", file=pattern)
-        found += names
-    return found
+            raise TableError("no file matches this pattern", file=pattern)
+        files += names
+    return files
 
 
 def read_blocks(
@@ -58,11 +58,11 @@ def read_blocks(
     name : str
         Path, or ``-`` for standard input.
     stream : binary file, optional
-        What to read, and close, in place of the file, which then only names it in errors.
+        Read and closed in place of the file; ``name`` is then only used in errors.
     form : TextFormat, optional
         How text is written.
     rows : int
-        Most rows of a block.
+        Most rows in a block.
     report : callable
         Called with the number of bytes read since the last call.
 
@@ -87,13 +87,13 @@ def read_blocks(
 def read_bytes(
     body: bytes, limits: TableLimits, reserve: Reserve = lambda _: None, *, arrow: bool = False
 ) -> RowSource:
-    """A table in memory whose sender is not trusted: delimited text, or Arrow IPC.
+    """A table in memory from an untrusted sender: delimited text, or Arrow IPC.
 
-    Nothing else is tried, so that limits bound the work: what follows a row beyond them is not
-    read, and none of the values of a column shares its bytes with another. ``reserve`` is called
-    with the number of bytes before they are allocated. Of Arrow, a stream or a file, columns of
-    extension types are left out. ``TooLargeError`` says that it holds more than the limits, or
-    would when it is decoded, ``EncodedError`` that it is written in a way that is not read here.
+    No other format is tried, so that limits bound the work: reading ends with the first row beyond
+    them, and no two values of a column share their bytes. ``reserve`` is called with a number of
+    bytes before they are allocated. Arrow may be a stream or a file; its columns of extension types
+    are left out. Raises ``TooLargeError`` if the table is larger than the limits, or would be when
+    decoded, and ``EncodedError`` if it is encoded in a way that is not supported.
     """
     if arrow:
         from calipers.tables._ipc import read_arrow
@@ -104,7 +104,7 @@ def read_bytes(
     header = body[: body.find(b"\n") if b"\n" in body else len(body)]
     marks = [mark.encode() for mark in DELIMITERS]
     limits.check(1, max(header.count(mark) for mark in marks) + 1)
-    # Every value but the first follows a separator.
+    # Every value except the first follows a separator.
     values = body.count(b"\n") + body.count(b"\r") + sum(map(body.count, marks)) + 1
     reserve(len(body) + 8 * min(values, limits.cells))
     parts: list[Any] = []
@@ -123,7 +123,7 @@ def read_table(
     form: TextFormat | None = None,
     report: Callable[[int], None] = lambda _: None,
 ) -> RowSource:
-    """All rows of some files, one file after the other.
+    """All rows of several files, one file after the other.
 
     Parameters
     ----------
@@ -162,11 +162,11 @@ def _blocks(
             yield RowSource(table, ((name, -start),))
         start += table.num_rows
     if not start:
-        raise TableError("the file has a header and no rows", file=name)
+        raise TableError("the file has a header but no rows", file=name)
 
 
 def _position(raw: Any) -> int:
-    """Bytes of the file that have been read, as far as that is known."""
+    """Number of bytes of the file that have been read; 0 if that is unknown."""
     while hasattr(raw, "raw") and hasattr(raw.raw, "fileobj"):
         raw = raw.raw.fileobj
     try:
@@ -175,8 +175,9 @@ def _position(raw: Any) -> int:
         return 0
 
 
-def _refuse_columns(found: list[str], wanted: list[str], name: str, first: str) -> None:
-    lacking = [column for column in wanted if column not in found]
-    extra = [column for column in found if column not in wanted]
-    what = f"lacks the column {lacking[0]!r}" if lacking else f"has a column {extra[0]!r} more"
-    raise TableError(f"{what}, compared with {first}", file=name)
+def _refuse_columns(columns: list[str], expected: list[str], name: str, first: str) -> None:
+    lacking = [column for column in expected if column not in columns]
+    extra = [column for column in columns if column not in expected]
+    if lacking:
+        raise TableError(f"lacks the column {lacking[0]!r} of {first}", file=name)
+    raise TableError(f"has a column {extra[0]!r}, which {first} lacks", file=name)

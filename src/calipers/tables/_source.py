@@ -1,4 +1,4 @@
-"""Rows that know where they are from, so that errors name file and row."""
+"""Rows with their origin, so that errors can name file and row."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # so that the command line, which lists the formats, starts without them
+if TYPE_CHECKING:  # the command line, which lists the formats, starts faster without them
     import numpy as np
     from numpy.typing import NDArray
 
@@ -18,7 +18,7 @@ STANDARD = "-"
 
 
 class TableError(ValueError):
-    """A table that cannot be read or used, with its file and, where they are known, row and column.
+    """A table that cannot be read or used, with its file and, where known, row and column.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class TableError(ValueError):
         super().__init__(f"{place}: {problem}")
 
     def __reduce__(self) -> Any:
-        """Let the error come from another machine."""
+        """Support pickling, so that the error can come from another machine."""
         make = partial(type(self), file=self.file, row=self.row, column=self.column)
         return make, (self.problem,)
 
@@ -47,17 +47,17 @@ class TooLargeError(TableError):
 
 
 class EncodedError(TableError):
-    """A table in a form that is not read from senders who are not trusted."""
+    """A table in an encoding that is not accepted from untrusted senders."""
 
 
 @dataclass(frozen=True, eq=False)
 class RowSource:
-    """Rows, and where they are from."""
+    """Rows and the files that they come from."""
 
-    table: Any  #: The rows; all columns of text files are text, as it stands there.
-    #: Each file, and the row of the table at which it begins; below 0 in a later block of it.
+    table: Any  #: The rows; all columns of text files are text.
+    #: Each file, and the row of the table at which it begins; negative in a later block of it.
     files: tuple[tuple[str, int], ...]
-    #: Which rows of the files these are, counted through all files; all by default.
+    #: Which rows of the files these are, counted through all files; None for all.
     rows: "NDArray[np.int64] | None" = None
 
     @cached_property
@@ -67,31 +67,31 @@ class RowSource:
         Raises
         ------
         TableError
-            If the table's own notes for pandas are damaged, or a value has no place in a frame.
+            If the table's metadata for pandas are damaged, or pandas cannot represent a value.
         """
         try:
             return self.table.to_pandas()
         except (ValueError, TypeError, LookupError, OverflowError, NotImplementedError) as error:
-            words = " ".join(str(error).split())[:200]
-            problem = f"the columns cannot be read as a frame ({words})"
+            reason = " ".join(str(error).split())[:200]
+            problem = f"the columns cannot be converted to pandas ({reason})"
             raise TableError(problem, file=self.files[0][0]) from None
 
     @property
     def row_numbers(self) -> "NDArray[np.int64]":
-        """Number of each row as people count, from 1, through all files."""
+        """Number of each row, counted from 1 through all files."""
         import numpy as np
 
         return 1 + (np.arange(self.table.num_rows) if self.rows is None else self.rows)
 
     def take(self, chosen: "NDArray[np.bool_]") -> "RowSource":
-        """Some of the rows, which keep their places in errors."""
+        """The rows where ``chosen`` is True, which keep their positions in error messages."""
         import pyarrow as pa
 
         rows = self.row_numbers[chosen] - 1
         return RowSource(self.table.filter(pa.array(chosen)), self.files, rows)
 
     def placed(self, error: "DataError") -> TableError:
-        """An error in the rows, with its place in the files."""
+        """The error with its position in the files."""
         file, start = self.files[0]
         if error.row is None:
             name = file if len(self.files) == 1 else f"{file} and {len(self.files) - 1} more"
@@ -102,7 +102,7 @@ class RowSource:
 
     @contextmanager
     def placing(self) -> Iterator[None]:
-        """Let errors in the rows leave the block with their place in the files."""
+        """Raise any ``DataError`` of the block with its position in the files."""
         from calipers.preprocessing import DataError
 
         try:
@@ -111,7 +111,7 @@ class RowSource:
             raise self.placed(error) from None
 
     def require(self, column: str) -> None:
-        """Refuse rows without a column."""
+        """Refuse rows that lack a column."""
         from calipers._text import did_you_mean
         from calipers.preprocessing import DataError
 
@@ -121,7 +121,7 @@ class RowSource:
 
 
 def check_distinct(names: list[str], name: str) -> None:
-    """Refuse a table with two columns of one name; ``name`` is what errors call the table."""
+    """Refuse a table with two columns of the same name; ``name`` is the table's name in errors."""
     column, count = Counter(names).most_common(1)[0] if names else ("", 0)
     if count > 1:
         problem = f"there is more than one column {column!r}: give each its own name"

@@ -1,4 +1,4 @@
-"""Writing tables: block by block, and under their name only when they are whole."""
+"""Writing of tables block by block; a file appears under its name only when it is complete."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -13,14 +13,15 @@ from calipers.tables._source import STANDARD, TableError
 
 @contextmanager
 def write_blocks(name: str) -> Iterator[Callable[[Any], None]]:
-    """Write a table: call what it yields with one pyarrow table after the other.
+    """Yield a function that writes one pyarrow table after the other to a file.
 
-    The file appears under its name when the block ends, whole; if it fails, nothing changes.
+    The complete file appears under its name when the ``with`` block ends; if the block raises, an
+    existing file remains unchanged.
 
     Parameters
     ----------
     name : str
-        Path, whose ending says the format, or ``-`` for CSV on standard output.
+        Path, whose ending selects the format, or ``-`` for CSV on standard output.
 
     Raises
     ------
@@ -32,7 +33,7 @@ def write_blocks(name: str) -> Iterator[Callable[[Any], None]]:
         raw = stack.enter_context(_destination(name))
         out = stack.enter_context(compression.open_to_write(raw)) if compression else raw
         make = form.write
-        assert make is not None  # noqa: S101 - names ask for formats that can be written
+        assert make is not None  # noqa: S101 - names only select formats that can be written
         writers: list[Any] = []
 
         def write(table: Any) -> None:

@@ -1,4 +1,4 @@
-"""A second run of the study beside the first, cell by cell in units of their errors."""
+"""Comparison of a second run of the study with the first, cell by cell in standard errors."""
 
 import os
 from collections import Counter
@@ -11,17 +11,17 @@ from calipers_study.store import Store, StoreError
 
 
 def again_markdown(store: str | os.PathLike[str], other: str | os.PathLike[str]) -> str:
-    """Compare every cell of PICP, MPIW and MSE that two stores have.
+    """Compare every cell of PICP, MPIW and MSE that two stores have in common.
 
     Parameters
     ----------
     store, other : path-like
-        The first run, in the place of the paper, and the second.
+        The first run, which takes the place of the paper, and the second.
 
     Raises
     ------
     StoreError
-        If they have no training in common.
+        If the stores have no training in common.
     """
     first, second = collect(Store(store)), collect(Store(other))
     pairs = [
@@ -43,9 +43,9 @@ def again_markdown(store: str | os.PathLike[str], other: str | os.PathLike[str])
         "",
         *lean_lines(cells),
     ]
-    far = sorted(zip(distance, pairs, strict=True), key=lambda found: -found[0])
+    ranked = sorted(zip(distance, pairs, strict=True), key=lambda item: -item[0])
     rows = []
-    for z, (one, two) in far:
+    for z, (one, two) in ranked:
         cell = one.published
         place = [cell.table, cell.dataset, cell.method, cell.metric]
         rows.append([*place, _written(one), _written(two), f"{z:.1f}"])
@@ -58,7 +58,7 @@ def _written(cell: Cell) -> str:
 
 
 def _failures(first: Found, second: Found) -> str:
-    """How many trainings failed in either."""
+    """A sentence with the numbers of failed trainings in both runs."""
     texts = []
     for method in ("qd+", "qd", "qd-1-layer"):
         both = [place for place in first if place[0] == method and first[place].trials]

@@ -1,9 +1,9 @@
-"""The store in one file, small enough for a repository: predictions rounded, then compressed.
+"""Packing of a store into one file, small enough for a repository.
 
-A trial's predictions are rounded to a power of two that is at most a thousandth of what is typical
-of it: the width of its intervals, or four times the error of its points. What is rounded is then
-kept as whole numbers, each as its difference from a neighbour, and all files of the store are
-compressed together. Unpacking gives an ordinary store, from which tables and figures are made.
+The predictions of a trial are rounded to a power of two that is at most a thousandth of a typical
+length: the width of its intervals, or four times the error of its points. They are then stored as
+integers, each as the difference from a neighbour, and all files of the store are compressed
+together. Unpacking gives an ordinary store, from which tables and figures can be made.
 """
 
 import io
@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from calipers_study.files import replace_file
 from calipers_study.store import Store, StoreEntry, StoreError
 
-_FINENESS = 1000  # parts of a typical length to which predictions are rounded
+_FINENESS = 1000  # rounding steps in a typical length, at least
 _FIELDS = ("point", "mean", "lower", "upper", "scale")
 _KEPT_IN_FULL = ("members", "seeds", "retries")
 
 
 def pack(store: str | os.PathLike[str], archive: str | os.PathLike[str]) -> int:
-    """Write all entries of a store into one file; the number of its bytes."""
+    """Write all entries of a store into one file, and return its size in bytes."""
     source = Store(store)
     names = source.names()
     if not names:
@@ -37,21 +37,21 @@ def pack(store: str | os.PathLike[str], archive: str | os.PathLike[str]) -> int:
             _add(tar, f"{name}.npz", _packed(source.read(name)))
         for path in sorted((source.folder / "extras").rglob("*.json")):
             _add(tar, path.relative_to(source.folder).as_posix(), path.read_bytes())
-    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9}]  # a dictionary as large as the whole
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 9}]  # its dictionary is as large as the store
     content = lzma.compress(buffer.getvalue(), format=lzma.FORMAT_XZ, filters=filters)
     replace_file(Path(archive), content)
     return len(content)
 
 
 def unpack(archive: str | os.PathLike[str], store: str | os.PathLike[str]) -> int:
-    """Make a store of a packed file; the number of its entries. Entries that exist are kept."""
+    """Unpack a file into a store, keep entries that exist, and return the number of entries."""
     target = Store(store)
     count = 0
     with target.writing(), tarfile.open(archive, mode="r:xz") as tar:
         for member in tar:
             file = tar.extractfile(member)
             if file is None or ".." in Path(member.name).parts or member.name.startswith("/"):
-                raise StoreError(f"{archive} holds {member.name!r}, which is no entry of a store")
+                raise StoreError(f"{archive} holds {member.name!r}, which is not a store entry")
             content = file.read()
             if member.name.endswith(".npz"):
                 name = member.name[: -len(".npz")]
@@ -71,7 +71,7 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
 
 
 def _step(arrays: dict[str, NDArray[Any]]) -> float:
-    """What the predictions of a trial are rounded to."""
+    """The step to which the predictions of a trial are rounded."""
     if "lower" in arrays:
         length = np.median(arrays["upper"] - arrays["lower"]) if arrays["lower"].size else 1.0
     elif "scale" in arrays:
@@ -82,11 +82,11 @@ def _step(arrays: dict[str, NDArray[Any]]) -> float:
 
 
 def _packed(entry: StoreEntry) -> bytes:
-    """One entry as an uncompressed archive of arrays; compression is for all of them together."""
+    """An entry as an uncompressed archive of arrays, since all entries are compressed together."""
     arrays: dict[str, NDArray[Any]] = {}
     record = dict(entry.record)
     if "target" in entry.arrays:
-        step = record.setdefault("rounded_to", _step(entry.arrays))  # unpacked ones keep theirs
+        step = record.setdefault("rounded_to", _step(entry.arrays))  # as before, if unpacked
         whole = {
             n: np.rint(entry.arrays[n] / step).astype(np.int64)
             for n in _FIELDS
@@ -112,7 +112,7 @@ def _packed(entry: StoreEntry) -> bytes:
 def _neighbour(
     name: str, whole: dict[str, NDArray[np.int64]], base: NDArray[np.int64], *, middle: bool
 ) -> NDArray[np.int64]:
-    """What a field is kept as a difference from: the target, or another field of the member."""
+    """What a field is stored as the difference from: the target, or another field."""
     if name == "scale":
         return np.zeros_like(base)
     if name == "upper":
@@ -121,7 +121,7 @@ def _neighbour(
 
 
 def _planes(values: NDArray[np.int64]) -> NDArray[np.uint8]:
-    """Whole numbers as two bytes (or four), first all high bytes, which compress well."""
+    """Integers as two bytes (or four), with all high bytes first, which compress well."""
     kind = "<i2" if np.abs(values).max(initial=0) < 2**15 else "<i4"
     narrow = np.ascontiguousarray(values.astype(kind))
     split = narrow.view(np.uint8).reshape(*values.shape, narrow.itemsize)
@@ -146,8 +146,8 @@ def _unpacked(content: bytes) -> StoreEntry:
         if name in arrays:
             change = _whole(arrays[name])
             whole[name] = change + _neighbour(name, whole, base, middle=middle)
-    found = {name: (values * step).astype(np.float32) for name, values in whole.items()}
+    fields = {name: (values * step).astype(np.float32) for name, values in whole.items()}
     if middle:
-        found["point"] = (found["lower"] + found["upper"]) / 2
+        fields["point"] = (fields["lower"] + fields["upper"]) / 2
     kept = {name: arrays[name] for name in _KEPT_IN_FULL}
-    return StoreEntry(record, {**kept, "target": arrays["target"].astype(np.float64), **found})
+    return StoreEntry(record, {**kept, "target": arrays["target"].astype(np.float64), **fields})

@@ -1,14 +1,14 @@
-"""Training networks by the rule of the paper's authors: what has failed, and when to try again.
+"""Training of networks with the retry rule of the paper's authors.
 
-The authors evaluate their loss on all training rows at the final weights, and throw the network
-away if it exceeds 20 or if bounds cross on a training row. For QD the factor of the coverage term
-is then the square root of the number of all rows, not of a batch. calipers itself looks at the mean
-loss of the last epoch's batches, which costs nothing and means the same for tables of any size; the
+The authors evaluate their loss on all training rows at the final weights, and discard the network
+if it exceeds 20 or if bounds cross on a training row. For QD, the factor of the coverage term is
+then the square root of the number of all rows, not of a batch. calipers itself uses the mean loss
+of the last epoch's batches, which costs nothing and means the same for tables of any size; the
 study follows the authors.
 
-Networks that share a program hardly slow each other down on an accelerator. Several attempts at one
-network are therefore trained at once there, and the first that succeeds counts, which gives the
-same networks as one attempt after another.
+On an accelerator, networks that share a program hardly slow each other down. Several attempts at
+each network are therefore trained at once there, and the first that succeeds is kept, which gives
+the same networks as one attempt after another.
 """
 
 import math
@@ -19,16 +19,16 @@ import jax
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers.bank import Bank, Plan, Program, Scaling, Table, spawn_seeds, train
+from calipers.bank import Bank, Plan, Program, Table, spawn_seeds, train
 
 TRIES = 10
-"""How often a network is trained before it is given up."""
+"""Attempts at a network before it is given up."""
 
 LARGEST_LOSS = 20.0
 """Largest loss on all training rows with which a network is kept."""
 
 _BLOCK = 8192  # rows that ``Bank.forward`` takes
-_LANES = 250  # networks to fill an accelerator with, when attempts may fail
+_LANES = 250  # networks that fill an accelerator, where attempts may fail
 
 
 def train_networks(
@@ -41,7 +41,7 @@ def train_networks(
     largest_loss: float = LARGEST_LOSS,
     report: Callable[[int], None] | None = None,
 ) -> Bank:
-    """Train one network for each plan, again with another seed where one fails.
+    """Train one network for each plan, and again with another seed if it fails.
 
     Parameters
     ----------
@@ -55,8 +55,8 @@ def train_networks(
     Returns
     -------
     Bank
-        The networks that succeeded, ``numbers`` being their plans and ``failures`` the attempts
-        before; those that failed to the end are left out.
+        The networks that succeeded; ``numbers`` are the numbers of their plans and ``failures``
+        those of failed attempts. Networks without a successful attempt are left out.
     """
     parts: list[Bank] = []
     waiting = {number: plan.seed for number, plan in enumerate(plans)}
@@ -81,7 +81,7 @@ def train_networks(
         kept = np.flatnonzero(final_losses(bank, table, [a[2] for a in attempts]) <= largest_loss)
         numbers = np.array([attempts[i][0] for i in bank.numbers[kept]], dtype=np.int64)
         failures = np.array([attempts[i][1] for i in bank.numbers[kept]], dtype=np.int64)
-        _, first = np.unique(numbers, return_index=True)  # attempts stand in their order
+        _, first = np.unique(numbers, return_index=True)  # attempts are in order
         part = bank[kept[first]]
         parts.append(replace(part, numbers=numbers[first], failures=failures[first]))
         succeeded = set(numbers.tolist())
@@ -104,7 +104,7 @@ def final_losses(bank: Bank, table: Table, plans: Sequence[Plan]) -> NDArray[np.
     table : Table
         The rows they share.
     plans : sequence of Plan
-        What ``bank.numbers`` counts.
+        Plans that ``bank.numbers`` refers to.
     """
     if not len(bank):
         return np.empty(0)
@@ -129,17 +129,17 @@ def final_losses(bank: Bank, table: Table, plans: Sequence[Plan]) -> NDArray[np.
     return losses
 
 
-def _ahead(program: Program, waiting: int, left: int, *, first: bool) -> int:
+def _ahead(program: Program, waiting: int, remaining: int, *, first: bool) -> int:
     """How many attempts at each network to train at once."""
     if jax.default_backend() == "cpu" or not program.output.can_cross:
         return 1
     if first and program.output.name == "free":  # QD+, which hardly ever fails
         return 1
-    return left if not first else min(left, max(1, _LANES // waiting))
+    return remaining if not first else min(remaining, max(1, _LANES // waiting))
 
 
 def _seeds(last: int, done: int, count: int) -> list[int]:
-    """Seeds of the next attempts after ``done``, the first of which has the plan's own."""
+    """Seeds of the next attempts after ``done``; that of the very first is the plan's own."""
     seeds = []
     for attempt in range(done, done + count):
         last = last if attempt == 0 else spawn_seeds((last, attempt), 1)[0]
@@ -149,17 +149,6 @@ def _seeds(last: int, done: int, count: int) -> list[int]:
 
 def _joined(parts: list[Bank]) -> Bank:
     """All networks of several banks of one program, in the order of their plans."""
-    whole = Bank(
-        parts[0].program,
-        [np.concatenate(leaves) for leaves in zip(*(p.weights for p in parts), strict=True)],
-        Scaling(
-            *(np.concatenate(leaves) for leaves in zip(*(p.scaling for p in parts), strict=True))
-        ),
-        parts[0].units,
-        numbers=np.concatenate([p.numbers for p in parts]),
-        seeds=np.concatenate([p.seeds for p in parts]),
-        failures=np.concatenate([p.failures for p in parts]),
-        histories=[history for p in parts for history in p.histories],
-        out_of_time=np.concatenate([p.out_of_time for p in parts]),
-    )
-    return whole[np.argsort(whole.numbers, kind="stable")]
+    numbers = np.concatenate([part.numbers for part in parts])
+    bank = replace(Bank.concatenate(parts), numbers=numbers)
+    return bank[np.argsort(numbers, kind="stable")]

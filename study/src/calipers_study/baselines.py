@@ -1,7 +1,7 @@
 """Baselines of the paper's related work: MC-dropout, and quantiles with certificates.
 
-Both are one network for each trial, trained by ``calipers_study.loop``; one tenth of the training
-rows validates. LUBE is a loss and stands in ``calipers_study.lube``.
+Both train one network per trial with ``calipers_study.loop``, and validate it on a tenth of the
+training rows. LUBE is a loss, in ``calipers_study.lube``.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ Array = Any
 FloatArray = NDArray[np.float64]
 
 RATES = (0.005, 0.01, 0.05, 0.1)
-"""Dropout rates among which the validation rows choose."""
+"""Dropout rates, from which one is selected on the validation rows."""
 
 _PASSES = 50  # through a network with dropout
 _LEVELS = (0.025, 0.5, 0.975)
@@ -36,7 +36,7 @@ _LEVELS = (0.025, 0.5, 0.975)
 
 @dataclass(frozen=True, eq=False)
 class Scored:
-    """What a baseline says about some rows: an interval, and how little it knows them."""
+    """A baseline's interval for some rows, and its epistemic score of each."""
 
     prediction: Prediction
     epistemic: FloatArray
@@ -47,8 +47,8 @@ def mc_dropout(
 ) -> list[Scored]:
     """MC-dropout (Gal and Ghahramani, 2016): passes with dropout, and constant noise.
 
-    The rate of each training is that with the best likelihood on its validation rows; the noise
-    is what their errors have beyond the variance of the passes.
+    The dropout rate of each training is that with the best likelihood on its validation rows; the
+    variance of the noise is the excess of their squared errors over the variance of the passes.
     """
     rates = [rate for rate in RATES for _ in splits]
     lanes = TrainingRows.of(X, y, [split.train for _ in RATES for split in splits])
@@ -68,8 +68,8 @@ def mc_dropout(
         at, variance = _passes(own, (X[test] - center) / spread, rate, seed)
         half = 1.959964 * np.sqrt(variance + noise) * deviation
         point = at * deviation + mean
-        found = Scored(Prediction(point, point - half, point + half), variance)
-        best[i % len(splits)] = (score, found)
+        scored = Scored(Prediction(point, point - half, point + half), variance)
+        best[i % len(splits)] = (score, scored)
     return [best[i][1] for i in range(len(splits))]
 
 
@@ -91,9 +91,9 @@ def quantiles_with_certificates(
     """Simultaneous quantile regression and orthonormal certificates (Tagasovska, Lopez-Paz 2019).
 
     One network takes the level as an input and is trained for all levels. Certificates are
-    orthonormal directions of its last hidden layer in which training rows hardly vary; of all such
-    sets the half of the eigenvectors with the smallest eigenvalues has the smallest loss, so that
-    no descent is needed. How far a row reaches into them is its epistemic score.
+    orthonormal directions of its last hidden layer in which training rows hardly vary. The half of
+    the eigenvectors with the smallest eigenvalues minimises their loss, so that no gradient descent
+    is needed. The epistemic score of a row is its mean squared projection onto them.
     """
     lanes = TrainingRows.of(X, y, [split.train for split in splits])
     layers = train_rows("quantiles", lanes, settings, np.zeros(len(splits)), seed)
@@ -133,4 +133,4 @@ BASELINES = {
     "mc-dropout": (mc_dropout, "mse"),
     "certificates": (quantiles_with_certificates, "qd+"),
 }
-"""The baselines by name, each with the method of the paper whose settings it has."""
+"""The baselines by name, each with the method of the paper whose settings it uses."""

@@ -1,4 +1,4 @@
-"""Tables of what stands beside the paper: future work, baselines, shift."""
+"""Tables of results beyond the paper: future work, baselines, and distribution shift."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -39,7 +39,10 @@ FUTURE_TABLES: dict[str, tuple[str, tuple[tuple[str, str, str], ...]]] = {
         ),
     ),
 }
-"""Tables of future work: title; columns by name, part (the study's own if empty), aggregation."""
+"""Tables of future work: their title, and for each column its name, part and aggregation.
+
+The part is empty for results of the study itself.
+"""
 
 BASELINES = (
     ("SNM-QD+", "qd+", "snm"),
@@ -53,7 +56,7 @@ BASELINES = (
 
 
 def pm(values: Sequence[float], digits: int = 3) -> str:
-    """Mean and standard error.
+    """Mean and standard error, as text.
 
     Examples
     --------
@@ -69,7 +72,7 @@ def pm(values: Sequence[float], digits: int = 3) -> str:
 
 
 def future_markdown(store: Store, results: Found) -> dict[str, str]:
-    """One table for each proposal of the paper, by the name of its file."""
+    """One table for each proposal of the paper, by file name."""
     rows = list(stored_rows(store, "future"))
     texts = {}
     for name, (title, columns) in FUTURE_TABLES.items():
@@ -87,7 +90,7 @@ def future_markdown(store: Store, results: Found) -> dict[str, str]:
 
 
 def baselines_markdown(store: Store, results: Found) -> str | None:
-    """The paper's methods beside the baselines of its related work."""
+    """The table that compares the paper's methods with baselines of its related work."""
     rows = [*stored_rows(store, "future"), *stored_rows(store, "baselines")]
     own = []
     for label, part, aggregation in BASELINES:
@@ -132,7 +135,7 @@ def _main(results: Found, method: str, aggregation: str) -> dict[tuple[str, str]
 
 
 def _table(title: str, columns: list[tuple[str, dict[tuple[str, str], list[float]]]]) -> str:
-    """Datasets downwards; measures, and within them the columns, to the right."""
+    """A table with a row for each dataset, and the columns repeated for each measure."""
     names = [f"{measure}<br>{label}" for measure in _SHOWN for label, _ in columns]
     rows = []
     for dataset in DATASETS:
@@ -148,7 +151,7 @@ def _table(title: str, columns: list[tuple[str, dict[tuple[str, str], list[float
 
 
 def shift_markdown(store: Store) -> str | None:
-    """AUROC and risk area of every score, by dataset."""
+    """The tables of AUROC and risk area of every score, by dataset."""
     rows = list(stored_rows(store, "shift"))
     if not rows:
         return None

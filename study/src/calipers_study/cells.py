@@ -1,4 +1,4 @@
-"""Every cell of the paper's tables, computed from the store."""
+"""The cells of the paper's tables, computed from the store."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ SOURCES: dict[str, tuple[str, str]] = {
     "MVE": ("mve", "normal"),
     "MSE": ("mse", "mean"),
 }
-"""Training and aggregation behind each name in the paper's tables, and two more."""
+"""Training and aggregation behind each name in the paper's tables, and two further ones."""
 
 
 class Estimate(NamedTuple):
-    """Mean over trials (or over members) and its standard error, None where there is none."""
+    """Mean over trials (or over members) and its standard error; None where unknown."""
 
     mean: float | None
     sem: float | None
@@ -37,7 +37,7 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Cell:
-    """A published cell with our number beside it, and a note where fewer networks made it."""
+    """A published cell with our number, and a note if some networks were given up."""
 
     published: Published
     ours: Estimate
@@ -47,7 +47,7 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Everything that the store says about one method on one dataset."""
+    """All results of one method on one dataset."""
 
     trials: list[StoreEntry]  #: Records of the trials, with their arrays.
     measures: list[dict[str, list[dict[str, float]]]]  #: ``measure_trial`` of each.
@@ -64,7 +64,7 @@ class Results:
 
     @property
     def failures(self) -> Estimate:
-        """Networks that failed; the square root of their number is its standard error."""
+        """The number of failed networks, whose standard error is its square root."""
         if not self.trials:
             return Estimate(None, None)
         count = float(sum(trial.arrays["retries"].sum() for trial in self.trials))
@@ -72,17 +72,17 @@ class Results:
 
     @property
     def networks(self) -> int:
-        """Networks that were to be trained."""
+        """Number of networks of the trials, including those given up."""
         return sum(len(trial.arrays["retries"]) for trial in self.trials)
 
     @property
     def kept(self) -> int:
-        """Networks that were not given up."""
+        """Number of networks that were not given up."""
         return sum(len(trial.arrays["members"]) for trial in self.trials)
 
     @property
     def note(self) -> str:
-        """How many networks the numbers rest on, if some were given up."""
+        """On how many networks the results are based, if some were given up."""
         return f"{self.kept} of {self.networks} networks" if self.kept < self.networks else ""
 
 
@@ -106,7 +106,7 @@ def collect(store: Store) -> dict[tuple[str, str], Results]:
 def cells_of(
     results: dict[tuple[str, str], Results], like: dict[tuple[str, str], Results] | None = None
 ) -> list[Cell]:
-    """Cells of coverage, width and error, of the trainings and datasets in ``like``."""
+    """Cells of PICP, MPIW and MSE, of the trainings and datasets in ``like``."""
     wanted = results if like is None else like
     return [
         Cell(published, _ours(published, results), "")
@@ -117,14 +117,14 @@ def cells_of(
 
 
 def paper_cells(results: dict[tuple[str, str], Results]) -> list[Cell]:
-    """All cells of the paper's six tables with our numbers and verdicts."""
+    """All cells of the paper's six tables, with our numbers and verdicts."""
     cells = []
     coverage: dict[tuple[str, str, str], str] = {}
     for published in published_cells():
         ours = _ours(published, results)
         place = (published.table, published.dataset, published.method)
         found = verdict(published, *ours, coverage_verdict=coverage.get(place, "agrees"))
-        if published.metric == "PICP":  # stands before MPIW in every table
+        if published.metric == "PICP":  # precedes MPIW in every table
             coverage[place] = found
         note = ""
         if published.metric in ("PICP", "MPIW", "MSE"):
@@ -144,7 +144,7 @@ def _ours(cell: Published, results: dict[tuple[str, str], Results]) -> Estimate:
 
 
 def share_reproduced(cells: Iterable[Cell], tables: Iterable[str] = ("table1", "table2")) -> str:
-    """One line: how many cells of some tables agree with the paper, are better, and are worse.
+    """A line that says how many cells of some tables agree with the paper, are better, and worse.
 
     Examples
     --------

@@ -15,25 +15,27 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="The paper's experiments: train them, and make every table and figure from what is kept.",
+    help="The paper's experiments: train them, and make every table and figure from the store.",
 )
 
 Out = Annotated[Path, typer.Option(help="Folder for tables and figures.")]
-StoreFolder = Annotated[Path, typer.Option("--store", help="Folder that keeps the predictions.")]
+StoreFolder = Annotated[Path, typer.Option("--store", help="Folder of the predictions.")]
 SettingsFolder = Annotated[
     Path | None,
-    typer.Option("--settings", help="Folder with settings that go before the published ones."),
+    typer.Option("--settings", help="Folder with settings that override the published ones."),
 ]
 Jobs = Annotated[int, typer.Option("--n-jobs", help="Threads; -1 for all cores.")]
 Processes = Annotated[
     int,
-    typer.Option(min=1, help="Trainings at a time, in processes of their own; for an accelerator."),
+    typer.Option(min=1, help="Trainings at a time, each in its own process; for an accelerator."),
 ]
 
 MaxSteps = Annotated[
     int,
     typer.Option(
-        min=0, help="Most steps of a network in the search, fewer epochs on large datasets; 0: any."
+        min=0,
+        help="Most steps of a network in the search, which limits epochs on large datasets; "
+        "0 for no limit.",
     ),
 ]
 Archive = Annotated[Path, typer.Option(help="File with the whole store.")]
@@ -55,16 +57,16 @@ def run_command(
         list[str] | None, typer.Option(help="A dataset of the paper; may be repeated.")
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(min=1, help="Only the first so many trials of each dataset.")
+        int | None, typer.Option(min=1, help="Number of trials of each dataset, the first ones.")
     ] = None,
-    out: Annotated[Path, typer.Option(help="Folder that keeps the predictions.")] = _STORE,
+    out: Annotated[Path, typer.Option(help="Folder of the predictions.")] = _STORE,
     settings: SettingsFolder = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of shuffles and networks.")] = 0,
     n_jobs: Jobs = -1,
     processes: Processes = 1,
     cluster: OnCluster = None,
 ) -> None:
-    """Train what is missing. May be stopped at any moment and started again.
+    """Train what is missing. May be interrupted at any moment and started again.
 
     ``calipers study run --method qd+ --dataset boston yacht`` trains one method on two datasets.
     """
@@ -108,7 +110,7 @@ def all_command(
 
 @app.command("tables")
 def tables_command(store: StoreFolder = _STORE, out: Out = Path("results")) -> None:
-    """Write the six tables, each cell beside the published one and with a verdict."""
+    """Write the six tables, each cell with the published one and a verdict."""
     from calipers_study.tables import write_tables
 
     typer.echo(write_tables(store, out))
@@ -121,7 +123,7 @@ def again_command(
     store: StoreFolder = _STORE,
     out: Annotated[Path, typer.Option(help="File to write.")] = Path("results/again.md"),
 ) -> None:
-    """Compare the cells of a second run with those of the store, in units of their errors."""
+    """Compare the cells of a second run with those of the store, in standard errors."""
     import tempfile
 
     from calipers_study.again import again_markdown
@@ -149,7 +151,7 @@ def extras_command(
     store: StoreFolder = _STORE,
     processes: Processes = 1,
 ) -> None:
-    """Train what stands beside the paper: experiments, future work, baselines, shift, figures."""
+    """Train what goes beyond the paper: experiments, future work, baselines, shift, figures."""
     from calipers_study.extras import run_extras
 
     failed = run_extras(
@@ -161,7 +163,7 @@ def extras_command(
 
 @app.command("pack")
 def pack_command(store: StoreFolder = _STORE, archive: Archive = _ARCHIVE) -> None:
-    """Write the store into one small file, predictions rounded and compressed."""
+    """Write the store to one small file, with predictions rounded and compressed."""
     from calipers_study.archive import pack
 
     typer.echo(f"{pack(store, archive):,} bytes written to {archive}")
@@ -169,7 +171,7 @@ def pack_command(store: StoreFolder = _STORE, archive: Archive = _ARCHIVE) -> No
 
 @app.command("unpack")
 def unpack_command(archive: Archive = _ARCHIVE, store: StoreFolder = _STORE) -> None:
-    """Make a store of such a file, for tables and figures without training."""
+    """Restore a store from such a file, for tables and figures without training."""
     from calipers_study.archive import unpack
 
     typer.echo(f"{unpack(archive, store)} entries in {store}")
@@ -208,11 +210,11 @@ def search_command(
     names: Annotated[list[str] | None, typer.Argument(help="Further datasets by name.")] = None,
     candidates: Annotated[int, typer.Option(min=1, help="Settings to try.")] = 300,
     select: Annotated[
-        str, typer.Option(help="Score that decides, see calipers.search.")
+        str, typer.Option(help="Score that selects settings, see calipers.search.")
     ] = "covered",
     max_steps: MaxSteps = 40_000,
     trials: Annotated[
-        int | None, typer.Option(min=1, help="Only the first so many trials of each dataset.")
+        int | None, typer.Option(min=1, help="Number of trials of each dataset, the first ones.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder of the search.")] = Path("results/search"),
     store: StoreFolder = _STORE,
@@ -221,7 +223,7 @@ def search_command(
     processes: Processes = 1,
     cluster: OnCluster = None,
 ) -> None:
-    """Search settings of QD+ inside the training rows of trial 0, and compare them."""
+    """Search settings of QD+ within the training rows of trial 0, and compare them."""
     from calipers_study.search import Protocol, search_settings
 
     _, chosen = _sort_out([], None, [*(dataset or []), *(names or [])])
@@ -245,7 +247,7 @@ def search_command(
 
 @app.command("status")
 def status_command(store: StoreFolder = _STORE, settings: SettingsFolder = None) -> None:
-    """Show what is done, what is missing, and the time spent."""
+    """Show which trials are done and missing, and the time spent."""
     from calipers_study.status import status, status_lines
 
     for line in status_lines(status(store, settings=settings)):

@@ -1,4 +1,4 @@
-"""Searched settings of QD+ beside the published ones: their measures, as a table."""
+"""Comparison of searched settings of QD+ with the published ones."""
 
 import csv
 import dataclasses
@@ -17,7 +17,7 @@ MEASURES = ("PICP", "MPIW", "interval score", "MSE")
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Measures of one choice of settings on a dataset."""
+    """Measures of published or searched settings on a dataset."""
 
     dataset: str  #: Name of the dataset.
     settings: str  #: "published" or "searched".
@@ -31,7 +31,7 @@ class Comparison:
 
 
 def compare(name: str, label: str, store: Store, count: int | None) -> list[Comparison]:
-    """Measures on trial 0 alone, and their mean over trials."""
+    """Measures on trial 0 alone, and their means over trials."""
     trials = stored_trials(store, METHOD, name)[:count]
     rows = [measure_combined(trial, "snm") for trial in trials]
     values = {key: np.array([row[key] for row in rows]) for key in MEASURES}
@@ -47,7 +47,7 @@ def compare(name: str, label: str, store: Store, count: int | None) -> list[Comp
 
 
 def write_comparisons(found: list[Comparison], path: Path) -> None:
-    """Write comparisons as a table; rows of other datasets stay in it."""
+    """Write comparisons to a CSV file, and keep its rows of other datasets."""
     columns = ["dataset", "settings", "trials"]
     columns += [part for key in MEASURES for part in (key, f"{key} sem")]
     rows = [_row(comparison) for comparison in found]

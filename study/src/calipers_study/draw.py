@@ -1,4 +1,4 @@
-"""The figures themselves: what goes on which axes."""
+"""Functions that draw the figures."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -115,7 +115,7 @@ def sensitivity(maps: Mapping[float, StoreEntry]) -> Figure:
 
 
 def robustness(store: Store) -> Figure:
-    """Draw how many networks failed and were trained again, beside the paper's counts."""
+    """Draw how many networks failed and were trained again, and the paper's counts."""
     groups: dict[str, list[float]] = {"QD+": [], "QD": []}
     paper: dict[str, list[float]] = {"QD+": [], "QD": []}
     counted = {(c.dataset, c.method): c.mean for c in published_cells() if c.metric == "failures"}

@@ -1,4 +1,4 @@
-"""Tables of the experiments: what a change of the training does, and what chance alone does."""
+"""Tables of the experiments: the effect of changes in training, and that of chance alone."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ _EVERYWHERE = ("other shuffles and seeds", "no partial batch")  # tried on many 
 
 
 def experiments_markdown(store: Store, results: Found) -> str | None:
-    """What each change of the training does to the numbers that differ from the paper's."""
+    """The table of how changes in training affect numbers that differ from the paper's."""
     groups: dict[tuple[str, str, str], dict[str, list[Row]]] = defaultdict(dict)
     for row in stored_rows(store, "experiments"):
         place = row["method"], row["dataset"], row["aggregation"]
@@ -66,7 +66,7 @@ def _published(label: str, dataset: str) -> dict[str, Published]:
 
 
 def _at_1_96(trial: StoreEntry) -> dict[str, float]:
-    """Measures of the SEM aggregation by the authors' rounded quantile."""
+    """Measures of the SEM aggregation with the authors' rounded quantile, 1.96."""
     settings = trial.record["settings"] | {"coverage": 2 * float(stats.norm.cdf(1.96)) - 1}
     return measure_combined(StoreEntry(trial.record | {"settings": settings}, trial.arrays), "sem")
 
@@ -87,7 +87,7 @@ def _estimate(found: tuple[float | None, float | None]) -> str:
 def _draws(
     groups: dict[tuple[str, str, str], dict[str, list[Row]]], labels: dict[tuple[str, str], str]
 ) -> list[str]:
-    """What a cell would have been in each of several draws of all trials."""
+    """The table of what a cell would have been in each of several draws of all trials."""
     lines = []
     for (method, dataset, aggregation), variants in sorted(groups.items()):
         label = labels.get((method, aggregation), "")
@@ -126,7 +126,7 @@ def _draws(
 
 
 def _late(groups: dict[tuple[str, str, str], dict[str, list[Row]]]) -> list[str]:
-    """How far the error of one ensemble moves in its last hundred epochs."""
+    """The table of how much the error of an ensemble varies in its last hundred epochs."""
     found = [
         (place, variant, rows)
         for place, variants in groups.items()
@@ -155,7 +155,7 @@ def _late(groups: dict[tuple[str, str, str], dict[str, list[Row]]]) -> list[str]
 
 
 def retries_markdown(results: Found) -> str | None:
-    """Networks of QD that were kept at once beside those that came after a failure."""
+    """The table that compares QD networks of first attempts with those after a failure."""
     rows = []
     for (method, dataset), found in results.items():
         if method not in ("qd", "qd-1-layer"):
@@ -181,10 +181,10 @@ def _both(measures: list[dict[str, float]]) -> list[str]:
 
 
 def leans_markdown(store: Store, results: Found) -> str | None:
-    """The test of all cells at once, for two changes of the training that were tried on many.
+    """The tests over all cells, for two changes in training that were tried on many datasets.
 
-    A second draw of shuffles and seeds is ours as well: what the test says of one draw against the
-    other is what chance does.
+    One of the changes is a second draw of shuffles and seeds: the test of one draw against the
+    other shows the effect of chance.
     """
     lines: list[str] = []
     for title in _EVERYWHERE:
@@ -207,7 +207,7 @@ def leans_markdown(store: Store, results: Found) -> str | None:
 
 
 def against(first: Cell, second: Cell) -> Cell:
-    """A cell of a variant with the run of the tables in the place of the paper."""
+    """A cell of a variant, compared with the run of the tables instead of the paper."""
     paper, (mean, sem) = first.published, first.ours
     own = Published(paper.table, paper.dataset, paper.method, paper.metric, f"{mean:.17g}", sem)
     return Cell(own, second.ours, "")

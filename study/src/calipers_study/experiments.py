@@ -1,7 +1,7 @@
-"""Trainings that differ from a published one in one respect: which there are, and where they run.
+"""Variants that differ from a published training in one respect, and the datasets they run on.
 
-Some answer why a number differs from the paper's (``EXPERIMENTS``), others what the paper proposes
-as future work (``FUTURE``).
+Some may explain why a number differs from the paper's (``EXPERIMENTS``); others are what the paper
+proposes as future work (``FUTURE``).
 """
 
 from dataclasses import dataclass
@@ -9,36 +9,36 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Variant:
-    """What differs from the published training of a method."""
+    """How a training differs from the published one of a method."""
 
-    label: str  #: What to call it.
+    label: str  #: Its name in tables.
     method: str = "qd+"  #: A key of ``METHODS``.
     loss: str = ""  #: Another loss with the same settings.
-    #: How members become one prediction; the method's own by default.
+    #: How members are combined into one prediction; as in the method by default.
     aggregations: tuple[str, ...] = ()
-    seed: int = 0  #: Other shuffles and networks.
+    seed: int = 0  #: Seed of shuffles and networks.
     #: "glorot" as published, or "kaiming", the default of PyTorch's layers.
     initial: str = "glorot"
-    full_batches: bool = False  #: Leave out the rows that would make a last, smaller batch.
-    by_epoch: bool = False  #: Let the learning rate fall once in an epoch, not in every step.
+    full_batches: bool = False  #: Leave out the rows of a last, smaller batch.
+    by_epoch: bool = False  #: Let the learning rate fall once per epoch, not in every step.
     scaled_by_all: bool = False  #: Standardise by all rows, not by the training rows.
     constant_inputs: bool = False  #: Let constant inputs be 1, not 0, after standardisation.
     tf32: bool = False  #: Round matrix products as an accelerator does by default.
-    #: Keep the weights of the epoch that does best on the test rows, to see what that would hide.
+    #: Keep the weights of the epoch with the best test error, to see how much that would flatter.
     best_epoch: bool = False
     draws: int = 1  #: How often all trials are drawn, with seeds from ``seed`` on.
-    #: Train not by the bank but by the loop of ``calipers_study.plain`` ("numpy", for QD) or that
-    #: of ``calipers_study.points`` ("jax", for points).
+    #: Train without the bank, by the loop of ``calipers_study.plain`` ("numpy", for QD) or that of
+    #: ``calipers_study.points`` ("jax", for points).
     plain: str = ""
-    #: "one", or two steps of learning: "further" trains networks for points by all their weights,
-    #: "frozen" by their last layer alone.
+    #: "one", or training in two steps, first for points and then for intervals: all weights
+    #: ("further") or the last layer alone ("frozen").
     steps: str = "one"
 
 
 _SMALL = ("boston", "concrete", "energy", "kin8nm", "power", "wine", "yacht")
 _DRAWN_AGAIN = "other shuffles and seeds"
 _FULL = "no partial batch"
-_FEW_LEFT = ("concrete", "kin8nm", "power", "wine")  # where leaving them out costs 3% of the rows
+_FEW_LEFT = ("concrete", "kin8nm", "power", "wine")  # the last batch has up to 3% of the rows
 
 EXPERIMENTS: dict[str, tuple[Variant, tuple[str, ...]]] = {
     f"{variant.method}: {variant.label}": (variant, datasets)
@@ -74,7 +74,7 @@ EXPERIMENTS: dict[str, tuple[Variant, tuple[str, ...]]] = {
         (Variant("best epoch by the test rows", "mse", best_epoch=True), ("naval",)),
     )
 }  # fmt: skip
-"""What may explain a difference from the paper, and the datasets on which it is tried."""
+"""Variants that may explain a difference from the paper, and the datasets they are tried on."""
 
 FUTURE: dict[str, Variant] = {
     "nmpiw": Variant("QD+ with NMPIW", loss="qd+ nmpiw"),
@@ -86,4 +86,4 @@ FUTURE: dict[str, Variant] = {
     "two-step-frozen": Variant("points first, then QD+ in the last layer", steps="frozen"),
     "lube": Variant("LUBE", "qd", loss="cwc"),
 }
-"""What the paper proposes, and the one of its baselines that is a loss, at published settings."""
+"""What the paper proposes, and the baseline that is a loss (LUBE), at published settings."""

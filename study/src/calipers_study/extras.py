@@ -1,7 +1,7 @@
-"""What stands beside the paper's tables: experiments, future work, baselines, shift.
+"""Results beyond the paper's tables: experiments, future work, baselines, distribution shift.
 
-Each part (a variant on a dataset, say) is one file of rows in the store, so that a run can be
-stopped and resumed; parts run in processes side by side.
+Each part, such as a variant on a dataset, is one file of rows in the store, so that a run can be
+stopped and resumed; parts run in parallel processes.
 """
 
 import json
@@ -26,7 +26,7 @@ from calipers_study.store import Store, StoreError, circumstances
 Row = dict[str, Any]
 
 GROUPS = ("experiments", "future", "baselines", "shift", "figures")
-"""What can be asked for."""
+"""Groups of parts that can be requested."""
 
 _SHIFT = ("qd+", "mve", "mc-dropout", "certificates")
 _BASELINES = ("mc-dropout", "certificates")
@@ -35,7 +35,7 @@ _SMALL = ("boston", "concrete", "energy", "kin8nm", "naval", "power", "protein",
 
 @dataclass(frozen=True)
 class Part:
-    """One file of rows: which group, what, and on which dataset."""
+    """One file of rows: its group, name and dataset."""
 
     group: str
     name: str
@@ -43,13 +43,13 @@ class Part:
 
     @property
     def path(self) -> str:
-        """Where the store keeps it."""
+        """Path of the file in the store."""
         slug = re.sub(r"[^a-z0-9+]+", "-", self.name.lower()).strip("-")
         return f"extras/{self.group}/{slug}/{self.dataset}.json"
 
     @property
     def steps(self) -> float:
-        """About how long it takes."""
+        """Number of training steps, as an estimate of how long it takes."""
         if self.group == "figures":  # ten thousand networks
             return float("inf")
         method = self.name.partition(":")[0] if self.group == "experiments" else "qd+"
@@ -60,27 +60,27 @@ class Part:
 
 def parts(groups: Iterable[str] | None = None, datasets: Iterable[str] | None = None) -> list[Part]:
     """All parts of some groups on some datasets, the longest first."""
-    wanted = choose(groups, GROUPS, "group")
-    known = choose(datasets, DATASETS, "dataset") if datasets is not None else list(_SMALL)
-    found = []
-    if "experiments" in wanted:
-        found += [
+    requested = choose(groups, GROUPS, "group")
+    chosen = choose(datasets, DATASETS, "dataset") if datasets is not None else list(_SMALL)
+    result = []
+    if "experiments" in requested:
+        result += [
             Part("experiments", name, dataset)
-            for name, (_, own) in EXPERIMENTS.items()
-            for dataset in own
-            if dataset in known
+            for name, (_, tried) in EXPERIMENTS.items()
+            for dataset in tried
+            if dataset in chosen
         ]
     listed = {"future": tuple(FUTURE), "baselines": _BASELINES, "shift": _SHIFT}
     for group, names in listed.items():
-        if group in wanted:
-            found += [Part(group, name, dataset) for name in names for dataset in known]
-    if "figures" in wanted:
-        found += [Part("figures", name, "yacht") for name in ("xi-10", "xi-0", "seeds", "toy")]
-    return sorted(found, key=lambda part: -part.steps)
+        if group in requested:
+            result += [Part(group, name, dataset) for name in names for dataset in chosen]
+    if "figures" in requested:
+        result += [Part("figures", name, "yacht") for name in ("xi-10", "xi-0", "seeds", "toy")]
+    return sorted(result, key=lambda part: -part.steps)
 
 
 def compute(part: Part, store: Store) -> list[Row]:
-    """Rows of one part; figures go into the store by themselves and give none."""
+    """Rows of one part; there are none for figures, which are written to the store directly."""
     from calipers_study.sensitivity import other_seeds, sensitivity
     from calipers_study.shift import shift_rows
     from calipers_study.toy import toy
@@ -94,13 +94,13 @@ def compute(part: Part, store: Store) -> list[Row]:
         else:
             sensitivity(store, 10.0 if part.name == "xi-10" else 0.0, visible=False)
         return []
-    found: dict[str, Callable[[], list[Row]]] = {
+    work: dict[str, Callable[[], list[Row]]] = {
         "experiments": lambda: variant_rows(EXPERIMENTS[part.name][0], part.dataset),
         "future": lambda: variant_rows(FUTURE[part.name], part.dataset),
         "baselines": partial(_baseline_rows, part.name, part.dataset),
         "shift": partial(shift_rows, part.name, part.dataset),
     }
-    return found[part.group]()
+    return work[part.group]()
 
 
 def _baseline_rows(name: str, dataset: str) -> list[Row]:
@@ -132,7 +132,7 @@ def run_extras(
     processes: int = 1,
     notify: Callable[[str], None] = lambda _: None,
 ) -> int:
-    """Compute the parts that the store lacks; the number of them that now failed.
+    """Compute the parts that the store lacks, and return how many of them failed.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ def run_extras(
             title = f"{part.group}, {part.name} on {part.dataset}"
             try:
                 notify(f"{title}: {task.result():.1f} s")
-            except Exception as error:  # one part must not cost the others
+            except Exception as error:  # other parts should go on
                 failed += 1
                 notify(f"{title} failed: {type(error).__name__}: {error}")
     return failed
@@ -176,7 +176,7 @@ def _work(part: Part, folder: Path) -> float:
 
 
 def stored_rows(store: Store, group: str) -> Iterator[Row]:
-    """All rows of a group that the store holds, each with the name of its part."""
+    """The rows of a group in the store, each with the name of its part."""
     if group not in GROUPS:
         raise StoreError(f"there is no group {group!r}; known: {', '.join(GROUPS)}")
     for path in sorted((store.folder / "extras" / group).glob("*/*.json")):

@@ -1,4 +1,4 @@
-"""Every figure of the paper, and some that it does not show, from the store."""
+"""The figures of the paper, and some further ones, drawn from the store."""
 
 import os
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from calipers_study.toy import toy
 
 @dataclass(frozen=True)
 class Context:
-    """What a figure may need: the store, the size of the grid, data, threads."""
+    """Arguments that a figure may need."""
 
     store: Store
     grid: int
@@ -99,7 +99,7 @@ def write_figures(
     Raises
     ------
     StoreError
-        If the store lacks the trials of a figure that was asked for.
+        If the store lacks the trials of a figure that was requested by name.
     """
     context = Context(Store(store), grid, folder, verify, n_jobs)
     target = Path(out, "figures")

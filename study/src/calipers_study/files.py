@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and tables as CSV and Markdown."""
+"""Atomic writing of files, and tables as CSV and Markdown."""
 
 import contextlib
 import csv
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Write a file in one step: whoever is killed meanwhile leaves the old one, or none."""
+    """Write a file atomically: a process that is killed meanwhile leaves the old file, or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.part")
     with temporary.open("wb") as file:
@@ -26,7 +26,7 @@ def replace_file(path: Path, content: bytes) -> None:
 
 
 def write_csv(path: Path, rows: Iterable[Iterable[object]]) -> None:
-    """Write rows of values as CSV, in one step."""
+    """Write rows of values as CSV, atomically."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(rows)
     replace_file(path, text.getvalue().encode())
@@ -35,7 +35,7 @@ def write_csv(path: Path, rows: Iterable[Iterable[object]]) -> None:
 def markdown_table(
     header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1
 ) -> list[str]:
-    """Lines of a table in Markdown, of which all but the first columns stand to the right.
+    """Lines of a Markdown table, in which all but the first ``left`` columns are right-aligned.
 
     Examples
     --------

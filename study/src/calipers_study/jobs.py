@@ -1,4 +1,4 @@
-"""Jobs: one method on one dataset, and the trials of it that the store lacks."""
+"""Jobs, each of which trains one method on one dataset."""
 
 import os
 import zlib
@@ -34,7 +34,7 @@ class Job:
 
     @property
     def steps(self) -> int:
-        """Steps of its longest network, which bound the time on an accelerator."""
+        """Steps of a network, which bound the time on an accelerator."""
         return self.settings.epochs * -(-CATALOGUE[self.dataset].rows // self.settings.batch_size)
 
 
@@ -58,30 +58,30 @@ def plan_job(
     seed: int = 0,
     settings: str | os.PathLike[str] | None = None,
 ) -> Job:
-    """Find out which trials the store lacks.
+    """The job of a method on a dataset, with the trials that the store lacks.
 
     Raises
     ------
     StoreError
-        If it holds trials that were made with other settings or another seed.
+        If the store holds trials with other settings or another seed.
     """
-    wanted = load_settings(method, dataset, folder=settings)
-    check_loss(method, wanted)
-    count = wanted.trials if trials is None else min(trials, wanted.trials)
+    loaded = load_settings(method, dataset, folder=settings)
+    check_loss(method, loaded)
+    count = loaded.trials if trials is None else min(trials, loaded.trials)
     missing = []
     for trial in range(count):
         record = store.record(entry_name(method, dataset, trial))
         if record is None:
             missing.append(trial)
-        elif record["settings"] != settings_record(wanted) or record["seed"] != seed:
+        elif record["settings"] != settings_record(loaded) or record["seed"] != seed:
             raise StoreError(
                 f"{store.folder} holds {method} on {dataset} with other settings or another seed: "
                 "choose another folder, or delete what is there"
             )
-    return Job(method, dataset, wanted, seed, count, tuple(missing))
+    return Job(method, dataset, loaded, seed, count, tuple(missing))
 
 
 def member_seeds(job: Job, trial: int) -> list[int]:
-    """Seeds of an ensemble's networks: the same whatever else the run trains."""
+    """Seeds of an ensemble's networks, which do not depend on what else is trained."""
     name = zlib.crc32(f"{job.method}/{job.dataset}".encode())
     return spawn_seeds((job.seed, name, trial), job.settings.members)

@@ -29,11 +29,11 @@ class Column(NamedTuple):
 class Layout:
     """One of the paper's tables."""
 
-    #: Name in ``cells.csv``, and what it shows.
+    #: Name in ``cells.csv``, and heading.
     name: str
     title: str
     columns: tuple[Column, ...]  #: In the paper's order.
-    sizes: bool = False  #: Whether rows and inputs of the datasets stand beside their names.
+    sizes: bool = False  #: Whether to show the numbers of rows and inputs of each dataset.
 
 
 def _columns(metrics: Iterable[str], methods: Iterable[str]) -> tuple[Column, ...]:
@@ -86,7 +86,7 @@ _TITLES = {"failures": "failures", "target_models": "networks"}
 
 
 def markdown(layout: Layout, cells: Iterable[Cell]) -> str:
-    """Write a table in Markdown, our numbers above the paper's."""
+    """A table in Markdown, with our numbers above the paper's."""
     chosen = _by_place(layout, cells)
     sizes = ["rows", "inputs"] if layout.sizes else []
     titles = [f"{_TITLES.get(c.metric, c.metric)}<br>{c.method}" for c in layout.columns]
@@ -99,7 +99,7 @@ def markdown(layout: Layout, cells: Iterable[Cell]) -> str:
 
 
 def csv_rows(layout: Layout, cells: Iterable[Cell]) -> list[list[object]]:
-    """Rows of the same table in full precision, the first with the names of the columns."""
+    """Rows of the same table in full precision; the first has the names of the columns."""
     chosen = _by_place(layout, cells)
     parts = ("mean", "sem", "published_mean", "published_sem", "verdict")
     names = [f"{c.metric} {c.method} {part}" for c in layout.columns for part in parts]
@@ -134,7 +134,7 @@ def _text(cell: Cell) -> str:
 
 
 def ours(paper: Published, estimate: Estimate) -> str:
-    """Our number with the digits of the published one.
+    """Our number with as many digits as the published one.
 
     Examples
     --------

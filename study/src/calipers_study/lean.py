@@ -1,10 +1,10 @@
-"""Whether our numbers lean to one side of the published ones: one test over all cells of a measure.
+"""Tests of whether our numbers are biased against the published ones, over all cells of a measure.
 
-A rule for each cell cannot see that most of them are a little higher. Cells that rest on the same
-networks are not independent, so all cells of one training on one dataset count as one: their mean
-difference in units of its error. A sign test asks whether as many lie above as below, and a t test
-whether their mean is zero. Trainings share the shuffles of a dataset, so that a second sign test
-counts each dataset once.
+A rule for single cells cannot detect that most of them are slightly higher. Cells based on the same
+networks are not independent, so all cells of one training on one dataset form a group, which is
+represented by its mean difference in standard errors. A sign test checks whether as many groups are
+above as below zero, and a t test whether their mean is zero. Since trainings share the shuffles of
+a dataset, a second sign test counts each dataset once.
 """
 
 import math
@@ -24,7 +24,7 @@ MEASURES = ("PICP", "MPIW", "MSE")
 
 @dataclass(frozen=True)
 class Lean:
-    """How the cells of one measure differ from the published ones."""
+    """How our cells of one measure differ from the published ones."""
 
     metric: str  #: The measure.
     #: Cells compared, and those in which ours is higher.
@@ -37,7 +37,7 @@ class Lean:
     #: Mean difference over groups in units of its error, and the p value of the t test.
     mean_z: float
     t_p: float
-    relative: float  #: Median over groups of the difference as a share of the published number.
+    relative: float  #: Median over groups of the difference relative to the published number.
     #: Datasets, and those in which the mean over trainings is positive.
     datasets: int
     datasets_higher: int
@@ -45,10 +45,10 @@ class Lean:
 
 
 def standardised_difference(cell: Cell) -> float:
-    """Difference from the published number in units of both standard errors and its rounding.
+    """Difference from the published number, divided by its standard error.
 
-    A printed standard error of 0.00 may be anything below half of its last digit; it is taken as
-    printed.
+    The standard error combines those of both numbers and the rounding of the published one. A
+    printed standard error of 0.00 is taken as 0, though it may be up to half of the last digit.
     """
     paper, (mean, sem) = cell.published, cell.ours
     rounding = paper.half_unit / math.sqrt(3)
@@ -57,8 +57,8 @@ def standardised_difference(cell: Cell) -> float:
 
 
 def leans(cells: Iterable[Cell]) -> list[Lean]:
-    """Test every measure over all its cells that have a number here and in the paper."""
-    found = []
+    """Test every measure over all cells that have a number here and in the paper."""
+    results = []
     compared = [c for c in cells if c.ours.mean is not None and c.published.metric in MEASURES]
     for metric in MEASURES:
         own = [cell for cell in compared if cell.published.metric == metric]
@@ -68,12 +68,12 @@ def leans(cells: Iterable[Cell]) -> list[Lean]:
         for cell in own:
             groups[SOURCES[cell.published.method][0], cell.published.dataset].append(cell)
         z = np.array([np.mean([standardised_difference(c) for c in g]) for g in groups.values()])
-        share = [np.mean([_relative(c) for c in g]) for g in groups.values()]
+        relative = [np.mean([_relative(c) for c in g]) for g in groups.values()]
         above = int((z > 0).sum())
-        places = np.array([dataset for _, dataset in groups])
-        means = np.array([z[places == place].mean() for place in np.unique(places)])
-        sided = int((means > 0).sum())
-        found.append(
+        datasets = np.array([dataset for _, dataset in groups])
+        means = np.array([z[datasets == name].mean() for name in np.unique(datasets)])
+        means_above = int((means > 0).sum())
+        results.append(
             Lean(
                 metric,
                 len(own),
@@ -83,13 +83,13 @@ def leans(cells: Iterable[Cell]) -> list[Lean]:
                 float(stats.binomtest(above, len(z)).pvalue),
                 float(z.mean()),
                 float(stats.ttest_1samp(z, 0.0).pvalue) if len(z) > 1 else math.nan,
-                float(np.median(share)),
+                float(np.median(relative)),
                 len(means),
-                sided,
-                float(stats.binomtest(sided, len(means)).pvalue),
+                means_above,
+                float(stats.binomtest(means_above, len(means)).pvalue),
             )
         )
-    return found
+    return results
 
 
 def _relative(cell: Cell) -> float:
@@ -97,7 +97,7 @@ def _relative(cell: Cell) -> float:
 
 
 def lean_lines(cells: Iterable[Cell]) -> list[str]:
-    """The tests as a table in Markdown."""
+    """The tests as a Markdown table."""
     header = [
         "measure", "cells", "ours higher", "trainings x datasets", "ours higher", "p (signs)",
         "mean z", "p (t)", "median difference", "datasets", "ours higher", "p (signs)",

@@ -1,7 +1,7 @@
-"""A small training loop for networks that need random numbers in every step, which a bank has not.
+"""A small training loop for networks that need random numbers in every step, unlike a bank.
 
 Batches are drawn with replacement, the optimiser is Adam, and the weights of the epoch with the
-best validation loss are kept. Networks train side by side, each on its own rows.
+best validation loss are kept. Networks train in parallel, each on its own rows.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _MOST_STEPS = 60_000
 
 @dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """Rows of several trainings side by side, standardised, padded to one length."""
+    """Rows of several trainings, standardised and padded to one length."""
 
     inputs: Array
     target: Array
@@ -37,7 +37,7 @@ class TrainingRows:
 
     @classmethod
     def of(cls, X: FloatArray, y: FloatArray, trains: list[NDArray[np.int64]]) -> "TrainingRows":
-        """Standardise each training's rows by themselves; the last tenth of them validates."""
+        """Standardise each training's rows separately, and set the last tenth aside to validate."""
         parts, valids, scales = [], [], []
         for rows in trains:
             cut = len(rows) - max(1, len(rows) // 10)
@@ -70,7 +70,7 @@ def _network(sizes: tuple[int, ...], key: Array) -> list[tuple[Array, Array]]:
 
 
 def hidden_layer(layers: list[tuple[Array, Array]], x: Array, key: Array, rate: Array) -> Array:
-    """Last hidden layer, with dropout behind each of them unless there is no key."""
+    """Activations of the last hidden layer, with dropout after each layer unless key is None."""
     for weight, bias in layers[:-1]:
         x = jax.nn.relu(x @ weight + bias)
         if key is not None:
@@ -80,7 +80,7 @@ def hidden_layer(layers: list[tuple[Array, Array]], x: Array, key: Array, rate: 
 
 
 def dropout_output(layers: Any, x: Array, key: Array, rate: Array) -> Array:
-    """Points, with dropout unless there is no key."""
+    """Point predictions, with dropout unless key is None."""
     weight, bias = layers[-1]
     return (hidden_layer(layers, x, key, rate) @ weight + bias)[:, 0]
 
@@ -90,7 +90,7 @@ def _dropout_loss(layers: Any, x: Array, y: Array, key: Array, rate: Array) -> A
 
 
 def with_level(x: Array, level: Array) -> Array:
-    """Inputs with the level of the quantile beside them."""
+    """Inputs with the level of the quantile as a further column."""
     return jnp.concatenate([x, 12 * (jnp.broadcast_to(level, x.shape[:1]) - 0.5)[:, None]], axis=1)
 
 
@@ -133,8 +133,8 @@ def _fit(
             layers, state = carry
             place, own = jax.random.split(key)
             index = jax.random.randint(place, (batch,), 0, count)
-            slope = jax.grad(loss)(layers, x[index], y[index], own, rate)
-            updates, state = optimizer.update(slope, state)
+            gradient = jax.grad(loss)(layers, x[index], y[index], own, rate)
+            updates, state = optimizer.update(gradient, state)
             return (optax.apply_updates(layers, updates), state), None
 
         def validated(layers: Any) -> Array:
@@ -161,7 +161,7 @@ def _fit(
 def train_rows(
     kind: str, lanes: TrainingRows, settings: StudySettings, rates: Array, seed: int
 ) -> Any:
-    """Train one network for each lane, by the settings of a published training."""
+    """Train one network per lane, with the settings of a published training."""
     extra = kind == "quantiles"
     sizes = (lanes.inputs.shape[2] + extra, *settings.hidden_layers, 1)
     steps = -(-int(lanes.count.max()) // settings.batch_size)

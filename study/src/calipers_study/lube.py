@@ -1,4 +1,4 @@
-"""LUBE as a loss: its coverage width criterion, trained on the bank by gradient."""
+"""LUBE as a loss: its coverage width criterion, trained by gradient descent in the bank."""
 
 from typing import Any, ClassVar
 
@@ -11,16 +11,17 @@ Array = Any
 
 
 class CWC(Objective):
-    """Coverage width criterion of LUBE (Khosravi et al., 2011), as its logarithm.
+    """Logarithm of the coverage width criterion of LUBE (Khosravi et al., 2011).
 
-    NMPIW (1 + exp(eta (mu - PICP)) where PICP < mu). The logarithm has the same minimum and a
-    gradient that does not vanish with the width. Khosravi et al. annealed networks of a few dozen
-    weights; here the capture is soft and the descent by gradient, as for QD.
+    The criterion is NMPIW (1 + exp(eta (mu - PICP)) where PICP < mu). Its logarithm has the same
+    minimum, and a gradient that does not vanish with the width. Khosravi et al. used simulated
+    annealing for networks of a few dozen weights; here the capture is soft and the optimisation by
+    gradient descent, as for QD.
 
     Parameters
     ----------
     steepness : float
-        Price of missing coverage (eta).
+        Penalty for insufficient coverage (eta).
     softness : float
         Steepness of the soft capture (s).
     """
@@ -44,7 +45,7 @@ class CWC(Objective):
         steepness: Array,
         softness: Array,
     ) -> Array:
-        """Logarithm of the criterion; the range of the target only adds a constant to it."""
+        """Logarithm of the criterion, without the constant that the target's range adds."""
         total = weight.sum()
         capture = soft_capture(lower, upper, target, softness=softness)
         missing = coverage - (capture * weight).sum() / total

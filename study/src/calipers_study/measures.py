@@ -1,6 +1,6 @@
-"""What the paper measures, from what the members of a trial predicted.
+"""The paper's measures, computed from the predictions of the members of a trial.
 
-All metrics of calipers that the study uses are called here.
+This is the only module of the study that calls metrics of calipers.
 """
 
 from dataclasses import dataclass
@@ -19,12 +19,12 @@ from calipers_study.store import Store, StoreEntry
 FloatArray = NDArray[np.float64]
 
 MEMBERS = "members"
-"""Name of the measures of each member by itself, beside the names of aggregations."""
+"""Name for the measures of single members, in addition to the names of aggregations."""
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Points for the test rows of a trial, and bounds where the method has any."""
+    """Point predictions for the test rows of a trial, and bounds if the method has any."""
 
     point: FloatArray
     lower: FloatArray | None = None
@@ -32,7 +32,7 @@ class Prediction:
 
 
 def stored_trials(store: Store, method: str, dataset: str) -> list[StoreEntry]:
-    """Trials of a method on a dataset that the store holds, in order."""
+    """The trials of a method on a dataset in the store, in order."""
     folder = entry_name(method, dataset, 0).rpartition("/")[0]
     return [store.read(name) for name in store.names(folder)]
 
@@ -55,10 +55,10 @@ def pit(trial: StoreEntry) -> FloatArray:
 
 
 def combine(trial: StoreEntry, aggregation: str) -> Prediction:
-    """One prediction from all members of a trial.
+    """The combined prediction of all members of a trial.
 
-    The point of networks that were trained for bounds alone is the middle of the final interval,
-    which the paper marks with a star.
+    For networks trained for bounds alone, the point is the middle of the combined interval, which
+    the paper marks with a star.
     """
     coverage = trial.record["settings"]["coverage"]
     fields = {name: values.astype(np.float64) for name, values in trial.arrays.items()}
@@ -78,7 +78,7 @@ def combine(trial: StoreEntry, aggregation: str) -> Prediction:
 
 
 def members(trial: StoreEntry) -> list[Prediction]:
-    """Predictions of each member by itself, for members with bounds."""
+    """Prediction of each single member, for members with bounds."""
     fields = (trial.arrays[name].astype(np.float64) for name in ("point", "lower", "upper"))
     return [Prediction(*rows) for rows in zip(*fields, strict=True)]
 
@@ -110,9 +110,9 @@ def measure(prediction: Prediction, target: FloatArray, *, coverage: float) -> d
 
 
 def measure_trial(trial: StoreEntry) -> dict[str, list[dict[str, float]]]:
-    """All measures of a trial: one set by aggregation, and one set for each member.
+    """All measures of a trial: one set per aggregation, and one set per member.
 
-    A trial whose networks all failed has none.
+    Empty for a trial whose networks all failed.
     """
     if not len(trial.arrays["members"]):
         return {}
@@ -125,6 +125,6 @@ def measure_trial(trial: StoreEntry) -> dict[str, list[dict[str, float]]]:
 
 
 def measure_combined(trial: StoreEntry, aggregation: str) -> dict[str, float]:
-    """Measures of one prediction from all members of a trial."""
+    """Measures of the combined prediction of all members of a trial."""
     coverage = trial.record["settings"]["coverage"]
     return measure(combine(trial, aggregation), trial.arrays["target"], coverage=coverage)

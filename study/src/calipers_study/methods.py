@@ -33,12 +33,12 @@ DATASETS: tuple[str, ...] = tuple(CATALOGUE)
 
 
 def paper_trials(dataset: str) -> int:
-    """Trials of a dataset in the paper: one for each shuffle."""
+    """Number of trials of a dataset in the paper, one per shuffle."""
     return {"protein": 5, "year": 1}.get(dataset, 20)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a hint at the known name that a mistyped one resembles, or nothing.
+    """Return a hint at the known name that resembles a mistyped one, or an empty string.
 
     Examples
     --------
@@ -56,34 +56,34 @@ def folder_of(method: str) -> str:
 
 
 def choose(names: Iterable[str] | None, known: Iterable[str], kind: str) -> list[str]:
-    """Return the names asked for, all by default, in the order in which they are known.
+    """Return the requested names, all by default, in the order of ``known``.
 
     Raises
     ------
     ValueError
-        If a name is not known, with the nearest that is.
+        If a name is unknown; the message suggests the nearest.
 
     Examples
     --------
     >>> choose(["mse", "qd+"], METHODS, "method")
     ['qd+', 'mse']
     """
-    every = list(known)
+    known = list(known)
     if names is None:
-        return every
-    asked = list(names)
-    for name in asked:
-        if name not in every:
+        return known
+    requested = list(names)
+    for name in requested:
+        if name not in known:
             raise ValueError(
-                f"there is no {kind} {name!r}{nearest(name, every)} (known: {', '.join(every)})"
+                f"there is no {kind} {name!r}{nearest(name, known)} (known: {', '.join(known)})"
             )
-    return [name for name in every if name in asked]
+    return [name for name in known if name in requested]
 
 
 def sort_out(
     names: Iterable[str], methods: Iterable[str], datasets: Iterable[str]
 ) -> tuple[list[str] | None, list[str] | None]:
-    """Sort bare names into methods and datasets; commas separate names as well.
+    """Sort bare names into methods and datasets; names may also be separated by commas.
 
     Examples
     --------

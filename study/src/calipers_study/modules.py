@@ -1,4 +1,4 @@
-"""Networks to compare with the paper's: other initial weights, and only the last layer learning."""
+"""Networks to compare with the paper's: other initial weights, or only a trainable last layer."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,16 +13,16 @@ Array = Any
 
 @dataclass(frozen=True)
 class Kaiming:
-    """Networks as PyTorch initialises them by default: uniform by inputs, biases too."""
+    """Networks with the default initialisation of PyTorch: uniform by fan-in, biases too."""
 
     hidden_layers: tuple[int, ...]
 
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> eqx.Module:
         """Make a module."""
-        made = _layers(self.hidden_layers, in_size, out_size, key)
+        glorot = _layers(self.hidden_layers, in_size, out_size, key)
         layers = []
-        for layer, own in zip(made, jax.random.split(key, len(made)), strict=True):
-            first, second = jax.random.split(own)
+        for layer, layer_key in zip(glorot, jax.random.split(key, len(glorot)), strict=True):
+            first, second = jax.random.split(layer_key)
             limit = layer.weight.shape[0] ** -0.5
             weight = jax.random.uniform(first, layer.weight.shape, minval=-limit, maxval=limit)
             bias = jax.random.uniform(second, layer.bias.shape, minval=-limit, maxval=limit)
@@ -31,7 +31,7 @@ class Kaiming:
 
 
 class LastLayer(Perceptron):
-    """A perceptron of which only the last layer learns."""
+    """A perceptron in which only the last layer is trained."""
 
     def __call__(self, x: Array) -> Array:
         """Map one row."""
@@ -54,8 +54,8 @@ class LastLayerFactory:
 
 
 def _layers(hidden: tuple[int, ...], in_size: int, out_size: int, key: Array) -> tuple[Linear, ...]:
-    """Layers of a plain network, initialised as the paper's are."""
-    made = DenseFactory(hidden)(in_size, out_size, key=key)
-    if not isinstance(made, Perceptron):
-        raise TypeError(f"{hidden} must make a plain network, got {type(made).__name__}")
-    return made.layers
+    """Layers of a plain network, initialised as in the paper."""
+    network = DenseFactory(hidden)(in_size, out_size, key=key)
+    if not isinstance(network, Perceptron):
+        raise TypeError(f"{hidden} must give a plain network, got {type(network).__name__}")
+    return network.layers

@@ -1,4 +1,4 @@
-"""Panels that only the study draws: heat maps with gaps, counts beside published ones, errors."""
+"""Panels that only the study draws: heat maps with gaps, bar charts, and errors by width."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ def plot_heat_map(
     norm: Normalize | None = None,
     cmap: str = "viridis",
 ) -> QuadMesh:
-    """Draw a square grid of values as colours; where a value is missing, the cell is grey.
+    """Draw a square grid of values as colours; cells without a value are grey.
 
     Parameters
     ----------
@@ -65,16 +65,16 @@ def plot_counts(
     colors: Mapping[str, str],
     reference: Mapping[str, Sequence[float]] | None = None,
 ) -> None:
-    """Draw counts as bars side by side, each with its number, and reference values as lines.
+    """Draw counts as grouped bars, each with its number, and reference values as lines.
 
     Parameters
     ----------
     ax : Axes
         Where to draw.
     names : sequence of str
-        Places along the axis.
+        Labels along the axis.
     groups : mapping of str to sequence of float
-        One bar in each place for each group.
+        One bar at each label for each group.
     colors : mapping of str to str
         Colours of the groups.
     reference : mapping of str to sequence of float, optional
@@ -154,7 +154,7 @@ def plot_width_error(
 
 
 def _few_ticks(axis: Axis) -> None:
-    """Label few powers of ten; where there is no power between the ends, 1, 2 and 5 as well."""
+    """Label a few powers of ten; also 2 and 5 times them if the axis spans less than a decade."""
     low, high = sorted(axis.get_view_interval())
     wide = np.floor(np.log10(high)) - np.ceil(np.log10(low)) >= 1
     axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=4))

@@ -1,8 +1,8 @@
-"""The published training of QD written a second time, plainly: NumPy alone, gradients by hand.
+"""A second, plain implementation of the published training of QD, in NumPy with manual gradients.
 
-Nothing of calipers is used, so that a number which comes out of both is no fault of the bank: not
-of its batches, its shuffles, its compiler or its device. Networks of one ensemble stand side by
-side; every epoch is a permutation by NumPy's generator.
+It uses nothing of calipers, so that a number both agree on cannot be due to a fault of the bank, be
+it in its batches, its shuffles, its compiler or its device. The networks of an ensemble are trained
+together; every epoch is a permutation by NumPy's generator.
 """
 
 from itertools import pairwise
@@ -21,7 +21,7 @@ _TINY = 0.001  # in the denominator of the width term
 
 
 def loss_and_slope(settings: StudySettings, out: Array, y: Array) -> tuple[Array, Array]:
-    """Loss of a batch and its slope in the outputs (lower, point, upper), for each network.
+    """Loss of a batch and its gradient in the outputs (lower, point, upper), for each network.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def _sigmoid(x: Array) -> Array:
 def train_plainly(
     settings: StudySettings, X: Array, y: Array, seeds: list[int]
 ) -> tuple[Layers, Array]:
-    """Train one network for each seed, again with another where one fails.
+    """Train one network for each seed, and again with another seed if it fails.
 
     Parameters
     ----------
@@ -69,8 +69,8 @@ def train_plainly(
     Returns
     -------
     layers, failures : list of pairs of ndarray, ndarray of int
-        Weights and biases of all networks, and how often each of them failed; ``TRIES`` for
-        those that never succeeded, whose weights are the last ones.
+        Weights and biases of all networks, and how often each of them failed: ``TRIES`` for those
+        that never succeeded, whose weights are those of the last attempt.
     """
     X, y = X.astype(np.float32), y.astype(np.float32)
     sizes = (X.shape[1], *settings.hidden_layers, 3)
@@ -93,7 +93,7 @@ def _train(
     settings: StudySettings, X: Array, y: Array, sizes: tuple[int, ...],
     generators: list[np.random.Generator],
 ) -> Array:  # fmt: skip
-    """Adam on shuffled batches, the last and smaller one included; weights in one row each."""
+    """Weights, one row per network, after Adam on shuffled batches, including the last, smaller."""
     flat = np.stack([_initial(sizes, generator) for generator in generators]).astype(np.float32)
     slopes, first, second = (np.zeros_like(flat) for _ in range(3))
     layers, slope_layers = _layers(flat, sizes), _layers(slopes, sizes)
@@ -110,7 +110,7 @@ def _train(
 
 
 def _adam(flat: Array, slopes: Array, first: Array, second: Array, rate: float, step: int) -> None:
-    """Change the weights and both moments by one step."""
+    """Update the weights and both moments in place by one step."""
     np.multiply(slopes, slopes, out=(change := np.empty_like(flat)))
     second *= 0.999
     change *= 0.001
@@ -136,7 +136,7 @@ def _initial(sizes: tuple[int, ...], generator: np.random.Generator) -> Array:
 
 
 def _layers(flat: Array, sizes: tuple[int, ...]) -> Layers:
-    """Views of weights and biases in rows of all of them."""
+    """Views of the weights and biases of each layer in flat rows."""
     layers, at = [], 0
     for a, b in pairwise(sizes):
         weight = flat[:, at : at + a * b].reshape(-1, a, b)
@@ -154,7 +154,7 @@ def outputs(layers: Layers, x: Array) -> Array:
 
 
 def _backward(settings: StudySettings, layers: Layers, slopes: Layers, x: Array, y: Array) -> None:
-    """Write the slope of the loss in all weights."""
+    """Write the gradient of the loss in all weights into ``slopes``."""
     inputs = [x]
     for weight, bias in layers[:-1]:
         inputs.append(np.maximum(inputs[-1] @ weight + bias, 0))

@@ -1,9 +1,9 @@
-"""The training for points alone, a second time: plain JAX, every step written out.
+"""A second, plain implementation of the training for points, in JAX with every step written out.
 
-Nothing of the bank is used: no lanes, masks or padding, permutations by sorting, Adam by hand, all
-in double precision. All ensembles train at once, since every trial has as many rows. The
-error on the test rows is kept after each of the last epochs: at a constant learning rate the last
-one is a draw from them.
+It uses nothing of the bank: no lanes, masks or padding, permutations by sorting, Adam by hand, all
+in double precision. All ensembles train at once, since all trials have equally many rows. The test
+error is recorded after each of the last epochs: at a constant learning rate, the last epoch is a
+random draw from them.
 """
 
 from functools import partial
@@ -21,13 +21,13 @@ from calipers_study.splits import Split
 Array = Any
 
 LATE = 100
-"""Epochs at the end after which ensembles are measured."""
+"""Last epochs, after each of which ensembles are measured."""
 
-_SEGMENT = 20  # epochs of one call
+_SEGMENT = 20  # epochs per call
 
 
 def _double() -> Any:
-    """Context in which JAX has double precision."""
+    """Context in which JAX uses double precision."""
     if hasattr(jax, "enable_x64"):
         return jax.enable_x64(True)
     from jax.experimental import enable_x64  # type: ignore[attr-defined]  # before JAX 0.8
@@ -45,19 +45,19 @@ class _Learning(NamedTuple):
 def standardised(
     X: Array, y: Array, splits: list[Split]
 ) -> tuple[tuple[Array, Array], tuple[Array, Array], Array]:
-    """Training and test rows of each trial in the unit of its training rows, and that unit.
+    """Training and test rows of each trial, standardised by its training rows; and the unit.
 
-    The last is the deviation of the training targets in deviations of all.
+    The unit is the standard deviation of the training targets, relative to that of all targets.
     """
     parts: list[list[Array]] = [[], [], [], []]
     units = []
     for split in splits:
-        own, goal = X[split.train], y[split.train]
-        spread = np.where(np.ptp(own, axis=0) > 0, own.std(axis=0), 1.0)
+        inputs, target = X[split.train], y[split.train]
+        scale = np.where(np.ptp(inputs, axis=0) > 0, inputs.std(axis=0), 1.0)
         for i, rows in enumerate((split.train, split.test)):
-            parts[2 * i].append((X[rows] - own.mean(axis=0)) / spread)
-            parts[2 * i + 1].append((y[rows] - goal.mean()) / goal.std())
-        units.append(goal.std() / y.std())
+            parts[2 * i].append((X[rows] - inputs.mean(axis=0)) / scale)
+            parts[2 * i + 1].append((y[rows] - target.mean()) / target.std())
+        units.append(target.std() / y.std())
     stacked = [np.stack(part) for part in parts]
     return (stacked[0], stacked[1]), (stacked[2], stacked[3]), np.array(units)
 
@@ -131,7 +131,7 @@ def _epochs(
 
 
 def _epoch(settings: StudySettings, state: _Learning, key: Array, X: Array, y: Array) -> _Learning:
-    """One permutation of the rows, the last and smaller batch included."""
+    """One pass over the permuted rows, including the last, smaller batch."""
     order = jax.random.permutation(key, len(y))
     whole = len(y) // settings.batch_size * settings.batch_size
     batches = order[:whole].reshape(-1, settings.batch_size)
@@ -144,9 +144,9 @@ def _epoch(settings: StudySettings, state: _Learning, key: Array, X: Array, y: A
 
 
 def _step(settings: StudySettings, state: _Learning, x: Array, y: Array) -> _Learning:
-    slope = jax.grad(lambda layers: jnp.mean((_point(layers, x) - y) ** 2))(state.layers)
-    first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state.first, slope)
-    second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, state.second, slope)
+    gradient = jax.grad(lambda layers: jnp.mean((_point(layers, x) - y) ** 2))(state.layers)
+    first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, state.first, gradient)
+    second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g * g, state.second, gradient)
     step = state.step + 1
     power = step.astype(y.dtype)
     decay = settings.decay_rate ** (state.step / settings.decay_steps)

@@ -9,7 +9,7 @@ from rich.progress import Progress
 
 @contextmanager
 def progress(description: str, total: int, *, visible: bool) -> Iterator[Callable[[int], None]]:
-    """Show a bar while the block runs; call what it yields with the work just done."""
+    """Show a bar while the block runs; yields a function to call with the work just done."""
     console = Console(stderr=True)
     with Progress(
         console=console, transient=True, disable=not (visible and console.is_terminal)

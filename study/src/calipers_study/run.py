@@ -1,8 +1,8 @@
-"""The runner: trains the trials that the store lacks.
+"""The runner, which trains the trials that the store lacks.
 
 A trial is one shuffle of a dataset and an ensemble trained on its training rows. Trials of a method
 on a dataset train together as one bank: all of them on an accelerator, a few at a time on a CPU, so
-that a kill costs little.
+that little is lost if the run is killed.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from calipers_study.progress import progress
 from calipers_study.store import Store
 from calipers_study.training import RunReport, train_job
 
-_HUGE = {"year"}  # used if its file is on this machine, never downloaded unless asked for
+_HUGE = {"year"}  # used if its file is on this machine, but only downloaded on request
 
 
 def run(
@@ -41,37 +41,37 @@ def run(
     visible: bool = True,
     notify: Callable[[str], None] = lambda _: None,
 ) -> RunReport:
-    """Train the paper's ensembles and keep what they predict for their test rows.
+    """Train the paper's ensembles and store their predictions for the test rows.
 
-    Trials that are in the store are kept as they are.
+    Trials that are in the store are kept.
 
     Parameters
     ----------
     methods, datasets : iterable of str, optional
-        Keys of ``METHODS`` and names of ``DATASETS``; all by default. By default a dataset that
-        is not available is left out and reported; one that was asked for is an error.
+        Keys of ``METHODS`` and names of ``DATASETS``; all by default. A dataset that is not
+        available is left out and reported, unless it is named here, where it is an error.
     trials : int, optional
-        The first so many trials of each dataset; by default as many as the settings say.
+        Number of trials of each dataset; by default as many as the settings say.
     store : path-like
         Folder of the store.
     settings : path-like, optional
-        Folder with settings that go before the published ones, see ``load_settings``.
+        Folder with settings that take precedence over the published ones, see ``load_settings``.
     seed : int
-        Seeds the shuffles and the networks.
+        Seed of the shuffles and the networks.
     n_jobs : int, optional
         Threads, as in joblib.
     trials_per_bank : int, optional
         Trials trained and stored together; by default all on an accelerator and a few on a CPU.
     processes : int
-        Methods and datasets that train at a time, each in a process of its own; for an accelerator
-        that one small bank after another leaves idle.
+        Number of jobs (a method on a dataset) that train at a time, each in its own process; for an
+        accelerator that one small bank at a time would not keep busy.
     folder, verify
         Where datasets are and whether they must be the published ones, see
         ``calipers.datasets.load``.
     visible : bool
         Whether to show a progress bar on a terminal.
     notify : callable
-        Called with a line of text when a method is done with a dataset.
+        Called with a line of text when a job is done.
 
     Returns
     -------
@@ -80,7 +80,7 @@ def run(
     Raises
     ------
     StoreError
-        If the store holds trials of other settings or another seed, or is in use.
+        If the store holds trials with other settings or another seed, or is in use.
     """
     began = time.perf_counter()
     chosen = choose(methods, METHODS, "method")
@@ -116,7 +116,7 @@ def _results(
     train: Callable[..., RunReport],
     report: Callable[[int], None],
 ) -> Iterator[tuple[Job, RunReport]]:
-    """Train jobs one by one, or side by side and those of most steps first."""
+    """Train jobs one by one, or in parallel, starting with those of most steps."""
     if processes <= 1:
         yield from ((job, train(job, report=report)) for job in plan)
         return
@@ -130,7 +130,7 @@ def _results(
 
 
 def pool(processes: int) -> ProcessPoolExecutor:
-    """Processes that share an accelerator: none takes its memory for itself."""
+    """Processes that share an accelerator, of which none preallocates its memory."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     return ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
 
@@ -153,24 +153,24 @@ def _train(
 def _present(
     names: Iterable[str] | None, *, folder: str | os.PathLike[str] | None, verify: bool
 ) -> tuple[list[str], dict[str, str]]:
-    """Datasets asked for, and why others, which were not asked for by name, are left out."""
-    found, left_out = [], {}
+    """The requested datasets, and those left out of the default ones with the reason."""
+    present, left_out = [], {}
     for name in choose(names, DATASETS, "dataset"):
         if names is None and name in _HUGE and not available(name, folder=folder):
             left_out[name] = "its full file is not on this machine"
             continue
         try:
             load(name, folder=folder, verify=verify)
-            found.append(name)
+            present.append(name)
         except DatasetUnavailableError as error:
             if names is not None:
                 raise
             left_out[name] = str(error).splitlines()[0]
-    if not found:
+    if not present:
         raise DatasetUnavailableError(
             "none of the datasets is available: set CALIPERS_DATA to a folder that holds them"
         )
-    return found, left_out
+    return present, left_out
 
 
 def _line(job: Job, part: RunReport) -> str:

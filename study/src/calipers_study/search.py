@@ -1,14 +1,13 @@
-"""Settings of our own for QD+: searched, trained and compared with the published ones.
+"""Search for settings of QD+, which are then trained and compared with the published ones.
 
-The search uses the training rows of trial 0 alone. The settings it chooses are then trained on all
+The search uses the training rows of trial 0 alone. The selected settings are then trained on all
 trials and measured twice: on the test rows of trial 0, which the search has not seen, and as the
-mean over trials. The mean is the paper's protocol, but the search has trained on test rows of the
-other trials.
+mean over trials. The mean is the paper's protocol, but the search has seen test rows of the other
+trials in training.
 
-The folder of a search holds every candidate of each dataset in ``candidates/``, what it took in
-``times/``, and for each score
-that decided ``settings/`` in the layout that ``study run --settings`` takes, a store in ``trials/``
-and ``search.csv``.
+The folder of a search contains all candidates of each dataset in ``candidates/``, the time spent in
+``times/``, and for each selection score ``settings/``, in the layout of ``study run --settings``, a
+store in ``trials/``, and ``search.csv``.
 """
 
 import dataclasses
@@ -36,7 +35,7 @@ _SPLITS = 5
 
 @dataclasses.dataclass(frozen=True)
 class Protocol:
-    """How to search; the paper has no finalists, its own score and no limit on steps."""
+    """How to search; the paper's protocol has another score, no finalists and no step limit."""
 
     #: As in ``calipers.search.search``.
     candidates: int = 300
@@ -44,8 +43,8 @@ class Protocol:
     finalists: int = 20
     max_epochs: int = 5000
     patience: int = 500
-    #: Shortens ``max_epochs`` on large datasets to so many steps of a network, and ``patience`` in
-    #: proportion; None for the paper's epochs whatever the cost.
+    #: Most steps of a network: on large datasets ``max_epochs`` is reduced to it, and ``patience``
+    #: in proportion; None for no limit.
     max_steps: int | None = 40_000
 
     def limits(self, rows: int, batch_size: int) -> tuple[int, int]:
@@ -80,7 +79,7 @@ def search_settings(
 ) -> list[Comparison]:
     """Search settings of QD+, train them, and compare them with the published ones.
 
-    May be stopped at any moment and called again: what is finished is kept.
+    May be interrupted at any moment and called again: finished work is kept.
 
     Parameters
     ----------
@@ -89,7 +88,7 @@ def search_settings(
     protocol : Protocol, optional
         How to search.
     trials : int, optional
-        The first so many trials; by default as many as the settings say.
+        Number of trials; by default as many as the settings say.
     out : path-like
         Folder of the search.
     published : path-like
@@ -99,7 +98,7 @@ def search_settings(
     n_jobs : int, optional
         Threads, as in joblib.
     processes : int
-        Datasets at a time, each in a process of its own; for an accelerator.
+        Number of datasets at a time, each in its own process; for an accelerator.
     folder, verify
         As in ``calipers.datasets.load``.
     visible : bool
@@ -146,7 +145,7 @@ def search_settings(
 def _in_turn(
     task: Callable[..., SearchResult], names: list[str], processes: int, *, visible: bool
 ) -> Iterator[tuple[str, SearchResult]]:
-    """Search one dataset after another, or several at a time, as they are done."""
+    """Search the datasets one by one, or several at a time, and yield results as they finish."""
     if processes == 1:
         for name in names:
             yield name, task(name, visible=visible)
@@ -168,7 +167,7 @@ def _searched(
     verify: bool,
     visible: bool = False,
 ) -> SearchResult:
-    """Search inside the training rows of trial 0, and keep candidates and time as tables."""
+    """Search within the training rows of trial 0, and store candidates and time as tables."""
     began = time.perf_counter()
     data = load(name, folder=folder, verify=verify)
     settings = load_settings(METHOD, data.name)
@@ -196,13 +195,13 @@ def _searched(
     spent = [time.perf_counter() - began, sum(c.network_epochs for c in result.candidates)]
     values = [f"{spent[0]:.1f}", spent[1], max_epochs, patience, circumstances()["device"]]
     columns = ["seconds", "network_epochs", "max_epochs", "patience", "device"]
-    if not (times := out / "times" / f"{data.name}.csv").exists():  # else nothing was trained now
+    if not (times := out / "times" / f"{data.name}.csv").exists():  # else candidates were resumed
         write_csv(times, [columns, values])
     return result
 
 
 def keep_settings(result: SearchResult, name: str, folder: Path) -> None:
-    """Write the chosen settings of a dataset into a file that the study can read."""
+    """Write the selected settings of a dataset to a settings file of the study."""
     settings = with_parameters(load_settings(METHOD, name), result.best_params)
     values = dataclasses.asdict(settings)
     del values["adversarial_step"]  # not a setting of this loss

@@ -1,13 +1,12 @@
 """Sensitivity of QD+ to its weights: one network for each pair of lambda_1 and lambda_2 on Yacht.
 
 The protocol is that of the authors' notebook: 101 values of each weight; the first 81% of shuffle 5
-train and the next 9% validate, stop the training (patience 500) and are measured; one seed for all
-networks; a training has failed, and its cell stays empty, when its loss on the training rows is
-above 20 or bounds cross on one of them, without a second try. Their normalised width is the width
-divided by the range of all widths of both maps, which is done where it is drawn. The whole grid is
-one bank.
+are for training, and the next 9% for early stopping (patience 500) and for the measures; one seed
+for all networks; a training has failed, and its cell stays empty, if its loss on the training rows
+is above 20 or bounds cross on one of them, without a second attempt. The authors normalise a width
+by the range of all widths of both maps, which is done when drawing. The whole grid is one bank.
 
-One thing differs: where the patience does not run out, the authors keep the last weights, and a
+One thing differs: where training is not stopped early, the authors keep the last weights, and a
 bank the best ones.
 """
 
@@ -30,7 +29,7 @@ from calipers_study.store import Store, StoreEntry, circumstances
 from calipers_study.translation import program_of, training_of
 
 MEASURES = ("PICP", "MPIW", "MSE")
-"""What the store keeps of each network."""
+"""Measures of each network in the store."""
 
 _BANDS = ((0.0, 0.5), (0.5, 0.7), (0.7, 0.9), (0.9, 0.95), (0.95, 0.99), (0.99, 1.0))
 _DATASET, _SHUFFLE, _PATIENCE = "yacht", 5, 500
@@ -63,18 +62,18 @@ def sensitivity(
     n_jobs: int | None = -1,
     visible: bool = True,
 ) -> StoreEntry:
-    """Measures over the grid, trained or found in the store.
+    """Measures over the grid, from the store or newly trained.
 
     Parameters
     ----------
     store : Store
-        Where the result is kept.
+        The store of the result.
     crossing_weight : float
         Weight of the penalty (xi), the same for all networks.
     grid : int
         Values of each weight, from 0 to 1.
     seed : int
-        Seeds the shuffle and the networks.
+        Seed of the shuffle and the networks.
     settings : StudySettings, optional
         The other settings; by default those of QD+ on Yacht.
     folder, verify
@@ -93,12 +92,12 @@ def sensitivity(
     settings = settings or load_settings("qd+", _DATASET)
     settings = dataclasses.replace(settings, crossing_weight=crossing_weight)
     name = f"figures/sensitivity-xi-{crossing_weight:g}-grid-{grid}"
-    wanted = {"seed": seed, "settings": settings_record(settings)}
-    found = store.record(name)
-    if found is None or any(found[key] != value for key, value in wanted.items()):
+    expected = {"seed": seed, "settings": settings_record(settings)}
+    record = store.record(name)
+    if record is None or any(record[key] != value for key, value in expected.items()):
         data = load(_DATASET, folder=folder, verify=verify)
         arrays = _map(settings, data, grid, seed, n_jobs, visible)
-        store.write(name, {**wanted, **circumstances()}, arrays)
+        store.write(name, {**expected, **circumstances()}, arrays)
     return store.read(name)
 
 
@@ -110,11 +109,11 @@ def other_seeds(
     settings: StudySettings | None = None,
     n_jobs: int | None = -1,
 ) -> StoreEntry:
-    """Coarse maps without the penalty for other seeds, each with a shuffle of its own.
+    """Coarse maps without the penalty for other seeds, each with its own shuffle.
 
-    All networks of a map start alike, so that a map is one draw, whatever the number of its cells.
-    The array ``PICP`` has the shape (seeds, grid, grid); ``PICP of last weights`` is that of the
-    same networks without early stopping.
+    All networks of a map start from the same weights, so that a map is a single draw, however many
+    cells it has. The array ``PICP`` has the shape (seeds, grid, grid); ``PICP of last weights`` is
+    that of the same networks without early stopping.
     """
     if store.record(_SEEDS) is None:
         settings = dataclasses.replace(
@@ -174,7 +173,7 @@ def _measures(
 
 
 def failures_markdown(store: Store) -> str | None:
-    """Share of failed trainings by either weight, of the maps that the store holds."""
+    """The table of the fractions of failed trainings by weight, for the maps in the store."""
     names = [name for name in store.names("figures") if "sensitivity-xi" in name]
     if not names:
         return None
@@ -206,13 +205,13 @@ def failures_markdown(store: Store) -> str | None:
 
 
 def _shares(failed: NDArray[np.float64], weights: NDArray[np.float64]) -> list[Any]:
-    """Share of failures in all, and in each band of a weight; None where a band has no value."""
+    """Fraction of failures over all, and in each band of a weight; None for an empty band."""
     weights = np.round(weights, 6)
     inside = [(weights >= a) & ((weights < b) | (b == 1)) for a, b in _BANDS]
     return [failed.mean(), *(failed[band].mean() if band.any() else None for band in inside)]
 
 
 def _end(failed: NDArray[np.float64], weights: NDArray[np.float64]) -> str:
-    """The weight from which on fewer than half fail."""
+    """The weight above which fewer than half of the trainings fail."""
     first = int(np.flatnonzero(failed >= 0.5).max(initial=-1)) + 1
     return f"{weights[first]:.4g}" if first < len(weights) else "none"

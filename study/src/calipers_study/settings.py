@@ -1,9 +1,8 @@
-"""Settings of the study: one TOML file for each method, read strictly.
+"""Settings of the study: one TOML file per method, which is validated strictly.
 
-A file has a table ``[datasets]`` with one entry for each dataset. Keys above that table hold for
-every dataset that does not name them itself. The files in this package hold what the paper's
-authors published with their code. A folder of one's own with files of the same names goes before
-them, dataset by dataset.
+A file has a table ``[datasets]`` with one entry per dataset. Keys above that table are defaults for
+all datasets. The files in this package contain the settings that the paper's authors published with
+their code. Files of the same names in a user's folder take precedence, dataset by dataset.
 """
 
 import dataclasses
@@ -24,7 +23,7 @@ _LOSS_KEYS = {
     "normal": {"adversarial_step"},
     "mse": set[str](),
 }
-"""Keys that belong to each loss alone; all but ``adversarial_step`` are required there."""
+"""Keys that belong to each loss; all but ``adversarial_step`` are required for it."""
 
 
 class SettingsError(ValueError):
@@ -40,15 +39,15 @@ class StudySettings:
     #: Networks in an ensemble, and shuffles of the dataset.
     members: int
     trials: int
-    #: Rows of a step, and passes over the training rows.
+    #: Rows per step, and passes over the training rows.
     batch_size: int
     epochs: int
-    #: Adam's rate, multiplied by ``decay_rate`` every ``decay_steps`` steps.
+    #: Learning rate, multiplied by ``decay_rate`` every ``decay_steps`` steps.
     learning_rate: float
     decay_rate: float = 1.0
     decay_steps: float = 50.0
     coverage: float = 0.95  #: Nominal probability of the intervals.
-    #: Numbers of the loss (lambda_1 or lambda, lambda_2, xi, s).
+    #: Parameters of the loss (lambda_1 or lambda, lambda_2, xi, s).
     coverage_weight: float = 1.0
     point_weight: float = 0.0
     crossing_weight: float = 0.0
@@ -66,8 +65,8 @@ def load_settings(
     method, dataset : str
         A key of ``METHODS`` and the name of a dataset of the paper.
     folder : path-like, optional
-        A folder of one's own; what its ``<method>.toml`` says about the dataset goes before the
-        published settings.
+        A user's folder; an entry for the dataset in its ``<method>.toml`` takes precedence over
+        the published settings.
 
     Raises
     ------
@@ -97,14 +96,14 @@ def load_settings(
 
 
 def read_tables(text: str, *, origin: str = "settings") -> dict[str, dict[str, Any]]:
-    r"""Tables of all datasets in the text of a settings file, with the keys they share.
+    r"""Tables of all datasets in the text of a settings file, including the defaults.
 
     Parameters
     ----------
     text : str
         TOML.
     origin : str
-        What to call the text in errors.
+        Name of the text in errors.
 
     Examples
     --------
@@ -117,7 +116,7 @@ def read_tables(text: str, *, origin: str = "settings") -> dict[str, dict[str, A
         if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
             raise SettingsError("datasets must be a table with one table for each dataset")
         choose(tables, DATASETS, "dataset")
-    except ValueError as error:  # of TOML, too
+    except ValueError as error:  # includes errors of TOML
         raise SettingsError(f"{origin}: {error}") from None
     return {name: shared | table for name, table in tables.items()}
 
@@ -130,7 +129,7 @@ def settings_of(table: dict[str, Any], *, origin: str = "settings") -> StudySett
     table : dict
         Fields of ``StudySettings`` and no others.
     origin : str
-        What to call the table in errors.
+        Name of the table in errors.
 
     Examples
     --------
@@ -149,7 +148,7 @@ def settings_of(table: dict[str, Any], *, origin: str = "settings") -> StudySett
 
 
 def write_settings(path: Path, tables: dict[str, dict[str, Any]], heading: str) -> None:
-    """Write a settings file with one table for each dataset, complete in itself."""
+    """Write a settings file with one complete table per dataset."""
     lines = [f"# {heading}", "[datasets]"]
     for name, table in tables.items():
         lines.append(f"{name} = {{ {', '.join(f'{k} = {_toml(v)}' for k, v in table.items())} }}")
@@ -181,7 +180,7 @@ def _check_keys(table: dict[str, Any]) -> None:
 
 
 def _value(name: str, value: Any) -> Any:
-    """Check one value's kind and range, and make it what the field holds."""
+    """Check the type and range of a value, and convert it to the type of its field."""
     kind = StudySettings.__annotations__[name]
     if kind is str:
         return value
@@ -209,14 +208,14 @@ def _is_count(value: Any) -> bool:
 
 
 def settings_record(settings: StudySettings) -> dict[str, object]:
-    """Settings as they read in a record; how many trials there are is no part of a trial."""
+    """Settings for the record of a trial, without the number of trials."""
     values = dataclasses.asdict(settings) | {"hidden_layers": list(settings.hidden_layers)}
     del values["trials"]
     return values
 
 
 def check_loss(method: str, settings: StudySettings) -> None:
-    """Refuse settings whose loss is not the method's own."""
+    """Refuse settings whose loss is not that of the method."""
     if settings.loss != METHODS[method].loss:
         raise SettingsError(
             f"the loss of {method!r} is {METHODS[method].loss!r}, the settings say "

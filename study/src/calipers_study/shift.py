@@ -1,9 +1,9 @@
-"""Does the epistemic variance know rows unlike those of the training? A cluster left out of each.
+"""Does the epistemic variance detect rows unlike those of training? A test with clusters left out.
 
-The rows of a dataset fall into five clusters of their standardised inputs. In each trial one
-cluster is left out; of the rest nine tenths train and one tenth tests. Every method then scores the
-tested rows and as many of the cluster: the AUROC says whether the score tells them apart, and the
-area under the risk-coverage curve whether it ranks errors.
+The rows of a dataset are divided into five clusters of their standardised inputs. In each trial,
+one cluster is left out; nine tenths of the other rows are for training and one tenth for testing.
+Every method then scores the test rows and as many rows of the cluster: the AUROC says whether the
+score tells them apart, and the area under the risk-coverage curve whether it ranks errors.
 """
 
 from typing import Any
@@ -51,10 +51,10 @@ def cluster_splits(X: FloatArray, *, seed: int = 0) -> list[Split]:
 
 
 def risk_area(score: FloatArray, error: FloatArray) -> float:
-    """Area under the risk-coverage curve, as a share of the mean error.
+    """Area under the risk-coverage curve, relative to the mean error.
 
-    Rows are accepted from the lowest score on; the risk is the mean error of those accepted. 1 is
-    what a score without any information has.
+    Rows are accepted in the order of their scores; the risk is the mean error of accepted rows. A
+    score without any information has the area 1.
 
     Examples
     --------
@@ -66,16 +66,16 @@ def risk_area(score: FloatArray, error: FloatArray) -> float:
 
 
 def shift_rows(method: str, dataset: str, *, seed: int = 0) -> list[Row]:
-    """Train a method without each cluster in turn, and measure what it says about both parts.
+    """Train a method without each cluster in turn, and measure its scores.
 
     Parameters
     ----------
     method : {"qd+", "mve", "mc-dropout", "certificates"}
-        Whose scores to measure.
+        The method whose scores are measured.
     dataset : str
         Name of the dataset.
     seed : int
-        Seeds clusters, splits and networks.
+        Seed of clusters, splits and networks.
     """
     data = load(dataset)
     splits = cluster_splits(data.X, seed=seed)
@@ -108,7 +108,7 @@ def shift_rows(method: str, dataset: str, *, seed: int = 0) -> list[Row]:
 def _ensembles(
     method: str, dataset: str, splits: list[Split], seed: int
 ) -> list[tuple[FloatArray, dict[str, FloatArray]]]:
-    """Points, variance of the members' means, and total variance of their mixture."""
+    """Points, and as scores the variance of the members' means and that of their mixture."""
     data, settings = load(dataset), load_settings(method, dataset)
     table = Table.from_arrays(data.X, data.y)
     numbers = training_of(settings)

@@ -23,10 +23,10 @@ class Split:
 
 
 def shuffled_splits(n_rows: int, *, trials: int, random_state: int) -> list[Split]:
-    """Shuffle the rows once per trial and cut 90 to 10.
+    """Shuffle the rows once per trial and split them 90 to 10.
 
-    The first round(0.9 n) rows of each shuffle train, the rest test; halves round up. Trial `i` is
-    the same however many trials are asked for.
+    The first round(0.9 n) rows of each shuffle are for training, the others for testing; halves
+    round up. Trial `i` does not depend on the number of trials.
 
     Parameters
     ----------
@@ -61,10 +61,10 @@ def shuffled_splits(n_rows: int, *, trials: int, random_state: int) -> list[Spli
 def whole_batch_splits(
     rows: int, batch_size: int, count: int, seed: int
 ) -> list[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Shuffled splits of 90 to 10 that leave no last batch of a few rows.
+    """Shuffled splits of 90 to 10 without a last batch of only a few rows.
 
-    QD+ is a loss of a whole batch. On boston 409 rows end in a batch of nine, which makes intervals
-    wider than 400 rows do; those nine become validation rows instead.
+    QD+ is a loss of a whole batch. On boston, 409 rows end in a batch of nine, which makes
+    intervals wider than 400 rows do; those nine become validation rows instead.
 
     Examples
     --------
@@ -82,9 +82,9 @@ def whole_batch_splits(
 def paper_splits(name: str, *, random_state: int = 0, trials: int | None = None) -> list[Split]:
     """Split a dataset by the paper's protocol.
 
-    Twenty shuffles (five for protein), see ``shuffled_splits``. For year there is one split,
-    the official one: the first 463,715 rows train and the rest test. The paper's own shuffles were
-    not published; these are drawn by the same rule.
+    There are twenty shuffles (five for protein), see ``shuffled_splits``. Year has one split, the
+    official one: the first 463,715 rows are for training and the others for testing. The paper's
+    shuffles were not published; these are drawn by the same rule.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def paper_splits(name: str, *, random_state: int = 0, trials: int | None = None)
     Raises
     ------
     ValueError
-        If more than one trial is asked of a dataset whose split is fixed.
+        If more than one trial is requested for a dataset whose split is fixed.
 
     Examples
     --------
@@ -124,10 +124,10 @@ def hernandez_lobato_splits(
 ) -> list[Split]:
     """Return the splits of Hernández-Lobato & Adams (2015), which most later tables share.
 
-    Read from ``splits/<name>.npz`` (arrays of test rows ``test_0``, ``test_1``, ...) where the
-    user's own folder has that file, and otherwise drawn again by the rule that made them:
-    successive permutations of the rows from NumPy's legacy generator with seed 1, of which those
-    after the first round(0.9 n) test. Year has its official split alone.
+    They are read from ``splits/<name>.npz`` (arrays of test rows ``test_0``, ``test_1``, ...) if
+    the user's own folder has that file, and otherwise drawn by the same rule: successive
+    permutations of the rows from NumPy's legacy generator with seed 1, in which all rows after the
+    first round(0.9 n) are for testing. Year has its official split alone.
 
     Parameters
     ----------
@@ -194,7 +194,7 @@ def _read_tests(path: Path, n_rows: int) -> list[NDArray[np.int64]]:
         rows = np.unique(test)
         whole = test.ndim == 1 and np.issubdtype(test.dtype, np.integer)
         if not whole or rows.size != test.size or not 0 < rows.size < n_rows:
-            raise DatasetCorruptError(f"test_{i} of {path} should list different row numbers.")
+            raise DatasetCorruptError(f"test_{i} of {path} should list distinct row numbers.")
         if rows[0] < 0 or rows[-1] >= n_rows:
             raise DatasetCorruptError(f"test_{i} of {path} has rows outside 0 to {n_rows - 1}.")
     return [test.astype(np.int64) for test in tests]

@@ -1,4 +1,4 @@
-"""How far the study has come."""
+"""Progress of the study."""
 
 import os
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from calipers_study.times import written_time
 
 @dataclass(frozen=True)
 class Progress:
-    """One method on one dataset."""
+    """Progress of one method on one dataset."""
 
     method: str
     dataset: str
@@ -49,7 +49,7 @@ def status(
 
 
 def status_lines(parts: list[Progress]) -> Iterator[str]:
-    """Trials done of those wanted as a table, the time spent, and what is missing."""
+    """Lines of a table of the trials done, with the time spent and what is missing."""
     yield f"{'dataset':<10}" + "".join(f"{name:>14}" for name in METHODS)
     for name in DATASETS:
         row = [p for p in parts if p.dataset == name]

@@ -1,9 +1,9 @@
-"""The store: a folder that keeps what the networks of the study predicted.
+"""The store: a folder with the predictions of the study's networks.
 
-Every entry is one file, written beside its place and moved there in one step, so that a kill at any
-moment leaves an entry whole or not at all. A file holds arrays and a record of how they came about
-(settings, seed, versions, device, time), and nothing that can run code. Tables, figures and further
-aggregations are made from the store without training anything again.
+Every entry is one file, which is written atomically, so that a process killed at any moment leaves
+it complete or not at all. A file contains arrays and a record of their origin (settings, seed,
+versions, device, time), and no executable code. Tables, figures and further aggregations are made
+from the store without training again.
 """
 
 import contextlib
@@ -33,15 +33,15 @@ _PACKAGES = ("jax", "jaxlib", "numpy", "scipy", "equinox", "optax")
 
 
 class StoreError(RuntimeError):
-    """The store does not hold what is asked of it, or is in use."""
+    """The store lacks what is requested, or is in use."""
 
 
 @dataclass(frozen=True, eq=False)
 class StoreEntry:
     """One file of the store."""
 
-    record: dict[str, Any]  #: How the arrays came about.
-    arrays: dict[str, NDArray[Any]]  #: What was computed.
+    record: dict[str, Any]  #: Origin of the arrays.
+    arrays: dict[str, NDArray[Any]]  #: Results.
 
 
 class Store:
@@ -83,7 +83,7 @@ class Store:
         Raises
         ------
         StoreError
-            If it is not there or damaged.
+            If it does not exist or is damaged.
         """
         path = self._path(name)
         record = self.record(name)
@@ -96,14 +96,14 @@ class Store:
     def write(
         self, name: str, record: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]
     ) -> None:
-        """Write an entry in one step, replacing one of the same name."""
+        """Write an entry atomically, replacing one of the same name."""
         whole = {key: np.ascontiguousarray(value) for key, value in arrays.items()}
         content = save(whole, metadata={"record": json.dumps(record, sort_keys=True)})
         replace_file(self._path(name), content)
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Keep every other writer out while the block runs.
+        """Lock the store against other writers while the block runs.
 
         Raises
         ------
@@ -124,7 +124,7 @@ class Store:
 
 
 def circumstances() -> dict[str, Any]:
-    """Where and when something was computed: versions, device, time."""
+    """Versions, device and time of a computation."""
     import jax
 
     import calipers

@@ -1,4 +1,4 @@
-"""Tables from the store, without training anything."""
+"""The tables, made from the store without training."""
 
 import json
 import os
@@ -43,11 +43,11 @@ _MEASURES = ("PICP", "MPIW", "MSE", "interval score")
 def write_tables(
     store: str | os.PathLike[str] = "results/study", out: str | os.PathLike[str] = "results"
 ) -> str:
-    """Write the paper's tables with our numbers beside the published ones.
+    """Write the paper's tables with our numbers and the published ones.
 
     Writes ``cells.csv`` (every cell of the six tables), ``trials.csv`` (every measure of every
-    trial and how it came about) and, in ``tables/``, each table as Markdown and CSV, the interval
-    scores, and a summary.
+    trial and its origin) and, in ``tables/``, each table as Markdown and CSV, the interval scores,
+    and a summary.
 
     Parameters
     ----------
@@ -59,7 +59,8 @@ def write_tables(
     Returns
     -------
     str
-        How many cells of tables 1 and 2 agree with the paper, are better and are worse.
+        A line that says how many cells of tables 1 and 2 agree with the paper, are better and are
+        worse.
 
     Raises
     ------
@@ -85,7 +86,7 @@ def write_tables(
 
 
 def _beside(store: Store, results: dict[tuple[str, str], Results]) -> dict[str, str]:
-    """Tables of what stands beside the paper, as far as the store holds it."""
+    """Tables of results beyond the paper, as far as they are in the store."""
     texts = {
         **future_markdown(store, results),
         "baselines": baselines_markdown(store, results),
@@ -100,7 +101,7 @@ def _beside(store: Store, results: dict[tuple[str, str], Results]) -> dict[str, 
 
 
 def summary(cells: list[Cell], results: dict[tuple[str, str], Results]) -> str:
-    """Counts of verdicts by table, the cells that are worse, and what is incomplete."""
+    """Counts of verdicts by table, the cells that are worse or better, and what is incomplete."""
     lines = ["# Agreement with the paper", "", share_reproduced(cells), ""]
     lines += [f"- {share_reproduced(cells, [layout.name])}" for layout in LAYOUTS]
     lines += ["", _by_chance(cells)]
@@ -113,7 +114,7 @@ def summary(cells: list[Cell], results: dict[tuple[str, str], Results]) -> str:
 
 
 def _by_chance(cells: list[Cell]) -> str:
-    """How many cells two errors would leave outside if nothing but chance made a difference."""
+    """A sentence that compares the number of disagreeing cells with that expected by chance."""
     own = [c for c in cells if c.published.metric in _MEASURES and c.ours.mean is not None]
     outside = sum(cell.verdict != "agrees" for cell in own)
     return (

@@ -1,4 +1,4 @@
-"""Where the time of a run went, from the records of its store; and how a time is written."""
+"""Times of a run, from the records of its store."""
 
 import json
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ Found = dict[tuple[str, str], Results]
 
 
 def written_time(seconds: float) -> str:
-    """Write a time for people.
+    """A duration as text.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def written_time(seconds: float) -> str:
 
 
 def time_markdown(store: Store, results: Found) -> str:
-    """Seconds of every training, and of what stands beside the paper, by device."""
+    """The tables of seconds of every training, and of results beyond the paper by device."""
     shown = [name for name in DATASETS if any(results[m, name].trials for m in METHODS)]
     trained = []
     for method, entry in METHODS.items():
@@ -49,7 +49,7 @@ def _seconds(found: Results) -> float:
 
 
 def _span(results: Found) -> str:
-    """From the beginning of the first training to the end of the last, if one device made all."""
+    """A sentence with the time from the first training to the last, if all ran on one device."""
     records = [[t.record for t in found.trials] for found in results.values() if found.trials]
     devices = {record["device"] for own in records for record in own}
     if len(devices) != 1:

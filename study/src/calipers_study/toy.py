@@ -1,4 +1,4 @@
-"""The toy problem of the paper's first figure, trained as the paper trained it."""
+"""The toy problem of the paper's first figure, trained as in the paper."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from calipers_study.store import Store, StoreEntry, circumstances
 from calipers_study.translation import program_of, training_of
 
 NAME = "figures/toy"
-"""Where the store keeps it."""
+"""Name of its entry in the store."""
 
 SETTINGS = StudySettings(
     loss="qd+",
@@ -39,18 +39,18 @@ def toy(
     seed: int = 0,
     n_jobs: int | None = -1,
 ) -> StoreEntry:
-    """Train the toy ensemble, or find it in the store.
+    """The toy ensemble, from the store or newly trained.
 
     Parameters
     ----------
     store : Store
-        Where the result is kept.
+        The store of the result.
     settings : StudySettings
         Settings of the training.
     patience : int
-        Epochs without progress on the validation rows after which a network stops.
+        Epochs without progress on the validation rows after which training stops.
     seed : int
-        Seeds data and networks.
+        Seed of data and networks.
     n_jobs : int, optional
         Threads.
 
@@ -60,11 +60,11 @@ def toy(
         Arrays ``inputs`` and ``targets`` (training rows), ``x``, and each member's ``lower``,
         ``point`` and ``upper`` at ``x``.
     """
-    wanted = {"seed": seed, "patience": patience, "settings": settings_record(settings)}
-    found = store.record(NAME)
-    if found is None or any(found.get(key) != value for key, value in wanted.items()):
+    expected = {"seed": seed, "patience": patience, "settings": settings_record(settings)}
+    record = store.record(NAME)
+    if record is None or any(record.get(key) != value for key, value in expected.items()):
         arrays = _train(settings, patience, seed, n_jobs)
-        store.write(NAME, {**wanted, **circumstances()}, arrays)
+        store.write(NAME, {**expected, **circumstances()}, arrays)
     return store.read(NAME)
 
 

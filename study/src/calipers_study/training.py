@@ -1,7 +1,7 @@
-"""Training the trials of a job, a bank of them at a time, into the store.
+"""Training of the trials of a job, one bank of trials at a time, into the store.
 
-A network comes out the same whichever others train beside it, so the store does not depend on
-how trials are grouped.
+A network does not depend on the others in its bank, so the store does not depend on how trials are
+grouped.
 """
 
 import time
@@ -28,12 +28,12 @@ _TRIALS_PER_BANK = 4  # on a CPU: enough to fill the lanes when failed networks 
 
 @dataclass(frozen=True)
 class RunReport:
-    """What a run did."""
+    """Summary of a run."""
 
     #: Trials trained now, and trials that were in the store already.
     trained: int = 0
     kept: int = 0
-    #: Networks that failed and were trained again, and networks given up after ten tries.
+    #: Networks that failed and were trained again, and networks given up after ten attempts.
     retries: int = 0
     lost: int = 0
     #: Datasets that are not available, with the reason.
@@ -50,7 +50,7 @@ def train_job(
     trials_per_bank: int | None,
     report: Callable[[int], None],
 ) -> RunReport:
-    """Train the missing trials of a job, a bank of them at a time."""
+    """Train the missing trials of a job, one bank of trials at a time."""
     began = time.perf_counter()
     retries = lost = 0
     if job.missing:
@@ -111,10 +111,10 @@ def _train(
 def trial_arrays(
     settings: StudySettings, bank: Bank, data: Dataset, split: Split
 ) -> dict[str, NDArray[Any]]:
-    """Predictions for the test rows, in units of the whole dataset's mean and deviation."""
+    """Predictions for the test rows, standardised by the targets of the whole dataset."""
     center, scale = data.y.mean(), data.y.std()
     members = bank.numbers % settings.members
-    retries = np.full(settings.members, TRIES)  # of the networks that were given up
+    retries = np.full(settings.members, TRIES)  # remains so for networks that were given up
     retries[members] = bank.failures
     arrays = {
         "target": (data.y[split.test] - center) / scale,

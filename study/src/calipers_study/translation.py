@@ -1,6 +1,6 @@
-"""Settings of the study in the terms of calipers: for the bank, and for the estimator.
+"""Translation of the study's settings to parameters of the bank and of the estimator.
 
-Whatever calipers calls its parameters, this is the only module of the study that knows.
+This is the only module of the study that depends on their names.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ PARAMETERS = {
 
 
 def program_of(settings: StudySettings, in_size: int) -> Program:
-    """Return what the networks of a training have in common."""
+    """Return the program of a training."""
     return Program(
         DenseFactory(tuple(settings.hidden_layers)),
         LOSSES[settings.loss],
@@ -43,12 +43,12 @@ def program_of(settings: StudySettings, in_size: int) -> Program:
 
 
 def fields_of(settings: StudySettings) -> tuple[str, ...]:
-    """Return the names of what a network predicts."""
+    """Return the names of the fields that a network predicts."""
     return HEADS[LOSSES[settings.loss].head].fields
 
 
 def training_of(settings: StudySettings, *, patience: int = 0) -> Settings:
-    """Return the numbers of a training; without patience it runs for all its epochs."""
+    """Return the hyperparameters of a training; without patience it runs for all epochs."""
     return Settings(
         learning_rate=settings.learning_rate,
         decay_rate=settings.decay_rate,
@@ -66,13 +66,13 @@ def training_of(settings: StudySettings, *, patience: int = 0) -> Settings:
 
 
 def estimator_of(settings: StudySettings) -> IntervalRegressor:
-    """Return an estimator that trains QD+ with those of the settings that a search leaves alone."""
+    """Return an estimator of QD+ with the settings that are not searched."""
     kept = ("coverage", "members", "hidden_layers", "batch_size", "softness")
     values = {PARAMETERS[name]: getattr(settings, name) for name in kept}
     return IntervalRegressor.paper().set_params(**values)
 
 
 def with_parameters(settings: StudySettings, params: Mapping[str, Any]) -> StudySettings:
-    """Replace the settings that parameters of the estimator stand for; others stay."""
-    chosen = {name: params[own] for name, own in PARAMETERS.items() if own in params}
-    return dataclasses.replace(settings, **chosen)
+    """Return the settings with values from parameters of the estimator."""
+    values = {name: params[param] for name, param in PARAMETERS.items() if param in params}
+    return dataclasses.replace(settings, **values)

@@ -1,4 +1,4 @@
-"""Training the variants of ``calipers_study.experiments``, and measuring every trial of them."""
+"""Training and measurement of the variants in ``calipers_study.experiments``."""
 
 import contextlib
 from collections.abc import Iterator
@@ -69,10 +69,10 @@ def variant_rows(variant: Variant, dataset: str, *, trials: int | None = None) -
 
 
 def points_rows(variant: Variant, dataset: str, count: int) -> list[Row]:
-    """Train all trials of "mse" by the loop in JAX.
+    """Train all trials of "mse" by the plain loop in JAX, and measure them.
 
     "late MSE" is that of the ensemble after each of the last hundred epochs: at a constant learning
-    rate the last one is a draw from them.
+    rate, the last one is a random draw from them.
     """
     data, job, splits = _job(variant, dataset, count)
     train, test, scales = standardised(data.X, data.y, splits)
@@ -88,7 +88,7 @@ def points_rows(variant: Variant, dataset: str, count: int) -> list[Row]:
 
 
 def plain_rows(variant: Variant, dataset: str, trial: int) -> list[Row]:
-    """Train one trial of "qd" by the loop in NumPy, and measure it."""
+    """Train one trial of "qd" by the plain loop in NumPy, and measure it."""
     data, job, splits = _job(variant, dataset, trial + 1)
     split, center, scale = splits[trial], data.y.mean(), data.y.std()
     train, test, units = standardised(data.X, data.y, [split])
@@ -134,12 +134,11 @@ def _measured(variant: Variant, job: Job, arrays: dict[str, Array], trial: int) 
 
 @contextlib.contextmanager
 def _precision(variant: Variant) -> Iterator[None]:
-    """Let programs be compiled with the device's own precision, if that is the variant."""
+    """Compile programs with the device's default precision, if that is the variant."""
     if not variant.tf32:
         yield
         return
-    own = mock.patch.object(jax, "default_matmul_precision", return_value=contextlib.nullcontext())
-    with own:
+    with mock.patch.object(jax, "default_matmul_precision", return_value=contextlib.nullcontext()):
         yield
 
 
@@ -170,8 +169,8 @@ def _program(variant: Variant, settings: StudySettings, table: Table) -> Program
     program = program_of(settings, table.inputs.shape[1])
     if variant.loss == "cwc":
         program = replace(program, objective=CWC)
-    if variant.tf32:  # a program of its own, not one that is already compiled with full precision
-        network = DenseFactory(tuple(settings.hidden_layers), clip=2.0)  # which has no effect
+    if variant.tf32:  # needs another program than the one that was compiled with full precision
+        network = DenseFactory(tuple(settings.hidden_layers), clip=2.0)  # clip has no effect here
         program = replace(program, network=network)
     if variant.initial == "kaiming":
         program = replace(program, network=Kaiming(tuple(settings.hidden_layers)))
@@ -194,21 +193,21 @@ def _scaling(variant: Variant, table: Table, rows: Any) -> Scaling | None:
 
 
 def _after_points(settings: StudySettings, table: Table, plans: list[Plan]) -> list[Plan]:
-    """Train networks for points in half of the epochs, and plan the other half for intervals.
+    """Train networks for points in half of the epochs, and return plans of the other half.
 
-    The bounds start as the point, one standard deviation of the target below and above it.
+    The bounds start one standard deviation of the target below and above the point.
     """
     half = settings.epochs // 2
     points = program_of(replace(settings, loss="mse"), table.inputs.shape[1])
     first = [replace(plan, settings=plan.settings._replace(epochs=half, loss={})) for plan in plans]
     bank = train_networks(points, table, first, n_jobs=-1)
-    again = []
+    second = []
     for i, number in enumerate(bank.numbers):
         *hidden, weight, bias = bank.weights_of(i)
         ends = [np.repeat(weight, 3, axis=1), np.repeat(bias, 3) + np.array([-1.0, 0.0, 1.0])]
         initial = [np.asarray(leaf, np.float32) for leaf in [*hidden, *ends]]
         plan = plans[number]
-        again.append(
+        second.append(
             replace(
                 plan,
                 settings=plan.settings._replace(epochs=settings.epochs - half),
@@ -216,4 +215,4 @@ def _after_points(settings: StudySettings, table: Table, plans: list[Plan]) -> l
                 initial=initial,
             )
         )
-    return again
+    return second

@@ -1,4 +1,4 @@
-"""The published numbers, and the rule by which ours agree with them, are better or are worse."""
+"""The published numbers, and the rule that decides whether ours agree, are better or are worse."""
 
 import csv
 import math
@@ -7,18 +7,18 @@ from decimal import Decimal
 from importlib import resources
 
 NOMINAL = 0.95
-"""Coverage that the paper's intervals are trained for."""
+"""Nominal coverage of the paper's intervals."""
 
-_TINY = 1e-12  # what binary fractions may do to decimal numbers that are just equal
+_TINY = 1e-12  # tolerance for rounding of decimal numbers that are just equal
 
 AGREES, BETTER, WORSE, MISSING = "agrees", "better", "worse", "missing"
 
 
 @dataclass(frozen=True)
 class Published:
-    """One cell of the paper's tables, with the digits that were printed."""
+    """One cell of the paper's tables, as printed."""
 
-    #: Where it stands.
+    #: Position of the cell.
     table: str
     dataset: str
     method: str
@@ -78,7 +78,7 @@ def verdict(
     mean, sem : float or None
         Ours; a missing standard error counts as zero.
     coverage_verdict : str
-        Verdict on the same method's PICP, which decides on MPIW.
+        Verdict on the same method's PICP, which affects that on MPIW.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""The whole study in one call: trainings, what stands beside them, search, tables and figures."""
+"""The whole study in one call: trainings, results beyond the paper, search, tables and figures."""
 
 import csv
 import os
@@ -32,9 +32,9 @@ def run_all(
     store, out : path-like
         Folder of the store, and folder for search, tables and figures.
     max_steps : int, optional
-        Most steps of a network in the search, see ``Protocol``; the published size by default.
+        Most steps of a network in the search, see ``Protocol``; no limit by default.
     processes : int
-        Trainings at a time.
+        Number of trainings at a time.
     notify : callable
         Called with a line of text when something is done.
 
@@ -66,7 +66,7 @@ def run_all(
         try:
             work()
             finished = "yes"
-        finally:  # stopped, too, by the keyboard
+        finally:  # also on a keyboard interrupt
             seconds[name] = round(time.perf_counter() - clock, 1)
             rows.append([began, name, seconds[name], finished])
             write_csv(kept, rows)
