@@ -10,9 +10,10 @@ one half for which it is a valid quantile: in the lower half mass W_before + w_k
 upper half W_before and 0, with the median between them. Equal scores are merged into one of their
 total weight.
 
-The sorted scores are a rough quantile function, whose derivative is useless as a density. So
-neighbours share a knot, few of them in the tails and more in the middle. Ordinary knots take the
-mean of their scores, strict knots the outermost score, which is conservative.
+The sorted scores are a rough quantile function, whose derivative is useless as a density, since
+each gap rests on a single score. So neighbours share a knot, few of them in the tails and more in
+the middle. Ordinary knots take the mean of their scores, strict knots the outermost score, which is
+conservative.
 """
 
 from typing import NamedTuple

@@ -44,16 +44,12 @@ class KnotMap:
         """Score of a level, both on the normal scale."""
         del weight
         level = checks.not_nan("v", v)
-        pieces = self._pieces(np.searchsorted(self.levels, level))
-        with np.errstate(over="ignore"):
-            return pieces.z + pieces.rate * (level - pieces.v)
+        return self._pieces(np.searchsorted(self.levels, level)).score(level)
 
     def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Level of a score: the inverse of `to_score`."""
         score = checks.not_nan("z", z)
-        pieces = self.pieces_of_score(score, weight)
-        with np.errstate(over="ignore"):
-            return pieces.v + (score - pieces.z) / pieces.rate
+        return self.pieces_of_score(score, weight).level(score)
 
     def pieces_of_score(self, z: FloatArray, weight: ArrayLike | None = None) -> Pieces:
         """Linear pieces of the map on which the scores ``z`` lie."""

@@ -21,7 +21,7 @@ from calipers.calibration._martingale import Martingale
 from calipers.calibration._scores import normal_scores
 from calipers.calibration._tracking import NORMAL, LevelTracker
 
-_PARTS: dict[str, Any] = {"levels": LevelTracker, "shift": InputShift, "alarm": Martingale}
+_PARTS = ("levels", "shift", "alarm")  # the mutable fields of a state
 _LARGEST = 1e100
 _MAX_SCORE = 1e30  # scores are clipped to this
 
@@ -184,12 +184,8 @@ class AdaptiveCoverage:
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
         """State to store, as plain arrays."""
-        arrays: dict[str, NDArray[np.generic]] = {"base_rows": np.asarray(self.base_rows)}
-        for name in _PARTS:
-            part = getattr(self, name)
-            for field in fields(part):
-                arrays[f"{name}.{field.name}"] = np.asarray(getattr(part, field.name))
-        return arrays
+        arrays = {key: np.asarray(getattr(part, field)) for key, part, field in _arrays(self)}
+        return {"base_rows": np.asarray(self.base_rows), **arrays}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
@@ -203,16 +199,20 @@ class AdaptiveCoverage:
         state = cls.start(int(rows), np.zeros(inputs), np.ones(inputs))
         if state.shift.center.shape != inputs:
             refuse("array 'shift.center'", "of fewer inputs", inputs)
-        for name in _PARTS:
-            part = getattr(state, name)
-            for field in fields(part):
-                key = f"{name}.{field.name}"
-                array = array_of(stored, key, "f", np.shape(getattr(part, field.name)))
-                _check(key, array)
-                setattr(part, field.name, np.array(array, dtype=np.float64))
+        for key, part, field in _arrays(state):
+            array = array_of(stored, key, "f", np.shape(getattr(part, field)))
+            _check(key, array)
+            setattr(part, field, np.array(array, dtype=np.float64))
         with np.errstate(over="ignore"):
             within("shift.slope", state.shift.typical * state.shift.reach, 0, 1e150)
         return state
+
+
+def _arrays(state: AdaptiveCoverage) -> Iterator[tuple[str, Any, str]]:
+    """Yield the key of each stored array, the object that holds it, and the name of its field."""
+    for name in _PARTS:
+        part = getattr(state, name)
+        yield from ((f"{name}.{field.name}", part, field.name) for field in fields(part))
 
 
 def _positive(scale: FloatArray) -> FloatArray:

@@ -33,6 +33,16 @@ class Pieces(NamedTuple):
     v: FloatArray
     rate: FloatArray
 
+    def score(self, level: FloatArray) -> FloatArray:
+        """Scores of levels on these pieces."""
+        with np.errstate(over="ignore"):
+            return self.z + self.rate * (level - self.v)
+
+    def level(self, score: FloatArray) -> FloatArray:
+        """Levels of scores on these pieces: the inverse of `score`."""
+        with np.errstate(over="ignore"):
+            return self.v + (score - self.z) / self.rate
+
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
@@ -233,16 +243,12 @@ class Calibration:
     def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Score of a level given on the normal scale, which is accurate in both tails."""
         level = checks.not_nan("v", v)
-        pieces = self.pieces_of_level(level, self._weight(weight))
-        with np.errstate(over="ignore"):
-            return pieces.z + pieces.rate * (level - pieces.v)
+        return self.pieces_of_level(level, self._weight(weight)).score(level)
 
     def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Level of a score, on the normal scale: the inverse of `to_score`."""
         score = checks.not_nan("z", z)
-        pieces = self.pieces_of_score(score, self._weight(weight))
-        with np.errstate(over="ignore"):
-            return pieces.v + (score - pieces.z) / pieces.rate
+        return self.pieces_of_score(score, self._weight(weight)).level(score)
 
     def smallest_alpha(self, weight: ArrayLike | None = None) -> FloatArray:
         """Smallest miscoverage of a central interval that the calibration rows support.
