@@ -455,7 +455,7 @@ def test_worst_slab_finds_where_coverage_is_lost_and_nothing_where_it_is_not():
     assert 0.8 < even < 0.95  # 200 rows and more: five standard errors
     wild = np.where(X[:, 0] + X[:, 1] > 1.6, 4.0, 1.0) * y
     assert metrics.worst_slab_coverage(wild, y * 0 - 1.645, y * 0 + 1.645, X) < 0.6
-    with pytest.raises(ValueError, match="share must lie above 0"):
+    with pytest.raises(ValueError, match="share must be above 0"):
         metrics.worst_slab_coverage(y, y, y, X, share=0.7)
     with pytest.raises(ValueError, match="X must have 4000 rows"):
         metrics.worst_slab_coverage(y, y, y, X[:5])

@@ -154,4 +154,4 @@ def test_halving_ends_where_rounding_is_all_there_is():
     breaks = np.array([[0.0, 0.0], [1.0, 1.0]])
     found = _adaptive._integrate(noise, breaks, np.full((1, 2), 1e-12))
     assert np.isfinite(found).all()
-    assert sum(points) < 2 * 4 * _adaptive.MOST_PIECES * len(_adaptive.NODES)
+    assert sum(points) < 2 * 4 * _adaptive.MAX_PIECES * len(_adaptive.NODES)

@@ -303,5 +303,5 @@ def test_a_row_of_no_scale_does_not_end_a_stream():
 
 
 def test_refuses_what_it_has_not():
-    with pytest.raises(ValueError, match="no ONNX form"):
+    with pytest.raises(ValueError, match="cannot be exported to ONNX"):
         AdaptiveCoverage.start(10).fixed_scores(np.zeros(1))

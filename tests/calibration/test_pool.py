@@ -151,7 +151,7 @@ def test_out_of_fold_networks_are_those_of_the_rows_own_fold():
 @pytest.mark.parametrize(
     ("networks", "rows", "message"),
     [
-        ([0, 0, 1], [0, 1], "as many networks"),
+        ([0, 0, 1], [0, 1], "same number of networks"),
         ([0, 0, 1, 1], [0, 2], "without fold"),
         ([0, 0, 1, 1], [0, 1, 1], "must fit components"),
         ([0, 1, 2, 3], [0, 1], "at least 2 networks"),

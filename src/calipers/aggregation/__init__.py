@@ -1,12 +1,12 @@
-"""From the members of an ensemble to one prediction.
+"""Aggregation of the members of an ensemble into one prediction.
 
-Every aggregation takes the members' lower bounds, points and upper bounds, each of shape
-(members, rows), and the coverage they were trained for, so that they can be called alike. Two of
-them give a distribution, from which intervals of any coverage follow; the others give an
-`Interval` for the coverage of the members. The final point of the paper is the mean of the
-members' points, whatever becomes of their bounds, and not the mean of a mixture.
+Every aggregation has the same signature: it takes the members' lower bounds, points and upper
+bounds, each of shape (members, rows), and the coverage they were trained for. Two of them return a
+distribution, which gives intervals of any coverage; the others return an `Interval` for the
+coverage of the members. The point prediction of the paper is always the mean of the members'
+points, not the mean of a mixture.
 
-To add one, write an ``Aggregation`` and put it into ``AGGREGATIONS``.
+To add an aggregation, write an ``Aggregation`` and register it in ``AGGREGATIONS``.
 """
 
 from calipers.aggregation._mean_bounds import (

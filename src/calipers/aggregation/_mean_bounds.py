@@ -1,4 +1,4 @@
-"""What every aggregation says about itself; mean bounds, widened by how much members disagree."""
+"""The `Aggregation` record, and aggregation by mean bounds, widened by members' disagreement."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -24,16 +24,16 @@ class Interval(NamedTuple):
 
 @dataclass(frozen=True)
 class Aggregation:
-    """How the members of an ensemble become one prediction."""
+    """A method that aggregates the members of an ensemble into one prediction."""
 
     #: ``function(lower, point, upper, *, coverage)`` of the members' bounds and points, each of
     #: shape (members, rows), and the coverage they were trained for.
     function: Callable[..., SplitNormalMixture | Interval]
-    #: Whether it gives a ``SplitNormalMixture``, from which intervals of any coverage follow, or an
-    #: ``Interval`` of the members' own coverage.
+    #: Whether it returns a ``SplitNormalMixture``, which gives intervals of any coverage, or an
+    #: ``Interval`` for the coverage of the members.
     gives_distribution: bool
     single: bool = False  #: Whether it is for an ensemble of one network.
-    #: The same in a ``calipers.onnx`` graph: ``onnx(graph, lower, point, upper, coverage=...,
+    #: The function in a ``calipers.onnx`` graph: ``onnx(graph, lower, point, upper, coverage=...,
     #: members=...)``, from names of values to the names of ``loc``, ``left_scale`` and
     #: ``right_scale`` of shape (members, rows), or of ``lower`` and ``upper`` of shape (rows,).
     #: Without it a model cannot be exported.
@@ -47,7 +47,7 @@ class Aggregation:
 
 
 def checked(lower: ArrayLike, point: ArrayLike, upper: ArrayLike) -> Interval:
-    """Return finite numbers of one shape with at least one member."""
+    """Members as float arrays, checked to be finite, of one shape and at least one member."""
     members = Interval(
         checks.finite("lower", lower), checks.finite("point", point), checks.finite("upper", upper)
     )
@@ -107,7 +107,7 @@ def mean(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: floa
 
 
 def none(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float) -> Interval:
-    """Each member's own interval as it is, shape (members, rows).
+    """Interval of each member, unchanged, of shape (members, rows).
 
     Examples
     --------
@@ -122,35 +122,36 @@ def _widened(members: Interval, factor: float) -> Interval:
     """Mean bounds, moved outwards by `factor` standard deviations over the members."""
     lower, point, upper = (sum_members(array) / len(array) for array in members)
     return Interval(
-        lower - factor * _spread(members.lower), point, upper + factor * _spread(members.upper)
+        lower - factor * _std(members.lower), point, upper + factor * _std(members.upper)
     )
 
 
-def _spread(values: FloatArray) -> FloatArray:
+def _std(values: FloatArray) -> FloatArray:
     """Standard deviation over members, 0 for a single one."""
     if len(values) == 1:
         return np.zeros(values.shape[1:])
-    off = values - sum_members(values) / len(values)
-    return np.sqrt(sum_members(off * off) / (len(values) - 1))
+    deviation = values - sum_members(values) / len(values)
+    return np.sqrt(sum_members(deviation * deviation) / (len(values) - 1))
 
 
 def _onnx(widening: Callable[[float, int], float]) -> Callable[..., tuple[str, str]]:
-    """Mean bounds in a graph, moved outwards by so many standard deviations of the members."""
+    """``_widened`` in a graph, by ``widening(coverage, members)`` standard deviations."""
 
     def combined(
         graph: Any, lower: str, point: str, upper: str, *, coverage: float, members: int
     ) -> tuple[str, str]:
         factor = graph.constant(widening(coverage, members))
 
-        def spread(side: str) -> str:
-            off = graph("Sub", side, graph.mean(side))
-            total = graph("ReduceSum", graph("Mul", off, off), graph.integers(0), keepdims=0)
-            mean = graph("Div", total, graph.constant(float(max(members - 1, 1))))
-            return str(graph("Mul", graph("Sqrt", mean), factor))
+        def margin(side: str) -> str:
+            deviation = graph("Sub", side, graph.mean(side))
+            squares = graph("Mul", deviation, deviation)
+            total = graph("ReduceSum", squares, graph.integers(0), keepdims=0)
+            variance = graph("Div", total, graph.constant(float(max(members - 1, 1))))
+            return str(graph("Mul", graph("Sqrt", variance), factor))
 
         return (
-            graph("Sub", graph.mean(lower), spread(lower)),
-            graph("Add", graph.mean(upper), spread(upper)),
+            graph("Sub", graph.mean(lower), margin(lower)),
+            graph("Add", graph.mean(upper), margin(upper)),
         )
 
     return combined

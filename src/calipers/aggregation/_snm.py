@@ -1,4 +1,4 @@
-"""Mixtures of the members' distributions: split normal, the paper's aggregation, and normal."""
+"""Aggregation by mixtures of split normals, as in the paper, or of normals."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ SNM = Aggregation(snm, gives_distribution=True, onnx=_snm_onnx)
 def normal(
     lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float
 ) -> SplitNormalMixture:
-    """Mixture of normals: each member's point, and the scale that its width stands for.
+    """Mixture of normals with each member's point as the mean and a scale from its width.
 
     For members that predict a normal distribution it is the mixture of these, as in deep
     ensembles.

@@ -1,60 +1,63 @@
-r"""Calibration: predictive distributions whose levels are what they say.
+r"""Calibration of predictive distributions, so that nominal levels hold.
 
-A model predicts a distribution F(. | x) for every row. Rows that it was not trained on show what
-its levels are worth: their normal scores :math:`z = \Phi^{-1}(F(y | x))` (`normal_scores`) would be
-standard normal if it were right. A `Calibration` is the map from nominal levels to those scores
-that really have them, and a `CalibratedMixture` is the prediction with that map applied: conformal
-prediction on the probability integral transform [1]_, at every level at once.
+A model predicts a distribution F(. | x) for every row. Rows it was not trained on show how accurate
+its levels are: their normal scores :math:`z = \Phi^{-1}(F(y | x))` (`normal_scores`) would be
+standard normal if the model were right. A `Calibration` maps nominal levels to the scores that
+actually have them, and a `CalibratedMixture` is the prediction with that map applied: conformal
+prediction on the probability integral transform [1]_, at all levels at once.
 
 What is guaranteed
 ------------------
-**Rows held out, strict.** Let the n calibration rows and the new row be exchangeable and none of
-them have had a part in training, early stopping or the choice of the model. Then
+**Split conformal (strict).** Let the n calibration rows and the new row be exchangeable, and let
+none of them have been used in training, early stopping or model selection. Then
 ``Calibration.from_scores(scores, strict=True)`` gives, whatever the model and the distribution,
 
 .. math:: P(y \le Q(1 - \alpha)) \ge 1 - \alpha, \quad P(y \ge Q(\alpha)) \ge 1 - \alpha, \quad
           P(\mathrm{lower} \le y \le \mathrm{upper}) \ge 1 - \alpha,
 
-for every single level that is supported: tails of at least 1 / (n + 1), as many as
-:math:`n \ge 2 / \alpha - 1` rows for an interval (split conformal prediction, [2]_ [3]_ [4]_). The
-probability is over calibration rows and new row together: it is a statement about averages, not
-about each x. Since the map is continuous, quantiles are one rank further out than the sharpest
-valid step function, and by up to 1% of the tail, which costs at most
-:math:`2 / (n + 1) + 0.01 \alpha` of coverage. No claim is made of levels
-within 0.001 of one half.
+for each supported level, that is, for tails of at least 1 / (n + 1); an interval needs
+:math:`n \ge 2 / \alpha - 1` rows (split conformal prediction, [2]_ [3]_ [4]_). Coverage is
+marginal: the probability is over the calibration rows and the new row together, not conditional on
+x. Since the map is continuous, quantiles are one rank further out than the sharpest valid step
+function, and further by up to 1% of the tail, which costs at most
+:math:`2 / (n + 1) + 0.01 \alpha` of coverage. No claim is made for levels within 0.001 of one half.
 
-**Covariate shift.** The same with weights, if the new inputs have another distribution than the
-calibration inputs, the target given the input has the same, and the weights are the ratio of the
-two densities of the inputs (up to a factor), for the calibration rows and for every new row [5]_.
+**Covariate shift (weighted conformal).** The same holds with weights if the new inputs are
+distributed differently from the calibration inputs, the distribution of the target given the input
+is the same, and the weights are the ratio of the two input densities (up to a factor), for the
+calibration rows and for every new row [5]_.
 
-**Groups.** Let groups of rows and the group of the new row be exchangeable, and rows within a
-group. With weights of one over the size of each group, and groups as units, the same holds for a
-row drawn from the new group, with groups in place of rows (hierarchical conformal prediction,
-[7]_). Without ``strict``, too, support counts what rows are worth (`effective_number`); levels then
-depend on what rows of a group have in common (``_effective.independent_number``), estimated.
+**Groups.** Let the groups, including the group of the new row, be exchangeable, and rows be
+exchangeable within a group. With weights of one over the size of each group, and groups as
+``units``, the same holds for a row drawn from the new group, with groups counted in place of rows
+(hierarchical conformal prediction, [7]_). Without ``strict``, the supported coverage still depends
+on the effective sample size (`effective_number`), and levels on the estimated correlation within
+groups (``_effective.independent_number``).
 
-**Kinds of rows.** ``CalibrationBy`` has a strict map for each kind with enough rows: the same holds
-inside the kind, given exchangeability there (Mondrian conformal prediction, [8]_).
+**Subgroups (Mondrian).** ``CalibrationBy`` has a strict map for each subgroup with enough rows: the
+same holds within the subgroup, given exchangeability there (Mondrian conformal prediction, [8]_).
 
-**Estimated shift.** With a ``DensityRatio`` for weights nothing is proven; coverage is as close as
-the ratio is.
+**Estimated shift.** With weights from a ``DensityRatio`` nothing is proven; coverage is as accurate
+as the estimated ratio.
 
-**Cross-fitting, the default.** No row is held out; each is predicted by the networks that
-have not seen it. Coverage is then close to nominal, not guaranteed: calibration rows are predicted
-by other networks than new rows are. For the related CV+ and jackknife+ there is a bound of
-:math:`1 - 2 \alpha` (for CV+ with a term that vanishes with n) [6]_, and none of this kind for a
-pooled prediction. `unseen_pools` corrects the foremost reason to be off, that the pool is better
-and wider than the networks of one fold, under assumptions that it states. ``WidthCalibration``
-comes before the map of levels, so that coverage is more even from narrow to wide predictions.
+**Cross-fitting, the default.** No row is held out for calibration; each is predicted by the
+networks that were not trained on it. Coverage is then close to nominal, but not guaranteed, because
+calibration rows and new rows are predicted by different networks. The related CV+ and jackknife+
+have a bound of :math:`1 - 2 \alpha` (for CV+ with a term that vanishes with n) [6]_; a pooled
+prediction has no such bound. `unseen_pools` corrects the main source of error, that the pool is
+more accurate and wider than the networks of one fold, under assumptions that it states.
+``WidthCalibration`` precedes the map of levels and evens out coverage from narrow to wide
+predictions.
 
-**Streams.** `AdaptiveCoverage` follows rows in time order, whatever they do: over T rows the
-coverage of a central interval differs from nominal by at most a constant over T, as long as scores
-are bounded in units of their recent scale. Where targets have values of their own mass it is at
-least that, and nominal over intervals that are no single value as far as these values are predicted
-right. That is a statement about the past as a whole, not about the next row.
+**Streams.** `AdaptiveCoverage` follows rows in time order, however they are distributed: over T
+rows the coverage of a central interval differs from nominal by at most a constant over T, as long
+as scores are bounded in units of their recent scale. Where the target has point masses, coverage is
+at least that, and it is nominal over the intervals that are not a single value, as far as the point
+masses are predicted correctly. This is a statement about the past as a whole, not about the next
+row.
 
-A calibration is any class with the methods of ``ScoreCalibrator``, put into ``CALIBRATIONS`` under
-its ``kind``; ensembles apply, store and export it through these.
+A calibration is any class with the methods of ``ScoreCalibrator``, registered in ``CALIBRATIONS``
+under its ``kind``; ensembles apply, store and export it through these methods.
 
 References
 ----------
@@ -116,4 +119,4 @@ __all__ = [
 
 _KINDS = (Calibration, WidthCalibration, CalibrationBy, AdaptiveCoverage)
 CALIBRATIONS: dict[str, Any] = {kind.kind: kind for kind in _KINDS}
-"""Calibrations by kind, as model folders name them."""
+"""Calibrations by the ``kind`` that is stored in model folders."""

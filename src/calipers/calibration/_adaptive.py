@@ -1,8 +1,8 @@
-"""Moments and the CRPS of corrected distributions, as integrals over their distribution function.
+"""Moments and the CRPS of calibrated distributions, by adaptive quadrature of their cdf.
 
-Integrals run between the values of the knots, where the integrands are smooth, with a Gauss-Kronrod
-rule of 3 and 7 points. Pieces on which the two disagree are halved until they agree to 1e-8 of the
-distribution's scale; the better rule, whose result is taken, is closer than that.
+Between the values of the knots the integrands are smooth, and a Gauss-Kronrod pair of 3 and 7
+points integrates them. Pieces on which the two rules disagree are halved until they agree to 1e-8
+of the distribution's scale; the result is that of the Kronrod rule, which is more accurate still.
 """
 
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from scipy.special import ndtr
 from calipers._checks import FloatArray, IntArray
 from calipers.calibration._corrected_rows import MixtureRows
 
-# Rows worked on at a time: some 50 pieces of 7 points each are then a few megabytes.
+# Rows integrated at a time: with about 50 pieces of 7 points each they take a few megabytes.
 CHUNK = 64
-# Levels, on the normal scale, beyond which there is nothing left to add up.
+# Level, on the normal scale, beyond which the tails contribute nothing.
 END = 9.0
-# Agreement asked of the two rules, in units of the row's scale, or of the piece itself.
+# Agreement required of the two rules, in units of the row's scale or of the piece's own integral.
 TOLERANCE, RELATIVE = 1e-8, 1e-10
 ROUNDS = 60
-# Pieces of a row halved at a time, of which a few dozen are usual: where rounding makes all of them
-# disagree, halving them would only make twice as many.
-MOST_PIECES = 1024
+# Pieces of a row above which none is halved; a few dozen are usual. Where rounding errors make all
+# of them disagree, halving would only double their number.
+MAX_PIECES = 1024
 
 # Abscissae and weights of the pair of rules (Kronrod, 1965), the positive half and zero.
 _NODES = np.array([0.9604912687080202, 0.7745966692414834, 0.4342437493468026, 0.0])
@@ -46,7 +46,7 @@ def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
 def _chunked(
     function: Callable[[MixtureRows, FloatArray], FloatArray], rows: MixtureRows, y: FloatArray
 ) -> FloatArray:
-    """Work on a few rows at a time, since each of them needs many points."""
+    """Apply ``function`` to a few rows at a time, since each row needs many points."""
     parts = [np.arange(i, min(i + CHUNK, y.size)) for i in range(0, y.size, CHUNK)]
     return np.concatenate([function(rows.take(part), y[part]) for part in parts], axis=-1)
 
@@ -58,7 +58,7 @@ def _crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
         v = rows.take(row).levels(x)
         return ndtr(np.where(x < y[row], v, -v))[None] ** 2
 
-    # Outside of the pieces the distribution function is 0 or 1, and the score a distance.
+    # Outside the pieces the distribution function is 0 or 1, and the integral is a distance.
     outside = np.maximum(breaks[0] - y, 0.0) + np.maximum(y - breaks[-1], 0.0)
     inside = _integrate(integrand, breaks, TOLERANCE * scale[None])
     return np.asarray(outside + inside)
@@ -78,7 +78,7 @@ def _moments(rows: MixtureRows, _: FloatArray) -> FloatArray:
 
 
 def _breaks(rows: MixtureRows, y: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Ends of the pieces to begin with, of shape (pieces + 1, n), and the rows' scales."""
+    """Ends of the initial pieces, of shape (pieces + 1, n), and the scale of each row."""
     n = y.size
     ends = [rows.values(np.full(n, v)) for v in (-END, -1.0, 1.0, END)]
     at_knots = [
@@ -107,10 +107,10 @@ def _integrate(
         x = centre + half * NODES[:, None]
         values = integrand(x.ravel(), np.tile(row, len(NODES))).reshape(-1, len(NODES), row.size)
         kronrod, gauss = (half * np.tensordot(values, rule, (1, 0)) for rule in (KRONROD, GAUSS))
-        enough = np.maximum(tolerance[:, row], RELATIVE * np.abs(kronrod))
-        done = (np.abs(kronrod - gauss) <= enough).all(axis=0)
+        allowed = np.maximum(tolerance[:, row], RELATIVE * np.abs(kronrod))
+        done = (np.abs(kronrod - gauss) <= allowed).all(axis=0)
         done |= (attempt == ROUNDS - 1) | ~(low < centre) | ~(centre < high)
-        done |= np.bincount(row, minlength=n)[row] > MOST_PIECES
+        done |= np.bincount(row, minlength=n)[row] > MAX_PIECES
         for total, part in zip(result, kronrod, strict=True):
             total += np.bincount(row[done], part[done], minlength=n)
         low, high, centre = (array[~done] for array in (low, high, centre))

@@ -1,4 +1,4 @@
-"""Calibration with a map of its own for each kind of row: Mondrian conformal prediction."""
+"""Mondrian conformal prediction: a separate calibration map for each subgroup of rows."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from numpy.typing import ArrayLike, NDArray
 from calipers._checks import FloatArray
 from calipers._schema import array_of, arrays_under, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported
-from calipers.calibration._row_kinds import MOST_KINDS, RowKinds
+from calipers.calibration._row_kinds import MAX_KINDS, RowKinds
 from calipers.calibration._score_map import BoolArray, Calibration, IntArray, Pieces
 from calipers.distributions import SplitNormalMixture
 
 
 @dataclass(frozen=True, eq=False)
 class CalibrationBy:
-    """A map for each kind of row that has enough calibration rows, and one of all rows.
+    """A map for each subgroup with enough calibration rows, and one for all rows.
 
-    Where rows of a kind and a new row of that kind are exchangeable, an interval has its coverage
-    within the kind. Rows of a kind with too few calibration rows, or of none that was seen, get the
-    map of all rows, whose guarantee is about all rows together.
+    Where the rows of a subgroup and a new row of that subgroup are exchangeable, an interval has
+    its coverage within the subgroup. Subgroups that are unseen or have too few calibration rows use
+    the map of all rows, whose guarantee is marginal over all rows.
     """
 
-    kinds: RowKinds  #: How rows are told apart.
-    maps: tuple[Calibration, ...]  #: That of all rows, then those of kinds.
-    place: IntArray  #: (kinds,): Which of the maps each kind has; 0 is that of all rows.
+    kinds: RowKinds  #: The subgroups.
+    maps: tuple[Calibration, ...]  #: The map of all rows, then those of subgroups.
+    place: IntArray  #: (kinds,): Index into ``maps`` for each subgroup; 0 is the map of all rows.
 
     kind: ClassVar[str] = "by"
     """Key in ``CALIBRATIONS``."""
@@ -42,24 +42,23 @@ class CalibrationBy:
         units: NDArray[Any] | None,
         coverage: float,
     ) -> Self:
-        """Learn strict maps from the scores of rows whose kinds are known.
+        """Learn strict maps from the scores of rows with subgroup numbers ``code``.
 
-        A kind has a map of its own where its rows support ``coverage``.
+        A subgroup has its own map where its rows support ``coverage``.
         """
 
         def learn(rows: Any) -> Calibration:
-            own = (None if part is None else part[rows] for part in (weights, units))
-            weight, unit = own
+            weight, unit = (None if a is None else a[rows] for a in (weights, units))
             return Calibration.from_scores(scores[rows], weight, strict=True, units=unit)
 
         maps, place = [learn(slice(None))], np.zeros(len(kinds), np.intp)
         for number in range(len(kinds)):
             rows = np.flatnonzero(code == number)
             if rows.size and (weights is None or weights[rows].sum() > 0):
-                found = learn(rows)
-                if found.supports(0.5 * (1.0 - coverage)):
+                calibration = learn(rows)
+                if calibration.supports(0.5 * (1.0 - coverage)):
                     place[number] = len(maps)
-                    maps.append(found)
+                    maps.append(calibration)
         return cls(kinds, tuple(maps), place)
 
     @property
@@ -74,7 +73,7 @@ class CalibrationBy:
 
     @property
     def n_effective(self) -> float:
-        """Number of independent rows that they are worth."""
+        """Effective sample size of the calibration rows."""
         return self.whole.n_effective
 
     @property
@@ -85,7 +84,7 @@ class CalibrationBy:
     @property
     def scores(self) -> FloatArray:
         """Scores of the knots of all maps."""
-        return np.unique(np.concatenate([one.scores for one in self.maps]))
+        return np.unique(np.concatenate([calibration.scores for calibration in self.maps]))
 
     @property
     def total_weight(self) -> float:
@@ -94,7 +93,7 @@ class CalibrationBy:
 
     @property
     def mean_weight(self) -> float:
-        """Stands for the map of all rows; a row's weight says here which map it has."""
+        """Index of the map of all rows, since a row's weight is here the index of its map."""
         return 0.0
 
     def calibrated(
@@ -105,72 +104,73 @@ class CalibrationBy:
     ) -> CalibratedMixture:
         """Correct the distributions that were predicted for the rows ``X``."""
         code = self.kinds.of_rows(dist, X)
-        known = (code >= 0) & (code < len(self.place))
-        place = np.where(known, self.place[np.where(known, code, 0)], 0)
+        seen = (code >= 0) & (code < len(self.place))
+        place = np.where(seen, self.place[np.where(seen, code, 0)], 0)
         return CalibratedMixture(dist, self, place.astype(np.float64), unsupported)
 
     def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
-        """Score of a level on the normal scale, by the map that ``weight`` numbers."""
-        return self._each(v, weight, lambda one, part: one.to_score(part))
+        """Score of a level on the normal scale, by the map of index ``weight``."""
+        return self._by_map(v, weight, lambda calibration, v: calibration.to_score(v))
 
     def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Level of a score on the normal scale: the inverse of ``to_score``."""
-        return self._each(z, weight, lambda one, part: one.from_score(part))
+        return self._by_map(z, weight, lambda calibration, z: calibration.from_score(z))
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> BoolArray:
-        """Whether the rows of a map are enough for the level ``p``."""
-        return self._each(p, weight, lambda one, part: one.supports(part)).astype(np.bool_)
+        """Whether a map has enough rows for the level ``p``."""
+        supported = self._by_map(p, weight, lambda calibration, p: calibration.supports(p))
+        return supported.astype(np.bool_)
 
     def smallest_alpha(self) -> FloatArray:
         """Smallest miscoverage of a central interval that all rows together support."""
         return self.whole.smallest_alpha()
 
     def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
-        """Straight pieces of the maps on which scores lie."""
+        """Linear pieces of the maps on which the scores ``z`` lie."""
 
-        def pieces(one: Calibration, part: FloatArray) -> FloatArray:
-            return np.stack(one.pieces_of_score(part, np.asarray(one.mean_weight)))
+        def pieces(calibration: Calibration, z: FloatArray) -> FloatArray:
+            return np.stack(calibration.pieces_of_score(z, np.asarray(calibration.mean_weight)))
 
-        return Pieces(*self._each(z, weight, pieces, outputs=3))
+        return Pieces(*self._by_map(z, weight, pieces, outputs=3))
 
-    def _each(
+    def _by_map(
         self,
         values: ArrayLike,
         place: ArrayLike | None,
         function: Callable[[Calibration, FloatArray], Any],
         outputs: int = 0,
     ) -> FloatArray:
-        """Apply a function of a map and of the values that have it."""
-        given, number = np.broadcast_arrays(
+        """Apply ``function`` to each map and the values whose ``place`` is its index."""
+        values, place = np.broadcast_arrays(
             np.asarray(values, np.float64), np.asarray(0.0 if place is None else place)
         )
-        found = np.empty((outputs, *given.shape) if outputs else given.shape)
-        for which in np.unique(number).astype(int).tolist():
-            here = number == which
-            found[..., here] = function(self.maps[which], given[here])
-        return found
+        result = np.empty((outputs, *values.shape) if outputs else values.shape)
+        for number in np.unique(place).astype(int).tolist():
+            rows = place == number
+            result[..., rows] = function(self.maps[number], values[rows])
+        return result
 
     def fixed_scores(self, v: FloatArray) -> NoReturn:
-        """Refuse: scores are not the same for every row."""
-        raise ValueError("a model conformalized by kinds of rows has no ONNX form")
+        """Raise ValueError: scores are not the same for every row."""
+        raise ValueError("a model conformalized by subgroups of rows cannot be exported to ONNX")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """All there is to store, as plain arrays."""
+        """State to store, as plain arrays."""
         arrays: dict[str, NDArray[Any]] = {f"by.{k}": v for k, v in self.kinds.to_arrays().items()}
         arrays["place"] = self.place
-        for number, one in enumerate(self.maps):
-            arrays |= {f"map.{number}.{name}": part for name, part in one.to_arrays().items()}
+        for number, calibration in enumerate(self.maps):
+            arrays |= {f"map.{number}.{name}": a for name, a in calibration.to_arrays().items()}
         return arrays
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Make one again of what ``to_arrays`` gave; a ``SchemaError`` says if it is another."""
-        given = {name: np.asarray(array) for name, array in arrays.items()}
-        kinds = RowKinds.from_arrays(arrays_under(given, "by."))
-        place = array_of(given, "place", "iu", (len(kinds),))
-        count = int(place.max()) + 1 if 0 <= place.max() <= MOST_KINDS else 0
-        within("place", place, 0, MOST_KINDS)
-        maps = [Calibration.from_arrays(arrays_under(given, f"map.{i}.")) for i in range(count)]
-        if not all(one.strict and one.n_rows for one in maps):
-            refuse("array 'map.0.strict'", "true, of some rows", False)
+        """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
+        stored = {name: np.asarray(array) for name, array in arrays.items()}
+        kinds = RowKinds.from_arrays(arrays_under(stored, "by."))
+        place = array_of(stored, "place", "iu", (len(kinds),))
+        within("place", place, 0, MAX_KINDS)
+        count = int(place.max()) + 1
+        maps = [Calibration.from_arrays(arrays_under(stored, f"map.{i}.")) for i in range(count)]
+        if not all(calibration.strict and calibration.n_rows for calibration in maps):
+            refuse("array 'map.0.strict'", "true, with at least one row", False)
         return cls(kinds, tuple(maps), place.astype(np.intp))

@@ -1,4 +1,4 @@
-"""Mixtures of split normals after calibration: distributions still, with honest levels."""
+"""Mixtures of split normals after calibration, which are full distributions themselves."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,31 +33,31 @@ class CalibratedMixture(DerivedDistribution):
     Parameters
     ----------
     mixture : SplitNormalMixture or CalibratedMixture
-        What the model predicts; one that has been corrected may be corrected again.
+        The model's prediction; one that has been corrected may be corrected again.
     calibration : LevelMap
         A `Calibration`, learned from `normal_scores` of the same model.
     row_weights : array-like, optional
         Weight of each row, where the calibration has weights for covariate shift; broadcasts
         against `shape`. The calibration's expected weight if not given.
     unsupported : {"inf", "raise"}
-        What `interval` does where the calibration rows are too few for the coverage asked:
-        give infinite bounds, or raise a ValueError that says how many would do.
+        What `interval` does where the calibration rows are too few for the requested coverage:
+        return infinite bounds, or raise a ValueError that says how many rows are needed.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range or row weights do not fit the rows.
+        If a parameter is out of range or the shape of ``row_weights`` does not fit the rows.
 
     Notes
     -----
-    `ppf`, `cdf`, `pdf` and `sample` answer at every level: beyond the outermost calibration rows
-    they have the model's tails, moved and stretched as the rows near them. Only `interval` claims a
-    coverage, and so only `interval` refuses.
+    `ppf`, `cdf`, `pdf` and `sample` are defined at every level: beyond the outermost calibration
+    rows they have the model's tails, moved and stretched like the nearest rows. Only `interval`
+    claims a coverage, so only `interval` depends on ``unsupported``.
 
-    `mean`, `var` and `std` are the corrected distribution's own. `aleatoric_var` and
-    `epistemic_var` are the members' own, before the correction, and add up to the variance of the
-    mixture, not to `var`: the calibration rows tell how wide a distribution should be, but not
-    which part of it is aleatoric.
+    `mean`, `var` and `std` are those of the corrected distribution. `aleatoric_var` and
+    `epistemic_var` are those of the members before the correction, and add up to the variance of
+    the mixture, not to `var`: the calibration rows show how wide a distribution should be, but not
+    how much of its variance is aleatoric.
 
     Arguments broadcast against `shape` as those of the mixture do.
 
@@ -92,18 +92,18 @@ class CalibratedMixture(DerivedDistribution):
     ) -> None:
         if unsupported not in ("inf", "raise"):
             raise ValueError(f"unsupported must be 'inf' or 'raise', got {unsupported!r}")
-        given = checks.scale(
+        weights = checks.scale(
             "row_weights", calibration.mean_weight if row_weights is None else row_weights
         )
         try:
-            own = np.broadcast_to(given, mixture.shape)
+            weights = np.broadcast_to(weights, mixture.shape)
         except ValueError:
             raise ValueError(
-                f"row_weights must fit rows of shape {mixture.shape}, got shape {given.shape}"
+                f"row_weights must fit rows of shape {mixture.shape}, got shape {weights.shape}"
             ) from None
         object.__setattr__(self, "mixture", mixture)
         object.__setattr__(self, "calibration", calibration)
-        object.__setattr__(self, "row_weights", own)
+        object.__setattr__(self, "row_weights", weights)
         object.__setattr__(self, "unsupported", unsupported)
 
     def __getitem__(self, key: Any) -> "CalibratedMixture":
@@ -112,7 +112,7 @@ class CalibratedMixture(DerivedDistribution):
 
     @property
     def _steps(self) -> tuple["CalibratedMixture", ...]:
-        """Corrections, its own and those inside of it, the innermost first."""
+        """The chain of nested corrections including this one, the innermost first."""
         inner = self.mixture._steps if isinstance(self.mixture, CalibratedMixture) else ()
         return (*inner, self)
 
@@ -130,15 +130,15 @@ class CalibratedMixture(DerivedDistribution):
         calibrations = tuple(step.calibration for step in steps)
 
         def of_block(*blocks: Any) -> FloatArray | tuple[FloatArray, ...]:
-            own, given, members = blocks[:depth], blocks[depth:-1], blocks[-1]
-            return function(MixtureRows(members, calibrations, own), *given)
+            weights, args, members = blocks[:depth], blocks[depth:-1], blocks[-1]
+            return function(MixtureRows(members, calibrations, weights), *args)
 
         rows = [*(step.row_weights for step in steps), *arrays]
         called, members = innermost.in_blocks(of_block)
         return blockwise(called, rows, members, outputs=outputs, block_rows=block_rows)
 
     def normal_scores(self, x: ArrayLike) -> FloatArray:
-        """`cdf` on the normal scale, which keeps its digits arbitrarily far out."""
+        """`cdf` on the normal scale, accurate arbitrarily far into the tails."""
         return self._apply(MixtureRows.levels, checks.not_nan("x", x))
 
     def pdf(self, x: ArrayLike) -> FloatArray:
@@ -153,7 +153,7 @@ class CalibratedMixture(DerivedDistribution):
         return ndtr(self.normal_scores(x))
 
     def sf(self, x: ArrayLike) -> FloatArray:
-        """P(X > x), with its own digits in the upper tail."""
+        """P(X > x), accurate in the upper tail."""
         return ndtr(-self.normal_scores(x))
 
     def ppf(self, p: ArrayLike) -> FloatArray:
@@ -163,13 +163,11 @@ class CalibratedMixture(DerivedDistribution):
         return self._values(-ndtri(checks.probability("q", q)))
 
     def _values(self, v: FloatArray) -> FloatArray:
-        """Quantiles at levels on the normal scale.
-
-        What a calibration makes of a level is the same for all rows of one weight.
-        """
+        """Quantiles at levels on the normal scale."""
         weights = self.row_weights
         if any(weights.strides) or not weights.size:
             return self._apply(MixtureRows.values, v)
+        # All rows have the same weight, so a level has the same score in all of them.
         z = self.calibration.to_score(v, weights.flat[0])
         if isinstance(self.mixture, CalibratedMixture):
             return self.mixture._values(z)
@@ -177,32 +175,33 @@ class CalibratedMixture(DerivedDistribution):
         return blockwise(of_block, [z], members)
 
     def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound of the central interval, as those of the mixture.
+        """Lower and upper bound of the central interval.
 
-        They are infinite where the calibration rows do not support the coverage, or a
-        ``ValueError`` if `unsupported` is "raise".
+        Where the calibration rows do not support the coverage, the bounds are infinite, or, if
+        `unsupported` is "raise", a ``ValueError`` is raised.
         """
         level = checks.coverage(coverage)
         tail = 0.5 * (1.0 - level)
-        good = self.calibration.supports(tail, self.row_weights)
-        if self.unsupported == "raise" and not good.all():
-            self._refuse(np.broadcast_to(level, good.shape)[~good].max())
+        supported = self.calibration.supports(tail, self.row_weights)
+        if self.unsupported == "raise" and not supported.all():
+            self._refuse(np.broadcast_to(level, supported.shape)[~supported].max())
         v = ndtri(tail.reshape((1,) * (len(self.shape) - tail.ndim) + tail.shape))
         lower, upper = self._values(np.stack([v, -v]))
-        return np.where(good, lower, -np.inf), np.where(good, upper, np.inf)
+        return np.where(supported, lower, -np.inf), np.where(supported, upper, np.inf)
 
     def _refuse(self, coverage: float) -> None:
-        needed, has = rows_needed(coverage), self.calibration
+        calibration = self.calibration
         raise ValueError(
-            f"coverage {coverage:g} needs at least {needed} calibration rows of the weight of the "
-            f"rows asked about, got {has.n_rows} of total weight {has.total_weight:g}"
-            f"{worth(has)}; unsupported='inf' gives infinite bounds instead"
+            f"coverage {coverage:g} needs at least {rows_needed(coverage)} calibration rows, each "
+            f"of the same weight as the predicted row, got {calibration.n_rows} of total weight "
+            f"{calibration.total_weight:g}{worth(calibration)}; unsupported='inf' gives infinite "
+            "bounds instead"
         )
 
     def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
         """Independent draws of shape ``(*size, *shape)``: quantiles at random levels."""
-        wanted = (*((size,) if isinstance(size, int) else size), *self.shape)
-        return self._apply(MixtureRows.values, rng.standard_normal(wanted))
+        shape = (*((size,) if isinstance(size, int) else size), *self.shape)
+        return self._apply(MixtureRows.values, rng.standard_normal(shape))
 
     def crps(self, y: ArrayLike) -> FloatArray:
         r"""Continuous ranked probability score of `y`, to about 1e-6 standard deviations.
@@ -212,14 +211,14 @@ class CalibratedMixture(DerivedDistribution):
         return self._apply(crps, checks.finite("y", y), block_rows=ROWS)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance, by quadrature; sensitive, as moments are, to far scores.
+        """Mean and variance by quadrature; like all moments they are sensitive to outlying scores.
 
-        The mean is right to about 1e-6 standard deviations, the variance to 1e-6 of itself.
+        The mean is accurate to about 1e-6 standard deviations, the variance to a relative 1e-6.
         """
         mean, variance = self._apply(mean_and_variance, outputs=2, block_rows=ROWS)
         return mean, variance
 
     @property
     def per_network(self) -> int:
-        """How many consecutive members are the components of one network."""
+        """Number of consecutive members that are the components of one network."""
         return self.mixture.per_network

@@ -1,7 +1,7 @@
-"""A block of rows with corrected distributions: what every method of theirs is made of.
+"""A block of rows with calibrated distributions, on which all their methods are built.
 
-A corrected distribution is a chain. A value has a score in the members' mixture, and each
-calibration turns a score into a level on the normal scale, which is the score for the next.
+A calibrated distribution is a chain: a value has a score in the members' mixture, and each
+calibration turns a score into a level on the normal scale, which is the score for the next one.
 """
 
 from typing import NamedTuple
@@ -14,21 +14,21 @@ from calipers.distributions import Members, mixture_logpdf, mixture_scores, mixt
 
 
 class MixtureRows(NamedTuple):
-    """Rows of one block."""
+    """Mixtures of a block of rows and the calibrations applied to them."""
 
-    members: Members  # their mixtures
+    members: Members  # the uncalibrated mixtures
     calibrations: tuple[LevelMap, ...]  # the innermost first
-    row_weights: tuple[FloatArray, ...]  # (n,): the rows' own weights, for each calibration
+    row_weights: tuple[FloatArray, ...]  # weights of the rows, shape (n,), for each calibration
 
     def take(self, rows: IntArray) -> "MixtureRows":
-        """Some of the rows."""
+        """The subset ``rows``."""
         return self._replace(
             members=self.members.take(rows),
             row_weights=tuple(weight[rows] for weight in self.row_weights),
         )
 
     def levels(self, x: FloatArray) -> FloatArray:
-        """Levels of `x` on the normal scale: the corrected distribution function is their Phi."""
+        """Levels of `x` on the normal scale; Phi of them is the calibrated cdf."""
         v = mixture_scores(x, self.members)
         for calibration, weight in zip(self.calibrations, self.row_weights, strict=True):
             v = calibration.from_score(v, weight)
@@ -42,7 +42,7 @@ class MixtureRows(NamedTuple):
         return mixture_values(v, self.members)
 
     def logpdf(self, x: FloatArray) -> FloatArray:
-        """Logarithm of the density: the mixture's, and that of each map's derivative."""
+        """Log density: that of the mixture plus the logarithm of each map's derivative."""
         density, z = mixture_logpdf(x, self.members), mixture_scores(x, self.members)
         for calibration, weight in zip(self.calibrations, self.row_weights, strict=True):
             pieces = calibration.pieces_of_score(z, weight)

@@ -1,4 +1,4 @@
-"""How much calibration rows are worth, which decides what coverage they support."""
+"""Effective sample size of calibration rows, which decides what coverage they support."""
 
 import math
 from typing import Any
@@ -14,7 +14,7 @@ ROUNDING = 1e-9
 
 
 def rows_needed(coverage: float) -> int:
-    """Count the rows of equal weight that a central interval of this coverage takes.
+    """Number of rows of equal weight that a central interval of this coverage needs.
 
     >>> rows_needed(0.95)
     39
@@ -24,38 +24,39 @@ def rows_needed(coverage: float) -> int:
 
 
 def effective_number(weights: FloatArray, units: ArrayLike | None = None) -> float:
-    r"""Number of independent rows of equal weight that some rows are worth.
+    r"""Effective sample size: the equivalent number of independent rows of equal weight.
 
-    Kish's effective size, :math:`(\sum_u W_u)^2 / \sum_u W_u^2`, over units u of total weight
-    :math:`W_u`. A unit is what is independent of the others: a group of rows that belong together,
-    or a row that was scored several times. So groups count as groups however many rows they have.
+    Kish's effective sample size, :math:`(\sum_u W_u)^2 / \sum_u W_u^2`, over units u of total
+    weight :math:`W_u`. Units are independent of each other: each is a group of rows that belong
+    together, or a row that was scored several times. So a group counts once, however many rows it
+    has.
 
     >>> effective_number(np.ones(6)), effective_number(np.ones(6), [0, 0, 0, 1, 1, 1])
     (6.0, 2.0)
     >>> round(effective_number(np.array([9.0, 1.0])), 2)
     1.22
     """
-    share = weights / weights.max()
+    relative = weights / weights.max()
     if units is not None:
         labels = np.asarray(units)
         if labels.shape != weights.shape:
             raise ValueError(
                 f"units must be one label per score, shape {weights.shape}, got {labels.shape}"
             )
-        share = np.bincount(np.unique(labels, return_inverse=True)[1], share)
-    number = float(share.sum() ** 2 / (share**2).sum())
-    whole = round(number)  # equal weights are worth their number, whatever rounding does
+        relative = np.bincount(np.unique(labels, return_inverse=True)[1], relative)
+    number = float(relative.sum() ** 2 / (relative**2).sum())
+    whole = round(number)  # equal weights give exactly their number, in spite of rounding errors
     return float(whole) if abs(number - whole) <= 1e-9 * whole else number
 
 
 def independent_number(scores: FloatArray, weights: FloatArray, units: ArrayLike) -> float:
-    r"""Number of independent rows that scores are worth, as far as their quantiles go.
+    r"""Effective sample size of clustered scores, for the estimation of quantiles.
 
-    Kish's effective size of the rows over the design effect :math:`1 + (m - 1) \rho` (Kish, 1965),
-    where m is what units have of rows on average, and :math:`\rho` the correlation of two scores of
-    a unit: of the scores or of their absolute values, whichever is larger, since units may differ
-    by where they are or by how far they scatter. It lies between the number of units, if scores of
-    a unit are all the same, and that of rows, if they have nothing in common.
+    Kish's effective sample size of the rows over the design effect :math:`1 + (m - 1) \rho` (Kish,
+    1965), where m is the mean number of rows per unit and :math:`\rho` the intraclass correlation:
+    that of the scores or of their absolute values, whichever is larger, since units may differ in
+    location or in scale. The result lies between the number of units, if all scores of a unit are
+    the same, and the number of rows, if they are independent.
 
     >>> units, one = np.repeat(np.arange(50), 4), np.ones(200)
     >>> rng = np.random.default_rng(0)
@@ -65,38 +66,37 @@ def independent_number(scores: FloatArray, weights: FloatArray, units: ArrayLike
     50
     """
     groups, rows = effective_number(weights, units), effective_number(weights)
-    place = np.unique(np.asarray(units), return_inverse=True)[1]
-    size = np.bincount(place).astype(np.float64)
-    if not 1 < len(size) < len(place):
+    code = np.unique(np.asarray(units), return_inverse=True)[1]
+    size = np.bincount(code).astype(np.float64)
+    if not 1 < len(size) < len(code):
         return groups
-    common = 0.0
+    correlation = 0.0
     for values in (scores, np.abs(scores)):
-        each = np.atleast_2d(values)
-        parts = [_variances(part - part.mean(), place, size) for part in map(_drawn_in, each)]
-        between, within = np.mean(parts, axis=0)
-        common = max(common, between / max(between + within, 1e-300))
-    return float(np.clip(rows / (1.0 + (rows / groups - 1.0) * common), groups, rows))
+        draws = map(_clipped, np.atleast_2d(values))
+        between, within = np.mean([_variances(d - d.mean(), code, size) for d in draws], axis=0)
+        correlation = max(correlation, between / max(between + within, 1e-300))
+    return float(np.clip(rows / (1.0 + (rows / groups - 1.0) * correlation), groups, rows))
 
 
-def _drawn_in(values: FloatArray) -> FloatArray:
-    """Values with those far out at the end of what is ordinary, so that no single one decides."""
-    middle = np.median(values)
-    reach = 6.0 * float(np.median(np.abs(values - middle))) / 0.6745
-    return np.clip(values, middle - reach, middle + reach) if reach else values
+def _clipped(values: FloatArray) -> FloatArray:
+    """Values clipped to 6 robust standard deviations, so that no single one dominates."""
+    median = np.median(values)
+    reach = 6.0 * float(np.median(np.abs(values - median))) / 0.6745
+    return np.clip(values, median - reach, median + reach) if reach else values
 
 
-def _variances(values: FloatArray, place: NDArray[np.intp], size: FloatArray) -> FloatArray:
-    """Variance between and within units, by the analysis of variance of one factor."""
+def _variances(values: FloatArray, code: NDArray[np.intp], size: FloatArray) -> FloatArray:
+    """Variance between and within units, by one-way analysis of variance."""
     n, units = len(values), len(size)
-    explained = float((np.bincount(place, values) ** 2 / size).sum())
+    explained = float((np.bincount(code, values) ** 2 / size).sum())
     within = ((values**2).sum() - explained) / (n - units)
     rows = (n - (size**2).sum() / n) / (units - 1)
     return np.array([max(explained / (units - 1) - within, 0.0) / rows, within])
 
 
 def worth(calibration: Any) -> str:
-    """What the rows of a calibration are worth, where that is less than their number, in words."""
+    """Effective sample size of a calibration in words; empty if it is the number of rows."""
     number = getattr(calibration, "n_effective", calibration.n_rows)
     if number >= calibration.n_rows - 0.5:
         return ""
-    return f" and worth {number:.4g} independent ones"
+    return f" (effective sample size {number:.4g})"

@@ -1,4 +1,4 @@
-"""Which networks have not seen a row, and what they predict for it."""
+"""Out-of-fold predictions: for each row, those of the networks that were not trained on it."""
 
 from typing import NamedTuple
 
@@ -10,12 +10,12 @@ from calipers.distributions import SplitNormal, SplitNormalMixture
 
 
 class Folds(NamedTuple):
-    """Networks sorted by fold, and each row's own fold."""
+    """Networks sorted by the fold they were trained without, and the fold of each row."""
 
-    order: NDArray[np.intp]
-    own: NDArray[np.intp]
+    order: NDArray[np.intp]  # (networks,): sorts networks by fold
+    row_fold: NDArray[np.intp]  # (n,): number of each row's fold
     n_folds: int
-    per_fold: int
+    per_fold: int  # networks
 
     def grouped(self, values: FloatArray) -> FloatArray:
         """Values of shape (members, n) as (folds, members per fold, n)."""
@@ -24,18 +24,18 @@ class Folds(NamedTuple):
         return values[order].reshape(self.n_folds, self.per_fold * each, -1)
 
     def out_of_fold(self, values: FloatArray) -> FloatArray:
-        """Values of each row's own fold, of shape (members per fold, n)."""
-        return self.grouped(values)[self.own, :, np.arange(self.own.size)].T
+        """Values of the networks not trained on each row, of shape (members per fold, n)."""
+        return self.grouped(values)[self.row_fold, :, np.arange(self.row_fold.size)].T
 
 
 def out_of_fold(
     components: SplitNormal | SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike
 ) -> SplitNormalMixture:
-    """Mixture, for each row, of those networks that were trained without the row's fold.
+    """Mixture, for each row, of the networks that were trained without the row's fold.
 
-    Components are what every network predicts for every row: a split normal of shape (networks, n),
-    or a mixture of shape (n,) where networks predict several. There are as many networks for each
-    fold.
+    ``components`` holds the prediction of every network for every row: a split normal of shape
+    (networks, n), or a mixture of shape (n,) where networks predict several components. Every fold
+    must have the same number of networks.
 
     Examples
     --------
@@ -48,29 +48,29 @@ def out_of_fold(
 
 
 def as_mixture(components: SplitNormal | SplitNormalMixture) -> SplitNormalMixture:
-    """Networks of one split normal each as a mixture; a mixture as it is."""
+    """A split normal per network as a mixture; a mixture is returned unchanged."""
     if isinstance(components, SplitNormalMixture):
         return components
     return SplitNormalMixture(components)
 
 
 def held_out_networks(mixture: SplitNormalMixture, folds: Folds) -> SplitNormalMixture:
-    """Mixture of the networks of each row's own fold."""
+    """Mixture of the networks that were trained without each row's fold."""
     components, weights = mixture.components, mixture.weights
     parts = (components.loc, components.left_scale, components.right_scale)
-    own = None
+    out_of_fold_weights = None
     if weights.ndim > 1 or np.any(weights != weights[0]):
-        wide = weights if weights.ndim > 1 else weights[:, None]
-        own = folds.out_of_fold(np.broadcast_to(wide, components.shape))
+        weights = weights if weights.ndim > 1 else weights[:, None]
+        out_of_fold_weights = folds.out_of_fold(np.broadcast_to(weights, components.shape))
     return SplitNormalMixture(
         SplitNormal(*(folds.out_of_fold(part) for part in parts)),
-        own,
+        out_of_fold_weights,
         per_network=mixture.per_network,
     )
 
 
 def folds_of(mixture: SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:
-    """Check folds of networks and rows, and sort networks by them."""
+    """Check the folds of networks and rows, and sort the networks by fold."""
     of_networks, of_rows = np.asarray(network_folds), np.asarray(row_folds)
     shape = (len(mixture.components) // mixture.per_network, *mixture.shape)
     if (*of_networks.shape, *of_rows.shape) != shape or len(shape) != 2:
@@ -80,9 +80,9 @@ def folds_of(mixture: SplitNormalMixture, network_folds: ArrayLike, row_folds: A
         )
     names, counts = np.unique(of_networks, return_counts=True)
     if counts.min() != counts.max():
-        raise ValueError(f"every fold must have as many networks, got {counts.tolist()}")
-    strange = np.setdiff1d(of_rows, names)
-    if strange.size:
-        raise ValueError(f"no network was trained without fold {strange[0]!r} of row_folds")
+        raise ValueError(f"every fold must have the same number of networks, got {counts.tolist()}")
+    unknown = np.setdiff1d(of_rows, names)
+    if unknown.size:
+        raise ValueError(f"no network was trained without fold {unknown[0]!r} of row_folds")
     order = np.argsort(of_networks, kind="stable")
     return Folds(order, np.searchsorted(names, of_rows), len(names), int(counts[0]))

@@ -1,17 +1,18 @@
-r"""Moments and the CRPS of corrected distributions, from quantiles at scores common to all rows.
+r"""Moments and the CRPS of calibrated distributions, from quantiles at scores common to all rows.
 
 With a row's quantile function q on the normal scale and the distribution P of its scores,
 
 .. math:: E X^k = \int q^k \, dP \quad \text{and} \quad
           \mathrm{CRPS} = 2 \int_{q > y} (q - y) \, dP - 2 \int P (q - y) \, dP,
 
-and a rule has the weights of these integrals. Only in the cell that y falls into is there anything
-to integrate for one row.
+and a quadrature rule holds the weights of these integrals. Only the cell that contains y has to be
+integrated row by row.
 
-How far off a rule is follows from the last Legendre coefficients of q on each panel and from what
-the first ones left out would add. Rows for which that is more than `TOLERANCE` standard deviations
-(some with members far apart or very narrow) get panels half as wide, and at last the adaptive
-quadrature. The few that the first halving does not help get quantiles each of its own.
+The error of a rule is estimated from the last Legendre coefficients of q on each panel and the
+contribution of the first omitted ones. Rows with an error of more than `TOLERANCE` standard
+deviations (some with members far apart or very narrow) get panels half as wide, and in the end
+adaptive quadrature. The few rows still inaccurate after the first halving have their quantiles
+solved one at a time.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from calipers._checks import FloatArray, IntArray
 from calipers.calibration import _adaptive as adaptive
 from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._rules import (
-    FINE_SHARES,
+    FINE_FRACTIONS,
     FINE_WEIGHTS,
     GROUP,
     POINTS,
@@ -35,13 +36,13 @@ from calipers.calibration._rules import (
 )
 from calipers.distributions import mixture_scores, mixture_values_on_grid
 
-# Error of a row, estimated in standard deviations, with which a rule is good enough.
+# Largest accepted error of a row, estimated in standard deviations.
 TOLERANCE = 1e-6
 HALVINGS = 2
-# Rows whose integrals are taken together: the few that need narrower panels share the cost of them.
+# Rows integrated together, so that the few that need narrower panels share their cost.
 ROWS = 8192
-# Rows worked on at a time: the members' arrays then stay in a core's cache, and products with the
-# transform are so small that BLAS leaves them to one thread.
+# Rows per chunk: the members' arrays then stay in a core's cache, and products with the transform
+# are so small that BLAS runs them in one thread.
 CHUNK = 1024
 
 Integral = Callable[[MixtureRows, FloatArray, FloatArray, Rule], tuple[FloatArray, ...]]
@@ -49,10 +50,10 @@ Integral = Callable[[MixtureRows, FloatArray, FloatArray, Rule], tuple[FloatArra
 
 @runtime_checkable
 class Stretching(Protocol):
-    """A calibration that multiplies scores, those of each row by a number of its own."""
+    """A calibration that multiplies the scores of each row by a factor."""
 
     def stretch(self, weight: FloatArray) -> FloatArray:
-        """Numbers by which levels of rows of these weights are multiplied."""
+        """Factors of rows with these weights."""
 
 
 def crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
@@ -74,51 +75,55 @@ def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
 
 def _integrate(
     integral: Integral,
-    otherwise: Callable[[MixtureRows, FloatArray], FloatArray],
+    fallback: Callable[[MixtureRows, FloatArray], FloatArray],
     rows: MixtureRows,
     y: FloatArray,
     outputs: int = 1,
 ) -> FloatArray:
-    """Integrate with ever narrower panels, rows of one weight at a time; shape (outputs, n)."""
+    """Integrate with ever narrower panels, rows of equal weights at a time; shape (outputs, n)."""
     results = np.empty((outputs, y.size))
-    alike, stretch = _without_stretch(rows)
-    for weights, left in _of_one_weight(alike.row_weights):
+    unstretched, stretch = _without_stretch(rows)
+    for weights, pending in _by_weights(unstretched.row_weights):
         for halvings in range(HALVINGS + 1):
-            rule, missed = make_rule(alike.calibrations, weights, halvings), []
-            for start in range(0, left.size, CHUNK):
-                part = left[start : start + CHUNK]
-                *found, error, scale = integral(alike.take(part), y[part], stretch[part], rule)
-                results[:, part] = found
-                missed.append(part[~(error <= TOLERANCE * scale)])
-            left = np.concatenate(missed)
-            if left.size == 0:
+            rule, inaccurate = make_rule(unstretched.calibrations, weights, halvings), []
+            for start in range(0, pending.size, CHUNK):
+                part = pending[start : start + CHUNK]
+                *values, error, scale = integral(
+                    unstretched.take(part), y[part], stretch[part], rule
+                )
+                results[:, part] = values
+                inaccurate.append(part[~(error <= TOLERANCE * scale)])
+            pending = np.concatenate(inaccurate)
+            if pending.size == 0:
                 break
-        if left.size:
-            results[:, left] = otherwise(rows.take(left), y[left])
+        if pending.size:
+            results[:, pending] = fallback(rows.take(pending), y[pending])
     return results
 
 
 def _without_stretch(rows: MixtureRows) -> tuple[MixtureRows, FloatArray]:
-    """Rows without a first correction that stretches scores, and by how much it does.
+    """Rows without a first calibration that stretches scores, and its factors.
 
-    Scores of all rows then have one distribution, however many widths there are.
+    The scores of all rows then have the same distribution, whatever the widths.
     """
     first = rows.calibrations[0]
     if not isinstance(first, Stretching) or len(rows.calibrations) == 1:
         return rows, np.ones(rows.members.n_rows)
     stretch = first.stretch(rows.row_weights[0])
-    rest = rows._replace(calibrations=rows.calibrations[1:], row_weights=rows.row_weights[1:])
-    return rest, stretch
+    unstretched = rows._replace(
+        calibrations=rows.calibrations[1:], row_weights=rows.row_weights[1:]
+    )
+    return unstretched, stretch
 
 
-def _of_one_weight(
+def _by_weights(
     row_weights: tuple[FloatArray, ...],
 ) -> Iterator[tuple[tuple[float, ...], IntArray]]:
-    """Weights, and the rows that have them."""
-    pairs = np.stack(row_weights)
-    distinct, group = pairs[:, :1], np.zeros(pairs.shape[1], np.intp)
-    if (pairs != distinct).any():
-        distinct, group = np.unique(pairs, axis=1, return_inverse=True)
+    """Yield each distinct combination of weights and the rows that have it."""
+    combined = np.stack(row_weights)
+    distinct, group = combined[:, :1], np.zeros(combined.shape[1], np.intp)
+    if (combined != distinct).any():
+        distinct, group = np.unique(combined, axis=1, return_inverse=True)
     for number, weights in enumerate(distinct.T.tolist()):
         yield tuple(weights), np.flatnonzero(group.ravel() == number)
 
@@ -126,22 +131,22 @@ def _of_one_weight(
 def _moments(
     rows: MixtureRows, _: FloatArray, stretch: FloatArray, rule: Rule
 ) -> tuple[FloatArray, ...]:
-    """Mean, variance, error of the worse of them and the scale that it is measured in."""
+    """Mean, variance, the larger of their errors, and the scale of that error."""
     q = _quantiles(rows, stretch, rule)
-    middle = q[len(q) // 2, 0].copy()
-    q -= middle
+    centre = q[len(q) // 2, 0].copy()
+    q -= centre
     squares = q * q
     first, second = (_weighted(rule.over_p, f) for f in (q, squares))
     variance = np.maximum(second - first**2, 0.0)
     scale = np.sqrt(variance)
     error = np.maximum(_error(q, rule)[0] * scale, _error(squares, rule)[0])
-    return middle + first, variance, error, variance
+    return centre + first, variance, error, variance
 
 
 def _crps(
     rows: MixtureRows, y: FloatArray, stretch: FloatArray, rule: Rule
 ) -> tuple[FloatArray, ...]:
-    """Score, its error and the scale that it is measured in."""
+    """CRPS, its error, and the scale of that error."""
     q = _quantiles(rows, stretch, rule)
     q -= y
     mean = _weighted(rule.over_p, q)
@@ -173,35 +178,35 @@ def _quantiles(rows: MixtureRows, stretch: FloatArray, rule: Rule) -> FloatArray
 def _error(f: FloatArray, rule: Rule) -> tuple[FloatArray, FloatArray]:
     """Estimated error of the integral, of shape (n,), and of one that ends in a panel, (panels, n).
 
-    The coefficients that are left out are taken to decay as the last ones do. An integral that ends
-    within a panel has a part of one swing of them.
+    The omitted coefficients are assumed to decay like the last ones. In an integral that ends
+    within a panel, less than one oscillation of the omitted terms does not cancel.
     """
     sizes = np.abs(TRANSFORM[-2 * GROUP :] @ f).reshape(len(f), 2, GROUP, -1).sum(axis=2)
     decay = np.fmin(sizes[:, 1] / sizes[:, 0], 1.0)
-    left_out = decay * sizes[:, 1]
-    within = 8.0 * POINTS**-1.5 * rule.mass[:, None] * left_out
+    omitted = decay * sizes[:, 1]
+    within = 8.0 * POINTS**-1.5 * rule.mass[:, None] * omitted
     total = np.zeros(f.shape[-1])
     for alias in rule.aliases.T:
-        total += alias @ left_out
-        left_out = left_out * decay
+        total += alias @ omitted
+        omitted = omitted * decay
     return total, within
 
 
 def _above(z: FloatArray, q: FloatArray, rule: Rule) -> FloatArray:
-    """Integral of q over the scores above `z`: panels, cells of z's own panel, part of its cell."""
+    """Integral of q over scores above `z`: panels, cells of z's panel, and a partial cell."""
     cell = np.clip(np.searchsorted(rule.z, z, side="right") - 1, 0, len(rule.panel) - 1)
     panel, row = rule.panel[cell], np.arange(z.size)
     by_panel = np.einsum("pk,pkn->pn", rule.over_p, q)
     panels = np.cumsum(by_panel[::-1], axis=0)[::-1] - by_panel
-    own = q[panel, :, row].T
-    cells = np.einsum("nk,kn->n", rule.rest[cell], own)
+    q_panel = q[panel, :, row].T
+    cells = np.einsum("nk,kn->n", rule.above_cell[cell], q_panel)
     start, end = rule.v[cell], rule.v[cell + 1]
     start = start + (z - rule.z[cell]) / (rule.z[cell + 1] - rule.z[cell]) * (end - start)
     level, score = (
-        a + FINE_SHARES[:, None] * (b - a) for a, b in ((start, end), (z, rule.z[cell + 1]))
+        a + FINE_FRACTIONS[:, None] * (b - a) for a, b in ((start, end), (z, rule.z[cell + 1]))
     )
     t = 2.0 * (score - rule.edges[panel]) / np.diff(rule.edges)[panel] - 1.0
-    values = legendre.legval(t, (TRANSFORM @ own)[:, None], tensor=False)
-    part = 0.5 * (end - start) * (FINE_WEIGHTS @ (values * normal_density(level)))
-    total: FloatArray = panels[panel, row] + cells + part
+    values = legendre.legval(t, (TRANSFORM @ q_panel)[:, None], tensor=False)
+    partial_cell = 0.5 * (end - start) * (FINE_WEIGHTS @ (values * normal_density(level)))
+    total: FloatArray = panels[panel, row] + cells + partial_cell
     return total

@@ -1,17 +1,19 @@
-"""Knots of a calibration: which scores it keeps, and the levels that they stand for.
+"""Knots of a calibration: the scores that it keeps, and the levels of these scores.
 
 With the row's own weight w and calibration weights of sum W, knot k has the level
 
     p_k = (mass_k + share_k w) / (W + w).
 
-For a score with the weight W_before below it and w_k of its own, mass is W_before + w_k / 2 and
-share 1/2: with unit weights k / (n + 1). Strict knots give each score the level nearest to one half
-that it must serve: in the lower half mass W_before + w_k and share 1, in the upper half W_before
-and 0, with the median between them. Equal scores are one score with their common weight.
+For a score of weight w_k, with the weight W_before below it, mass is W_before + w_k / 2 and share
+1/2: with unit weights the level is k / (n + 1). Strict knots give each score the level nearest to
+one half for which it is a valid quantile: in the lower half mass W_before + w_k and share 1, in the
+upper half W_before and 0, with the median between them. Equal scores are merged into one of their
+total weight.
 
-Sorted scores are a rough quantile function, and its derivative a useless density: one score lies
-in each gap. So neighbours share a knot, few of them in the tails and more in the middle. Ordinary
-knots take their mean; strict ones the outermost, which is safe.
+The sorted scores are a rough quantile function, whose derivative is useless as a density, since
+each gap rests on a single score. So neighbours share a knot, few of them in the tails and more in
+the middle. Ordinary knots take the mean of their scores, strict knots the outermost score, which is
+conservative.
 """
 
 from typing import NamedTuple
@@ -22,16 +24,16 @@ from scipy.special import ndtri
 
 from calipers._checks import FloatArray
 
-# Rows that share a knot: at most this part of those further out (ordinary, strict) ...
-ORDINARY_PART, STRICT_PART = 1.0 / 3.0, 1.0 / 100.0
+# Rows that share a knot: at most this fraction of the rows further out (ordinary, strict) ...
+ORDINARY_FRACTION, STRICT_FRACTION = 1.0 / 3.0, 1.0 / 100.0
 # ... and at most this multiple of n^(2/3), so that the map follows any shape as n grows.
 ORDINARY_CAP = 0.5
-# Weights below this part of their sum cannot be told from none.
+# Weights below this fraction of their sum count as zero.
 NEGLIGIBLE = 1e-12
 
 
 class Knots(NamedTuple):
-    """Scores in ascending order and what their levels are made of, each of shape (knots,)."""
+    """Scores in ascending order and the terms of their levels, each of shape (knots,)."""
 
     scores: FloatArray
     mass: FloatArray
@@ -39,7 +41,7 @@ class Knots(NamedTuple):
 
 
 def merged(scores: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Distinct scores in ascending order and the sum of each one's weights.
+    """Distinct scores in ascending order and the total weight of each.
 
     >>> merged(np.array([2.0, 1.0, 2.0]), np.ones(3))
     (array([1., 2.]), array([1., 2.]))
@@ -50,9 +52,9 @@ def merged(scores: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatAr
 
 
 def ordinary_knots(scores: FloatArray, weights: FloatArray) -> Knots:
-    """Knots without bias, from distinct scores in ascending order."""
+    """Unbiased knots, from distinct scores in ascending order."""
     cap = max(1, int(ORDINARY_CAP * len(scores) ** (2 / 3)))
-    starts = _group_starts(len(scores), ORDINARY_PART, cap)
+    starts = _group_starts(len(scores), ORDINARY_FRACTION, cap)
     weight = np.add.reduceat(weights, starts)
     mean = np.add.reduceat(weights * scores, starts) / weight
     mass = np.cumsum(weight) - 0.5 * weight
@@ -60,30 +62,30 @@ def ordinary_knots(scores: FloatArray, weights: FloatArray) -> Knots:
 
 
 def strict_knots(scores: FloatArray, weights: FloatArray) -> Knots:
-    """Knots on the safe side of every level but one half itself."""
-    starts = _group_starts(len(scores), STRICT_PART, len(scores))
+    """Conservative knots, for every level but one half itself."""
+    starts = _group_starts(len(scores), STRICT_FRACTION, len(scores))
     ends = np.append(starts[1:], len(scores)) - 1
-    upto = np.cumsum(weights)
-    half = 0.5 * upto[-1]
-    middle = scores[np.searchsorted(upto, half)]
-    before = (upto - weights)[starts]
-    low = (before < half) & (scores[starts] < middle)
-    high = (upto[ends] > half) & (scores[ends] > middle)
+    cumulative = np.cumsum(weights)
+    half = 0.5 * cumulative[-1]
+    median = scores[np.searchsorted(cumulative, half)]
+    before = (cumulative - weights)[starts]
+    low = (before < half) & (scores[starts] < median)
+    high = (cumulative[ends] > half) & (scores[ends] > median)
     return Knots(
-        np.concatenate([scores[starts][low], [middle], scores[ends][high]]),
-        np.concatenate([upto[ends][low], [half], before[high]]),
+        np.concatenate([scores[starts][low], [median], scores[ends][high]]),
+        np.concatenate([cumulative[ends][low], [half], before[high]]),
         np.repeat([1.0, 0.5, 0.0], [low.sum(), 1, high.sum()]),
     )
 
 
 def tail_slope(scores: FloatArray, weights: FloatArray) -> float:
-    """Scale of the scores: half the distance of those at one standard deviation either way.
+    """Scale of the scores: half the distance between those at normal levels -1 and 1.
 
     >>> tail_slope(2.0 * ndtri(np.arange(1, 100) / 100), np.ones(99))
     2.0
     """
-    own = weights.mean()
-    levels = ndtri((np.cumsum(weights) - 0.5 * weights + 0.5 * own) / (weights.sum() + own))
+    mean = weights.mean()
+    levels = ndtri((np.cumsum(weights) - 0.5 * weights + 0.5 * mean) / (weights.sum() + mean))
     low, high = max(-1.0, levels[0]), min(1.0, levels[-1])
     if not low < high:
         return 1.0
@@ -91,8 +93,8 @@ def tail_slope(scores: FloatArray, weights: FloatArray) -> float:
     return float((last - first) / (high - low))
 
 
-def _group_starts(n: int, part: float, cap: int) -> NDArray[np.intp]:
-    """First places of groups of neighbours, which grow from either end towards the middle.
+def _group_starts(n: int, fraction: float, cap: int) -> NDArray[np.intp]:
+    """First indices of groups of neighbours, which grow from either end towards the middle.
 
     >>> _group_starts(20, 1 / 3, 3)
     array([ 0,  1,  2,  3,  4,  5,  7,  9, 11, 13, 15, 16, 17, 18, 19])
@@ -100,7 +102,7 @@ def _group_starts(n: int, part: float, cap: int) -> NDArray[np.intp]:
     edges = [0]
     while edges[-1] < n / 2:
         rank = edges[-1] + 1
-        edges.append(edges[-1] + max(1, min(int(rank * part), cap)))
+        edges.append(edges[-1] + max(1, min(int(rank * fraction), cap)))
     low = [edge for edge in edges if edge < n / 2]
     high = [n - edge for edge in reversed(edges) if edge and n - edge > low[-1]]
     return np.array(low + high)

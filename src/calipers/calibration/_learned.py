@@ -1,4 +1,4 @@
-"""What was predicted on the way along a stream, and distributions that are moved."""
+"""Result of online learning from a stream, and the shifting of distributions that it needs."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,44 +30,44 @@ NetworkDistribution = SplitNormalMixture | CalibratedMixture
 
 @dataclass(frozen=True, eq=False)
 class Learned:
-    """What a stream taught, and what was predicted on the way."""
+    """State after a stream of rows, and the predictions made along the way."""
 
-    state: "AdaptiveCoverage"  #: For the rows that come next.
-    #: Distributions of the rows, moved as they were before each target was known.
+    state: "AdaptiveCoverage"  #: State that predicts the next rows.
+    #: Distributions of the rows, with the shift that was predicted before each target was known.
     dist: NetworkDistribution
     y: FloatArray  #: (n,): The targets.
-    knots: FloatArray  #: (n, levels): Scores of the levels ``_tracking.LEVELS`` at each row.
-    #: Values that the target can take, on which quantiles and intervals lie.
+    knots: FloatArray  #: (n, levels): Scores of the levels ``_tracking.LEVELS`` for each row.
+    #: Values that the target can take, to which quantiles and intervals are rounded.
     support: Support = Support()  # noqa: RUF009 - a frozen value
-    target_map: TargetMap | None = None  #: The scale of ``dist``, where it is not the target's own.
+    target_map: TargetMap | None = None  #: Transformation of the target to the scale of ``dist``.
 
     @property
     def alarm(self) -> bool:
-        """Whether rows have stopped being exchangeable, as far as the martingale tells."""
+        """Whether the test martingale has rejected exchangeability."""
         return self.state.alarm.alarm
 
     def intervals(self, coverage: float) -> FloatArray:
-        """Intervals as they were before each target was known, of shape (n, 2)."""
+        """Intervals as predicted before each target was known, of shape (n, 2)."""
         tail = 0.5 * (1.0 - float(checks.coverage(coverage)))
         return self.quantiles([tail, 1.0 - tail])
 
     def quantiles(self, p: ArrayLike) -> FloatArray:
-        """Quantiles as they were before each target was known, of shape (n, levels)."""
-        levels = np.atleast_1d(checks.probability("p", p))
-        maps = [KnotMap.through(NORMAL, row, 0) for row in self.knots]
-        scores = np.array([own.to_score(ndtri(levels)) for own in maps])
-        latent = np.stack([values_of_scores(self.dist, column) for column in scores.T], axis=1)
-        own = latent if self.target_map is None else self.target_map.back(latent)
-        return self.support.observe(own)
+        """Quantiles as predicted before each target was known, of shape (n, levels)."""
+        levels = ndtri(np.atleast_1d(checks.probability("p", p)))
+        scores = np.array([KnotMap.through(NORMAL, row, 0).to_score(levels) for row in self.knots])
+        values = np.stack([values_of_scores(self.dist, column) for column in scores.T], axis=1)
+        if self.target_map is not None:
+            values = self.target_map.back(values)
+        return self.support.observe(values)
 
     def coverage(self, coverage: float) -> float:
-        """Share of the targets inside their intervals."""
+        """Fraction of the targets inside their intervals."""
         lower, upper = self.intervals(coverage).T
         return float(np.mean((lower <= self.y) & (self.y <= upper)))
 
 
 def shifted(dist: NetworkDistribution, by: FloatArray) -> NetworkDistribution:
-    """Distributions moved along the axis of the target."""
+    """Distributions with their location moved by ``by``."""
     if isinstance(dist, CalibratedMixture):
         inner = shifted(dist.mixture, by)
         return CalibratedMixture(inner, dist.calibration, dist.row_weights, dist.unsupported)
@@ -77,7 +77,7 @@ def shifted(dist: NetworkDistribution, by: FloatArray) -> NetworkDistribution:
 
 
 def values_of_scores(dist: NetworkDistribution, scores: FloatArray) -> FloatArray:
-    """The value of each row that has a score in its own distribution."""
+    """Value of each row that has the given normal score in its distribution."""
     if isinstance(dist, CalibratedMixture):
         return dist._apply(MixtureRows.values, scores)
     of_block, members = dist.in_blocks(mixture_values)
@@ -85,6 +85,6 @@ def values_of_scores(dist: NetworkDistribution, scores: FloatArray) -> FloatArra
 
 
 def median_and_scale(dist: NetworkDistribution) -> tuple[FloatArray, FloatArray]:
-    """Median of each row, and half the distance of its quantiles at one standard deviation."""
-    ends = [values_of_scores(dist, np.full(len(dist), v)) for v in (-1.0, 0.0, 1.0)]
-    return ends[1], 0.5 * (ends[2] - ends[0])
+    """Median of each row, and half the distance between its quantiles at normal scores -1 and 1."""
+    low, median, high = (values_of_scores(dist, np.full(len(dist), v)) for v in (-1.0, 0.0, 1.0))
+    return median, 0.5 * (high - low)

@@ -1,4 +1,4 @@
-"""A map between levels and scores through given knots."""
+"""A piecewise-linear map between levels and scores through given knots."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from calipers._checks import FloatArray
 from calipers.calibration._effective import ROUNDING
 from calipers.calibration._score_map import Pieces
 
-_LEAST_RISE = 1e-6  # of the scores for one unit of levels, so that the map has an inverse
+_MIN_SLOPE = 1e-6  # relative to the slope in the middle, so that the map has an inverse
 
 
 @dataclass(frozen=True, eq=False)
 class KnotMap:
-    """Straight between knots, and beyond the outermost with the slope of the middle."""
+    """Linear map between knots, continued beyond the outermost with the slope of the middle."""
 
     levels: FloatArray  # (knots,): on the normal scale, ascending
     scores: FloatArray  # (knots,): their scores, ascending
@@ -24,15 +24,15 @@ class KnotMap:
 
     @classmethod
     def through(cls, levels: FloatArray, scores: FloatArray, n_rows: int) -> "KnotMap":
-        """Make the map through scores that ascend, if not strictly."""
+        """Return the map through scores in ascending order, which may contain ties."""
         slope = float(np.diff(np.interp([-1.0, 1.0], levels, scores))[0]) / 2.0
-        rise = _LEAST_RISE * max(slope, _LEAST_RISE)
-        strict = np.maximum.accumulate(scores - rise * levels) + rise * levels
-        return cls(levels, strict, max(slope, rise), n_rows)
+        least = _MIN_SLOPE * max(slope, _MIN_SLOPE)
+        increasing = np.maximum.accumulate(scores - least * levels) + least * levels
+        return cls(levels, increasing, max(slope, least), n_rows)
 
     @property
     def total_weight(self) -> float:
-        """One for each row."""
+        """Sum of the calibration weights, one for each row."""
         return float(self.n_rows)
 
     @property
@@ -44,19 +44,15 @@ class KnotMap:
         """Score of a level, both on the normal scale."""
         del weight
         level = checks.not_nan("v", v)
-        pieces = self._pieces(np.searchsorted(self.levels, level))
-        with np.errstate(over="ignore"):
-            return pieces.z + pieces.rate * (level - pieces.v)
+        return self._pieces(np.searchsorted(self.levels, level)).score(level)
 
     def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Level of a score: the inverse of `to_score`."""
         score = checks.not_nan("z", z)
-        pieces = self.pieces_of_score(score, weight)
-        with np.errstate(over="ignore"):
-            return pieces.v + (score - pieces.z) / pieces.rate
+        return self.pieces_of_score(score, weight).level(score)
 
     def pieces_of_score(self, z: FloatArray, weight: ArrayLike | None = None) -> Pieces:
-        """Straight pieces of the map on which scores lie."""
+        """Linear pieces of the map on which the scores ``z`` lie."""
         del weight
         return self._pieces(np.searchsorted(self.scores, z))
 
@@ -70,11 +66,7 @@ class KnotMap:
         return Pieces(self.scores[left], self.levels[left], rise / run)
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
-        """Whether the rows are enough for the level ``p``: a tail of 1 / (n + 1) or more."""
+        """Whether there are enough rows for the level ``p``: a tail of at least 1 / (n + 1)."""
         level = checks.probability("p", p)
         enough = np.minimum(level, 1.0 - level) * (self.n_rows + 1) >= 1.0 - ROUNDING
-        return np.asarray(
-            enough
-            if weight is None
-            else np.broadcast_to(enough, np.broadcast_shapes(np.shape(enough), np.shape(weight)))
-        )
+        return np.broadcast_arrays(enough, 0.0 if weight is None else weight)[0]

@@ -1,15 +1,15 @@
-r"""An alarm for rows that are no longer exchangeable: a conformal test martingale.
+r"""A conformal test martingale, which raises an alarm when rows are no longer exchangeable.
 
-Each score gets a p-value, its rank among those before it with ties broken at random; the scores are
-put into `BINS` first, so that counts are all there is to keep. While rows are exchangeable these
+The p-value of a score is its rank among the scores before it, with ties broken at random. Scores
+are binned into `BINS` first, so that only counts have to be kept. While rows are exchangeable these
 p-values are independent and uniform [1]_. A gambler who bets against that, with factors of mean 1
-such as :math:`1 + e (2 p - 1)`, then has a capital that is a martingale: it exceeds 100 with a
-probability of at most 1 in 100, ever (Ville). The bets are on p-values that are too high or low,
-and too far out or too central; capital moves between them at the rate `JUMP` (the simple jumper
-[2]_).
+such as :math:`1 + e (2 p - 1)`, then has a capital that is a martingale: the probability that it
+ever exceeds 100 is at most 1 in 100 (Ville's inequality). The bets are on p-values that are too
+high or too low, and too extreme or too central; capital moves between them at the rate `JUMP` (the
+simple jumper [2]_).
 
-So that a stream which differs from the calibration rows from the start is noticed too, counts begin
-with `PRIOR` scores of a model that is right. To that extent the alarm trusts the calibration.
+To detect a stream that differs from the calibration rows from the start, the counts begin with
+`PRIOR` scores of a correct model. To that extent the alarm relies on the calibration.
 
 .. [1] Vovk, Gammerman and Shafer, "Algorithmic learning in a random world", chapter 8 (2022).
 .. [2] Vovk, Petej, Nouretdinov, Ahlberg, Carlsson and Gammerman, "Retrain or not retrain: conformal
@@ -28,10 +28,10 @@ BINS = 200
 PRIOR = 200.0
 JUMP = 0.01
 ALARM = 100.0
-"""Capital from which on the rows are not believed to be exchangeable."""
+"""Capital at which exchangeability is rejected."""
 
 _STAKES = np.array([0.0, -1.0, -0.5, 0.5, 1.0, -0.9, -0.5, 0.5, 0.9])
-_ON_SPREAD = np.arange(len(_STAKES)) > 4
+_ON_SCALE = np.arange(len(_STAKES)) > 4  # bets on extreme or central p-values
 _SEED = 20_240_229
 
 
@@ -51,22 +51,22 @@ class Martingale:
     True
     """
 
-    counts: FloatArray  #: (BINS,): Scores so far.
-    shares: FloatArray  #: (bets,): How the capital is divided.
-    #: (): Natural logarithm of the capital now, and of the most it has been.
+    counts: FloatArray  #: (BINS,): Number of scores so far in each bin.
+    shares: FloatArray  #: (bets,): Fractions of the capital on each bet.
+    #: (): Natural logarithm of the current capital, and of its maximum so far.
     log_capital: FloatArray
     log_highest: FloatArray
-    rows: FloatArray  #: (): Scores taken in.
+    rows: FloatArray  #: (): Number of scores so far.
 
     @classmethod
     def start(cls) -> Self:
-        """Begin with a capital of 1."""
+        """Return the initial state, with a capital of 1."""
         shares = np.full(len(_STAKES), 1.0 / len(_STAKES))
-        return cls(np.full(BINS, PRIOR / BINS), shares, *np.zeros((3, 1)).reshape(3))
+        return cls(np.full(BINS, PRIOR / BINS), shares, *np.zeros(3))
 
     @property
     def alarm(self) -> bool:
-        """Whether exchangeability has stopped being credible."""
+        """Whether exchangeability has been rejected."""
         return bool(self.log_highest >= np.log(ALARM))
 
     @property
@@ -77,13 +77,13 @@ class Martingale:
     def learn(self, scores: FloatArray) -> None:
         """Bet on scores, one after the other."""
         bins = np.minimum((BINS * ndtr(scores)).astype(np.intp), BINS - 1)
-        # One number per row of the stream, wherever it is cut into calls.
+        # One random number per row of the stream, however it is split into calls.
         random = np.random.Generator(np.random.PCG64(_SEED).advance(int(self.rows)))
-        for place, tie in zip(bins, random.random(len(bins)), strict=True):
-            self.counts[place] += 1.0
-            below = self.counts[:place].sum() + tie * self.counts[place]
+        for number, tie in zip(bins, random.random(len(bins)), strict=True):
+            self.counts[number] += 1.0
+            below = self.counts[:number].sum() + tie * self.counts[number]
             p = below / self.counts.sum()
-            bet = np.where(_ON_SPREAD, 6.0 * p * (p - 1.0) + 1.0, 2.0 * p - 1.0)
+            bet = np.where(_ON_SCALE, 6.0 * p * (p - 1.0) + 1.0, 2.0 * p - 1.0)
             shares = (1.0 - JUMP) * self.shares + JUMP / len(_STAKES)
             shares = shares * (1.0 + _STAKES * bet)
             total = shares.sum()

@@ -1,4 +1,4 @@
-"""Calibration that follows a stream: coverage kept under drift, at every level at once."""
+"""Adaptive conformal inference for streams: coverage under drift, at all levels at once."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
@@ -21,28 +21,28 @@ from calipers.calibration._martingale import Martingale
 from calipers.calibration._scores import normal_scores
 from calipers.calibration._tracking import NORMAL, LevelTracker
 
-_PARTS: dict[str, Any] = {"levels": LevelTracker, "shift": InputShift, "alarm": Martingale}
+_PARTS = ("levels", "shift", "alarm")  # the mutable fields of a state
 _LARGEST = 1e100
-_FURTHEST = 1e30  # scores count up to this
+_MAX_SCORE = 1e30  # scores are clipped to this
 
 
 @dataclass(frozen=True, eq=False)
 class AdaptiveCoverage:
-    """A calibration for streams, which learns from every row whose target becomes known.
+    """An online calibration, which learns from every row whose target becomes known.
 
-    On top of what a model predicts it corrects the place of a distribution (a regression of recent
-    errors on the inputs) and the score of every level (quantiles tracked by experts with several
-    memories, with a margin that keeps the coverage of central intervals). There is no step size and
-    no window to choose. The modules ``_input_shift`` and ``_tracking`` say how, and what is proven:
-    over T rows, in any order and whatever the model, the coverage of each central interval that has
-    a margin differs from nominal by at most a constant over T, as long as scores are bounded in
-    units of their recent scale.
+    It corrects the location of a predicted distribution (by a regression of recent errors on the
+    inputs) and the score of every level (by quantiles that experts with several memories track, and
+    a margin that maintains the coverage of central intervals). There is no step size and no window
+    to choose. The modules ``_input_shift`` and ``_tracking`` describe the method and what is
+    proven: over T rows, in any order and whatever the model, the coverage of each central interval
+    that has a margin differs from nominal by at most a constant over T, as long as scores are
+    bounded in units of their recent scale.
 
-    An instance does not change: ``learn`` gives the next one.
+    Instances are immutable: ``learn`` returns the next state.
 
     Examples
     --------
-    A stream whose scale trebles:
+    A stream whose scale triples:
 
     >>> from calipers.distributions import SplitNormal, SplitNormalMixture
     >>> rng = np.random.default_rng(0)
@@ -59,9 +59,9 @@ class AdaptiveCoverage:
 
     levels: LevelTracker
     shift: InputShift
-    #: Whether rows are still exchangeable, judged by the scores before the correction.
+    #: Test of whether rows are still exchangeable, on the scores before the correction.
     alarm: Martingale
-    base_rows: int  #: Calibration rows behind the model that is corrected.
+    base_rows: int  #: Calibration rows of the model that is corrected.
 
     kind: ClassVar[str] = "adaptive"
     """Key in ``CALIBRATIONS``."""
@@ -72,14 +72,15 @@ class AdaptiveCoverage:
     def start(
         cls, base_rows: int, center: FloatArray | None = None, unit: FloatArray | None = None
     ) -> Self:
-        """Begin without a correction.
+        """Return the initial state, without a correction.
 
         Parameters
         ----------
         base_rows : int
             Calibration rows of the model, which decide what coverage is supported at first.
         center, unit : array of shape (inputs,), optional
-            Standardise the inputs; without, the correction of place is the same for all rows.
+            Location and scale that standardise the inputs. Without them the correction of the
+            location is the same for all rows.
         """
         return cls(
             LevelTracker.start(), InputShift.start(center, unit), Martingale.start(), base_rows
@@ -87,7 +88,7 @@ class AdaptiveCoverage:
 
     @property
     def n_rows(self) -> int:
-        """Rows behind the correction, those of the model's own calibration included."""
+        """Number of rows learned from, including those of the model's own calibration."""
         return self.base_rows + int(self.levels.rows)
 
     @cached_property
@@ -116,124 +117,124 @@ class AdaptiveCoverage:
         cells: FloatArray | None = None,
         made_by: "Sequence[AdaptiveCoverage] | None" = None,
     ) -> Learned:
-        """Take in the targets of rows, one after the other.
+        """Learn from the targets of rows, one after the other.
 
         Parameters
         ----------
         dist : SplitNormalMixture or CalibratedMixture
-            What the model predicts for them, before this correction.
+            Predictions of the model for the rows, before this correction.
         y : array-like of shape (n,)
-            Their targets.
+            Targets of the rows.
         X : array of shape (n, inputs), optional
-            Their inputs, where ``start`` was given a centre and a unit.
+            Inputs of the rows, where ``start`` was given a centre and a unit.
         delay : int
-            Rows that are predicted between a row and its target: each is predicted by what was
-            known so many rows before it.
+            Number of later rows that are predicted before a row's target becomes known.
         cells : array of shape (2, n), optional
-            Values between which each target would have been observed as the same value, infinite
-            ones included, where targets have a mass of their own; ``y`` is then drawn in between.
+            Values, possibly infinite, between which each target would have been observed as the
+            same value, where the target has point masses; ``y`` is then drawn in between.
         made_by : sequence of AdaptiveCoverage, optional
-            The state that each row was predicted by, where that is known, in place of ``delay``.
+            The state with which each row was predicted, if known; replaces ``delay``.
 
         Returns
         -------
         Learned
-            The next state, and what was predicted for each row before its target was known.
+            The next state, and the prediction for each row before its target was known.
         """
         target = checks.finite("y", y)
         delay = min(_whole(delay), len(target))
         state = replace(self, **{name: deepcopy(getattr(self, name)) for name in _PARTS})
-        median, own = median_and_scale(dist)
-        scale = _positive(own)
+        median, scale = median_and_scale(dist)
+        scale = _positive(scale)
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
         by, size, shifts, issued = np.zeros(len(target)), np.ones(len(target)), {}, {}
-        for now, known in _lagged(len(target), delay):
-            if now is not None:
-                maker = state if made_by is None else made_by[now]
-                shifts[now] = maker.shift.issue(inputs[now], scale[now])
-                by[now] = shifts[now][-1]
-            if known is not None:
-                size[known] = state.shift.size(scale[known])
-                error = target[known] - median[known]
-                state.shift.learn(inputs[known], error, scale[known], shifts.pop(known))
+        for new, labelled in _lagged(len(target), delay):
+            if new is not None:
+                predictor = state if made_by is None else made_by[new]
+                shifts[new] = predictor.shift.issue(inputs[new], scale[new])
+                by[new] = shifts[new][-1]
+            if labelled is not None:
+                size[labelled] = state.shift.size(scale[labelled])
+                error = target[labelled] - median[labelled]
+                state.shift.learn(inputs[labelled], error, scale[labelled], shifts.pop(labelled))
         state.alarm.learn(normal_scores(dist, target))
         moved = shifted(dist, by)
-        scores = normal_scores(moved, target)
         knots = np.empty((len(target), len(NORMAL)))
-        z = np.clip(scores, -_FURTHEST, _FURTHEST)
+        z = np.clip(normal_scores(moved, target), -_MAX_SCORE, _MAX_SCORE)
         ends = _end_scores(moved, target, z, cells)
-        for now, known in _lagged(len(target), delay):
-            if now is not None:
-                maker = state if made_by is None else made_by[now]
-                issued[now] = maker.levels.issue()
-                knots[now] = issued[now].scores
-            if known is not None:
-                state.levels.learn(z[known], ends[known], size[known], issued.pop(known))
+        for new, labelled in _lagged(len(target), delay):
+            if new is not None:
+                predictor = state if made_by is None else made_by[new]
+                issued[new] = predictor.levels.issue()
+                knots[new] = issued[new].scores
+            if labelled is not None:
+                past = issued.pop(labelled)
+                state.levels.learn(z[labelled], ends[labelled], size[labelled], past)
         return Learned(state, moved, target, knots)
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
-        """Whether the rows are enough for the level ``p``."""
+        """Whether there are enough rows for the level ``p``."""
         return self.level_map.supports(p, weight)
 
     def fixed_scores(self, v: FloatArray) -> FloatArray:
-        """Refuse: what changes with every row has no fixed form."""
+        """Raise ValueError: scores change with every row."""
         raise ValueError(
-            "a model that was updated online has no ONNX form: its correction changes with rows"
+            "a model that was updated online cannot be exported to ONNX: its correction changes "
+            "with every row"
         )
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Give all there is to store, as plain arrays."""
-        found: dict[str, NDArray[np.generic]] = {"base_rows": np.asarray(self.base_rows)}
-        for name in _PARTS:
-            part = getattr(self, name)
-            for field in fields(part):
-                found[f"{name}.{field.name}"] = np.asarray(getattr(part, field.name))
-        return found
+        """State to store, as plain arrays."""
+        arrays = {key: np.asarray(getattr(part, field)) for key, part, field in _arrays(self)}
+        return {"base_rows": np.asarray(self.base_rows), **arrays}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Make one again of what `to_arrays` gave; a `SchemaError` says if it is another."""
-        given = {name: np.asarray(array) for name, array in arrays.items()}
-        rows = array_of(given, "base_rows", "iu", ())
+        """Restore a state from `to_arrays`; raise `SchemaError` if it is malformed."""
+        stored = {name: np.asarray(array) for name, array in arrays.items()}
+        rows = array_of(stored, "base_rows", "iu", ())
         within("base_rows", rows, 0, 2.0**53)
-        inputs = array_of(given, "shift.center", "f").shape
+        inputs = array_of(stored, "shift.center", "f").shape
         if len(inputs) != 1:
             refuse("array 'shift.center'", "a list", inputs)
-        template = cls.start(int(rows), np.zeros(inputs), np.ones(inputs))
-        if template.shift.center.shape != inputs:
+        state = cls.start(int(rows), np.zeros(inputs), np.ones(inputs))
+        if state.shift.center.shape != inputs:
             refuse("array 'shift.center'", "of fewer inputs", inputs)
-        for name in _PARTS:
-            part = getattr(template, name)
-            for field in fields(part):
-                key = f"{name}.{field.name}"
-                stored = array_of(given, key, "f", np.shape(getattr(part, field.name)))
-                _check(key, stored)
-                setattr(part, field.name, np.array(stored, dtype=np.float64))
+        for key, part, field in _arrays(state):
+            array = array_of(stored, key, "f", np.shape(getattr(part, field)))
+            _check(key, array)
+            setattr(part, field, np.array(array, dtype=np.float64))
         with np.errstate(over="ignore"):
-            within("shift.slope", template.shift.typical * template.shift.reach, 0, 1e150)
-        return template
+            within("shift.slope", state.shift.typical * state.shift.reach, 0, 1e150)
+        return state
+
+
+def _arrays(state: AdaptiveCoverage) -> Iterator[tuple[str, Any, str]]:
+    """Yield the key of each stored array, the object that holds it, and the name of its field."""
+    for name in _PARTS:
+        part = getattr(state, name)
+        yield from ((f"{name}.{field.name}", part, field.name) for field in fields(part))
 
 
 def _positive(scale: FloatArray) -> FloatArray:
-    """Scales that can be divided by."""
+    """Scales, with zeros replaced so that they can be divided by."""
     return np.maximum(scale, np.finfo(float).tiny)
 
 
 def _end_scores(
     dist: NetworkDistribution, target: FloatArray, z: FloatArray, cells: FloatArray | None
 ) -> FloatArray:
-    """Scores of both ends of the cells, of shape (n, 2)."""
+    """Normal scores of both ends of the cells, of shape (n, 2)."""
     if cells is None:
         return np.stack([z, z], axis=1)
     finite = np.isfinite(cells)
     scores = [
         normal_scores(dist, np.where(f, c, target)) for f, c in zip(finite, cells, strict=True)
     ]
-    return np.where(finite, np.clip(scores, -_FURTHEST, _FURTHEST), cells).T
+    return np.where(finite, np.clip(scores, -_MAX_SCORE, _MAX_SCORE), cells).T
 
 
 def _whole(delay: Any) -> int:
-    """A delay as a whole number of rows, or a sentence on why it is none."""
+    """``delay`` as an integer; raise ValueError if it is not a number of rows."""
     try:
         rows = index(delay)
     except TypeError:
@@ -244,7 +245,7 @@ def _whole(delay: Any) -> int:
 
 
 def _lagged(rows: int, delay: int) -> Iterator[tuple[int | None, int | None]]:
-    """Which row is predicted at each step, and which becomes known after it.
+    """Yield, for each step, the row that is predicted and the row whose target becomes known.
 
     >>> list(_lagged(3, 1))
     [(0, None), (1, 0), (2, 1), (None, 2)]
@@ -254,19 +255,19 @@ def _lagged(rows: int, delay: int) -> Iterator[tuple[int | None, int | None]]:
 
 
 _POSITIVE = ("levels.scale", "shift.scale", "alarm.counts")
-_SHARES = ("levels.weights", "shift.weights", "alarm.shares")
+_FRACTIONS = ("levels.weights", "shift.weights", "alarm.shares")
 _COUNTS = ("levels.rows", "shift.rows", "alarm.rows", "levels.spread", "shift.spread", "shift.run")
 
 
 def _check(key: str, array: NDArray[Any]) -> None:
-    """Refuse numbers that no stream leads to."""
+    """Refuse values that no stream can produce."""
     low, high = -_LARGEST, _LARGEST
     if key in _POSITIVE:
         low = 1e-12
-    elif key in _SHARES:
+    elif key in _FRACTIONS:
         low, high = 0.0, 1.0 + 1e-9
         if not np.allclose(array.sum(axis=0), 1.0, atol=1e-6):
-            refuse(f"array {key!r}", "shares that add up to 1", array.sum(axis=0))
+            refuse(f"array {key!r}", "fractions that add up to 1", array.sum(axis=0))
     elif key in _COUNTS:
         low = 0.0
     elif key == "shift.typical":

@@ -1,4 +1,4 @@
-"""What a calibration must be able to do to be part of an ensemble."""
+"""Protocols that a calibration must implement to be part of an ensemble."""
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, ClassVar, Protocol, Self
@@ -23,11 +23,11 @@ class LevelMap(Protocol):
 
     @property
     def scores(self) -> FloatArray:
-        """Scores of the knots between which the map is straight, in ascending order."""
+        """Scores of the knots between which the map is linear, in ascending order."""
 
     @property
     def total_weight(self) -> float:
-        """Sum of their weights."""
+        """Sum of the weights of the calibration rows."""
 
     @property
     def mean_weight(self) -> float:
@@ -40,14 +40,14 @@ class LevelMap(Protocol):
         """Level of a score: the inverse of ``to_score``."""
 
     def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> "Pieces":
-        """Straight pieces of the map on which scores lie."""
+        """Linear pieces of the map on which the scores ``z`` lie."""
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
-        """Whether the calibration rows are enough for the level ``p``."""
+        """Whether there are enough calibration rows for the level ``p``."""
 
 
 class Calibrator(Protocol):
-    """A correction of predictive distributions, learnt from rows that were held out."""
+    """A correction of predictive distributions, learned from held-out rows."""
 
     kind: ClassVar[str]  #: Key in ``CALIBRATIONS``.
 
@@ -61,9 +61,9 @@ class Calibrator(Protocol):
 
     @property
     def row_weight(self) -> Callable[[FloatArray], FloatArray] | None:
-        """Function that gives weights of new rows, or None; code, and not stored.
+        """Function that returns the weights of new rows, or None.
 
-        ``load`` puts it back where it is a field of a dataclass.
+        A function is not stored; ``load`` takes it again and sets it as a dataclass field.
         """
 
     def calibrated(
@@ -75,20 +75,20 @@ class Calibrator(Protocol):
         """Correct the distributions that were predicted for the rows ``X``, by a ``LevelMap``."""
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
-        """Whether the calibration rows are enough for the level ``p``."""
+        """Whether there are enough calibration rows for the level ``p``."""
 
     def fixed_scores(self, v: FloatArray) -> FloatArray:
-        """Scores of levels on the normal scale, the same for every row, as exports need them.
+        """Scores of levels on the normal scale, the same for every row, for exports.
 
-        Raises ValueError where they are not.
+        Raises ValueError if scores depend on the row.
         """
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Give all there is to store, as plain arrays."""
+        """State to store, as plain arrays."""
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Make one again of what ``to_arrays`` gave."""
+        """Restore a calibration from ``to_arrays``."""
 
 
 class ScoreCalibrator(Calibrator, Protocol):
@@ -105,5 +105,5 @@ class ScoreCalibrator(Calibrator, Protocol):
     ) -> Self:
         """Learn from the normal scores of calibration rows, see ``Calibration.from_scores``.
 
-        ``units`` is given where rows belong together or were scored several times.
+        ``units`` is given where rows belong to groups or were scored several times.
         """

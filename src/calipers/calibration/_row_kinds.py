@@ -1,4 +1,4 @@
-"""Kinds of rows: categories or bins of an input, or bins of how wide the prediction is."""
+"""Subgroups of rows: categories or bins of an input, or bins of the predicted width."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,10 +11,10 @@ from calipers._checks import FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
 
 WIDTH = "predicted width"
-"""Stands for bins of the width of predictions where a column could be named."""
+"""Name given in place of a column to form subgroups by the width of predictions."""
 
-# Values of a number from which on it is cut into bins, and the most kinds of any column.
-FEW_VALUES, MOST_KINDS = 20, 100
+# A numeric column with more distinct values is binned; no column has more subgroups than MAX_KINDS.
+MAX_DISTINCT, MAX_KINDS = 20, 100
 
 
 def log_width(dist: Any) -> FloatArray:
@@ -25,16 +25,16 @@ def log_width(dist: Any) -> FloatArray:
 
 @dataclass(frozen=True, eq=False)
 class RowKinds:
-    """How rows are told apart."""
+    """Definition of the subgroups, which are numbered from 0."""
 
-    #: (k,): Columns of the numbers that networks take; none for the width of predictions.
+    #: (k,): Columns of the encoded inputs; empty for the width of predictions.
     columns: IntArray
-    #: (kinds, k): What the columns hold in each kind, where kinds are categories; none where they
-    #: are bins.
+    #: (kinds, k): Values of the columns in each subgroup, where subgroups are categories; empty
+    #: where they are bins.
     values: FloatArray
-    #: (bins - 1,): Between bins of the first of the columns, or of the logarithm of the width.
+    #: (bins - 1,): Edges between bins of the first column, or of the logarithm of the width.
     edges: FloatArray
-    #: Code in place of columns, from rows to whole numbers from 0.
+    #: Function used in place of columns, from rows to subgroup numbers.
     label: Callable[[FloatArray], ArrayLike] | None = None
 
     def __len__(self) -> int:
@@ -42,54 +42,54 @@ class RowKinds:
 
     @classmethod
     def of_columns(cls, X: FloatArray, columns: IntArray, bins: int) -> Self:
-        """Kinds by an input: its categories, or bins of equal size where it is a number."""
+        """Subgroups by an input: its categories, or bins of equal counts for a numeric input."""
         distinct = np.unique(X[:, columns], axis=0)
-        most = FEW_VALUES if len(columns) == 1 else MOST_KINDS
-        if len(distinct) <= most:
+        limit = MAX_DISTINCT if len(columns) == 1 else MAX_KINDS
+        if len(distinct) <= limit:
             return cls(columns, distinct, np.empty(0))
         return cls(columns[:1], np.empty((0, 1)), _edges(X[:, columns[0]], bins))
 
     @classmethod
     def of_width(cls, dist: Any, bins: int) -> Self:
-        """Kinds by how wide predictions are, with as many rows each."""
-        nothing = np.empty(0, np.intp)
-        return cls(nothing, np.empty((0, 0)), _edges(log_width(dist), bins))
+        """Subgroups by the width of predictions, with equal numbers of rows."""
+        no_columns = np.empty(0, np.intp)
+        return cls(no_columns, np.empty((0, 0)), _edges(log_width(dist), bins))
 
     def of_rows(self, dist: Any, X: FloatArray) -> IntArray:
-        """Number of each row's kind, -1 for rows of no known one."""
+        """Subgroup number of each row, -1 for rows of an unseen subgroup."""
         if self.label is not None:
             return np.asarray(self.label(X), np.intp)
         if not self.columns.size:
             return np.searchsorted(self.edges, log_width(dist), side="right")
-        own = np.asarray(X, np.float64)[:, self.columns]
+        inputs = np.asarray(X, np.float64)[:, self.columns]
         if not len(self.values):
-            return np.searchsorted(self.edges, own[:, 0], side="right")
-        found = np.full(len(own), -1)
+            return np.searchsorted(self.edges, inputs[:, 0], side="right")
+        code = np.full(len(inputs), -1)
         for number, value in enumerate(self.values):
-            found[(own == value).all(axis=1)] = number
-        return found
+            code[(inputs == value).all(axis=1)] = number
+        return code
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """All there is to store, as plain arrays."""
+        """State to store, as plain arrays."""
         if self.label is not None:
             raise ValueError(
-                "the model was conformalized by a function, which is code and not stored: name a "
-                "column instead"
+                "the model was conformalized by a function, which cannot be stored; to save the "
+                "model, name a column instead"
             )
         return {"columns": self.columns, "values": self.values, "edges": self.edges}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """Make one again of what ``to_arrays`` gave; a ``SchemaError`` says if it is another."""
+        """Restore subgroups from ``to_arrays``; raise ``SchemaError`` if they are malformed."""
         columns = array_of(arrays, "columns", "iu")
         values, edges = (array_of(arrays, name, "f") for name in ("values", "edges"))
-        if columns.ndim != 1 or len(columns) > MOST_KINDS or edges.ndim != 1:
+        if columns.ndim != 1 or len(columns) > MAX_KINDS or edges.ndim != 1:
             refuse("array 'columns'", "a list of columns", columns.shape)
         within("columns", columns, 0, 10**6)
-        if values.ndim != 2 or values.shape[1] != len(columns) or len(values) > MOST_KINDS:
+        if values.ndim != 2 or values.shape[1] != len(columns) or len(values) > MAX_KINDS:
             refuse("array 'values'", f"of {len(columns)} columns", values.shape)
-        if len(edges) > MOST_KINDS or (np.diff(edges) <= 0).any():
-            refuse("array 'edges'", "a short list in ascending order", edges)
+        if len(edges) > MAX_KINDS or (np.diff(edges) <= 0).any():
+            refuse("array 'edges'", f"at most {MAX_KINDS} numbers in ascending order", edges)
         if len(values) and len(edges):
             refuse("array 'edges'", "empty for categories", edges)
         return cls(columns.astype(np.intp), values, edges)

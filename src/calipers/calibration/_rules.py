@@ -1,10 +1,10 @@
-"""Quadrature rules for corrected distributions, common to all rows of one weight.
+"""Quadrature rules for calibrated distributions, common to all rows of the same weight.
 
-A corrected distribution is that of q(z), where q is the row's own quantile function on the normal
-scale and z = h(v) the score of a standard normal v. The map h, knots and all, and so the
-distribution P of z are the same for all rows of one weight. On panels of scores a rule replaces q
-by the polynomial through Gauss points; the integrals of polynomials over P are taken here, between
-knots, to rounding.
+A calibrated distribution is that of q(z), where q is the quantile function of the row on the normal
+scale and z = h(v) the score of a standard normal v. The map h with its knots, and so the
+distribution P of z, is the same for all rows of the same weight. On panels of scores, a rule
+replaces q by the polynomial through the Gauss points; this module integrates polynomials over P
+between knots, accurate to rounding.
 """
 
 from functools import lru_cache
@@ -21,42 +21,41 @@ if TYPE_CHECKING:
 
 Chain = tuple["Calibration", ...]
 
-# Levels, on the normal scale, beyond which there is less than 1e-8 of a variance.
+# Level, on the normal scale, beyond which lies less than 1e-8 of the variance.
 END = 6.5
-# Points of a panel, and those of a cell, at which the normal density is integrated to rounding.
+# Points of a panel, and points of a cell, which integrate the normal density to rounding.
 POINTS, FINE = 16, 12
-# Ends of the panels above zero, which double from the last; none so close to the end of all.
+# Edges of the panels above zero, which double after the last one; an edge beyond the fraction CLOSE
+# of the outermost score is dropped.
 PANELS, CLOSE = (0.0, 1.1, 2.6, 6.0), 0.65
-# Legendre coefficients are looked at in groups of so many to see how fast they decay.
+# Number of Legendre coefficients in each group that is compared to see how fast they decay.
 GROUP = 4
 
 NODES, _GAUSS = legendre.leggauss(POINTS)
-# From values at the points to Legendre coefficients.
+# Matrix from values at the points to Legendre coefficients.
 TRANSFORM = legendre.legvander(NODES, POINTS - 1).T * _GAUSS * (np.arange(POINTS) + 0.5)[:, None]
 FINE_NODES, FINE_WEIGHTS = legendre.leggauss(FINE)
-FINE_SHARES = 0.5 * (1.0 + FINE_NODES)
+FINE_FRACTIONS = 0.5 * (1.0 + FINE_NODES)
 
 
 class Rule(NamedTuple):
     """Panels of scores, the cells that knots cut them into, and integrals over both."""
 
-    halvings: int  # how often panels were cut into halves
+    halvings: int  # number of times the panels were halved
     edges: FloatArray  # (panels + 1,): ends of the panels
     # (panels, POINTS): weights of the points in integrals over dP and over P dP
     over_p: FloatArray
     over_p2: FloatArray
     mass: FloatArray  # (panels,): probability of each panel
     # (panels, groups): largest integral over dP of a group of Legendre polynomials, the highest
-    # degrees first. At a panel's points, polynomials of degree POINTS + k look like those of
-    # POINTS - k
+    # degrees first. At a panel's points, polynomials of degree POINTS + k alias to POINTS - k
     aliases: FloatArray
     # (cells + 1,): ends of the cells, as scores and as levels on the normal scale
     z: FloatArray
     v: FloatArray
     panel: IntArray  # (cells,): the panel that each cell is in
-    # (cells, POINTS): weights of the points in integrals over the part of the panel above the
-    # cell
-    rest: FloatArray
+    # (cells, POINTS): weights of the points in integrals over the panel's scores above the cell
+    above_cell: FloatArray
 
     @property
     def points(self) -> FloatArray:
@@ -67,13 +66,13 @@ class Rule(NamedTuple):
 
 @lru_cache(maxsize=256)
 def make_rule(calibrations: Chain, weights: tuple[float, ...], halvings: int = 0) -> Rule:
-    """Make the rule for a chain of calibrations, a row's weights in them, and panels halved."""
+    """Rule for a chain of calibrations and a row's weights in them, with panels halved."""
     ends = _scores(np.array([-END, END]), calibrations, weights)
     edges = _panels(float(ends[0]), float(ends[1]), halvings)
     v = _cells(edges, calibrations, weights)
     z = _scores(v, calibrations, weights)
     panel = np.clip(np.searchsorted(edges, 0.5 * (z[:-1] + z[1:])) - 1, 0, len(edges) - 2)
-    level, score = (e[:-1, None] + np.diff(e)[:, None] * FINE_SHARES for e in (v, z))
+    level, score = (e[:-1, None] + np.diff(e)[:, None] * FINE_FRACTIONS for e in (v, z))
     weight = 0.5 * np.diff(v)[:, None] * FINE_WEIGHTS * normal_density(level)
     left, width = edges[panel][:, None], np.diff(edges)[panel][:, None]
     basis = legendre.legvander(2.0 * (score - left) / width - 1.0, POINTS + GROUP - 1)
@@ -95,12 +94,12 @@ def make_rule(calibrations: Chain, weights: tuple[float, ...], halvings: int = 0
         z=z,
         v=v,
         panel=panel,
-        rest=above[:, :POINTS] @ TRANSFORM,
+        above_cell=above[:, :POINTS] @ TRANSFORM,
     )
 
 
 def _aliases(over_p: FloatArray) -> FloatArray:
-    """Group integrals of Legendre polynomials, of shape (panels, POINTS + GROUP)."""
+    """Largest integrals of groups of Legendre polynomials, of shape (panels, groups)."""
     largest = np.abs(over_p).reshape(len(over_p), -1, GROUP).max(axis=2)[:, ::-1]
     return np.column_stack([largest[:, :2].max(axis=1), largest[:, 2:]])
 
@@ -138,11 +137,11 @@ def _panels(low: float, high: float, halvings: int) -> FloatArray:
 
 
 def _cells(edges: FloatArray, calibrations: Chain, weights: tuple[float, ...]) -> FloatArray:
-    """Levels at which the map bends or a panel ends, and others, so that none are far apart."""
+    """Levels at which the map bends or a panel ends, and a regular grid so that none is wide."""
     knots = (
         _levels(calibrations[k].scores, calibrations[k:], weights[k:])
         for k in range(len(calibrations))
     )
     inner = _levels(edges[1:-1], calibrations, weights)
-    every = np.concatenate([np.arange(-END, END + 0.5), inner, *knots])
-    return np.unique(every[np.abs(every) <= END])
+    levels = np.concatenate([np.arange(-END, END + 0.5), inner, *knots])
+    return np.unique(levels[np.abs(levels) <= END])

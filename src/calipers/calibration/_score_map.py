@@ -1,4 +1,4 @@
-"""The map between nominal levels and the scores that have them, learned from calibration rows."""
+"""The map between nominal levels and normal scores, learned from calibration rows."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -22,30 +22,40 @@ from calipers.distributions import SplitNormalMixture
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 
-# Levels so near to one half are those of no strict knot but the median's.
+# Levels this close to one half belong to no strict knot but the median.
 MIDDLE = 1e-3
 
 
 class Pieces(NamedTuple):
-    """Straight pieces of the map, score = z + rate (level - v), levels on the normal scale."""
+    """Linear pieces of the map, score = z + rate (level - v), levels on the normal scale."""
 
     z: FloatArray
     v: FloatArray
     rate: FloatArray
 
+    def score(self, level: FloatArray) -> FloatArray:
+        """Scores of levels on these pieces."""
+        with np.errstate(over="ignore"):
+            return self.z + self.rate * (level - self.v)
+
+    def level(self, score: FloatArray) -> FloatArray:
+        """Levels of scores on these pieces: the inverse of `score`."""
+        with np.errstate(over="ignore"):
+            return self.v + (score - self.z) / self.rate
+
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    r"""What calibration rows teach: which normal score really has the level p.
+    r"""Map from a nominal level p to the normal score that has this level on calibration rows.
 
     Between the knots the map from :math:`\Phi^{-1}(p)` to scores is linear, and so the identity if
-    the scores are those of a perfect model. Beyond the outermost knots it goes on with
+    the scores are those of a perfect model. Beyond the outermost knots it continues with the slope
     `tail_slope`, the scale of the scores: the model's own tails, moved and stretched. It is
     continuous and strictly increasing from minus to plus infinity, hence so is its inverse.
 
     See Also
     --------
-    Calibration.from_scores : the way to make one.
+    Calibration.from_scores : learn a calibration from scores.
 
     Examples
     --------
@@ -59,22 +69,22 @@ class Calibration:
     """
 
     scores: FloatArray  #: (knots,): Scores at the knots, in ascending order.
-    #: (knots,): Level of knot k for a row of weight w is ``(mass[k] + share[k] w) / (total_weight +
-    #: w)``.
+    #: (knots,): The level of knot k for a row of weight w is ``(mass[k] + share[k] w) /
+    #: (total_weight + w)``.
     mass: FloatArray
     share: FloatArray
     total_weight: float  #: Sum of the calibration weights.
     n_rows: int  #: Number of calibration rows.
     tail_slope: float  #: Slope of the map beyond the outermost knots.
-    #: Number of independent rows of equal weight that they are worth, see `effective_number`.
+    #: Effective sample size of the calibration rows, see `effective_number`.
     n_effective: float
-    #: Whether every quantile is on the safe side, as split conformal prediction asks.
+    #: Whether every quantile is conservative, as split conformal prediction requires.
     strict: bool = False
-    #: Weights of new rows from their inputs, under covariate shift; stored if it is a
-    #: `DensityRatio`, and otherwise code, which is not.
+    #: Function from inputs to the weights of new rows, under covariate shift; stored only if it is
+    #: a `DensityRatio`.
     row_weight: Callable[[FloatArray], FloatArray] | None = None
-    #: Number of independent rows that they are worth as far as levels go, see
-    #: `independent_number`; `n_effective` if not given.
+    #: Effective sample size for the estimation of quantiles, see `independent_number`;
+    #: `n_effective` if not given.
     n_independent: float | None = None
 
     kind: ClassVar[str] = "map"
@@ -94,48 +104,55 @@ class Calibration:
         Parameters
         ----------
         scores : array-like of shape (n,) or (draws, n)
-            Finite, from `normal_scores`; several of one row, as pools are drawn, share
-            its weight.
+            Finite scores from `normal_scores`. Several scores of a row, one for each pool drawn,
+            share its weight.
         weights : array-like of shape (n,), optional
-            Not negative; under covariate shift the ratio of the densities of the new and the
-            calibration inputs. Equal if not given.
+            Nonnegative weights; under covariate shift the ratio of the density of the new inputs to
+            that of the calibration inputs. Equal if not given.
         strict : bool
-            False for quantiles without bias, k / (n + 1) for the k-th score. True for quantiles on
-            the safe side, with the guarantee of split conformal prediction.
+            False for unbiased quantiles, k / (n + 1) for the k-th score. True for conservative
+            quantiles, with the guarantee of split conformal prediction.
         row_weight : callable, optional
-            Gives the weights of new rows.
+            Function that returns the weights of new rows.
         units : array-like of shape (n,), optional
-            Label of what each score belongs to, a group of rows or a row with several scores;
-            scores of one unit count together as one in what coverage is supported and, if strict,
-            in every level. Each its own if not given.
+            Label of the group, or of the repeatedly scored row, to which each score belongs. The
+            scores of a unit count as one in the supported coverage and, if strict, in every level.
+            By default every score is its own unit.
 
         Raises
         ------
         ValueError
-            If there are no scores, or scores or weights are out of their range.
+            If there are no scores, or scores or weights are out of range.
         """
         values = checks.finite("scores", scores)
         if values.ndim not in (1, 2) or values.size == 0:
             raise ValueError(f"scores must be a list of at least one score, got {values.shape}")
         *draws, rows = values.shape
-        given = np.ones(rows) if weights is None else checks.scale("weights", weights)
-        if given.shape != (rows,) or not given.sum() > 0:
+        row_weights = np.ones(rows) if weights is None else checks.scale("weights", weights)
+        if row_weights.shape != (rows,) or not row_weights.sum() > 0:
             raise ValueError(
                 f"weights must be one number per score, shape {(rows,)}, not all zero, "
-                f"got shape {given.shape} and sum {given.sum():g}"
+                f"got shape {row_weights.shape} and sum {row_weights.sum():g}"
             )
-        each = np.broadcast_to(given, values.shape) / math.prod(draws)
-        distinct, weight = merged(values.ravel(), each.ravel())
-        scores_, mass, share = (strict_knots if strict else ordinary_knots)(distinct, weight)
-        slope = tail_slope(distinct, weight)
-        size = effective_number(given, units)
-        alike = None if strict or units is None else independent_number(values, given, units)
-        total = float(weight.sum())
-        return cls(scores_, mass, share, total, rows, slope, size, strict, row_weight, alike)
+        score_weights = np.broadcast_to(row_weights, values.shape) / math.prod(draws)
+        distinct, weight = merged(values.ravel(), score_weights.ravel())
+        knots = (strict_knots if strict else ordinary_knots)(distinct, weight)
+        return cls(
+            *knots,
+            total_weight=float(weight.sum()),
+            n_rows=rows,
+            tail_slope=tail_slope(distinct, weight),
+            n_effective=effective_number(row_weights, units),
+            strict=strict,
+            row_weight=row_weight,
+            n_independent=None
+            if strict or units is None
+            else independent_number(values, row_weights, units),
+        )
 
     @classmethod
     def without_rows(cls) -> Self:
-        """Calibration by no rows: levels stay as they are, and no coverage is supported.
+        """Calibration without rows: levels are unchanged, and no coverage is supported.
 
         Examples
         --------
@@ -150,9 +167,9 @@ class Calibration:
 
     @property
     def mean_weight(self) -> float:
-        """Weight expected of a new row that is drawn as the weights say; 1 without rows.
+        """Expected weight of a new row, drawn with probability proportional to weight.
 
-        That is the sum of the squares of the weights over their sum.
+        It is the sum of the squared weights over their sum, and 1 without rows.
         """
         return self.total_weight / (self.n_independent or self.n_effective) if self.n_rows else 1.0
 
@@ -167,33 +184,33 @@ class Calibration:
         return CalibratedMixture(dist, self, weights, unsupported)
 
     def fixed_scores(self, v: FloatArray) -> FloatArray:
-        """Scores of levels on the normal scale, the same for every row, as exports need them.
+        """Scores of levels on the normal scale, the same for every row, for exports.
 
         Raises
         ------
         ValueError
-            If they depend on the row.
+            If scores depend on the row.
         """
         if self.row_weight is not None:
             raise ValueError(
-                "a model conformalized with a row_weight, which is code, or with shifted_to has no "
-                "ONNX form"
+                "a model conformalized with row_weight or shifted_to cannot be exported to ONNX, "
+                "because its levels depend on a function of the row"
             )
         return self.to_score(v)
 
     def to_arrays(self) -> dict[str, NDArray[np.generic]]:
-        """Give all there is to it, as plain arrays."""
-        left_out = ["row_weight"] + ["n_independent"] * (self.n_independent is None)
-        names = [field.name for field in fields(self) if field.name not in left_out]
+        """State to store, as plain arrays."""
+        omitted = ["row_weight"] + ["n_independent"] * (self.n_independent is None)
+        names = [field.name for field in fields(self) if field.name not in omitted]
         arrays: dict[str, NDArray[np.generic]] = {n: np.asarray(getattr(self, n)) for n in names}
         ratio = self.row_weight
         return arrays | (ratio.to_arrays() if isinstance(ratio, DensityRatio) else {})
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Make one again of what `to_arrays` gave; a `SchemaError` says if it is another."""
+        """Restore a calibration from `to_arrays`; raise `SchemaError` if it is malformed."""
         check_arrays({name: np.asarray(array) for name, array in arrays.items()})
-        alike = arrays.get("n_independent")
+        n_independent = arrays.get("n_independent")
         return cls(
             scores=np.asarray(arrays["scores"], np.float64),
             mass=np.asarray(arrays["mass"], np.float64),
@@ -204,18 +221,18 @@ class Calibration:
             n_effective=float(np.asarray(arrays.get("n_effective", arrays["n_rows"]))),
             strict=bool(np.asarray(arrays["strict"])),
             row_weight=DensityRatio.from_arrays(arrays) if "ratio.coef" in arrays else None,
-            n_independent=float(np.asarray(alike)) if alike is not None else None,
+            n_independent=None if n_independent is None else float(np.asarray(n_independent)),
         )
 
     def score_of_level(self, p: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
-        """Give the normal score that has the level `p`; infinite at 0 and 1.
+        """Normal score that has the level `p`; infinite at 0 and 1.
 
         Parameters
         ----------
         p : array-like
             Levels between 0 and 1.
         weight : array-like, optional
-            Weights of the rows asked about; the expected one, `mean_weight`, if not given.
+            Weights of the predicted rows; the expected weight, `mean_weight`, if not given.
         """
         return self.to_score(ndtri(checks.probability("p", p)), weight)
 
@@ -224,59 +241,55 @@ class Calibration:
         return ndtr(self.from_score(z, weight))
 
     def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
-        """Score of a level given on the normal scale, which keeps the digits of both tails."""
+        """Score of a level given on the normal scale, which is accurate in both tails."""
         level = checks.not_nan("v", v)
-        pieces = self.pieces_of_level(level, self._weight(weight))
-        with np.errstate(over="ignore"):
-            return pieces.z + pieces.rate * (level - pieces.v)
+        return self.pieces_of_level(level, self._weight(weight)).score(level)
 
     def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Level of a score, on the normal scale: the inverse of `to_score`."""
         score = checks.not_nan("z", z)
-        pieces = self.pieces_of_score(score, self._weight(weight))
-        with np.errstate(over="ignore"):
-            return pieces.v + (score - pieces.z) / pieces.rate
+        return self.pieces_of_score(score, self._weight(weight)).level(score)
 
     def smallest_alpha(self, weight: ArrayLike | None = None) -> FloatArray:
         """Smallest miscoverage of a central interval that the calibration rows support.
 
         That is 2 w / (W + w), and for a row of the expected weight 2 / (n_effective + 1).
         """
-        own = self._weight(weight)
+        w = self._weight(weight)
         if self.n_independent is not None:
-            own = own * (self.n_independent / self.n_effective)
-        return np.minimum(2.0 * own / (self.total_weight + own), 1.0)
+            w = w * (self.n_independent / self.n_effective)
+        return np.minimum(2.0 * w / (self.total_weight + w), 1.0)
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> BoolArray:
-        """Whether the level `p` lies between the lowest and the highest that rows speak for."""
+        """Whether there are enough calibration rows for the level `p`."""
         level = checks.probability("p", p)
         tail = 2.0 * np.minimum(level, 1.0 - level)
         return np.asarray(tail >= self.smallest_alpha(weight) * (1.0 - ROUNDING))
 
     def pieces_of_level(self, v: FloatArray, weight: FloatArray) -> Pieces:
-        """Pieces of the map on which levels, given on the normal scale, lie."""
-        first, second, level = self._lower, self._upper, ndtr(v)
-        reached = level * (self.total_weight + weight)
+        """Linear pieces of the map on which the levels ``v``, on the normal scale, lie."""
+        lower, upper, level = self._lower, self._upper, ndtr(v)
+        mass = level * (self.total_weight + weight)
         share_low, share_high = (1.0, 0.0) if self.strict else (0.5, 0.5)
-        low = np.searchsorted(self.mass[:first], reached - share_low * weight, side="right")
-        high = np.searchsorted(self.mass[second:], reached - share_high * weight, side="right")
+        low = np.searchsorted(self.mass[:lower], mass - share_low * weight, side="right")
+        high = np.searchsorted(self.mass[upper:], mass - share_high * weight, side="right")
         if self.strict:
-            low = np.where(level < 0.5 - MIDDLE, low, first)
+            low = np.where(level < 0.5 - MIDDLE, low, lower)
             high = np.where(level > 0.5 + MIDDLE, high, 0)
-        return self._pieces(np.where(v < 0, low, second + high), v < 0, weight)
+        return self._pieces(np.where(v < 0, low, upper + high), v < 0, weight)
 
     def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
-        """Pieces of the map on which scores lie."""
+        """Linear pieces of the map on which the scores ``z`` lie."""
         place = np.searchsorted(self.scores, z, side="right")
         return self._pieces(place, place <= self._lower, weight)
 
     def _pieces(self, place: IntArray, low: BoolArray, weight: FloatArray) -> Pieces:
-        """Join the two knots around each place, of those that are in use at this weight."""
-        first, second, end = self._lower, self._upper, len(self.scores)
+        """Pieces between the knots on either side of ``place``, of those in use at this weight."""
+        lower, upper, end = self._lower, self._upper, len(self.scores)
         low_end, high_start = self._lower_end(weight), self._upper_start(weight)
         down, up = np.minimum(place, low_end), np.maximum(place, high_start)
-        left = np.where(low, down - 1, np.where(up > high_start, up - 1, second - 1))
-        right = np.where(low, np.where(down < low_end, down, first), up)
+        left = np.where(low, down - 1, np.where(up > high_start, up - 1, upper - 1))
+        right = np.where(low, np.where(down < low_end, down, lower), up)
         inner = (left >= 0) & (right < end)
         left, right = np.where(left < 0, right, left), np.where(right == end, left, right)
         z, v = self.scores[left], self._normal_level(left, weight)
@@ -289,7 +302,7 @@ class Calibration:
         below = (self.mass[knot] + self.share[knot] * weight) / total
         above = (self.total_weight - self.mass[knot] + (1.0 - self.share[knot]) * weight) / total
         if self.strict:
-            # A knot that serves levels on both sides of one half stays on its own.
+            # A knot that would be valid on both sides of one half stays on its own side.
             limit = np.where(knot == self._lower, 0.5, 0.5 - MIDDLE)
             below = np.where(knot < self._upper, np.minimum(below, limit), 1.0)
             above = np.where(knot < self._upper, 1.0, np.minimum(above, limit))
@@ -297,31 +310,31 @@ class Calibration:
 
     @cached_property
     def _lower(self) -> int:
-        """Number of knots in the lower half; of strict ones, before the median's."""
+        """Number of knots in the lower half; in a strict map, before the median."""
         if self.strict:
             return int(np.count_nonzero(self.share == 1.0))
         return int(np.searchsorted(self.mass, 0.5 * self.total_weight))
 
     @property
     def _upper(self) -> int:
-        """Place of the first knot in the upper half; a strict map's median is before it."""
+        """Index of the first knot in the upper half; in a strict map, after the median."""
         return self._lower + int(self.strict)
 
     def _lower_end(self, weight: FloatArray) -> IntArray:
-        """End of the lower knots in use: strict ones that serve levels below one half."""
+        """End of the lower knots in use; strict ones must be valid for levels below one half."""
         if not self.strict:
             return np.asarray(self._lower)
-        serves_from = np.append(0.0, self.mass[: self._lower])[: self._lower]
+        valid_from = np.append(0.0, self.mass[: self._lower])[: self._lower]
         limit = (0.5 - MIDDLE) * (self.total_weight + weight) - weight
-        return np.asarray(np.searchsorted(serves_from, limit))
+        return np.asarray(np.searchsorted(valid_from, limit))
 
     def _upper_start(self, weight: FloatArray) -> IntArray:
-        """Start of the upper knots in use: strict ones that serve levels above one half."""
+        """Start of the upper knots in use; strict ones must be valid for levels above one half."""
         if not self.strict:
             return np.asarray(self._upper)
-        serves_to = np.append(self.mass[self._upper :], self.total_weight)[1:]
+        valid_to = np.append(self.mass[self._upper :], self.total_weight)[1:]
         limit = (0.5 + MIDDLE) * (self.total_weight + weight)
-        return np.asarray(self._upper + np.searchsorted(serves_to, limit, side="right"))
+        return np.asarray(self._upper + np.searchsorted(valid_to, limit, side="right"))
 
     def _weight(self, weight: ArrayLike | None) -> FloatArray:
         if weight is None:

@@ -1,4 +1,4 @@
-"""Normal scores of targets, from which calibrations are learned."""
+"""Normal scores of targets: their probability integral transform on the normal scale."""
 
 from numpy.typing import ArrayLike
 
@@ -12,12 +12,12 @@ from calipers.distributions import SplitNormalMixture, TransformedMixture, mixtu
 def normal_scores(
     dist: SplitNormalMixture | CalibratedMixture | TransformedMixture, y: ArrayLike
 ) -> FloatArray:
-    r"""Normal scores of targets, :math:`z = \Phi^{-1}(F(y))`, finite and in order however far out.
+    r"""Normal scores of targets, :math:`z = \Phi^{-1}(F(y))`, accurate however far in the tails.
 
     Parameters
     ----------
     dist : SplitNormalMixture, CalibratedMixture or TransformedMixture
-        Predictions for the rows, by networks that have not seen them.
+        Predictions for the rows, by networks that were not trained on them.
     y : array-like
         Targets; broadcasts against the distributions.
 
@@ -34,7 +34,7 @@ def normal_scores(
     array([-1.e+06, -4.e+01,  5.e-01,  9.e+00])
     """
     target = checks.finite("y", y)
-    if isinstance(dist, TransformedMixture):  # scores do not depend on the scale
+    if isinstance(dist, TransformedMixture):  # monotone transformations do not change the scores
         return normal_scores(dist.latent, dist.target_map.forward(target))
     if isinstance(dist, CalibratedMixture):
         return dist.normal_scores(target)

@@ -1,13 +1,13 @@
-"""A first correction by how wide predictions are, so that coverage is even from narrow to wide.
+"""A first correction by the predicted width, which evens out coverage from narrow to wide rows.
 
 A map of levels is the same for all rows, so that narrow predictions may cover too much and wide
 ones too little. Here scores are divided by a factor that depends on the width of the prediction.
-Its logarithm is taken for a random walk along the rank of the width, seen through the mean size of
-scores in bins, which chance makes uncertain by a known amount. How fast it walks is what makes the
-bins most likely, and where that is not at all, nothing is done (empirical Bayes). Whatever the
-factor is, the map learnt after it restores the coverage over all rows: it is learnt from scores
-that were divided by factors of other rows, since a factor makes those that it is learnt from
-smaller than it makes new ones.
+The logarithm of the factor is modelled as a random walk along the rank of the width, observed
+through the mean absolute score in bins, which has a known sampling variance. The variance of the
+walk is the most likely one (empirical Bayes); if that is zero, no correction is made. Whatever the
+factor, the map learned after it restores the coverage over all rows. That map is learned from
+scores divided by factors of other rows, since a factor shrinks the scores that it is learned from
+more than new ones.
 """
 
 from collections.abc import Mapping
@@ -26,28 +26,28 @@ from calipers.calibration._row_kinds import log_width
 from calipers.calibration._score_map import BoolArray, Pieces
 from calipers.distributions import SplitNormalMixture
 
-# Rows of a bin at least, bins at most, and bins at least: with fewer than 500 rows the correction
+# Minimum rows per bin, maximum and minimum number of bins: with fewer than 500 rows the correction
 # measured no better than none.
-BIN_ROWS, MOST_BINS, FEWEST_BINS = 25, 40, 20
-# Scores count up to so many times their mean size.
-FURTHEST = 5.0
-# Variances of the walk, from the narrowest to the widest prediction.
-PACES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
-# No factor is further from 1, on the logarithmic scale.
-LARGEST = 1.0
-# Parts of the rows that are corrected by the others.
-PARTS = 10
-# Digits of the logarithm of a width; those that differ in others only are the same.
+BIN_ROWS, MAX_BINS, MIN_BINS = 25, 40, 20
+# Absolute scores are clipped to this multiple of their mean.
+MAX_SIZE = 5.0
+# Candidate variances of the walk, from the narrowest to the widest prediction.
+VARIANCES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+# Logarithms of factors are clipped to this.
+MAX_LOG_FACTOR = 1.0
+# Folds of rows, each corrected by a factor learned from the others.
+FOLDS = 10
+# Decimals of the logarithm of a width; widths that agree to these count as equal.
 DECIMALS = 6
 
 
 @dataclass(frozen=True, eq=False)
 class WidthCalibration:
-    """Scores of levels as multiples that depend on the width of the prediction."""
+    """A calibration that multiplies levels by a factor depending on the predicted width."""
 
-    #: (steps - 1,): Between steps of the logarithm of the members' standard deviation.
+    #: (steps - 1,): Edges between steps of the logarithm of the members' standard deviation.
     edges: FloatArray
-    factor: FloatArray  #: (steps,): What scores are multiplied by.
+    factor: FloatArray  #: (steps,): Factor by which levels are multiplied.
     n_rows: int  #: Number of calibration rows.
 
     kind: ClassVar[str] = "width"
@@ -59,54 +59,55 @@ class WidthCalibration:
     def from_widths(
         cls, width: FloatArray, scores: FloatArray, n_rows: int, bins: int | None = None
     ) -> Self | None:
-        """Learn from the ``log_width`` of predictions, as new rows have it, and normal scores.
+        """Learn from the ``log_width`` and the normal scores of predictions like those of new rows.
 
-        There are several predictions for each row if they are more than ``n_rows``. None where
-        chance explains that spreads differ, and, unless ``bins`` are given, with few rows.
+        If there are more predictions than ``n_rows``, each row has several. Returns None where the
+        scales of scores differ by no more than chance, and, unless ``bins`` is given, if there are
+        too few rows.
         """
         if bins is None:
-            bins = min(n_rows // BIN_ROWS, MOST_BINS)
-            if bins < FEWEST_BINS:
+            bins = min(n_rows // BIN_ROWS, MAX_BINS)
+            if bins < MIN_BINS:
                 return None
         width = np.round(width, DECIMALS)
         edges = _edges(width, bins)
         step = np.searchsorted(edges, width, side="right")
         rows = np.maximum(np.bincount(step, minlength=len(edges) + 1), 1)
-        place = np.argsort(np.argsort(width, kind="stable")) * bins // width.size
+        rank_bin = np.argsort(np.argsort(width, kind="stable")) * bins // width.size
         size = np.abs(scores - np.median(scores))
-        size = np.minimum(size, FURTHEST * size.mean())
-        alike = np.bincount(step, size, len(edges) + 1) / rows  # the order of ties says nothing
-        mean = np.bincount(place, alike[step]) / np.bincount(place)
+        size = np.minimum(size, MAX_SIZE * size.mean())
+        step_mean = np.bincount(step, size, len(edges) + 1) / rows  # independent of order in ties
+        mean = np.bincount(rank_bin, step_mean[step]) / np.bincount(rank_bin)
         if not mean.min() > 0:
             return None
-        chance = size.var() / size.mean() ** 2 / (n_rows / bins)
-        walk = _walk(np.log(mean), chance)
-        factor = np.bincount(step, walk[place], len(edges) + 1) / rows
-        factor = np.exp(np.clip(factor, -LARGEST, LARGEST))
+        sampling_variance = size.var() / size.mean() ** 2 / (n_rows / bins)
+        walk = _walk(np.log(mean), sampling_variance)
+        factor = np.bincount(step, walk[rank_bin], len(edges) + 1) / rows
+        factor = np.exp(np.clip(factor, -MAX_LOG_FACTOR, MAX_LOG_FACTOR))
         return cls(edges, factor, n_rows) if walk.any() else None
 
     @property
     def n_effective(self) -> float:
-        """Number of independent rows; the map after this one decides what is supported."""
+        """Number of rows; the map after this one decides what coverage is supported."""
         return float(self.n_rows)
 
     @property
     def scores(self) -> FloatArray:
-        """Scores at which the map bends: none but zero, where it does not."""
+        """Scores of the knots: a single one at zero, since the map is linear."""
         return np.zeros(1)
 
     @property
     def total_weight(self) -> float:
-        """Sum of the weights of rows."""
+        """Sum of the weights of the calibration rows."""
         return float(self.n_rows)
 
     @property
     def mean_weight(self) -> float:
-        """The middle step; a row's weight says here which step it is on."""
+        """Number of the middle step, since a row's weight is here the number of its step."""
         return float(len(self.factor) // 2)
 
     def steps(self, width: FloatArray) -> FloatArray:
-        """Step of each prediction of such a ``log_width``, as a number."""
+        """Number of the step of each prediction with this ``log_width``, as a float."""
         return np.searchsorted(self.edges, width, side="right").astype(np.float64)
 
     def calibrated(
@@ -115,11 +116,11 @@ class WidthCalibration:
         X: FloatArray,
         unsupported: Unsupported = "inf",
     ) -> CalibratedMixture:
-        """Correct the distributions that were predicted for some rows."""
+        """Correct the distributions that were predicted for the rows ``X``."""
         return CalibratedMixture(dist, self, self.steps(log_width(dist)), unsupported)
 
     def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
-        """Score of a level on the normal scale, on the step that ``weight`` numbers."""
+        """Score of a level on the normal scale, on the step of number ``weight``."""
         return np.asarray(checks.not_nan("v", v) * self.stretch(weight))
 
     def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
@@ -127,39 +128,39 @@ class WidthCalibration:
         return np.asarray(checks.not_nan("z", z) / self.stretch(weight))
 
     def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
-        """The straight line on which all scores of a step lie."""
-        nothing = np.zeros(np.broadcast_shapes(np.shape(z), np.shape(weight)))
-        return Pieces(nothing, nothing, nothing + self.stretch(weight))
+        """The line through the origin on which all scores of a step lie."""
+        zeros = np.zeros(np.broadcast_shapes(np.shape(z), np.shape(weight)))
+        return Pieces(zeros, zeros, zeros + self.stretch(weight))
 
     def stretch(self, weight: ArrayLike | None = None) -> FloatArray:
-        """Numbers by which levels are multiplied, on the steps that ``weight`` numbers."""
+        """Factors by which levels are multiplied, on the steps of number ``weight``."""
         step = np.asarray(self.mean_weight if weight is None else weight).astype(np.intp)
         return self.factor[step]
 
     def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> BoolArray:
-        """Nothing by itself: the map after this one decides."""
+        """False for every level: the map after this one decides what is supported."""
         return np.zeros(np.shape(p), np.bool_)
 
     def fixed_scores(self, v: FloatArray) -> NoReturn:
-        """Refuse: scores are not the same for every row."""
+        """Raise ValueError: scores are not the same for every row."""
         raise ValueError("scores depend on the width of the prediction")
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """All there is to store, as plain arrays."""
+        """State to store, as plain arrays."""
         rows = np.asarray(self.n_rows)
         return {"edges": self.edges, "factor": self.factor, "n_rows": rows}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
-        """Make one again of what ``to_arrays`` gave; a ``SchemaError`` says if it is another."""
-        given = {name: np.asarray(array) for name, array in arrays.items()}
-        edges = array_of(given, "edges", "f")
+        """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
+        stored = {name: np.asarray(array) for name, array in arrays.items()}
+        edges = array_of(stored, "edges", "f")
         if edges.ndim != 1 or len(edges) > 1000 or (np.diff(edges) <= 0).any():
-            refuse("array 'edges'", "a short list in ascending order", edges)
+            refuse("array 'edges'", "at most 1000 numbers in ascending order", edges)
         within("edges", edges, -1e6, 1e6)
-        factor = array_of(given, "factor", "f", (len(edges) + 1,))
+        factor = array_of(stored, "factor", "f", (len(edges) + 1,))
         within("factor", factor, 1e-3, 1e3)
-        rows = array_of(given, "n_rows", "iu", ())
+        rows = array_of(stored, "n_rows", "iu", ())
         within("n_rows", rows, 1, 2.0**53)
         return cls(edges, factor, int(rows))
 
@@ -167,54 +168,55 @@ class WidthCalibration:
 def evened(
     width: FloatArray, scores: FloatArray, n_rows: int, units: NDArray[Any]
 ) -> tuple[WidthCalibration | None, FloatArray]:
-    """A correction by width, if rows show that one is due, and scores as if it were of other rows.
+    """A correction by width, or None if none is needed, and the cross-fitted corrected scores.
 
-    Scores of one unit, a row or a group, are corrected by those of other units.
+    The scores of a unit, which is a row or a group, are corrected by factors learned from other
+    units.
     """
-    found = WidthCalibration.from_widths(width, scores, n_rows)
-    if found is None:
+    calibration = WidthCalibration.from_widths(width, scores, n_rows)
+    if calibration is None:
         return None, scores
-    part_of = np.unique(units, return_inverse=True)[1] % PARTS
-    bins, corrected = min(n_rows // BIN_ROWS, MOST_BINS), scores.copy()
-    for part in range(PARTS):
-        own = part_of == part
-        rest = (width[~own], scores[~own], n_rows - n_rows // PARTS)
-        others = WidthCalibration.from_widths(*rest, bins)
-        if others is not None:
-            corrected[own] = others.from_score(scores[own], others.steps(width[own]))
-    return found, corrected
+    fold_of = np.unique(units, return_inverse=True)[1] % FOLDS
+    bins, corrected = min(n_rows // BIN_ROWS, MAX_BINS), scores.copy()
+    train_rows = n_rows - n_rows // FOLDS
+    for fold in range(FOLDS):
+        test = fold_of == fold
+        fitted = WidthCalibration.from_widths(width[~test], scores[~test], train_rows, bins)
+        if fitted is not None:
+            corrected[test] = fitted.from_score(scores[test], fitted.steps(width[test]))
+    return calibration, corrected
 
 
 def _edges(width: FloatArray, bins: int) -> FloatArray:
-    """Edges of bins of equal numbers, half-way between widths, so that equal ones stay together.
+    """Edges of bins of equal counts, halfway between widths, so that ties stay together.
 
     >>> _edges(np.array([1.0, 1.0, 2.0, 2.0, 4.0, 4.0]), bins=3)
     array([1.5, 3. ])
     """
-    known = np.unique(width)
-    above = np.unique(np.searchsorted(known, np.quantile(width, np.arange(1, bins) / bins)))
+    distinct = np.unique(width)
+    above = np.unique(np.searchsorted(distinct, np.quantile(width, np.arange(1, bins) / bins)))
     above = above[above > 0]
-    return np.asarray((known[above - 1] + known[above]) / 2)
+    return np.asarray((distinct[above - 1] + distinct[above]) / 2)
 
 
 def _walk(seen: FloatArray, variance: float) -> FloatArray:
-    """Random walk of mean zero behind what is seen of its steps, of the most likely pace.
+    """Posterior mean of a centred random walk of the most likely variance, from noisy values.
 
     >>> seen = np.array([0.1, -0.1, 0.0, 0.0, -0.1, 0.1])
     >>> _walk(seen, variance=0.1).any(), _walk(3 * np.sort(seen), variance=1e-4).round(1) + 0
     (np.False_, array([-0.3, -0.3,  0. ,  0. ,  0.3,  0.3]))
     """
-    values, vectors = _steps_of_walk(len(seen))
-    part = vectors.T @ seen
-    total = np.multiply.outer(PACES, values) + variance
-    likelihood = -0.5 * (part**2 / total + np.log(total)).sum(axis=1)
+    values, vectors = _walk_eigenvectors(len(seen))
+    component = vectors.T @ seen
+    total = np.multiply.outer(VARIANCES, values) + variance
+    likelihood = -0.5 * (component**2 / total + np.log(total)).sum(axis=1)
     best = int(np.argmax(likelihood))
-    return vectors @ (PACES[best] * values / total[best] * part)
+    return vectors @ (VARIANCES[best] * values / total[best] * component)
 
 
 @cache
-def _steps_of_walk(bins: int) -> tuple[FloatArray, FloatArray]:
-    """Variances and directions of a walk of mean zero, at the middle of each bin."""
+def _walk_eigenvectors(bins: int) -> tuple[FloatArray, FloatArray]:
+    """Eigenvalues and eigenvectors of the covariance of a centred walk at the middle of bins."""
     at = (np.arange(bins) + 0.5) / bins
     kernel = np.minimum.outer(at, at)
     kernel -= kernel.mean(axis=0)

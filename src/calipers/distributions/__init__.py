@@ -1,7 +1,7 @@
-"""Split normal distributions, their mixtures, and distributions of what is observed of them.
+"""Split normal distributions, their mixtures, and transformed or rounded versions of these.
 
-The functions are for code that builds on mixtures, such as calibration and exports: they work on
-one block of rows, values of shape (n,) and their `Members`, and check nothing.
+The functions are for code that builds on mixtures, such as calibration and exports. They work on
+one block of rows, values of shape (n,) and their `Members`, and do not validate their arguments.
 """
 
 from calipers.distributions._distribution import (

@@ -2,11 +2,11 @@ r"""Continuous ranked probability score of a mixture of split normals, in closed
 
 .. math:: \mathrm{CRPS} = \sum_i w_i E|X_i - y| - \frac12 \sum_{i,j} w_i w_j E|X_i - X_j|
 
-The second sum needs the distance of two different split normals. Each is a mode and, on one side
-or the other, a half normal distance from it, so that the difference of the two, the one with the
-higher mode first, is D = gap + a U + b V with U and V half normal and a, b of either sign. Where
-D < 0 is a part of a quadrant cut off by a straight line: its probability is a matter of Owen's T
-function, and by the divergence theorem the expectation of -D over it adds only densities and
+The second sum needs the mean distance of two different split normals. Each is its mode plus a half
+normal distance to one side or the other, so that the difference of the two, the one with the
+higher mode first, is D = gap + a U + b V with U and V half normal and a, b of either sign. The
+region D < 0 is a part of a quadrant cut off by a straight line: its probability is given by Owen's
+T function, and by the divergence theorem the expectation of -D over it adds only densities and
 error functions.
 """
 
@@ -21,7 +21,7 @@ from calipers.distributions._members import Members
 
 
 def mixture_crps(y: FloatArray, members: Members) -> FloatArray:
-    """Score of `y`, shape (n,), in each row's mixture."""
+    """CRPS of `y`, shape (n,), in each row's mixture."""
     loc, left, right, weights = members
     score = sum_members(
         weights * formulas.expected_distance(y, loc, left, right)
@@ -29,8 +29,8 @@ def mixture_crps(y: FloatArray, members: Members) -> FloatArray:
     )
     for i in range(len(loc)):
         for j in range(i):
-            apart = mean_difference(loc[i], left[i], right[i], loc[j], left[j], right[j])
-            score -= weights[i] * weights[j] * apart
+            difference = mean_difference(loc[i], left[i], right[i], loc[j], left[j], right[j])
+            score -= weights[i] * weights[j] * difference
     return score
 
 
@@ -51,8 +51,8 @@ def mean_difference(
     swap = loc1 < loc2
     high_left, low_left = np.where(swap, left2, left1), np.where(swap, left1, left2)
     high_right, low_right = np.where(swap, right2, right1), np.where(swap, right1, right2)
-    high_below, high_above = formulas.shares(high_left, high_right)
-    low_below, low_above = formulas.shares(low_left, low_right)
+    high_below, high_above = formulas.side_masses(high_left, high_right)
+    low_below, low_above = formulas.side_masses(low_left, low_right)
     gap = np.abs(loc1 - loc2)
     negative = (
         high_below * low_above * _both_inwards(gap, high_left, low_right)
@@ -64,7 +64,7 @@ def mean_difference(
 
 
 def _both_inwards(gap: FloatArray, p: FloatArray, s: FloatArray) -> FloatArray:
-    """E[(p U + s V - gap)+]: both lie on the sides that face each other."""
+    """E[(p U + s V - gap)+]: both values lie on the sides that face each other."""
     rho = np.hypot(p, s)
     d = _ratio(gap, rho)
     mass = 4.0 * (owens_t(d, _ratio(s, p)) + owens_t(d, _ratio(p, s)))
@@ -74,7 +74,7 @@ def _both_inwards(gap: FloatArray, p: FloatArray, s: FloatArray) -> FloatArray:
 
 
 def _one_inwards(gap: FloatArray, p: FloatArray, s: FloatArray) -> FloatArray:
-    """E[(p U - s V - gap)+]: one lies on the side that faces the other, which draws away."""
+    """E[(p U - s V - gap)+]: one value lies on the side that faces the other, which lies away."""
     rho = np.hypot(p, s)
     d = _ratio(gap, rho)
     mass = erfc(d / SQRT2) - 4.0 * owens_t(d, _ratio(s, p))
@@ -84,5 +84,5 @@ def _one_inwards(gap: FloatArray, p: FloatArray, s: FloatArray) -> FloatArray:
 
 
 def _ratio(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return a / b for numbers that are not negative, reading 0/0 as 0."""
+    """Return a / b for nonnegative numbers, with 0/0 = 0."""
     return np.fmax(a / b, 0.0)

@@ -1,7 +1,7 @@
-"""Density of a mixture of split normals as a landscape: its logarithm, slope, levels and modes.
+"""Log density of a mixture of split normals, its slope, levels and modes.
 
-Logarithms, because halfway between far components a density is far below the smallest float.
-Scales of zero, which have no density to speak of, are widened to a few ulps of their mode.
+Logarithms are used because halfway between distant components a density is far below the smallest
+float. Scales of zero, which have no finite density, are widened to a few ulps of their mode.
 """
 
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
 from calipers.distributions._members import Members
 from calipers.distributions._roots import find_crossings
 
-# What a scale of zero is widened to, in ulps of the mode: narrow, but with a slope to follow.
-NARROWEST = 4.0
-# Widened scales from a mode within which a result counts as being on it.
+# Scale that replaces zero, in ulps of the mode: narrow, but with a slope to follow.
+MIN_ULPS = 4.0
+# Number of widened scales within which a result is moved to the mode.
 REACH = 40.0
 
 
 class LogTerms(NamedTuple):
-    """What evaluating a mixture's logarithmic density needs, each of shape (members, n)."""
+    """Precomputed terms of a mixture's log density, each of shape (members, n)."""
 
     loc: FloatArray
     left_rate: FloatArray
@@ -30,12 +30,12 @@ class LogTerms(NamedTuple):
     log_height: FloatArray
 
     def take(self, rows: IntArray) -> "LogTerms":
-        """Take some of the rows."""
+        """Terms of the subset ``rows``."""
         return LogTerms(*(a[:, rows] for a in self))
 
 
 def log_terms(members: Members) -> LogTerms:
-    """Precompute the terms of components whose scales are positive."""
+    """Terms of components whose scales are positive."""
     loc, left, right, weights = members
     height = np.log(weights) + np.log(SQRT_2_OVER_PI / (left + right))
     return LogTerms(loc, 1.0 / (SQRT2 * left), 1.0 / (SQRT2 * right), height)
@@ -44,12 +44,12 @@ def log_terms(members: Members) -> LogTerms:
 def widen(loc: FloatArray, left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Replace scales of zero by a few ulps of the mode, so that densities are finite."""
     extent = np.maximum(np.abs(loc), np.maximum(left, right)).max(axis=0)
-    least = np.maximum(NARROWEST * np.spacing(np.abs(loc)), np.maximum(1e-30 * extent, 1e-290))
+    least = np.maximum(MIN_ULPS * np.spacing(np.abs(loc)), np.maximum(1e-30 * extent, 1e-290))
     return np.where(left == 0, least, left), np.where(right == 0, least, right)
 
 
 def settle(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Put ends that lie within a widened scale of zero back on the mode that it belongs to."""
+    """Move points that lie within a widened scale of zero back to its mode."""
     for m, s1, s2, wide1, wide2 in zip(loc, left, right, *widen(loc, left, right), strict=True):
         reach = REACH * np.where(
             x < m, np.where(s1 == 0, wide1, 0.0), np.where(s2 == 0, wide2, 0.0)
@@ -64,8 +64,7 @@ def log_density(x: FloatArray, terms: LogTerms) -> FloatArray:
     t = offset * np.where(offset < 0, terms.left_rate, terms.right_rate)
     each = terms.log_height - t * t
     top: FloatArray = each.max(axis=0)
-    rest = sum_members(np.exp(each - top))
-    return top + np.log(rest)
+    return top + np.log(sum_members(np.exp(each - top)))
 
 
 def log_slope(x: FloatArray, terms: LogTerms) -> FloatArray:
@@ -74,17 +73,17 @@ def log_slope(x: FloatArray, terms: LogTerms) -> FloatArray:
     rate = np.where(offset < 0, terms.left_rate, terms.right_rate)
     t = offset * rate
     each = terms.log_height - t * t
-    share = np.exp(each - each.max(axis=0))
-    return -2.0 * sum_members(share * t * rate) / sum_members(share)
+    weight = np.exp(each - each.max(axis=0))
+    return -2.0 * sum_members(weight * t * rate) / sum_members(weight)
 
 
 def lowest_level(
     alpha: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray
 ) -> FloatArray:
-    """Logarithm of a density below which lies no more than the mass alpha.
+    """Logarithm of a density below which lies at most the mass alpha.
 
-    Half of it may lie outside of the components' quantiles, and half of it between them, where
-    a density below alpha / (2 width) adds up to no more than that.
+    At most half of that mass lies outside the components' quantiles, and at most half between them,
+    where a density below alpha / (2 width) integrates to no more than alpha / 2.
     """
     tail = alpha / 4.0
     low = formulas.ppf(tail, loc, left, right).min(axis=0)
@@ -93,14 +92,14 @@ def lowest_level(
 
 
 def ends_of_level(level: FloatArray, terms: LogTerms) -> tuple[FloatArray, FloatArray]:
-    """Points past which every component contributes less than its part of a level."""
+    """Points beyond which the density is below the level, since every component is small enough."""
     depth = np.sqrt(np.maximum(terms.log_height + np.log(len(terms.loc)) - level, 0.0))
     low: FloatArray = (terms.loc - depth / terms.left_rate).min(axis=0)
     high: FloatArray = (terms.loc + depth / terms.right_rate).max(axis=0)
     return low, high
 
 
-# Where, in scales from its mode, a component's slope is looked at.
+# Offsets from the mode of a component, in scales, at which the slope is evaluated.
 OFFSETS = (*np.arange(0.25, 3.01, 0.25), 3.5, 4.0, 5.0, 6.5, 9.0)
 
 
@@ -119,8 +118,8 @@ def mixture_modes(members: Members) -> tuple[FloatArray]:
 def stationary_points(terms: LogTerms) -> tuple[FloatArray, FloatArray]:
     """Modes, (k, n), and valleys, (k + 1, n), of every row, ascending and padded with NaN.
 
-    Valleys are to the left of each mode and, one further, to the right of the last: minus infinity
-    first, then the minima between modes, then plus infinity.
+    The valleys are minus infinity, the minima between modes, and plus infinity, so that there is
+    one to the left of each mode and one to the right of the last.
     """
     points = _grid(terms)
     rising = np.array([log_slope(x, terms) > 0 for x in points])
@@ -131,7 +130,7 @@ def stationary_points(terms: LogTerms) -> tuple[FloatArray, FloatArray]:
     before, after = find_crossings(
         lambda x, i: log_slope(x, where.take(i)), points[row, cell], points[row, cell + 1]
     )
-    # Modes and valleys take turns, and every row begins and ends with a mode.
+    # Modes and valleys alternate, and every row begins and ends with a mode.
     order = np.arange(row.size) - np.searchsorted(row, row)
     is_mode = order % 2 == 0
     # Where the density jumps, the mode is on its upper side.
@@ -146,7 +145,7 @@ def stationary_points(terms: LogTerms) -> tuple[FloatArray, FloatArray]:
 
 
 def _grid(terms: LogTerms) -> FloatArray:
-    """Points to look at, ascending, of shape (points, n), from the lowest to the highest loc."""
+    """Points at which slopes are evaluated, (points, n), from the lowest loc to the highest."""
     low, high = terms.loc.min(axis=0), terms.loc.max(axis=0)
     steps = np.array(OFFSETS)[:, None, None] / SQRT2
     points = np.concatenate(

@@ -1,4 +1,4 @@
-"""What every predictive distribution has, one for each row, whatever it is made of."""
+"""Base classes of predictive distributions, one distribution for each row."""
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -12,10 +12,10 @@ from calipers.distributions._split_normal import SplitNormal
 
 
 class Distribution(ABC):
-    """An array of distributions: of mixtures, of calibrated ones, of what is observed of them.
+    """An array of distributions: mixtures, calibrated mixtures, or distributions derived from them.
 
     Arguments broadcast against `shape`. Mean, variance, standard deviation and median follow from
-    `moments` and `ppf`. Long arrays are worked on in blocks, on the threads of an enclosing
+    `moments` and `ppf`. Long arrays are processed in blocks, on the threads of an enclosing
     ``joblib.parallel_config("threading", n_jobs=...)``; results depend on neither.
     """
 
@@ -32,9 +32,9 @@ class Distribution(ABC):
 
     @abstractmethod
     def __getitem__(self, key: Any) -> Self:
-        """Take some of the distributions, by any index that NumPy takes."""
+        """Subset of the distributions, by any index that NumPy accepts."""
 
-    if TYPE_CHECKING:  # fields of some, which an abstract property would stand in the way of
+    if TYPE_CHECKING:  # fields of some subclasses, which abstract properties would shadow
 
         @property
         def components(self) -> SplitNormal:
@@ -116,7 +116,7 @@ class Distribution(ABC):
 
 
 class DerivedDistribution(Distribution):
-    """Distributions that are made of others, with the same members."""
+    """Distributions that are derived from others, with the same members."""
 
     _inner_field: ClassVar[str] = "latent"
 
@@ -155,7 +155,7 @@ class MappedDistribution(DerivedDistribution):
 
     @abstractmethod
     def _to_latent(self, value: FloatArray) -> FloatArray:
-        """Give the latent values up to which the function is at most `value`."""
+        """Latent values up to which the function is at most `value`."""
 
     @abstractmethod
     def _from_latent(self, latent: FloatArray) -> FloatArray:

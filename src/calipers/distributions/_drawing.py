@@ -1,4 +1,4 @@
-"""Predictive distributions as numbers to draw: a density on a grid, and the masses beside it."""
+"""Predictive distributions as data for plots: a density on a grid, and point masses."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,25 +8,25 @@ import numpy as np
 from calipers._checks import FloatArray
 from calipers.distributions._observed import ObservedDistribution
 
-_FAR = 1e-3  # mass beyond each end of a density
-MOST_ATOMS = 64
-"""Values of a lattice that are given one by one; of more, the density is drawn."""
+_TAIL = 1e-3  # mass beyond each end of a density
+MAX_ATOMS = 64
+"""Largest number of lattice values that are listed one by one; of more, the density is drawn."""
 
 
 def mean_density(dist: Any, places: int) -> FloatArray:
-    """Places and the mean density around them, (rows, 2, places), but for the far tails.
+    """Centres of cells and the mean density in each, (rows, 2, places), without the extreme tails.
 
-    Means over cells, as differences of the distribution function: the jumps that calibration
-    leaves in a density are neither missed nor magnified by where a place happens to be. Values that
-    ``atoms`` lists have no part in it.
+    Densities are means over cells, from differences of the distribution function, so that the jumps
+    that calibration causes in a density are neither missed nor magnified by the position of a
+    centre. Values that ``atoms`` lists are excluded.
     """
     observed = isinstance(dist, ObservedDistribution)
     if observed and dist.support.step:
         smooth = ObservedDistribution(dist.latent, replace(dist.support, step=0.0))
-        found = mean_density(smooth, places)
-        found[:, 1] = np.where(_few(dist)[:, None], 0.0, found[:, 1])
-        return found
-    low, high = dist.ppf(np.array([[_FAR], [1 - _FAR]]))
+        density = mean_density(smooth, places)
+        density[:, 1] = np.where(_few_atoms(dist)[:, None], 0.0, density[:, 1])
+        return density
+    low, high = dist.ppf(np.array([[_TAIL], [1 - _TAIL]]))
     margin = 0.05 * (high - low)
     low, high = low - margin, high + margin
     if observed:
@@ -46,15 +46,16 @@ def mean_density(dist: Any, places: int) -> FloatArray:
 
 
 def atoms(dist: ObservedDistribution) -> FloatArray:
-    """Values with a mass of their own, and their masses, (rows, 2, k), padded with NaN.
+    """Values with point masses, and their masses, (rows, 2, k), padded with NaN.
 
-    Bounds, or the values of a lattice but for the far tails; none for rows with too many.
+    These are bounds, or the values of a lattice without the extreme tails; rows with too many
+    values have none.
     """
     support, rows = dist.support, len(dist)
     if support.step:
-        first = np.rint((dist.ppf(_FAR) - support.origin) / support.step)
-        values = support.at(first + np.arange(MOST_ATOMS)[:, None])
-        shown = _few(dist) & (values <= dist.ppf(1 - _FAR))
+        first = np.rint((dist.ppf(_TAIL) - support.origin) / support.step)
+        values = support.at(first + np.arange(MAX_ATOMS)[:, None])
+        shown = _few_atoms(dist) & (values <= dist.ppf(1 - _TAIL))
     else:
         values = np.repeat(np.array(support.ends)[:, None], rows, axis=1)
         shown = np.isfinite(values)
@@ -62,7 +63,7 @@ def atoms(dist: ObservedDistribution) -> FloatArray:
     return np.stack([np.where(shown, part, np.nan).T for part in (values, mass)], axis=1)
 
 
-def _few(dist: ObservedDistribution) -> Any:
-    """Which rows have few enough values to be listed."""
-    low, high = dist.ppf(np.array([[_FAR], [1 - _FAR]]))
-    return (high - low) / dist.support.step < MOST_ATOMS - 0.5
+def _few_atoms(dist: ObservedDistribution) -> Any:
+    """Whether each row has few enough values to be listed."""
+    low, high = dist.ppf(np.array([[_TAIL], [1 - _TAIL]]))
+    return (high - low) / dist.support.step < MAX_ATOMS - 0.5

@@ -1,16 +1,15 @@
 """Exact scales of the split normal with a given mode and a given central interval.
 
-Asking for the quantiles L at alpha/2 and U at 1 - alpha/2 around the mode P is asking for
+Quantiles L at alpha/2 and U at 1 - alpha/2 around the mode P require
 
     erf(t1) = c s / (alpha/2 + c s),    erf(t2) = c (1 - s) / (alpha/2 + c (1 - s)),
 
 with the coverage c = 1 - alpha, the distances t1 = (P - L) / (sqrt(2) s1) and
-t2 = (U - P) / (sqrt(2) s2), and one unknown s in [0, 1]: the share c s of the mass lies between L
-and P, and s1 / (s1 + s2) = alpha/2 + c s. By symmetry let s <= 1/2, the shorter side. The ratio of
-the shorter to the longer side is then an explicit, increasing, analytic function of s. So is
-everything that is wanted, and no equation is solved: the explicit functions of s are tabulated
-once per coverage as functions of that ratio, as polynomials so fine that what they leave out is
-below the rounding of float64.
+t2 = (U - P) / (sqrt(2) s2), and one unknown s in [0, 1]: the mass c s lies between L and P, and
+s1 / (s1 + s2) = alpha/2 + c s. By symmetry let s <= 1/2, the shorter side. The ratio of the shorter
+to the longer side is then an explicit, increasing, analytic function of s, and so are the scales.
+No equation has to be solved: these functions of s are tabulated once per coverage as functions of
+that ratio, by piecewise polynomials so fine that their error is below the rounding of float64.
 """
 
 from functools import lru_cache
@@ -51,9 +50,9 @@ def fit_scales(
 
 def _lookup(ratio: FloatArray, coverage: float) -> tuple[FloatArray, FloatArray]:
     """Scale of the longer side per its length, and scale of the shorter side per that scale."""
-    place = _coordinate(ratio, coverage)
-    cell = np.minimum(place.astype(np.intp), CELLS - 1)
-    within = place - cell
+    coordinate = _coordinate(ratio, coverage)
+    cell = np.minimum(coordinate.astype(np.intp), CELLS - 1)
+    within = coordinate - cell
     results = []
     for powers in scale_table(coverage):
         value = powers[0].take(cell)
@@ -65,19 +64,19 @@ def _lookup(ratio: FloatArray, coverage: float) -> tuple[FloatArray, FloatArray]
 
 
 def _coordinate(ratio: FloatArray, coverage: float) -> FloatArray:
-    """Map [0, 1] to [0, CELLS], logarithmic from where the ratio exceeds the tail's mass."""
+    """Map [0, 1] to [0, CELLS], logarithmic where the ratio exceeds the mass of a tail."""
     tail = (1.0 - coverage) / 2.0
     return np.log1p(ratio / tail) * (CELLS / np.log1p(1.0 / tail))
 
 
 @lru_cache(maxsize=32)
 def scale_table(coverage: float) -> tuple[FloatArray, FloatArray]:
-    """Polynomials that `SplitNormal.from_interval` evaluates, for a graph that does the same.
+    """Polynomials that `SplitNormal.from_interval` evaluates, also for exported graphs.
 
     Both are functions of log1p(r / tail), scaled to [0, cells], where r is the ratio of the shorter
-    to the longer distance from the mode and tail is (1 - coverage) / 2. Coefficients within each
-    cell, (powers, cells), have the highest power first: of the longer side's scale per its length,
-    and of the shorter side's scale per that scale.
+    to the longer distance from the mode and tail is (1 - coverage) / 2. They are coefficients
+    within each cell, (powers, cells), the highest power first: of the longer side's scale per its
+    length, and of the shorter side's scale per that scale.
     """
     tail = (1.0 - coverage) / 2.0
     s = tail * np.expm1(np.linspace(0.0, np.log1p(0.5 / tail), 2 * CELLS + 1))
@@ -91,13 +90,13 @@ def scale_table(coverage: float) -> tuple[FloatArray, FloatArray]:
     )
     edges = np.arange(CELLS + 1.0)
     uniform = make_interp_spline(edges, explicit(edges), DEGREE)
-    # The spline's own knots are its cells, but for a few at either end that share a polynomial.
+    # The knots of the spline are the cells, except for a few at either end that share a polynomial.
     taylor = [uniform(edges[:-1], nu=n) / factorial(n) for n in range(DEGREE, -1, -1)]
     per_length, per_scale = np.moveaxis(np.array(taylor), 2, 0)
     return np.ascontiguousarray(per_length), np.ascontiguousarray(per_scale)
 
 
 def _distance(inside: FloatArray, tail: float) -> FloatArray:
-    """Solve erf(t) = inside / (tail + inside), from whichever end of erf has the digits."""
+    """Solve erf(t) = inside / (tail + inside), by erf or erfc, whichever is more accurate."""
     mass = tail + inside
     return np.where(inside < tail, erfinv(inside / mass), erfcinv(tail / mass))

@@ -1,4 +1,4 @@
-"""The split normal's closed forms, elementwise over equally shaped float64 arrays.
+"""Closed forms of the split normal distribution, elementwise over float64 arrays of one shape.
 
 With the mode m, the scales s1 to its left and s2 to its right, and the distance
 t = |x - m| / (sqrt(2) s) in units of the scale on x's side, the density is
@@ -6,8 +6,8 @@ t = |x - m| / (sqrt(2) s) in units of the scale on x's side, the density is
     f(x) = sqrt(2 / pi) / (s1 + s2) exp(-t^2),
 
 and the mass to the left of the mode is r = s1 / (s1 + s2). A scale of zero leaves no mass on its
-side, two of them make a point mass; the limits of IEEE arithmetic then give the right answers,
-provided that 0/0, the distance from a point mass to itself, is read as 0.
+side, and two of them make a point mass; the limits of IEEE arithmetic then give the right results,
+provided that 0/0, the distance from a point mass to itself, is taken as 0.
 """
 
 import math
@@ -22,7 +22,7 @@ SQRT_PI = math.sqrt(math.pi)
 SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
 
 
-def shares(left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+def side_masses(left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mass to the left and to the right of the mode; a point mass counts as left."""
     none = right == 0
     return (
@@ -52,30 +52,30 @@ def logpdf(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) 
 def cdf(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
     """P(X <= x): r erfc(t) below the mode, r + (1 - r) erf(t) above, 1 minus the tail far above."""
     t = distance(x, loc, left, right)
-    below, above = shares(left, right)
+    below, above = side_masses(left, right)
     tail = erfc(t)
     upper = np.where(t < 0.5, below + above * erf(t), 1.0 - above * tail)
     return np.where(x < loc, below * tail, upper)
 
 
 def sf(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-    """P(X > x), with its own digits in the upper tail."""
+    """P(X > x), accurate in the upper tail."""
     t = distance(x, loc, left, right)
-    below, above = shares(left, right)
+    below, above = side_masses(left, right)
     tail = erfc(t)
     lower = np.where(t < 0.5, above + below * erf(t), 1.0 - below * tail)
     return np.where(x < loc, lower, above * tail)
 
 
 def ppf(p: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
-    """Smallest x with P(X <= x) >= p, solved from the tail or the middle, where the digits are."""
-    below, above = shares(left, right)
+    """Smallest x with P(X <= x) >= p, from the tail or the middle, whichever is more accurate."""
+    below, above = side_masses(left, right)
     lower = p <= below
     tail = np.where(lower, p / below, (1.0 - p) / above)
     middle = ~lower & (tail > 0.5)
     central = erfinv(np.where(middle, (p - below) / above, 0.0))
     scale = np.where(lower, -left, right)
-    # A side without mass has no extent, although 0 * inf is not a number.
+    # A side without mass has no extent, although 0 * inf is NaN.
     extent: FloatArray = np.abs(SQRT2 * scale * np.where(middle, central, erfcinv(tail)))
     return loc + np.copysign(np.fmax(extent, 0.0), scale)
 
@@ -112,9 +112,9 @@ def std(left: FloatArray, right: FloatArray) -> FloatArray:
 def expected_distance(
     y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray
 ) -> FloatArray:
-    """E|X - y|: the distance of y from the mean, signed outwards, and twice the excess past y."""
+    """E|X - y|: the outward distance of y from the mean, plus twice the mean excess beyond y."""
     t = distance(y, loc, left, right)
-    below, above = shares(left, right)
+    below, above = side_masses(left, right)
     side = np.where(y < loc, below * left, above * right)
     excess = np.where(t == np.inf, 0.0, np.exp(-t * t) / SQRT_PI - t * erfc(t))
     outwards = np.where(y < loc, -1.0, 1.0) * (y - loc - SQRT_2_OVER_PI * (right - left))
@@ -122,8 +122,8 @@ def expected_distance(
 
 
 def half_mean_difference(left: FloatArray, right: FloatArray) -> FloatArray:
-    """E|X - X'| / 2 of two independent copies, the integral of F (1 - F)."""
-    below, above = shares(left, right)
+    """E|X - X'| / 2 for independent copies X and X', which is the integral of F (1 - F)."""
+    below, above = side_masses(left, right)
     shrink = 2.0 - SQRT2
     return SQRT_2_OVER_PI * (
         left * below * (1.0 - shrink * below) + right * above * (1.0 - shrink * above)
@@ -138,7 +138,7 @@ def crps(y: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) ->
 def draw(
     uniform: FloatArray, normal: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray
 ) -> FloatArray:
-    """Turn a uniform number, which picks the side, and a normal one into a draw."""
-    below, _ = shares(left, right)
+    """A draw from a uniform number, which selects the side, and a normal one."""
+    below, _ = side_masses(left, right)
     scale: FloatArray = np.where(uniform < below, -left, right)
     return loc + scale * np.abs(normal)

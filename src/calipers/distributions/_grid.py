@@ -2,10 +2,10 @@
 
 With the score s(x) of a point x, the inverse has the first derivative x' = phi(s) / f(x) and the
 second x' (-s - x' f'(x) / f(x)). So one evaluation of the mixture leads from x to the quantile at a
-score near by with an error of third order: to the next score, and there, where the distance left
-is small, to the quantile itself. That is one evaluation for most scores, where a search that starts
-from nothing takes three or more. It is made in single precision, in a unit of each row's own, which
-is quick, and off by some 1e-7 of the row's spread.
+nearby score with a third-order error: first to the next score, and from there, where the remaining
+distance is small, to the quantile itself. Most scores thus need one evaluation, where an
+independent search takes three or more. Evaluations are in single precision, in units of each row's
+scale, which is fast and accurate to about 1e-7 of that scale.
 """
 
 from typing import Any, NamedTuple, cast
@@ -20,22 +20,23 @@ from calipers.distributions._members import Members
 from calipers.distributions._normal_scores import mixture_values
 from calipers.distributions._quantile import IntArray, Terms, mixture_terms
 
-# Distance on the normal scale from which one more step is enough.
+# Distance on the normal scale within which one more step is enough.
 CLOSE = 5e-3
-# Evaluations after which a row is left to the general solver, which also has the far tails.
+# Evaluations after which a row is passed to the general solver, which also solves scores below
+# FAR_SCORE.
 ATTEMPTS = 3
-FAR = -12.0
-# Scores at which a row may be left to it, before all of the row's are: members far apart.
-MISSES = 8
-# Quantiles that it solves for at a time.
+FAR_SCORE = -12.0
+# Number of scores passed to the solver after which the whole row is, as with members far apart.
+MAX_MISSES = 8
+# Quantiles that the solver solves at a time.
 BLOCK = 2**14
-# Largest part of a step that the second derivative may add or take.
-BEND = 0.75
-# Probability from which a normal score has the formula of the middle, and the root of the negative
-# logarithm of one up to which it has that of the tail.
-_MIDDLE, _LAST_ROOT = 0.075, 5.0
-# erfc(t) exp(t^2) (1 + 2 t) as a polynomial in (t - MAPPED) / (t + MAPPED), of the least largest
-# relative error, 7e-8; the highest power first.
+# Largest fraction of a step by which the second derivative may change it.
+MAX_BEND = 0.75
+# The formula for central normal scores is used for probabilities from _CENTRAL, the formula for
+# tails while the root of the negative logarithm of the probability is at most _LAST_ROOT.
+_CENTRAL, _LAST_ROOT = 0.075, 5.0
+# Minimax polynomial for erfc(t) exp(t^2) (1 + 2 t) in (t - MAPPED) / (t + MAPPED), of relative
+# error 7e-8; the highest power first.
 MAPPED = np.float32(2.4)
 POLYNOMIAL = np.array(
     [
@@ -55,7 +56,7 @@ POLYNOMIAL = np.array(
 
 
 class Place(NamedTuple):
-    """Points, their scores, and the inverse's derivatives there, the second over the first."""
+    """Points, their scores, and the derivatives of the inverse there, the second over the first."""
 
     x: FloatArray
     score: FloatArray
@@ -63,31 +64,31 @@ class Place(NamedTuple):
     bend: FloatArray
 
     def towards(self, score: FloatArray) -> FloatArray:
-        """Quantiles at a score near by."""
-        way = score - self.score
-        turn = self.bend * way
-        turn *= 0.5
-        np.clip(turn, -BEND, BEND, out=turn)
-        turn += 1.0
-        turn *= self.rate
-        turn *= way
-        turn += self.x
-        return turn
+        """Quantiles at a nearby score."""
+        distance = score - self.score
+        x = self.bend * distance
+        x *= 0.5
+        np.clip(x, -MAX_BEND, MAX_BEND, out=x)
+        x += 1.0
+        x *= self.rate
+        x *= distance
+        x += self.x
+        return x
 
     def put(self, rows: IntArray, other: "Place") -> None:
-        """Overwrite some of the rows."""
+        """Overwrite the subset ``rows``."""
         for old, new in zip(self, other, strict=True):
             old[rows] = new
 
 
 def mixture_values_on_grid(z: FloatArray, members: Members, *, walk: bool = True) -> FloatArray:
-    """Quantiles of every row, (k, n), at each of some normal scores, (k,) or (k, n).
+    """Quantiles of every row, (k, n), at normal scores `z`, (k,) or (k, n).
 
-    Scores are ascending, and each is below zero for all rows or for none; the closer to each other,
-    the better the start for each. Right to 1e-6 of the row's spread where members are alike and
-    scores 0.2 apart, to 1e-5 on the normal scale where members are far apart. Without a `walk`
-    every quantile is solved for by itself, to rounding as by `mixture_values`: slower, but not for
-    few rows at many scores.
+    Scores are ascending, and each is below zero for all rows or for none; the closer they are to
+    each other, the better the starting points. Accurate to 1e-6 of the row's scale where members
+    are similar and scores 0.2 apart, to 1e-5 on the normal scale where members are far apart.
+    Without `walk`, every quantile is solved independently and to rounding by `mixture_values`,
+    which is slower except for few rows at many scores.
     """
     count = members.n_rows
     z = np.broadcast_to(z.reshape(len(z), -1), (len(z), count))
@@ -101,9 +102,9 @@ def mixture_values_on_grid(z: FloatArray, members: Members, *, walk: bool = True
         part[: len(side)] = side
         part[len(side) :] = side[-1] if len(side) else 0.0
     both = np.tile(np.arange(count), 2)
-    wide = members.take(both).mirrored(np.arange(2 * count) >= count)
-    found = _walk(depths, np.concatenate([middle, -middle]), wide)
-    below, above = found[: len(sides[0]), :count], found[: len(sides[1]), count:]
+    mirrored = members.take(both).mirrored(np.arange(2 * count) >= count)
+    x = _walk(depths, np.concatenate([middle, -middle]), mirrored)
+    below, above = x[: len(sides[0]), :count], x[: len(sides[1]), count:]
     return np.concatenate([below[::-1], -above])
 
 
@@ -114,38 +115,38 @@ def _walk(depths: FloatArray, median: FloatArray, members: Members) -> FloatArra
     unit = np.where(unit > 0, unit, 1.0)
     parts = mixture_terms(Members((loc - median) / unit, left / unit, right / unit, weights))
     terms = Terms(*(cast(FloatArray, part.astype(np.float32)) for part in parts))
-    room = np.empty((7, terms.loc.size), np.float32)  # used again at every place
-    here = _look(np.zeros(median.size), terms, room)
-    found = np.empty((len(depths), median.size))
-    far, misses = depths < FAR, np.zeros(median.size, dtype=np.intp)
+    buffer = np.empty((7, terms.loc.size), np.float32)  # reused in every evaluation
+    here = _evaluate(np.zeros(median.size), terms, buffer)
+    results = np.empty((len(depths), median.size))
+    far, misses = depths < FAR_SCORE, np.zeros(median.size, dtype=np.intp)
     near = np.count_nonzero(~far.all(axis=1))
-    for result, depth, beyond in zip(found[:near], depths[:near], far[:near], strict=True):
-        here = _look(here.towards(depth), terms, room)
-        skipped = beyond | (misses > MISSES)
-        pending = _apart(here, depth, skipped)
+    for result, depth, beyond in zip(results[:near], depths[:near], far[:near], strict=True):
+        here = _evaluate(here.towards(depth), terms, buffer)
+        skipped = beyond | (misses > MAX_MISSES)
+        pending = _not_close(here, depth, skipped)
         for _ in range(ATTEMPTS - 1):
             if pending.size:
-                some = Place(*(array[pending] for array in here))
-                x = some.towards(depth[pending])
-                here.put(pending, _look(x, terms.take(pending), room))
-                pending = _apart(here, depth, skipped)
+                subset = Place(*(array[pending] for array in here))
+                x = subset.towards(depth[pending])
+                here.put(pending, _evaluate(x, terms.take(pending), buffer))
+                pending = _not_close(here, depth, skipped)
         if pending.size:
             misses[pending] += 1
             x = mixture_values(depth[pending], members.take(pending))
             x = (x - median[pending]) / unit[pending]
-            here.put(pending, _look(x, terms.take(pending), room))
+            here.put(pending, _evaluate(x, terms.take(pending), buffer))
         result[:] = here.towards(depth)
         if pending.size:
             result[pending] = x
-    found[:near] *= unit
-    found[:near] += median
-    hard = far | (misses > MISSES)
-    found[hard] = _solved(depths[hard], np.nonzero(hard)[1], members)
-    return found
+    results[:near] *= unit
+    results[:near] += median
+    hard = far | (misses > MAX_MISSES)
+    results[hard] = _solved(depths[hard], np.nonzero(hard)[1], members)
+    return results
 
 
 def _solved(z: FloatArray, rows: IntArray, members: Members) -> FloatArray:
-    """Quantiles of some rows at a score each, by the general solver, many at a time."""
+    """Quantiles of ``rows`` at a score each, by the general solver, many at a time."""
     x = np.empty(z.shape)
     for start in range(0, z.size, BLOCK):
         block = slice(start, start + BLOCK)
@@ -153,28 +154,28 @@ def _solved(z: FloatArray, rows: IntArray, members: Members) -> FloatArray:
     return x
 
 
-def _apart(here: Place, depth: FloatArray, skipped: NDArray[np.bool_]) -> IntArray:
-    """Rows that are not close to a score, or whose score is not a number, but for some."""
+def _not_close(here: Place, depth: FloatArray, skipped: NDArray[np.bool_]) -> IntArray:
+    """Rows, except ``skipped``, that are not close to a score or whose score is NaN."""
     return np.flatnonzero(~(np.abs(here.score - depth) < CLOSE) & ~skipped)
 
 
-def _look(x: FloatArray, terms: Terms, room: NDArray[np.float32]) -> Place:
+def _evaluate(x: FloatArray, terms: Terms, buffer: NDArray[np.float32]) -> Place:
     """Evaluate mixtures at one point each, rounded to single precision."""
     at = x.astype(np.float32)
-    t, density, mass, own_rate, *rest = room[:, : terms.loc.size].reshape(-1, *terms.loc.shape)
+    t, density, mass, rates, *work = buffer[:, : terms.loc.size].reshape(-1, *terms.loc.shape)
     np.subtract(at, terms.loc, out=t)
     left = t < 0
-    below_all = bool(left.all())  # as in most of a tail, where half of the work is for nothing
+    below_all = bool(left.all())  # as in most of a tail, where this saves half of the work
     rate = terms.left_rate
     if not below_all:
-        rate = own_rate
+        rate = rates
         np.copyto(rate, terms.right_rate)
         np.putmask(rate, left, terms.left_rate)
     t *= rate
     np.multiply(t, t, out=density)
     np.negative(density, out=density)
     np.exp(density, out=density)
-    upper_mass(np.abs(t, out=rest[0]), density, mass, *rest[1:])
+    upper_mass(np.abs(t, out=work[0]), density, mass, *work[1:])
     density *= terms.height
     t *= rate
     t *= density
@@ -193,18 +194,18 @@ def _look(x: FloatArray, terms: Terms, room: NDArray[np.float32]) -> Place:
 
 
 def _score(p: FloatArray) -> FloatArray:
-    """Normal score of probabilities up to about one half, to 1e-7 of it (Wichura, 1988, AS 241).
+    """Normal score of probabilities up to about 1/2, to a relative 1e-7 (Wichura, 1988, AS 241).
 
-    Twice as quick as SciPy's, which has all digits; probabilities below its range are left to it.
+    Twice as fast as SciPy's function, which is exact and computes probabilities below the range.
     """
-    found, central = np.empty_like(p), p >= _MIDDLE
+    central = p >= _CENTRAL
     if central.all():
         return _central_score(p)
-    tail = ~central
-    if central.any():
-        found[central], found[tail] = _central_score(p[central]), _tail_score(p[tail])
-        return found
-    return _tail_score(p)
+    if not central.any():
+        return _tail_score(p)
+    score, tail = np.empty_like(p), ~central
+    score[central], score[tail] = _central_score(p[central]), _tail_score(p[tail])
+    return score
 
 
 def _central_score(p: FloatArray) -> FloatArray:
@@ -223,46 +224,46 @@ def _tail_score(p: FloatArray) -> FloatArray:
     np.sqrt(r, out=r)
     beyond = ~(r <= _LAST_ROOT)
     r -= 1.6
-    found = _horner(r, -0.17023821103, -1.3067284816, -2.7568153900, -1.4234372777)
-    found /= _horner(r, 0.12021132975, 0.73700164250, 1.0)
+    score = _horner(r, -0.17023821103, -1.3067284816, -2.7568153900, -1.4234372777)
+    score /= _horner(r, 0.12021132975, 0.73700164250, 1.0)
     if beyond.any():
-        found[beyond] = ndtri(p[beyond])
-    return found
+        score[beyond] = ndtri(p[beyond])
+    return score
 
 
 def _horner(x: FloatArray, highest: float, *others: float) -> FloatArray:
-    """A polynomial, the highest power first."""
-    found = x * highest
+    """Polynomial with these coefficients, the highest power first."""
+    value = x * highest
     for coefficient in others[:-1]:
-        found += coefficient
-        found *= x
-    found += others[-1]
-    return found
+        value += coefficient
+        value *= x
+    value += others[-1]
+    return value
 
 
 def _sum(values: NDArray[Any]) -> FloatArray:
-    """Sum over members, one after the other, so that company does not change it; overwrites."""
+    """Sum over members in order, so that it is independent of the other rows; overwrites values."""
     total = values[0]
     for value in values[1:]:
         total += value
     return total.astype(np.float64)
 
 
-def upper_mass(t: Any, gauss: Any, found: Any, u: Any, scale: Any) -> Any:
-    """Complementary error function of `t` >= 0, given exp(-t^2), to a few 1e-7 of itself.
+def upper_mass(t: Any, gauss: Any, out: Any, u: Any, scale: Any) -> Any:
+    """Complementary error function of `t` >= 0, given exp(-t^2), to a relative few 1e-7.
 
-    It is written to `found`; the last two arrays are to work in.
+    The result is written to `out`; the last two arrays are buffers.
     """
     np.subtract(t, MAPPED, out=u)
     np.add(t, MAPPED, out=scale)
     u /= scale
-    np.multiply(POLYNOMIAL[0], u, out=found)
+    np.multiply(POLYNOMIAL[0], u, out=out)
     for coefficient in POLYNOMIAL[1:-1]:
-        found += coefficient
-        found *= u
-    found += POLYNOMIAL[-1]
-    found *= gauss
+        out += coefficient
+        out *= u
+    out += POLYNOMIAL[-1]
+    out *= gauss
     np.add(t, t, out=scale)
     scale += 1
-    found /= scale
-    return found
+    out /= scale
+    return out

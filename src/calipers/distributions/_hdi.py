@@ -1,10 +1,10 @@
 """Shortest intervals of mixtures of split normals.
 
 A shortest interval has the same density at both ends, or an end where the density jumps. With one
-smooth mode that leaves one equation with one solution. Otherwise there may be many: the interval
-is slid along the row, stopping wherever one of its ends meets a point that stands for the shape
-of a component, its mode among them; where the width has a minimum between two stops the equation
-is solved, and of all stops and solutions the shortest is taken.
+smooth mode that is one equation with one solution. Otherwise there may be many: the interval is
+moved along the row, with stops wherever one of its ends meets a characteristic point of a
+component, such as its mode. Where the width has a minimum between two stops the equation is solved,
+and the result is the shortest of all stops and solutions.
 """
 
 from typing import NamedTuple
@@ -18,88 +18,91 @@ from calipers.distributions._members import Members
 from calipers.distributions._quantile import mixture_interval, mixture_isf, mixture_ppf
 from calipers.distributions._roots import find_roots
 
-# Where, in scales from its mode, a component stops the sliding interval.
+# Offsets of the stops from the mode of a component, in scales.
 STOPS = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5])
 
 
-class Wanted(NamedTuple):
-    """Mixtures, and the mass to leave outside of an interval of each, (n,)."""
+class IntervalProblem(NamedTuple):
+    """Mixtures, and the mass outside the interval of each, (n,)."""
 
     alpha: FloatArray
     members: Members
 
-    def take(self, rows: IntArray) -> "Wanted":
-        """Take some of the rows."""
-        return Wanted(self.alpha[rows], self.members.take(rows))
+    def take(self, rows: IntArray) -> "IntervalProblem":
+        """The subset ``rows``."""
+        return IntervalProblem(self.alpha[rows], self.members.take(rows))
 
     def upper_for(self, lower: FloatArray) -> FloatArray:
-        """Where closed intervals that begin at `lower` have to end; at infinity if too late."""
-        rest = self.alpha - formulas.cdf(np.nextafter(lower, -np.inf), self.members)
-        return np.where(rest < 0, np.inf, mixture_isf(np.maximum(rest, 0.0), self.members))
+        """Upper ends of closed intervals from `lower`; infinite if too little mass lies above."""
+        tail = self.alpha - formulas.cdf(np.nextafter(lower, -np.inf), self.members)
+        return np.where(tail < 0, np.inf, mixture_isf(np.maximum(tail, 0.0), self.members))
 
     def lower_for(self, upper: FloatArray) -> FloatArray:
-        """Where intervals that end at `upper` have to begin; at minus infinity if too early."""
-        rest = self.alpha - formulas.sf(upper, self.members)
-        return np.where(rest < 0, -np.inf, mixture_ppf(np.maximum(rest, 0.0), self.members))
+        """Lower ends of intervals up to `upper`; minus infinity if too little mass lies below."""
+        tail = self.alpha - formulas.sf(upper, self.members)
+        return np.where(tail < 0, -np.inf, mixture_ppf(np.maximum(tail, 0.0), self.members))
 
 
 def shortest_interval(coverage: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
     """Bounds of the shortest interval of each row that holds the mass `coverage`, shape (n,)."""
-    every = Wanted(1.0 - coverage, members)
+    problem = IntervalProblem(1.0 - coverage, members)
     (modes,) = mixture_modes(members)
     narrowest = np.minimum(members.left, members.right)
     simple = np.isnan(modes[1:]).all(axis=0) & (narrowest > 0).all(axis=0)
     bounds = np.empty((2, coverage.size))
     for rows, stops_of in ((np.flatnonzero(simple), _ends), (np.flatnonzero(~simple), _stops)):
         if rows.size:
-            some = every.take(rows)
-            bounds[:, rows] = _shortest(some, *stops_of(some))
+            subset = problem.take(rows)
+            bounds[:, rows] = _shortest(subset, *stops_of(subset))
     return bounds[0], bounds[1]
 
 
-def _ends(some: Wanted) -> tuple[FloatArray, FloatArray]:
-    """Bounds of the lowest and of the highest interval in question, shape (2, n) each.
+def _ends(problem: IntervalProblem) -> tuple[FloatArray, FloatArray]:
+    """Bounds of the lowest and of the highest candidate interval, shape (2, n) each.
 
     A shortest interval ends no earlier than the quantile at its coverage, and is no wider than the
     central interval.
     """
-    low, high = mixture_interval(some.alpha / 2.0, some.members)
-    first = mixture_isf(some.alpha, some.members) - (high - low)
-    lower = np.stack([first, mixture_ppf(some.alpha, some.members)])
-    return lower, np.stack([some.upper_for(x) for x in lower])
+    alpha, members = problem
+    low, high = mixture_interval(alpha / 2.0, members)
+    first = mixture_isf(alpha, members) - (high - low)
+    lower = np.stack([first, mixture_ppf(alpha, members)])
+    return lower, np.stack([problem.upper_for(x) for x in lower])
 
 
-def _stops(some: Wanted) -> tuple[FloatArray, FloatArray]:
+def _stops(problem: IntervalProblem) -> tuple[FloatArray, FloatArray]:
     """Bounds of intervals that have one end at a point of a component, ascending, (k, n) each."""
     steps = STOPS[:, None, None]
-    loc, left, right = some.members.parameters
+    loc, left, right = problem.members.parameters
     points = np.concatenate([loc - steps * left, loc + steps * right])
-    points = points.reshape(-1, some.alpha.size)
-    (first, last), (first_end, last_end) = _ends(some)
-    lower = np.stack([first, last, *points, *(some.lower_for(x) for x in points)])
-    upper = np.stack([first_end, last_end, *(some.upper_for(x) for x in points), *points])
+    points = points.reshape(-1, problem.alpha.size)
+    (first, last), (first_end, last_end) = _ends(problem)
+    lower = np.stack([first, last, *points, *(problem.lower_for(x) for x in points)])
+    upper = np.stack([first_end, last_end, *(problem.upper_for(x) for x in points), *points])
     outside = (lower < first) | (lower > last)
     lower, upper = np.where(outside, first, lower), np.where(outside, first_end, upper)
     order = np.argsort(lower, axis=0)
     return np.take_along_axis(lower, order, axis=0), np.take_along_axis(upper, order, axis=0)
 
 
-def _shortest(some: Wanted, lower: FloatArray, upper: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Bounds of the shortest of these intervals, shape (k, n), and of those between them."""
+def _shortest(
+    problem: IntervalProblem, lower: FloatArray, upper: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Bounds of the shortest of the intervals, shape (k, n), and of those between them."""
 
-    def tilt(a: FloatArray, b: FloatArray, here: Wanted) -> FloatArray:
+    def tilt(a: FloatArray, b: FloatArray, members: Members) -> FloatArray:
         # The width falls where this is negative and grows where it is positive.
-        return formulas.logpdf(a, here.members) - formulas.logpdf(b, here.members)
+        return formulas.logpdf(a, members) - formulas.logpdf(b, members)
 
     def tilt_from(a: FloatArray, rows: IntArray) -> FloatArray:
-        here = some.take(rows)
-        return tilt(a, here.upper_for(a), here)
+        subset = problem.take(rows)
+        return tilt(a, subset.upper_for(a), subset.members)
 
-    falls = np.array([tilt(a, b, some) < 0 for a, b in zip(lower, upper, strict=True)])
+    falls = np.array([tilt(a, b, problem.members) < 0 for a, b in zip(lower, upper, strict=True)])
     cell, row = np.nonzero(falls[:-1] & ~falls[1:])
     begin = find_roots(lambda x, i: tilt_from(x, row[i]), lower[cell, row], lower[cell + 1, row])
-    end = some.take(row).upper_for(begin)
-    stop = (upper - lower).argmin(axis=0), np.arange(some.alpha.size)
+    end = problem.take(row).upper_for(begin)
+    stop = (upper - lower).argmin(axis=0), np.arange(problem.alpha.size)
     best_lower, best_upper = lower[stop], upper[stop]
     width = best_upper - best_lower
     np.minimum.at(width, row, end - begin)

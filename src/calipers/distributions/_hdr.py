@@ -1,7 +1,7 @@
 """Highest density regions of mixtures of split normals.
 
-The region is what lies above one level, and its mass falls as the level rises. Between a valley
-and a mode the density is monotone, so each level is crossed there once.
+The region is the set where the density exceeds a level, and its mass falls as the level rises.
+Between a valley and a mode the density is monotone, so it crosses each level at most once there.
 """
 
 from typing import NamedTuple
@@ -34,13 +34,13 @@ class Hills(NamedTuple):
     terms: LogTerms
 
     def take(self, which: IntArray) -> "Hills":
-        """Take some of the hills."""
+        """The subset ``which`` of the hills."""
         before, mode, after = self.before[which], self.mode[which], self.after[which]
         return Hills(before, mode, after, self.terms.take(which))
 
 
 def density_region(coverage: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
-    """Bounds, shape (k, n) and padded with NaN, of all intervals where the density is highest."""
+    """Bounds of all intervals of the highest density region, shape (k, n), padded with NaN."""
     wide = widened(members)
     terms = log_terms(wide)
     modes, valleys = stationary_points(terms)
@@ -52,9 +52,9 @@ def density_region(coverage: FloatArray, members: Members) -> tuple[FloatArray, 
         which = np.flatnonzero(np.isin(row, rows))
         place = np.searchsorted(rows, row[which])
         low, high = _edges(level[place], hills.take(which))
-        some = each.take(which)
-        inside = formulas.cdf(high, *some.parameters) - formulas.cdf(low, *some.parameters)
-        mass = average(inside, some.weights)
+        subset = each.take(which)
+        inside = formulas.cdf(high, *subset.parameters) - formulas.cdf(low, *subset.parameters)
+        mass = average(inside, subset.weights)
         return coverage[rows] - np.bincount(place, mass, minlength=rows.size)
 
     heights = log_density(hills.mode, hills.terms)
@@ -63,13 +63,13 @@ def density_region(coverage: FloatArray, members: Members) -> tuple[FloatArray, 
     level = find_roots(shortfall, lowest_level(1.0 - coverage, *wide.parameters), top)
     above = np.flatnonzero(heights > level[row])
     row = row[above]
-    own = members.take(row).parameters
-    low, high = (settle(x, *own) for x in _edges(level[row], hills.take(above)))
+    parameters = members.take(row).parameters
+    low, high = (settle(x, *parameters) for x in _edges(level[row], hills.take(above)))
     return _join(row, low, high, coverage.size)
 
 
 def _edges(level: FloatArray, hills: Hills) -> tuple[FloatArray, FloatArray]:
-    """Where the density crosses a level before and after each mode, at most at the valleys."""
+    """Points where the density crosses a level before and after each mode, or the valleys."""
     low, high = ends_of_level(level, hills.terms)
 
     def height(x: FloatArray, which: IntArray) -> FloatArray:
@@ -83,7 +83,7 @@ def _edges(level: FloatArray, hills: Hills) -> tuple[FloatArray, FloatArray]:
 def _join(
     row: IntArray, low: FloatArray, high: FloatArray, n: int
 ) -> tuple[FloatArray, FloatArray]:
-    """Join intervals of a row that touch, and give every row its own column."""
+    """Join touching intervals of a row, and arrange the intervals with one column per row."""
     joined = (row[1:] == row[:-1]) & (low[1:] <= high[:-1])
     begins, ends = np.append(True, ~joined), np.append(~joined, True)
     row, low, high = row[begins], low[begins], high[ends]

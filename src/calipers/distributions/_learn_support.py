@@ -1,8 +1,8 @@
-"""Which values a target can take, from those that it has taken.
+"""Detection of the support of a target, the values it can take, from its training values.
 
-What is assumed without being told is little, and costs little where it is wrong: new rows that are
-exchangeable with n training rows fall outside their range with probability 2 / (n + 1), and no
-bound is put inside that range.
+Automatic assumptions are few, and cost little where they are wrong: a new row that is exchangeable
+with n training rows falls outside their range with probability 2 / (n + 1), and no bound is placed
+inside that range.
 """
 
 from collections.abc import Sequence
@@ -16,39 +16,39 @@ from calipers.distributions._support import Support
 
 Bounds = Sequence[float | None] | str | None
 
-# Rows without which nothing is assumed.
-FEWEST = 50
-# Rows for each distinct value, on average, from which on values are taken to lie on a lattice.
+# With fewer rows nothing is assumed.
+MIN_ROWS = 50
+# Mean number of rows per distinct value from which values are assumed to lie on a lattice.
 REPEATS = 5.0
-# Digits after the point within which a lattice of decimal numbers is looked for.
-MOST_DECIMALS = 6
-# Values of any other lattice, at most, and as a multiple of those that have been seen.
-MOST_VALUES, GAPS = 1000, 4
-# Parts of a step by which values may miss their places on it.
-CLOSE, CLOSE_SINGLE = 1e-6, 1e-4  # in double and in single precision
-# Rows at an end, and their share, that make it a bound ...
-ATOM_ROWS, ATOM_SHARE = 10, 0.01
-# ... and how many times as many they are as those of the values next to it.
+# Largest number of decimals of a lattice of decimal numbers.
+MAX_DECIMALS = 6
+# Largest number of values of any other lattice, also as a multiple of the distinct values seen.
+MAX_VALUES, GAPS = 1000, 4
+# Tolerances of values on a lattice, as fractions of a step, in double and in single precision.
+CLOSE, CLOSE_SINGLE = 1e-6, 1e-4
+# An extreme value is a bound if it has at least this number and fraction of rows ...
+ATOM_ROWS, ATOM_FRACTION = 10, 0.01
+# ... and this many times the mean number of rows of the next values.
 STANDS_OUT, NEIGHBOURS = 5.0, 20
-# Values up to which a lattice may be a scale with a first and a last grade.
-MOST_GRADES = 12
+# Largest number of values of a rating scale, whose first and last grade are bounds.
+MAX_GRADES = 12
 
 
 def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
-    """Values that a target can take, by the bounds given and by the targets of training.
+    """Values that a target can take, from ``bounds`` and the training targets.
 
     Parameters
     ----------
     y : array of shape (n,)
         Targets.
     bounds : "auto", None or pair of float or None
-        "auto" looks for all there is; a pair fixes the bounds and looks for a lattice; None takes
-        every number to be possible.
+        "auto" detects bounds and a lattice; a pair fixes the bounds and detects a lattice; None
+        allows every number.
 
     Raises
     ------
     ValueError
-        If targets lie outside of the bounds given.
+        If targets lie outside the given bounds.
 
     Examples
     --------
@@ -65,24 +65,25 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
         return Support()
     if not isinstance(bounds, str):
         low, high = (None if end is None else float(end) for end in bounds)
-        found = replace(_lattice(y), low=low, high=high, given=True)
-        refuse_outside(y, found)
-        return found
-    if len(y) < FEWEST or y.min() == y.max():
+        support = replace(_lattice(y), low=low, high=high, given=True)
+        refuse_outside(y, support)
+        return support
+    if len(y) < MIN_ROWS or y.min() == y.max():
         return Support()
-    found = _lattice(y)
+    support = _lattice(y)
     low, high = (
-        end if _is_atom(side, bool(found.step)) else None
+        end if _is_atom(side, bool(support.step)) else None
         for end, side in ((float(y.min()), y), (float(y.max()), -y))
     )
     if low is None and y.min() >= 0:
-        first = np.ceil(-found.origin / found.step - CLOSE) if found.step else 0.0
-        low = float(found.at(first)) if found.step else 0.0  # no gap of the lattice
-    return replace(found, low=low, high=high)
+        low = 0.0
+        if support.step:  # the first value of the lattice from 0 on
+            low = float(support.at(np.ceil(-support.origin / support.step - CLOSE)))
+    return replace(support, low=low, high=high)
 
 
 def refuse_outside(y: FloatArray, support: Support) -> None:
-    """Refuse targets outside of the bounds that a user has given, naming the first."""
+    """Raise ValueError for targets outside the user's bounds, naming the first."""
     low, high = support.ends
     for word, end, wrong in (("below", low, y < low), ("above", high, y > high)):
         if wrong.any():
@@ -97,34 +98,34 @@ def refuse_outside(y: FloatArray, support: Support) -> None:
 
 
 def _lattice(y: FloatArray) -> Support:
-    """Lattice on which the targets lie, if they repeat its values often enough."""
+    """Lattice on which the targets lie, if its values repeat often enough."""
     distinct = np.unique(y)
-    if len(y) < FEWEST or len(distinct) < 2 or len(distinct) * REPEATS > len(y):
+    if len(y) < MIN_ROWS or len(distinct) < 2 or len(distinct) * REPEATS > len(y):
         return Support()
     if np.abs(distinct).max() > 1e12:
         return Support()
-    for decimals in range(MOST_DECIMALS + 1):
+    for decimals in range(MAX_DECIMALS + 1):
         if (np.round(distinct, decimals) == distinct).all():
             units = np.rint(distinct * 10.0**decimals).astype(np.int64)
             step, origin = np.gcd.reduce(np.diff(units)), units[0]
-            found = Support(
+            support = Support(
                 step=float(step / 10.0**decimals),
                 origin=float((origin % step) / 10.0**decimals),
                 decimals=decimals,
             )
-            return found if found.holds(distinct).all() else Support()
+            return support if support.holds(distinct).all() else Support()
     single = distinct.astype(np.float32)
     return _single_lattice(single) if (single == distinct).all() else _any_lattice(distinct)
 
 
 def _single_lattice(distinct: NDArray[np.float32]) -> Support:
-    """Lattice of decimal numbers in single precision, which is not theirs in double."""
+    """Lattice of numbers that are decimal in single precision, but not in double."""
     exact = distinct.astype(np.float64)
-    for decimals in range(1, MOST_DECIMALS + 1):
+    for decimals in range(1, MAX_DECIMALS + 1):
         if (np.round(exact, decimals).astype(np.float32) == distinct).all():
             units = np.rint(exact * 10.0**decimals).astype(np.int64)
             step = np.gcd.reduce(np.diff(units))
-            if (units[-1] - units[0]) // step >= _most_values(len(distinct)):
+            if (units[-1] - units[0]) // step >= _max_values(len(distinct)):
                 return Support()
             values = np.arange(units[0], units[-1] + 1, step) / 10.0**decimals
             values = values.astype(np.float32).astype(np.float64)
@@ -136,22 +137,22 @@ def _single_lattice(distinct: NDArray[np.float32]) -> Support:
     return _any_lattice(exact)
 
 
-def _most_values(seen: int) -> int:
-    """Steps of a lattice that is no decimal one in double precision, at most."""
-    return min(MOST_VALUES, max(GAPS * seen, MOST_GRADES))
+def _max_values(seen: int) -> int:
+    """Largest number of steps of a lattice that is not decimal in double precision."""
+    return min(MAX_VALUES, max(GAPS * seen, MAX_GRADES))
 
 
 def _any_lattice(distinct: FloatArray) -> Support:
-    """Lattice of rising values that are no decimal numbers, such as standardised grades."""
+    """Lattice of ascending values that are not decimal numbers, such as standardised grades."""
     gaps, span = np.diff(distinct), distinct[-1] - distinct[0]
     step = gaps.min()
-    for gap in gaps:  # the greatest common divisor, of numbers that are off in their last bits
-        rest = gap
-        while rest > CLOSE * gaps.min():
-            step, rest = rest, step % rest
-            rest = min(rest, abs(step - rest))
+    for gap in gaps:  # Euclid's algorithm, for numbers that are inexact in their last bits
+        remainder = gap
+        while remainder > CLOSE * gaps.min():
+            step, remainder = remainder, step % remainder
+            remainder = min(remainder, abs(step - remainder))
     steps = round(span / step)
-    if steps >= _most_values(len(distinct)):
+    if steps >= _max_values(len(distinct)):
         return Support()
     step = span / steps
     places = np.rint((distinct - distinct[0]) / step).astype(int)
@@ -163,11 +164,11 @@ def _any_lattice(distinct: FloatArray) -> Support:
 
 
 def _is_atom(y: FloatArray, lattice: bool) -> bool:
-    """Whether the least value is one at which others have been cut off or begin."""
+    """Whether the smallest value is a bound, where values are censored or a scale begins."""
     counts = np.unique(y, return_counts=True)[1]
     rows = counts[0]
-    if rows < max(ATOM_ROWS, ATOM_SHARE * len(y)):
+    if rows < max(ATOM_ROWS, ATOM_FRACTION * len(y)):
         return False
-    if lattice and len(counts) <= MOST_GRADES:  # of a scale, whereas the tail of counts thins out
-        return bool(rows >= 0.5 * counts.mean() or rows >= 5 * ATOM_SHARE * len(y))
+    if lattice and len(counts) <= MAX_GRADES:  # a rating scale, unlike counts with a thinning tail
+        return bool(rows >= 0.5 * counts.mean() or rows >= 5 * ATOM_FRACTION * len(y))
     return bool(rows >= STANDS_OUT * counts[1 : NEIGHBOURS + 1].mean())

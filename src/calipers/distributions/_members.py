@@ -1,4 +1,4 @@
-"""Components of mixtures as the functions of this package take them: those of a block of rows."""
+"""Components of the mixtures of a block of rows, as the functions of this package take them."""
 
 from typing import NamedTuple
 
@@ -26,12 +26,12 @@ class Members(NamedTuple):
         return self.loc, self.left, self.right
 
     def take(self, rows: IntArray) -> "Members":
-        """Those of some of the rows."""
+        """Members of the subset ``rows``."""
         weights = self.weights if self.weights.shape[1] == 1 else self.weights[:, rows]
         return Members(self.loc[:, rows], self.left[:, rows], self.right[:, rows], weights)
 
     def mirrored(self, flip: BoolArray | np.bool_) -> "Members":
-        """Those of the mirror images of the rows that are marked."""
+        """Members with the rows marked by ``flip`` replaced by their mirror images."""
         loc, left, right = self.parameters
         if flip.all():
             return Members(-loc, right, left, self.weights)

@@ -1,4 +1,4 @@
-"""Mixtures of split normal distributions: what an ensemble predicts."""
+"""Mixtures of split normal distributions, the predictions of an ensemble."""
 
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -33,29 +33,29 @@ class SplitNormalMixture(Distribution):
     Parameters
     ----------
     components : SplitNormal of shape (members, ...)
-        Members along the first axis, network by network; the other axes are the mixture's own
-        shape.
+        Members along the first axis, network by network; the other axes are the shape of the
+        mixture.
     weights : array-like of shape (members,) or (members, ...), optional
-        Positive numbers, divided by their sum: the same for all rows, or each row's own. Equal if
-        not given.
+        Positive numbers, divided by their sum: the same for all rows, or different for each row.
+        Equal if not given.
     per_network : int
-        How many consecutive members are the components of one network. It matters to
-        `aleatoric_var`, `epistemic_var` and `by_network` alone.
+        Number of consecutive members that are the components of one network. It affects only
+        `aleatoric_var`, `epistemic_var` and `by_network`.
 
     Raises
     ------
     ValueError
-        If there are no members, if weights are not one positive number for each, or if members
-        are not so many for every network.
+        If there are no members, if weights are not one positive number for each, or if the number
+        of members is not a multiple of ``per_network``.
 
     Notes
     -----
     Arguments of methods (`x`, `p`, `coverage`, ...) broadcast against `shape` by NumPy's rules.
-    For several levels per row put the levels on a leading axis of their own, as in
+    For several levels per row put the levels on a separate leading axis, as in
     ``mixture.ppf([[0.1], [0.5], [0.9]])``, which has shape (3, rows).
 
-    Quantiles `x` satisfy F(x-) <= p <= F(x) within 1e-12 min(p, 1 - p) and what moving
-    `x` by one ulp does.
+    Quantiles `x` satisfy F(x-) <= p <= F(x) up to 1e-12 min(p, 1 - p) and a change of `x` by one
+    ulp.
 
     Examples
     --------
@@ -81,29 +81,29 @@ class SplitNormalMixture(Distribution):
                 f"got shape {components.shape}"
             )
         members = len(components)
-        given = np.ones(members) if weights is None else checks.positive("weights", weights)
-        if given.shape not in ((members,), components.shape):
+        weights = np.ones(members) if weights is None else checks.positive("weights", weights)
+        if weights.shape not in ((members,), components.shape):
             rows = "" if len(components.shape) == 1 else f" or {components.shape}"
             raise ValueError(
                 f"weights must be one number per member, shape ({members},){rows}, "
-                f"got {given.shape}"
+                f"got {weights.shape}"
             )
         if per_network < 1 or members % per_network:
             raise ValueError(
                 f"per_network must be a divisor of the {members} members, got {per_network}"
             )
-        total = given.sum() if given.ndim == 1 else sum_members(given)
+        total = weights.sum() if weights.ndim == 1 else sum_members(weights)
         object.__setattr__(self, "components", components)
-        object.__setattr__(self, "weights", given / total)
+        object.__setattr__(self, "weights", weights / total)
         object.__setattr__(self, "per_network", per_network)
 
     @classmethod
     def concatenate(cls, parts: Sequence["SplitNormalMixture"]) -> "SplitNormalMixture":
-        """One array of mixtures from several of consecutive rows, with as many members each."""
+        """One array of mixtures from arrays of consecutive rows with equal numbers of members."""
         first = parts[0]
         if len(parts) == 1:
             return first
-        joined = copy(first)  # weights divided by their sum again would have other last bits
+        joined = copy(first)  # dividing weights by their sum again would change the last bits
         arrays = zip(*(part._members for part in parts), strict=True)
         components = SplitNormal(*(np.concatenate(array, axis=1) for array in arrays))
         object.__setattr__(joined, "components", components)
@@ -118,9 +118,9 @@ class SplitNormalMixture(Distribution):
         return self.components.shape[1:]
 
     def __getitem__(self, key: Any) -> "SplitNormalMixture":
-        """Take some of the mixtures, by any index that NumPy takes, with all of their members."""
+        """Subset of the mixtures, by any index that NumPy accepts, with all of their members."""
         keys = key if isinstance(key, tuple) else (key,)
-        taken = copy(self)  # weights divided by their sum again would have other last bits
+        taken = copy(self)  # dividing weights by their sum again would change the last bits
         object.__setattr__(taken, "components", self.components[(slice(None), *keys)])
         if self.weights.ndim > 1:
             object.__setattr__(taken, "weights", self.weights[(slice(None), *keys)])
@@ -128,7 +128,7 @@ class SplitNormalMixture(Distribution):
 
     @property
     def by_network(self) -> "SplitNormal | SplitNormalMixture":
-        """Each network's own distribution, of shape (networks, ...).
+        """Distribution of each network, of shape (networks, ...).
 
         Examples
         --------
@@ -143,8 +143,9 @@ class SplitNormalMixture(Distribution):
         def of_networks(array: FloatArray) -> FloatArray:
             return array.reshape(-1, self.per_network, *self.shape).swapaxes(0, 1)
 
-        wide = self.weights.reshape(*self.weights.shape, *(1,) * len(self.shape))
-        weights = self.weights if self.weights.ndim > 1 else wide
+        weights = self.weights
+        if weights.ndim == 1:
+            weights = weights.reshape(-1, *(1,) * len(self.shape))
         weights = np.broadcast_to(weights, self.components.shape)
         components = SplitNormal(*(of_networks(array) for array in self._members))
         return SplitNormalMixture(components, of_networks(weights))
@@ -156,11 +157,11 @@ class SplitNormalMixture(Distribution):
     def in_blocks(
         self, function: Callable[..., Any]
     ) -> tuple[Callable[..., Any], tuple[FloatArray, ...]]:
-        """What `calipers._blocks` needs to call a function of blocks of rows and their `Members`.
+        """Adapt a function of blocks of rows and their `Members` to `calipers._blocks`.
 
-        A function that takes arrays in place of members, and these arrays.
+        Returns a function that takes arrays in place of `Members`, and these arrays.
         """
-        if self.weights.ndim > 1:  # rows have their own
+        if self.weights.ndim > 1:  # weights differ between rows
             members = (*self._members, self.weights)
             return lambda *blocks: function(*blocks[:-4], Members._make(blocks[-4:])), members
         common = self.weights[:, None]
@@ -239,7 +240,7 @@ class SplitNormalMixture(Distribution):
     def hdi(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the shortest interval that holds this mass.
 
-        Takes what `interval` takes and gives what it gives.
+        Parameters and results are those of `interval`.
 
         Examples
         --------
@@ -256,8 +257,8 @@ class SplitNormalMixture(Distribution):
     def hdr(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bounds of the highest density region, a union of intervals.
 
-        The region is the smallest of all sets that hold this mass. Where the mixture has one mode
-        it is the interval that `hdi` gives.
+        The region is the smallest set that holds this mass. Where the mixture has one mode it is
+        the interval that `hdi` returns.
 
         Returns
         -------
@@ -278,9 +279,9 @@ class SplitNormalMixture(Distribution):
         return lower, upper
 
     def modes(self) -> FloatArray:
-        """Where the density has its local maxima.
+        """Local maxima of the density.
 
-        Modes that rise above the valley next to them by less than a thousandth may be missed.
+        Modes that rise above an adjacent valley by less than a thousandth may be missed.
 
         Returns
         -------
@@ -320,8 +321,8 @@ class SplitNormalMixture(Distribution):
         >>> mixture.sample((2, 3), rng=np.random.default_rng(0)).shape
         (2, 3, 1)
         """
-        wanted = (*(size if isinstance(size, tuple) else (size,)), *self.shape)
-        uniform, normal = rng.random(wanted), rng.standard_normal(wanted)
+        shape = (*(size if isinstance(size, tuple) else (size,)), *self.shape)
+        uniform, normal = rng.random(shape), rng.standard_normal(shape)
         return self._apply(formulas.draw, uniform, normal)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
@@ -334,17 +335,17 @@ class SplitNormalMixture(Distribution):
 
     @property
     def aleatoric_var(self) -> FloatArray:
-        """Mean of the networks' variances: the noise that each of them sees."""
+        """Mean of the networks' variances: the noise that each of them predicts."""
         return self._apply(partial(formulas.aleatoric_var, per_network=self.per_network))
 
     @property
     def epistemic_var(self) -> FloatArray:
-        """Variance of the networks' means: what they disagree upon."""
+        """Variance of the networks' means: their disagreement."""
         return self._apply(partial(formulas.epistemic_var, per_network=self.per_network))
 
     @property
     def var(self) -> FloatArray:
-        """Variance: `aleatoric_var` and `epistemic_var` together, the law of total variance."""
+        """Variance: the sum of `aleatoric_var` and `epistemic_var` (law of total variance)."""
         return self.aleatoric_var + self.epistemic_var
 
     @property

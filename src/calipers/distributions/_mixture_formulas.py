@@ -1,4 +1,4 @@
-"""Weighted sums over the components of mixtures, at one value for each row."""
+"""Mixture formulas as weighted sums over the components, at one value for each row."""
 
 import numpy as np
 
@@ -19,13 +19,13 @@ def pdf(x: FloatArray, members: Members) -> FloatArray:
 
 
 def logpdf(x: FloatArray, members: Members) -> FloatArray:
-    """Logarithm of the density, summed relative to the largest component."""
+    """Log density, summed relative to the largest component."""
     each = np.log(members.weights) + formulas.logpdf(x, *members.parameters)
     top: FloatArray = each.max(axis=0)
     return np.where(np.isinf(top), top, top + np.log(sum_members(np.exp(each - top))))
 
 
-mixture_logpdf = logpdf  # its name outside of this module
+mixture_logpdf = logpdf  # its name outside this module
 
 
 def cdf(x: FloatArray, members: Members) -> FloatArray:
@@ -39,7 +39,7 @@ def sf(x: FloatArray, members: Members) -> FloatArray:
 
 
 def mean(members: Members) -> FloatArray:
-    """Mean of the means."""
+    """Weighted mean of the members' means."""
     return average(formulas.mean(*members.parameters), members.weights)
 
 
@@ -49,19 +49,20 @@ def aleatoric_var(members: Members, *, per_network: int = 1) -> FloatArray:
     if per_network == 1:
         return within
     means = formulas.mean(*members.parameters)
-    own, _ = _of_networks(means, members.weights, per_network)
-    return within + average((means - np.repeat(own, per_network, axis=0)) ** 2, members.weights)
+    centres, _ = _by_network(means, members.weights, per_network)
+    between = (means - np.repeat(centres, per_network, axis=0)) ** 2
+    return within + average(between, members.weights)
 
 
 def epistemic_var(members: Members, *, per_network: int = 1) -> FloatArray:
     """Variance of the networks' means."""
     means, weights = formulas.mean(*members.parameters), members.weights
     if per_network > 1:
-        means, weights = _of_networks(means, weights, per_network)
+        means, weights = _by_network(means, weights, per_network)
     return average((means - average(means, weights)) ** 2, weights)
 
 
-def _of_networks(
+def _by_network(
     values: FloatArray, weights: FloatArray, per_network: int
 ) -> tuple[FloatArray, FloatArray]:
     """Weighted mean of each network's members, and the networks' weights."""
@@ -74,7 +75,7 @@ def _of_networks(
 
 
 def std(members: Members) -> FloatArray:
-    """Root of both variances, in units of the largest part lest the squares overflow."""
+    """Root of the total variance, in units of the largest term so that squares do not overflow."""
     within = formulas.std(members.left, members.right)
     means = formulas.mean(*members.parameters)
     between = np.abs(means - average(means, members.weights))
@@ -84,7 +85,7 @@ def std(members: Members) -> FloatArray:
 
 
 def draw(uniform: FloatArray, normal: FloatArray, members: Members) -> FloatArray:
-    """Turn a uniform number, which picks the side of a component, and a normal one into a draw."""
+    """A draw from a uniform number, which selects the side of a component, and a normal one."""
     weights, ends = members.weights, np.cumsum(members.weights, axis=0)
     pick = np.minimum((ends <= uniform).sum(axis=0), len(ends) - 1)
     place = pick, np.arange(pick.size)

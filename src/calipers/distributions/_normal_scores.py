@@ -1,12 +1,13 @@
-r"""The normal scale of a mixture: :math:`z = \Phi^{-1}(F(y))` and its inverse, far into the tails.
+r"""Normal scores of a mixture, :math:`z = \Phi^{-1}(F(y))`, and their inverse, far into the tails.
 
-`F(y)` rounds to 1 beyond 8.3 standard deviations and to 0 beyond 38. So the scores are taken from
-the smaller of `F` and `1 - F`, and where that has fewer than all of its digits from its logarithm,
-summed over the components. Both directions work on blocks of rows.
+`F(y)` rounds to 1 beyond 8.3 standard deviations and to 0 beyond 38. So scores are computed from
+the smaller of `F` and `1 - F`, and where that loses digits to underflow, from its logarithm, summed
+over the components. Both directions work on blocks of rows.
 
 Scales of zero need a rule, since no score is large enough for a target on their empty side. They
-count as a few ulps of their mode, so that scores are huge, finite and in order; a target right on
-a point mass has the middle of the jump. Scores end at 1e100, where squares are still finite.
+count as a few ulps of their mode, so that scores are huge, finite and in order; a target exactly on
+a point mass has the score of the middle of the jump. Scores are clipped to 1e100, so that their
+squares are finite.
 """
 
 import numpy as np
@@ -23,7 +24,7 @@ LARGEST_SCORE = 1e100
 # Probabilities below this are handled as logarithms; scores beyond the limit belong to them.
 TINY = 1e-290
 TINY_SCORE = float(-ndtri(TINY))
-# Relative precision of values so far out, and the steps after which bisection alone has it.
+# Relative precision of values in the extreme tails, and steps after which bisection reaches it.
 PRECISION = 1e-14
 STEPS = 180
 
@@ -40,8 +41,8 @@ def mixture_scores(y: FloatArray, members: Members) -> FloatArray:
     far = np.flatnonzero(tail < TINY)
     if far.size:
         sign = np.where(flip[far], -1.0, 1.0)
-        part = members.take(far).mirrored(flip[far])
-        log_tail = _log_cdf(sign * y[far], *_log_terms(part))
+        mirrored = members.take(far).mirrored(flip[far])
+        log_tail = _log_cdf(sign * y[far], *_log_terms(mirrored))
         z[far] = np.maximum(ndtri_exp(np.minimum(log_tail, np.log(0.5))), -LARGEST_SCORE)
     return np.where(flip, -z, z)
 
@@ -49,23 +50,23 @@ def mixture_scores(y: FloatArray, members: Members) -> FloatArray:
 def mixture_values(z: FloatArray, members: Members) -> FloatArray:
     """Quantile of each row's mixture at the normal score `z`: the inverse of `mixture_scores`."""
     flip = z > 0
-    depth, members = -np.abs(z), members.mirrored(flip)  # the tail of interest is to the left
+    depth, members = -np.abs(z), members.mirrored(flip)  # always solve in the lower tail
     beyond = (depth < -TINY_SCORE) & (depth > -np.inf)
     if not beyond.any():
         x = lower_quantile(ndtr(depth), members)
         return np.where(flip, -x, x)
     x = np.empty_like(z)
-    here, far = np.flatnonzero(~beyond), np.flatnonzero(beyond)
-    x[here] = lower_quantile(ndtr(depth[here]), members.take(here))
+    near, far = np.flatnonzero(~beyond), np.flatnonzero(beyond)
+    x[near] = lower_quantile(ndtr(depth[near]), members.take(near))
     x[far] = _far_quantile(depth[far], members.take(far))
     return np.where(flip, -x, x)
 
 
 def _log_terms(members: Members) -> tuple[FloatArray, ...]:
-    """Modes, left scales, and logarithms of twice the mass left of and all of it right of them."""
+    """Arguments of `_log_cdf` after the first."""
     loc, weights = members.loc, members.weights
     left, right = widen(*members.parameters)
-    below, above = formulas.shares(left, right)
+    below, above = formulas.side_masses(left, right)
     return loc, left, np.log(2.0 * weights * below), right, np.log(weights), np.log(above)
 
 
@@ -81,34 +82,34 @@ def _log_cdf(
     """Logarithm of the distribution function, summed relative to the largest component."""
     t = (x - loc) / np.where(x < loc, left, right)
     tail = log_below + log_ndtr(np.minimum(t, 0.0))
-    # Right of its mode a component has a probability that needs no logarithm.
-    beyond = log_weight + np.log1p(-np.exp(log_above) * 2.0 * ndtr(-np.maximum(t, 0.0)))
-    each = np.where(x < loc, tail, beyond)
+    # Right of its mode, the probability of a component cannot underflow.
+    right_of_mode = log_weight + np.log1p(-np.exp(log_above) * 2.0 * ndtr(-np.maximum(t, 0.0)))
+    each = np.where(x < loc, tail, right_of_mode)
     top: FloatArray = each.max(axis=0)
     return np.where(np.isinf(top), top, top + np.log(sum_members(np.exp(each - top))))
 
 
 def _far_quantile(depth: FloatArray, members: Members) -> FloatArray:
-    """Solve log F(x) = log Phi(depth) between the smallest and largest of the components' own.
+    """Solve log F(x) = log Phi(depth) between the smallest and largest component quantile.
 
-    Secant steps on the score, which is nearly linear in x so far out, guarded by the bracket.
+    Secant steps on the score, which is nearly linear in x in the extreme tails, guarded by the
+    bracket.
     """
     terms = _log_terms(members)
-    wanted = log_ndtr(depth)
-    log_share = np.minimum(wanted - (terms[2] - np.log(members.weights)), -1e-300)
-    quantiles = members.loc + terms[1] * ndtri_exp(log_share)
+    log_p = np.minimum(log_ndtr(depth) - (terms[2] - np.log(members.weights)), -1e-300)
+    quantiles = members.loc + terms[1] * ndtri_exp(log_p)
     low, high = quantiles.min(axis=0), quantiles.max(axis=0)
     at_low, at_high = (ndtri_exp(_log_cdf(end, *terms)) - depth for end in (low, high))
-    x, found, done = high, high, np.zeros(high.shape, dtype=bool)
+    x, result, done = high, high, np.zeros(high.shape, dtype=bool)
     for k in range(STEPS):
-        share = at_low / (at_low - at_high)
-        x = np.where((share > 0) & (share < 1) & (k % 3 < 2), low + share * (high - low), x)
+        step = at_low / (at_low - at_high)
+        x = np.where((step > 0) & (step < 1) & (k % 3 < 2), low + step * (high - low), x)
         x = np.where((x > low) & (x < high) & (k % 3 < 2), x, 0.5 * low + 0.5 * high)
         at = ndtri_exp(np.minimum(_log_cdf(x, *terms), np.log(0.5))) - depth
         low, at_low = np.where(at < 0, x, low), np.where(at < 0, at, at_low)
         high, at_high = np.where(at < 0, high, x), np.where(at < 0, at_high, at)
-        found = np.where(done, found, x)  # a row that is done keeps its value, whatever others need
+        result = np.where(done, result, x)  # finished rows are independent of the other rows
         done |= (np.abs(at) <= PRECISION * -depth) | ~(np.nextafter(low, np.inf) < high)
         if done.all():
             break
-    return found
+    return result

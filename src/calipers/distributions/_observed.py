@@ -1,4 +1,4 @@
-"""Predictive distributions of targets that cannot take every value: atoms, bounds, lattices."""
+"""Predictive distributions of targets with bounds, atoms or a lattice of values."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,16 +14,16 @@ from calipers._checks import FloatArray
 from calipers.distributions._distribution import Distribution, MappedDistribution
 from calipers.distributions._support import Support
 
-# Mass beyond either end of the range over which moments and scores are summed.
+# Mass beyond either end of the range over which moments and scores are integrated.
 _TAIL = 1e-10
-# Cells of a lattice that are summed one by one; with more, they are too fine to matter.
-_MOST_CELLS = 4096
-# Rows worked on at a time, for one target each.
+# Largest number of lattice cells that are summed one by one; more are too fine to matter.
+_MAX_CELLS = 4096
+# Rows integrated at a time, with one target each.
 _BLOCK = 2**11
-# Pieces of an integral, between quantiles evenly spread on the normal scale, of so many points.
+# Integrals are split at quantiles evenly spaced on the normal scale, with 7 points in between.
 _LEVELS = np.linspace(-6.3, 6.3, 43)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
-# Masses below this are no atoms.
+# Masses below this do not count as atoms.
 _NO_MASS = 1e-12
 
 
@@ -31,15 +31,15 @@ _NO_MASS = 1e-12
 class ObservedDistribution(MappedDistribution):
     r"""Distributions of y = T(z), where z has a continuous distribution and T is a support's map.
 
-    Part of the distribution may be continuous, with the density `pdf`, and part on single values,
-    with the masses `pmf`: bounds, and the values of a lattice. Quantiles and bounds of intervals
-    are values of the support, the least whose `cdf` is at least `p`; the mass of an interval is at
-    least its coverage, by what lies on its bounds.
+    The distribution may have a continuous part, with the density `pdf`, and point masses `pmf` on
+    bounds or on the values of a lattice. Quantiles and bounds of intervals are values of the
+    support, the smallest whose `cdf` is at least `p`; the mass of an interval is at least its
+    coverage, because its bounds may have mass.
 
     Notes
     -----
-    `aleatoric_var`, `epistemic_var` and `components` are those of the members, on the latent scale;
-    `mean` and `var` are of y. Arguments broadcast against `shape` as those of a mixture do.
+    `aleatoric_var`, `epistemic_var` and `components` are those of the members on the latent scale;
+    `mean` and `var` are those of y. Arguments broadcast against `shape` as those of a mixture do.
 
     Examples
     --------
@@ -65,7 +65,7 @@ class ObservedDistribution(MappedDistribution):
         return self.support.observe(latent)
 
     def cdf_below(self, x: ArrayLike) -> FloatArray:
-        """P(Y < x): less than `cdf` by the mass on `x` itself."""
+        """P(Y < x): `cdf` without the mass on `x` itself."""
         edge = self.support.lower_edge(checks.not_nan("x", x))
         return self.latent.cdf(edge)
 
@@ -89,46 +89,46 @@ class ObservedDistribution(MappedDistribution):
     def crps(self, y: ArrayLike) -> FloatArray:
         r"""Continuous ranked probability score of `y`, :math:`\int (F(x) - 1[x \ge y])^2 dx`.
 
-        Exact on a lattice, where it is a sum; over continuous values an integral, to about 1e-5 of
-        the distribution's scale.
+        Exact on a lattice, where the integral is a sum; for continuous values accurate to about
+        1e-5 of the distribution's scale.
         """
         target = checks.finite("y", y)
         target = np.broadcast_to(target, np.broadcast_shapes(target.shape, self.shape))
-        same, found = self._unchanged(), np.empty(target.shape)
+        same, score = self._unchanged(), np.empty(target.shape)
         if same.any():
-            found[..., same] = self.latent[same].crps(target[..., same])
+            score[..., same] = self.latent[same].crps(target[..., same])
         if not same.all():
-            found[..., ~same] = self[~same]._integral(
+            score[..., ~same] = self[~same]._integral(
                 lambda x, below, y: (below - (x >= y)) ** 2, target[..., ~same]
             )
-        return found
+        return score
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         """Mean and variance, as integrals of the distribution function."""
-        same, found = self._unchanged(), np.empty((2, *self.shape))
+        same, moments = self._unchanged(), np.empty((2, *self.shape))
         if same.any():
-            found[:, same] = self.latent[same].moments()
+            moments[:, same] = self.latent[same].moments()
         if not same.all():
-            found[:, ~same] = self[~same]._moments()
-        return found[0], found[1]
+            moments[:, ~same] = self[~same]._moments()
+        return moments[0], moments[1]
 
     def _moments(self) -> tuple[FloatArray, FloatArray]:
         median = self.median
         mean = median + self._integral(lambda x, below, y: (x >= y) - below, median)
-        around = self._integral(lambda x, below, y: 2 * (x - y) * ((x >= y) - below), mean)
-        return mean, np.maximum(around, 0.0)
+        variance = self._integral(lambda x, below, y: 2 * (x - y) * ((x >= y) - below), mean)
+        return mean, np.maximum(variance, 0.0)
 
     def _unchanged(self) -> NDArray[np.bool_]:
-        """Which distributions lie within the bounds as they are, so that T does nothing to them."""
+        """Whether each latent distribution lies within the bounds, so that T does not change it."""
         if self.support.step or self.support.latent:
             return np.zeros(self.shape, bool)
         low, high = self.support.ends
         return np.asarray(self.latent.cdf(low) + self.latent.sf(high) < _TAIL)
 
     def _integral(self, function: Callable[..., FloatArray], y: FloatArray) -> FloatArray:
-        """Integrals over x of functions of x, P(Y <= x) and `y`, which vanish far out.
+        """Integral over x of a function of x, P(Y <= x) and `y` that vanishes in the tails.
 
-        A function may jump at `y`, and must be linear in x where P(Y <= x) is constant.
+        The function may jump at `y`, and must be linear in x where P(Y <= x) is constant.
         """
         shape = np.broadcast_shapes(y.shape, self.shape)
         if not self.shape:
@@ -137,17 +137,16 @@ class ObservedDistribution(MappedDistribution):
         result = np.empty(shape)
         size = max(1, _BLOCK // max(1, result.size // max(1, len(self))))
         for start in range(0, len(self), size):
-            rows = slice(start, start + size)
-            own = target[(*lead, rows)]
-            result[(*lead, rows)] = self[rows]._integral_of_block(function, own)
+            rows = (*lead, slice(start, start + size))
+            result[rows] = self[rows[-1]]._integral_of_block(function, target[rows])
         return result
 
     def _integral_of_block(self, function: Callable[..., FloatArray], y: FloatArray) -> FloatArray:
-        places, fine = self._breaks()
-        nodes, weights = (_NODES, _WEIGHTS) if fine else (np.zeros(1), np.full(1, 2.0))
+        breaks, varies = self._breaks()
+        nodes, weights = (_NODES, _WEIGHTS) if varies else (np.zeros(1), np.full(1, 2.0))
         breaks = np.broadcast_to(
-            places.reshape(len(places), *(1,) * (y.ndim - len(self.shape)), *self.shape),
-            (len(places), *y.shape),
+            breaks.reshape(len(breaks), *(1,) * (y.ndim - len(self.shape)), *self.shape),
+            (len(breaks), *y.shape),
         )
         breaks = np.sort(np.concatenate([breaks, y[None]]), axis=0)
         centre, half = 0.5 * (breaks[1:] + breaks[:-1]), 0.5 * np.diff(breaks, axis=0)
@@ -159,12 +158,10 @@ class ObservedDistribution(MappedDistribution):
 
     def _breaks(self) -> tuple[FloatArray, bool]:
         """Ends of pieces, (pieces + 1, *shape), and whether the cdf varies within them."""
-        low, high = self.ppf(_TAIL), self.isf(_TAIL)
-        step, most = self.support.step, 0.0
-        if step:
-            most = float(np.max((high - low) / step, initial=0.0))
-        if step and most < _MOST_CELLS:
-            shifts = np.arange(int(most) + 2).reshape(-1, *(1,) * len(self.shape))
+        low, high, step = self.ppf(_TAIL), self.isf(_TAIL), self.support.step
+        cells = float(np.max((high - low) / step, initial=0.0)) if step else 0.0
+        if step and cells < _MAX_CELLS:
+            shifts = np.arange(int(cells) + 2).reshape(-1, *(1,) * len(self.shape))
             return np.minimum(low + step * shifts, high + step), False
         levels = ndtr(_LEVELS).reshape(-1, *(1,) * len(self.shape))
         knots = np.array([*self.support.observed, *self.support.ends])

@@ -1,9 +1,9 @@
 """Quantiles of a mixture of split normals, for many rows at once.
 
 Both tails are solved as lower tails, the upper one on the mirror image of the mixture, so that a
-probability of 1e-300 keeps its digits on either side. Nearly all rows are done after two or three
-of Halley's steps on log F(x) = log q from the normal distribution with the mixture's moments. The
-others (far components, narrow ones, jumps of F) are solved between brackets: a mixture's quantile
+probability of 1e-300 is accurate on either side. Nearly all rows need two or three of Halley's
+steps on log F(x) = log q, starting from the normal distribution with the mixture's moments. The
+others (distant or narrow components, jumps of F) are solved between brackets: a mixture's quantile
 lies between the smallest and the largest of its components' quantiles.
 """
 
@@ -22,20 +22,20 @@ from calipers.distributions._members import Members
 IntArray = NDArray[np.int64]
 
 FAST_STEPS = 4
-# Each third step bisects, half of those among the floats themselves: 64 * 6 steps at the most.
+# Every third step bisects, half of these by counting floats: 64 * 6 steps at most.
 SAFE_STEPS = 400
-# Halley's error is cubic: after a step of 1e-5 of the local scale what is left is rounding.
+# Halley's error is cubic: after a step of 1e-5 of the local scale only rounding errors remain.
 SMALL_STEP = 1e-5
 # Relative error of F at which a bracketed search stops.
 TOLERANCE = 2e-13
 # Densities below this have lost digits to gradual underflow.
 TINY = 1e-290
-# Ulps by which a component's own quantile may be off.
+# Largest error of a component's quantile, in ulps.
 ROUNDING = 8.0
 
 
 class Terms(NamedTuple):
-    """What evaluating a mixture needs, each of shape (members, n), the last one (1, n)."""
+    """Precomputed terms of a mixture, each of shape (members, n), the last one (1, n)."""
 
     loc: FloatArray
     left_rate: FloatArray
@@ -46,12 +46,12 @@ class Terms(NamedTuple):
     sharpest: FloatArray
 
     def take(self, rows: IntArray) -> "Terms":
-        """Take some of the rows."""
+        """Terms of the subset ``rows``."""
         return Terms(*(a[:, rows] for a in self))
 
 
 class Values(NamedTuple):
-    """A mixture at one point per row, each of shape (n,)."""
+    """Values of a mixture at one point per row, each of shape (n,)."""
 
     cdf: FloatArray
     pdf: FloatArray
@@ -77,7 +77,7 @@ def mixture_interval(tail: FloatArray, members: Members) -> tuple[FloatArray, Fl
 
 
 def lower_quantile(q: FloatArray, members: Members) -> FloatArray:
-    """Quantile at q <= 1/2: fast steps on all rows, then safe ones on those that need them."""
+    """Quantile at q <= 1/2: fast steps for all rows, then safe steps for those that need them."""
     terms, x = mixture_terms(members), _moment_start(q, members)
     pending = np.flatnonzero(q > 0)
     if pending.size < x.size:
@@ -96,9 +96,9 @@ def lower_quantile(q: FloatArray, members: Members) -> FloatArray:
 
 
 def mixture_terms(members: Members) -> Terms:
-    """What evaluating mixtures needs, computed once."""
+    """Precompute the terms that evaluating mixtures needs."""
     loc, left, right, weights = members
-    below, above = formulas.shares(left, right)
+    below, above = formulas.side_masses(left, right)
     height = weights * SQRT_2_OVER_PI / (left + right)
     left_rate, right_rate = 1.0 / (SQRT2 * left), 1.0 / (SQRT2 * right)
     return Terms(
@@ -113,7 +113,7 @@ def mixture_terms(members: Members) -> Terms:
 
 
 def _evaluate(x: FloatArray, terms: Terms) -> Values:
-    """Distribution function, density, slope of its logarithm, steepest change of any term."""
+    """Evaluate the cdf, the density, the slope of its logarithm and the steepest term."""
     offset = x - terms.loc
     rate = np.where(offset < 0, terms.left_rate, terms.right_rate)
     t = np.fmax(np.abs(offset) * rate, 0.0)
@@ -135,8 +135,8 @@ def _moment_start(q: FloatArray, members: Members) -> FloatArray:
     """Quantile of the normal distribution that has the mixture's mean and variance."""
     means, weights = formulas.mean(*members.parameters), members.weights
     centre = sum_members(weights * means)
-    own = formulas.var(members.left, members.right)
-    variance = sum_members(weights * (own + (means - centre) ** 2))
+    variances = formulas.var(members.left, members.right)
+    variance = sum_members(weights * (variances + (means - centre) ** 2))
     return centre + ndtri(q) * np.sqrt(variance)
 
 
@@ -150,24 +150,24 @@ def _halley_step(here: Values, q: FloatArray) -> tuple[FloatArray, NDArray[np.bo
 
 
 def _bracketed(x: FloatArray, q: FloatArray, quantiles: FloatArray, terms: Terms) -> FloatArray:
-    """Guarded Halley steps between brackets that end no wider than two neighbouring floats."""
+    """Halley steps within brackets, which end no wider than two neighbouring floats."""
     low, high = _brackets(q, quantiles, terms)
     result: FloatArray = high.copy()
     pending = np.flatnonzero(np.nextafter(low, np.inf) < high)
     for k in range(SAFE_STEPS):
         if pending.size == 0:
             break
-        a, b, wanted = low[pending], high[pending], q[pending]
+        a, b, target = low[pending], high[pending], q[pending]
         middle = _middle_float(a, b) if k % 2 else 0.5 * a + 0.5 * b
         inside = (x[pending] > a) & (x[pending] < b) & (k % 3 != 2)
         at = np.where(inside, x[pending], middle)
         here = _evaluate(at, terms.take(pending))
-        short = here.cdf < wanted
-        low[pending], high[pending] = np.where(short, at, a), np.where(short, b, at)
-        step, _ = _halley_step(here, wanted)
-        neighbour = np.nextafter(at, np.where(short, np.inf, -np.inf))
+        too_low = here.cdf < target
+        low[pending], high[pending] = np.where(too_low, at, a), np.where(too_low, b, at)
+        step, _ = _halley_step(here, target)
+        neighbour = np.nextafter(at, np.where(too_low, np.inf, -np.inf))
         x[pending] = np.where(at + step == at, neighbour, at + step)
-        hit = np.abs(here.cdf - wanted) <= TOLERANCE * wanted
+        hit = np.abs(here.cdf - target) <= TOLERANCE * target
         result[pending] = np.where(hit, at, high[pending])
         pending = pending[~hit & (np.nextafter(low[pending], np.inf) < high[pending])]
     return result
@@ -176,15 +176,15 @@ def _bracketed(x: FloatArray, q: FloatArray, quantiles: FloatArray, terms: Terms
 def _brackets(q: FloatArray, quantiles: FloatArray, terms: Terms) -> tuple[FloatArray, FloatArray]:
     """Points with F < q and F >= q, from the components' quantiles and narrowed by their modes.
 
-    F bends and jumps at modes. A jump at the upper end is found by looking at the float below it.
+    F bends and jumps at modes. A jump at the upper end is detected at the float below it.
     """
     low, high = quantiles.min(axis=0), quantiles.max(axis=0)
     low = low - ROUNDING * np.spacing(np.abs(low))
     high = high + ROUNDING * np.spacing(np.abs(high))
 
     def narrowed(at: FloatArray) -> tuple[FloatArray, FloatArray]:
-        short = _evaluate(at, terms).cdf < q
-        return (np.where(short & (at > low), at, low), np.where(~short & (at < high), at, high))
+        too_low = _evaluate(at, terms).cdf < q
+        return np.where(too_low & (at > low), at, low), np.where(~too_low & (at < high), at, high)
 
     for mode in terms.loc:
         low, high = narrowed(mode)
@@ -192,11 +192,11 @@ def _brackets(q: FloatArray, quantiles: FloatArray, terms: Terms) -> tuple[Float
 
 
 def _middle_float(low: FloatArray, high: FloatArray) -> FloatArray:
-    """Middle of the floats between two others, counting floats: few steps whatever their size."""
+    """The float halfway between two others in the count of floats, whatever their magnitudes."""
     a, b = _ordinal(low.view(np.int64)), _ordinal(high.view(np.int64))
     return _ordinal((a >> 1) + (b >> 1) + (a & b & 1)).view(np.float64)
 
 
 def _ordinal(bits: IntArray) -> IntArray:
-    """Turn a float's bits into its place among all floats, and back."""
+    """Convert a float's bits to its rank among all floats, and back."""
     return np.where(bits < 0, np.iinfo(np.int64).min - bits, bits)

@@ -30,24 +30,24 @@ class SplitNormal:
     loc : array-like
         Mode, finite.
     left_scale, right_scale : array-like
-        Scales below and above the mode, finite and not negative.
+        Scales below and above the mode, finite and nonnegative.
 
     Attributes
     ----------
     loc, left_scale, right_scale : array
-        The parameters, broadcast to one shape; views of what was given, not to be written to.
+        The parameters, broadcast to one shape, as read-only views of the arguments.
     repaired : array of bool
         Where `from_interval` had to repair its input; False everywhere otherwise.
 
     Raises
     ------
     ValueError
-        If a parameter is out of its range, saying which, where and why, or if shapes do not fit.
+        If a parameter is out of range, or if shapes do not broadcast.
 
     Notes
     -----
     Arguments of methods (`x`, `p`, `coverage`, ...) broadcast against `shape` by NumPy's rules.
-    For several levels per distribution put the levels on a leading axis of their own, as in
+    For several levels per distribution put the levels on a separate leading axis, as in
     ``dist.ppf([[0.1], [0.5], [0.9]])``.
 
     Examples
@@ -74,12 +74,7 @@ class SplitNormal:
         )
         shape = checks.common_shape(names, arrays)
         for name, array in zip((*names, "repaired"), (*arrays, np.asarray(False)), strict=True):
-            if array.shape == shape:
-                wide = array.view()
-                wide.flags.writeable = False
-            else:
-                wide = np.broadcast_to(array, shape)
-            object.__setattr__(self, name, wide)
+            object.__setattr__(self, name, np.broadcast_to(array, shape))
 
     def _marked(self, repaired: BoolArray) -> "SplitNormal":
         object.__setattr__(self, "repaired", np.broadcast_to(repaired, self.shape))
@@ -89,16 +84,15 @@ class SplitNormal:
     def from_interval(
         cls, lower: ArrayLike, point: ArrayLike, upper: ArrayLike, coverage: float
     ) -> "SplitNormal":
-        r"""Fit exactly: mode at `point`, equal tails outside of [`lower`, `upper`].
+        r"""Fit exactly: mode at `point`, equal tails outside [`lower`, `upper`].
 
         The result has :math:`F(lower) = \alpha/2` and :math:`F(upper) = 1 - \alpha/2` with
         :math:`\alpha = 1 - coverage`, where the paper minimises the squares of the differences
         (eq. split-normal-loss).
 
-        Numbers out of order (a point outside of its bounds, crossed bounds) are repaired by one
-        rule, sorting the three of them, as is done with crossing quantiles; `repaired` tells
-        where. A point on a bound is in order: that quantile is then the mode. All three equal
-        give a point mass.
+        Numbers out of order (a point outside its bounds, crossed bounds) are repaired by sorting
+        the three of them, as is done with crossing quantiles; `repaired` marks where. A point on a
+        bound is allowed: that quantile is then the mode. Three equal numbers give a point mass.
 
         Parameters
         ----------
@@ -117,8 +111,8 @@ class SplitNormal:
         """
         level = float(checks.coverage(coverage))
         names = ("lower", "point", "upper")
-        given = [checks.finite(n, v) for n, v in zip(names, (lower, point, upper), strict=True)]
-        checks.common_shape(names, given)
+        arrays = [checks.finite(n, v) for n, v in zip(names, (lower, point, upper), strict=True)]
+        checks.common_shape(names, arrays)
 
         def fit(low: FloatArray, mode: FloatArray, high: FloatArray) -> tuple[FloatArray, ...]:
             least, most = np.minimum(low, high), np.maximum(low, high)
@@ -126,11 +120,11 @@ class SplitNormal:
             least, most = np.minimum(least, mode), np.maximum(most, mode)
             return middle, *fit_scales(middle - least, most - middle, level)
 
-        loc, left, right = blockwise(fit, given, outputs=3)
-        for fitted in (left, right):
+        loc, left, right = blockwise(fit, arrays, outputs=3)
+        for scale in (left, right):
             rule = "must be finite, but upper - lower is too large for that"
-            checks.checked("scale", fitted, rule, strict=True)
-        repaired = (given[0] > given[1]) | (given[1] > given[2])
+            checks.checked("scale", scale, rule, strict=True)
+        repaired = (arrays[0] > arrays[1]) | (arrays[1] > arrays[2])
         return cls(loc, left, right)._marked(repaired)
 
     @property
@@ -142,9 +136,9 @@ class SplitNormal:
         return len(self.loc)
 
     def __getitem__(self, key: Any) -> "SplitNormal":
-        """Take some of the distributions, by any index that NumPy takes."""
-        some = SplitNormal(self.loc[key], self.left_scale[key], self.right_scale[key])
-        return some._marked(self.repaired[key])
+        """Subset of the distributions, by any index that NumPy accepts."""
+        subset = SplitNormal(self.loc[key], self.left_scale[key], self.right_scale[key])
+        return subset._marked(self.repaired[key])
 
     @property
     def _parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:
@@ -200,7 +194,7 @@ class SplitNormal:
     def hdi(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the shortest interval that holds this mass.
 
-        Its density is the same at both ends, so they lie equally many scales from the mode.
+        Its density is the same at both ends, so they are equally many scales from the mode.
 
         Examples
         --------
@@ -232,8 +226,8 @@ class SplitNormal:
         >>> SplitNormal([0.0, 5.0], 1.0, 2.0).sample(1000, rng=np.random.default_rng(0)).shape
         (1000, 2)
         """
-        wanted = (*(size if isinstance(size, tuple) else (size,)), *self.shape)
-        uniform, normal = rng.random(wanted), rng.standard_normal(wanted)
+        shape = (*(size if isinstance(size, tuple) else (size,)), *self.shape)
+        uniform, normal = rng.random(shape), rng.standard_normal(shape)
         return blockwise(formulas.draw, (uniform, normal, *self._parameters))
 
     @property

@@ -1,19 +1,19 @@
 r"""The support of a target: the values that it can take, as a map from a continuous variable.
 
-Networks predict a continuous distribution F of a *latent* value. What is observed is a step of it,
+Networks predict a continuous distribution F of a *latent* value z. The observed value is
 
 .. math:: y = T(z), \quad T = R \circ w,
 
-where w is a strictly increasing, piecewise linear map (the identity if it has no knots) and R cuts
-off at the bounds and rounds to the nearest value of a lattice, where there are any. Cells are
-closed above: a value y belongs to the latent values in ``(lower_edge(y), upper_edge(y)]``.
+where w is a strictly increasing, piecewise linear map (the identity if it has no knots) and R
+rounds to the nearest value of a lattice, if there is one, and clips to the bounds. Cells are closed
+above: y is observed for the latent values in ``(lower_edge(y), upper_edge(y)]``.
 
 T is monotone and y = T(y) for every value of the support, so that quantiles of y are
 :math:`T(F^{-1}(p))` and an interval keeps its coverage when T is applied to its bounds.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray
 
-# Parts of a step by which a number may miss its place on a lattice, and on one of listed values.
+# Tolerance of values on a lattice, and on one of listed values, as fractions of a step.
 _CLOSE, _CLOSE_LISTED = 1e-5, 1e-3
 
 
@@ -43,22 +43,22 @@ class Support:
     #: Bounds; None where there is none. Predicted mass beyond a bound lies on the bound.
     low: float | None = None
     high: float | None = None
-    #: Lattice ``origin + k step`` of the values, whole numbers k; a step of 0 for any value.
+    #: Lattice ``origin + k step`` of the values, for integers k; a step of 0 allows any value.
     step: float = 0.0
     origin: float = 0.0
-    decimals: int = 0  #: Digits after the point that values of the lattice have.
-    #: Knots of w, from the latent scale to the target's, both strictly increasing; beyond them it
-    #: goes on with slope 1.
+    decimals: int = 0  #: Number of decimals of the values of the lattice.
+    #: Knots of w, from the latent scale to the target's, both strictly increasing; beyond them w
+    #: has slope 1.
     latent: tuple[float, ...] = ()
     observed: tuple[float, ...] = ()
-    given: bool = False  #: Whether the bounds are the user's own, which data may not contradict.
-    #: First values of the lattice, from `origin` on, to the last bit, where they are no decimal
-    #: numbers: those of a target that has been standardised, say.
+    given: bool = False  #: Whether the bounds were given by the user; data may not contradict them.
+    #: First values of the lattice, from `origin` on, to the last bit, where they are not decimal
+    #: numbers, such as those of a standardised target.
     values: tuple[float, ...] = ()
 
     @property
     def is_line(self) -> bool:
-        """Whether every number can be taken, so that there is nothing to do."""
+        """Whether the target can take every number, so that T is the identity."""
         return self.low is None and self.high is None and not self.step
 
     @property
@@ -68,39 +68,39 @@ class Support:
         return low, np.inf if self.high is None else self.high
 
     def __str__(self) -> str:
-        what = "any number" if self.low is None and self.high is None else "numbers"
+        kind = "any number" if self.low is None and self.high is None else "numbers"
         if self.values:
-            what = f"numbers {self.step:.3g} apart"
+            kind = f"numbers {self.step:.3g} apart"
         elif self.step == 1 and self.origin == int(self.origin):
-            what = "whole numbers"
+            kind = "whole numbers"
         elif self.step:
-            what = f"multiples of {self.step:g}"
-            what += f" from {self.origin:g}" if self.origin and self.low is None else ""
+            kind = f"multiples of {self.step:g}"
+            kind += f" from {self.origin:g}" if self.origin and self.low is None else ""
         if self.low is not None and self.high is not None:
-            return f"{what} from {self.low:g} to {self.high:g}"
+            return f"{kind} from {self.low:g} to {self.high:g}"
         if self.low is not None:
-            return f"{what} from {self.low:g} on"
-        return what if self.high is None else f"{what} up to {self.high:g}"
+            return f"{kind} from {self.low:g} on"
+        return kind if self.high is None else f"{kind} up to {self.high:g}"
 
     def observe(self, latent: ArrayLike) -> FloatArray:
-        """T: the observed value of each latent one; infinite ones go to the bounds."""
+        """Apply T: the observed value of each latent one; infinite values become the bounds."""
         value = self._warped(np.asarray(latent, np.float64), self.latent, self.observed)
         if self.step:
             value = self.at(np.ceil((value - self.origin) / self.step - 0.5))
         return np.clip(value, *self.ends)
 
     def at(self, place: ArrayLike) -> FloatArray:
-        """Values of the lattice by their number, 0 at the origin."""
+        """Values of the lattice by index, which is 0 at the origin."""
         number = np.asarray(place, np.float64)
         value = self.origin + number * self.step
         if not self.values:
             return np.round(value, self.decimals)
-        known = np.array(self.values)
-        listed = (number >= 0) & (number < len(known))
-        return np.where(listed, known[np.where(listed, number, 0).astype(int)], value)
+        values = np.array(self.values)
+        listed = (number >= 0) & (number < len(values))
+        return np.where(listed, values[np.where(listed, number, 0).astype(int)], value)
 
     def upper_edge(self, y: ArrayLike) -> FloatArray:
-        """Latent value up to which what is observed is at most ``y``: P(Y <= y) is F there."""
+        """Latent value up to which the observed value is at most ``y``, so P(Y <= y) is F there."""
         value = np.asarray(y, np.float64)
         edge = value
         if self.step:
@@ -109,7 +109,7 @@ class Support:
         return self._within(value, self._to_latent(edge), value < self.ends[0])
 
     def lower_edge(self, y: ArrayLike) -> FloatArray:
-        """Latent value up to which what is observed is less than ``y``: P(Y < y) is F there."""
+        """Latent value up to which the observed value is below ``y``, so P(Y < y) is F there."""
         value = np.asarray(y, np.float64)
         edge = value
         if self.step:
@@ -118,32 +118,33 @@ class Support:
         return self._within(value, self._to_latent(edge), value <= self.ends[0], strict=True)
 
     def slope(self, y: ArrayLike) -> FloatArray:
-        """Derivative of the latent value by the observed one, where values are continuous."""
+        """Derivative of the latent value by the observed one, 0 where y is not continuous."""
         value = np.asarray(y, np.float64)
         slopes = np.ones(len(self.latent) + 1)
         if len(self.latent) > 1:
             slopes[1:-1] = np.diff(self.latent) / np.diff(self.observed)
-        found = slopes[np.searchsorted(self.observed, value)]
+        slope = slopes[np.searchsorted(self.observed, value)]
         low, high = self.ends
-        return np.where((value > low) & (value < high) & (self.step == 0), found, 0.0)
+        return np.where((value > low) & (value < high) & (self.step == 0), slope, 0.0)
 
     def holds(self, y: ArrayLike) -> NDArray[np.bool_]:
-        """Whether each value is one that the target can take."""
+        """Whether the target can take each value."""
         value = np.asarray(y, np.float64)
         low, high = self.ends
         inside = (value >= low) & (value <= high)
         return inside & (self._on_lattice(value) if self.step else True)
 
     def widened(self, y: ArrayLike) -> Self:
-        """What is left of the support after seeing values that contradict parts of it."""
+        """The support without the bounds and the lattice that the values ``y`` contradict."""
         value = np.asarray(y, np.float64)
-        found = asdict(self)
         low, high = self.ends
-        found["low"] = None if (value < low).any() else self.low
-        found["high"] = None if (value > high).any() else self.high
+        changes: dict[str, Any] = {
+            "low": None if (value < low).any() else self.low,
+            "high": None if (value > high).any() else self.high,
+        }
         if self.step and not self._on_lattice(value).all():
-            found |= {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
-        return type(self)(**found)
+            changes |= {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
+        return replace(self, **changes)
 
     @property
     def _close(self) -> float:
@@ -168,7 +169,7 @@ class Support:
 
     @staticmethod
     def _warped(x: FloatArray, start: tuple[float, ...], end: tuple[float, ...]) -> FloatArray:
-        """Piecewise linear through the knots, with slope 1 beyond them."""
+        """Piecewise-linear map through the knots, with slope 1 beyond them."""
         if not start:
             return x
         inside = np.clip(x, start[0], start[-1])
@@ -177,16 +178,18 @@ class Support:
 
     def to_dict(self) -> dict[str, Any]:
         """The support as plain JSON."""
-        found = asdict(self)
-        return found | {name: list(found[name]) for name in ("latent", "observed", "values")}
+        document = asdict(self)
+        return document | {name: list(document[name]) for name in ("latent", "observed", "values")}
 
     @classmethod
     def from_dict(cls, document: Mapping[str, Any]) -> Self:
-        """The support that ``to_dict`` wrote."""
-        known = {name: document[name] for name in ("low", "high", "step", "origin")}
-        ends = {name: None if end is None else float(end) for name, end in known.items()}
+        """Restore a support from ``to_dict``."""
+        numbers = {
+            name: None if document[name] is None else float(document[name])
+            for name in ("low", "high", "step", "origin")
+        }
         lists = {
             name: tuple(map(float, document.get(name, ())))
             for name in ("latent", "observed", "values")
         }
-        return cls(**{**document, **ends, **lists})
+        return cls(**{**document, **numbers, **lists})

@@ -1,15 +1,15 @@
-"""Distributions of a target that was predicted on another scale.
+"""Distributions of a target that was predicted on a transformed scale.
 
 A network that predicts the logarithm of a wage predicts a distribution of logarithms. Since the map
-is monotone, quantiles, intervals and the distribution function go back to the target's own scale
-exactly, and normal scores, hence calibration, do not change at all. The density has one factor
-more. Means and variances of mixtures are sums over the nodes of a rule of integration; those of
-calibrated ones, and the CRPS, are sums over quantiles.
+is monotone, quantiles, intervals and the distribution function transform back exactly, and normal
+scores, hence calibration, do not change at all. The density has an additional factor. Means and
+variances of mixtures are sums over the nodes of a quadrature rule; those of calibrated mixtures,
+and the CRPS, are sums over quantiles.
 
-A tail that is straight on the scale of a logarithm grows without end on the target's own: one row
-in thousands, predicted with a wide scale, would have a mean beyond everything that was ever seen.
-So means and variances take values beyond the targets of training, and a standard deviation more,
-to be at that limit. Quantiles and intervals have none.
+A normal tail on the logarithmic scale grows exponentially on the target's own: one row in
+thousands, predicted with a wide scale, would have a mean far beyond all training targets. So for
+means and variances, values are clipped to the range of the training targets, extended by a standard
+deviation. Quantiles and intervals are not clipped.
 """
 
 from dataclasses import dataclass, replace
@@ -26,23 +26,23 @@ from calipers.distributions._distribution import MappedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 
 KINDS = ("log", "asinh")
-"""Scales beside the target's own."""
+"""Transformations of the target."""
 
-FURTHEST_UNIT = 1e100
-"""No unit is larger, nor one over it smaller."""
+MAX_UNIT = 1e100
+"""Units lie between the inverse of this and this."""
 
 _SMALLEST = np.finfo(float).tiny
-_LARGEST = 1e150  # its square is a number still
-_GRID = np.linspace(-6.0, 6.0, 193)  # normal scores at which quantiles are added up
-_STEPS = np.exp(-0.5 * _GRID**2) / np.exp(-0.5 * _GRID**2).sum()
-_END, _COUNT = 8.0, 24  # normal scores up to which moments of one side are added up, at so many
-_NODES, _PARTS = np.polynomial.legendre.leggauss(_COUNT)
+_LARGEST = 1e150  # its square is finite
+_GRID = np.linspace(-6.0, 6.0, 193)  # normal scores of the quantiles that are summed
+_GRID_WEIGHTS = np.exp(-0.5 * _GRID**2) / np.exp(-0.5 * _GRID**2).sum()
+_END, _COUNT = 8.0, 24  # largest normal score and number of nodes in moments of one side
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(_COUNT)
 
 _NODES = 0.5 * _END * (1 + _NODES)
-_PARTS = _PARTS * np.exp(-0.5 * _NODES**2)
+_WEIGHTS = _WEIGHTS * np.exp(-0.5 * _NODES**2)
 
-HALF_NORMAL = np.stack([_NODES, _PARTS / _PARTS.sum()])
-"""Scores of a half normal at which means are added up, and the share of each."""
+HALF_NORMAL = np.stack([_NODES, _WEIGHTS / _WEIGHTS.sum()])
+"""Nodes and weights of the quadrature rule for means over a half normal distribution."""
 
 
 @dataclass(frozen=True)
@@ -56,38 +56,38 @@ class TargetMap:
     (array([0.]), array([100.]))
     """
 
-    #: "log", "asinh": "log" for positive targets; "asinh" is linear near 0 and logarithmic far from
-    #: it, on either side.
+    #: "log" for positive targets; "asinh" is linear near 0 and logarithmic far from it, on either
+    #: side.
     kind: str
-    unit: float  #: What targets are divided by.
-    #: Ends of the scale beyond which values count as these where means are taken.
+    unit: float  #: Targets are divided by this.
+    #: Range on the transformed scale to which values are clipped in means and variances.
     low: float = -np.inf
     high: float = np.inf
 
     @classmethod
     def learn(cls, kind: str, y: ArrayLike) -> "TargetMap":
-        """The map of a kind for training targets, whose median size is the unit.
+        """Learn the map from training targets; the unit is their median absolute value.
 
         Raises
         ------
         ValueError
-            If a target cannot be on that scale.
+            If a target cannot be transformed.
         """
         target = checks.finite("y", y)
         sizes = np.abs(target[target != 0])
-        made = cls(kind, float(np.median(sizes)) if sizes.size else 1.0)
-        if not 1 / FURTHEST_UNIT <= made.unit <= FURTHEST_UNIT:
+        target_map = cls(kind, float(np.median(sizes)) if sizes.size else 1.0)
+        if not 1 / MAX_UNIT <= target_map.unit <= MAX_UNIT:
             raise ValueError(
-                f"scale={kind!r} takes targets of a median size from {1 / FURTHEST_UNIT:g} to "
-                f"{FURTHEST_UNIT:g}, got {made.unit:g}: give them in another unit"
+                f"scale={kind!r} takes targets of a median size from {1 / MAX_UNIT:g} to "
+                f"{MAX_UNIT:g}, got {target_map.unit:g}: give them in another unit"
             )
-        made.check(target)
-        mapped = made.forward(target)
-        more = float(mapped.std())
-        return replace(made, low=float(mapped.min()) - more, high=float(mapped.max()) + more)
+        target_map.check(target)
+        z = target_map.forward(target)
+        std = float(z.std())
+        return replace(target_map, low=float(z.min()) - std, high=float(z.max()) + std)
 
     def check(self, y: FloatArray) -> None:
-        """Refuse targets that cannot be on that scale."""
+        """Raise ValueError for targets that cannot be transformed."""
         if self.kind == "log" and not y.min() > 0:
             row = int(np.argmin(y))
             raise ValueError(
@@ -96,34 +96,35 @@ class TargetMap:
             )
 
     def to_dict(self) -> dict[str, Any]:
-        """All there is to store, as plain JSON."""
+        """The map as plain JSON."""
         return {key: value for key, value in vars(self).items() if value not in (-np.inf, np.inf)}
 
     def forward(self, y: ArrayLike) -> FloatArray:
-        """Targets on the scale; what a logarithm cannot be of counts as the least it can."""
-        share = np.asarray(y, dtype=np.float64) / self.unit
+        """Transformed targets; values without a logarithm count as the smallest positive number."""
+        ratio = np.asarray(y, dtype=np.float64) / self.unit
         if self.kind == "log":
-            return np.log(np.maximum(share, _SMALLEST))
-        return np.arcsinh(share)
+            return np.log(np.maximum(ratio, _SMALLEST))
+        return np.arcsinh(ratio)
 
     def back(self, z: ArrayLike) -> FloatArray:
-        """Targets in their own unit, the inverse of `forward`: infinite ones, and up to 1e150."""
+        """Inverse of `forward`; finite values are clipped to 1e150."""
         z = np.asarray(z, dtype=np.float64)
         end = np.log(_LARGEST) - np.log(self.unit)
-        near = np.where(np.isinf(z), z, np.clip(z, -np.inf if self.kind == "log" else -end, end))
-        return self.unit * (np.exp(near) if self.kind == "log" else np.sinh(near))
+        low = -np.inf if self.kind == "log" else -end
+        clipped = np.where(np.isinf(z), z, np.clip(z, low, end))
+        return self.unit * (np.exp(clipped) if self.kind == "log" else np.sinh(clipped))
 
     def log_slope(self, y: ArrayLike) -> FloatArray:
-        """Logarithm of the derivative of `forward`; minus infinity where the scale ends."""
-        share = np.asarray(y, dtype=np.float64) / self.unit
+        """Logarithm of the derivative of `forward`; minus infinity outside its domain."""
+        ratio = np.asarray(y, dtype=np.float64) / self.unit
         if self.kind == "asinh":
-            return -0.5 * np.log1p(share**2) - np.log(self.unit)
+            return -0.5 * np.log1p(ratio**2) - np.log(self.unit)
         with np.errstate(divide="ignore", invalid="ignore"):
-            slope = -np.log(share) - np.log(self.unit)
-        return np.where(share > 0, slope, -np.inf)
+            slope = -np.log(ratio) - np.log(self.unit)
+        return np.where(ratio > 0, slope, -np.inf)
 
     def limited(self, z: ArrayLike) -> FloatArray:
-        """The same as `back`, of values within the limits of means, whose squares are finite."""
+        """`back` of values clipped to `low` and `high`, with finite squares."""
         return np.clip(self.back(np.clip(z, self.low, self.high)), -_LARGEST, _LARGEST)
 
     def moments(self, latent: Any) -> tuple[FloatArray, FloatArray]:
@@ -137,12 +138,12 @@ class TargetMap:
         left, right = latent.left_scale, latent.right_scale
         total = np.maximum(left + right, _SMALLEST)
         first, second = np.zeros((2, *latent.shape))
-        for score, part in HALF_NORMAL.T:
+        for score, weight in HALF_NORMAL.T:
             for side, scale in ((-score, left), (score, right)):
                 value = self.limited(latent.loc + side * scale)
-                share = part * (scale / total)
-                first += share * value
-                second += share * value**2
+                mass = weight * (scale / total)
+                first += mass * value
+                second += mass * value**2
         return first, second
 
     def mean(self, latent: Any) -> FloatArray:
@@ -152,19 +153,19 @@ class TargetMap:
 
 def _expected(values: FloatArray) -> FloatArray:
     """Mean over the grid, along the first axis."""
-    return sum_members(_STEPS.reshape(-1, *(1,) * (values.ndim - 1)) * values)
+    return sum_members(_GRID_WEIGHTS.reshape(-1, *(1,) * (values.ndim - 1)) * values)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformedMixture(MappedDistribution):
-    """Distributions of targets whose mapped values have the distributions `latent`.
+    """Distributions of targets whose transformed values have the distributions `latent`.
 
     Notes
     -----
-    `mean`, `var` and `std` of a calibrated mixture, and `crps`, add up quantiles, and are right to
-    a thousandth of a standard deviation, or a hundredth where humps are far apart. Means and
-    variances take the ends of `TargetMap` into account. `aleatoric_var` and `epistemic_var` are of
-    the networks before calibration.
+    `mean`, `var` and `std` of a calibrated mixture, and `crps`, are sums over quantiles, accurate
+    to a thousandth of a standard deviation, or a hundredth where modes are far apart. Means and
+    variances are clipped to the range of `TargetMap`. `aleatoric_var` and `epistemic_var` are those
+    of the networks before calibration.
 
     Examples
     --------
@@ -175,8 +176,8 @@ class TransformedMixture(MappedDistribution):
     (array([2.]), [[0.28], [14.2]])
     """
 
-    latent: Any  #: Distributions on the scale of the map.
-    target_map: TargetMap  #: The map.
+    latent: Any  #: Distributions on the transformed scale.
+    target_map: TargetMap  #: The transformation.
 
     def __getitem__(self, key: Any) -> "TransformedMixture":
         return TransformedMixture(self.latent[key], self.target_map)
@@ -196,7 +197,7 @@ class TransformedMixture(MappedDistribution):
         return self.target_map.back(latent)
 
     def _quantiles(self) -> FloatArray:
-        """Quantiles at the scores of the grid, along a first axis."""
+        """Quantiles at the normal scores of the grid, along the first axis."""
         return self.ppf(ndtr(_GRID).reshape(-1, *(1,) * len(self.shape)))
 
     def crps(self, y: ArrayLike) -> FloatArray:
@@ -215,7 +216,7 @@ class TransformedMixture(MappedDistribution):
 
     @property
     def _mixture(self) -> SplitNormalMixture:
-        """The networks' own, before calibration."""
+        """The networks' mixture, before calibration."""
         inner = self.latent
         while not isinstance(inner, SplitNormalMixture):
             inner = inner.mixture

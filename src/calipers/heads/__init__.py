@@ -1,8 +1,8 @@
-"""Heads: what the raw outputs of a network mean.
+"""Heads, which interpret the raw outputs of a network.
 
-A network maps a row to a few raw numbers. A head turns those into the parameters of a prediction:
-bounds and a point, a point alone, or the location and scales of a density. To add one, write a
-subclass of ``Head`` and put it into ``HEADS``.
+A network maps a row to a few raw numbers. A head turns these into the parameters of a prediction:
+bounds and a point, a point alone, or the location and scales of a density. To add a head, write a
+subclass of ``Head`` and register it in ``HEADS``.
 """
 
 from calipers.heads._densities import Normal, SplitNormalByMean, SplitNormalByMode

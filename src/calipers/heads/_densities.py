@@ -20,9 +20,9 @@ from calipers.heads._head import (
 )
 
 _MEAN_OFFSET = (2 / jnp.pi) ** 0.5  # from mode to mean, per difference of the scales
-_FIELDS = ("loc", "scale", "share")  # of each of several components
-_UNIT = math.log(2)  # the length of a raw output of 0
-_HALVINGS = 10  # of the bracket of a quantile that is recorded
+_FIELDS = ("loc", "scale", "share")  # of each component, if there are several
+_UNIT = math.log(2)  # softplus of a raw output of 0
+_HALVINGS = 10  # bisection steps for a quantile in the training history
 
 
 class Normal(Head):
@@ -51,13 +51,13 @@ class Normal(Head):
 
 
 class SplitNormalByMode(Head):
-    """Mode of a split normal and its scales on either side; or several normals and their shares.
+    """Mode and scales of a split normal, or a mixture of several normals.
 
-    One component can lean. Several lean by their shares, so each of them has one scale, with which
-    their CRPS is quickly computed. Raw outputs and fields of several come component by component:
-    mode, scale and share. The first component's raw mode is the mean of all, its raw scale the unit
-    of the others, whose places and scales are relative to it: what a network learns of the mean it
-    learns once.
+    A single component can be skewed. A mixture is skewed by its weights ("shares"), so each of its
+    components has one scale, for which the CRPS is fast to compute. Raw outputs and fields of a
+    mixture are ordered by component: mode, scale and share. The raw mode of the first component is
+    the mean of the mixture and its raw scale the unit of the others, whose locations and scales are
+    relative to it, so that a network learns the mean only once.
     """
 
     name = "split normal"
@@ -70,15 +70,14 @@ class SplitNormalByMode(Head):
         if components == 1:
             return
         names = [tuple(f"{name}_{k}" for name in _FIELDS) for k in range(components)]
-        own: dict[str, Any] = {
-            "components": components,
-            "size": len(_FIELDS) * components,
-            "fields": sum(names, ()),
-            "split_normal": sum(((loc, scale, scale) for loc, scale, _ in names), ()),
-            "lengths": tuple(scale for _, scale, _ in names),
-            "shares": tuple(share for *_, share in names),
-        }
-        vars(self).update(own)
+        vars(self).update(
+            components=components,
+            size=len(_FIELDS) * components,
+            fields=sum(names, ()),
+            split_normal=sum(((loc, scale, scale) for loc, scale, _ in names), ()),
+            lengths=tuple(scale for _, scale, _ in names),
+            shares=tuple(share for *_, share in names),
+        )
 
     def with_components(self, count: int) -> Head:
         return self if count == self.components else type(self)(count)
@@ -87,12 +86,12 @@ class SplitNormalByMode(Head):
         if self.components == 1:
             loc, left, right = columns(raw)
             return loc, length(left), length(right)
-        (mean, *places), (unit, *scales), share = _grouped(columns(raw))
+        (mean, *offsets), (unit, *ratios), share = _grouped(columns(raw))
         unit, share = length(unit), shares(share)
-        places = [unit * place for place in places]
-        first = mean - sum(w * place for w, place in zip(share[1:], places, strict=True))
-        wide = (unit * length(one) / _UNIT + SMALLEST_SCALE for one in scales)
-        return _flat([first, *(first + place for place in places)], [unit, *wide], share)
+        offsets = [unit * offset for offset in offsets]
+        first = mean - sum(w * offset for w, offset in zip(share[1:], offsets, strict=True))
+        scales = (unit * length(ratio) / _UNIT + SMALLEST_SCALE for ratio in ratios)
+        return _flat([first, *(first + offset for offset in offsets)], [unit, *scales], share)
 
     def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
         tail = (1 - coverage) / 2
@@ -107,73 +106,76 @@ class SplitNormalByMode(Head):
         if self.components == 1:
             loc, left, right = raw
             return [loc, onnx_length(graph, left), onnx_length(graph, right)]
-        (first, *places), (unit, *scales), share = _grouped(raw)
+        (first, *offsets), (unit, *ratios), share = _grouped(raw)
         unit, share = onnx_length(graph, unit), onnx_shares(graph, share)
-        places = [graph("Mul", unit, place) for place in places]
-        for w, place in zip(share[1:], places, strict=True):
-            first = graph("Sub", first, graph("Mul", w, place))
-        wide = [unit]
-        for one in scales:
-            times = graph("Div", onnx_length(graph, one), graph.single(_UNIT))
-            wide.append(graph("Add", graph("Mul", unit, times), graph.single(SMALLEST_SCALE)))
-        return list(_flat([first, *(graph("Add", first, place) for place in places)], wide, share))
+        offsets = [graph("Mul", unit, offset) for offset in offsets]
+        for w, offset in zip(share[1:], offsets, strict=True):
+            first = graph("Sub", first, graph("Mul", w, offset))
+        scales = [unit]
+        for ratio in ratios:
+            factor = graph("Div", onnx_length(graph, ratio), graph.single(_UNIT))
+            scales.append(graph("Add", graph("Mul", unit, factor), graph.single(SMALLEST_SCALE)))
+        locs = [first, *(graph("Add", first, offset) for offset in offsets)]
+        return list(_flat(locs, scales, share))
 
 
 class SplitNormalByMean(SplitNormalByMode):
-    """The same, given by its mean in place of its mode, as several components always are."""
+    """``SplitNormalByMode`` with the mean in place of the mode, as a mixture always has."""
 
     name = "centred"
     point_at = 0
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
-        found = super().parameters(raw)
+        parameters = super().parameters(raw)
         if self.components > 1:
-            return found
-        mean, left, right = found
+            return parameters
+        mean, left, right = parameters
         return mean - _MEAN_OFFSET * (right - left), left, right
 
     def onnx(self, graph: Any, *raw: str) -> list[str]:
-        found = super().onnx(graph, *raw)
+        parameters = super().onnx(graph, *raw)
         if self.components > 1:
-            return found
-        mean, left, right = found
+            return parameters
+        mean, left, right = parameters
         offset = graph("Mul", graph("Sub", right, left), graph.single(_MEAN_OFFSET))
         return [graph("Sub", mean, offset), left, right]
 
 
 def _grouped(parts: Sequence[Any]) -> list[Sequence[Any]]:
-    """Modes, scales and shares of several components, from one component after the other."""
+    """Modes, scales and shares of several components, from values ordered by component."""
     return [parts[i :: len(_FIELDS)] for i in range(len(_FIELDS))]
 
 
 def _flat(*parts: Sequence[Any]) -> tuple[Any, ...]:
-    """One component after the other: the inverse of ``_grouped``."""
+    """Values ordered by component: the inverse of ``_grouped``."""
     return tuple(value for component in zip(*parts, strict=True) for value in component)
 
 
 def _quantile(p: Array, loc: Array, left: Array, right: Array) -> Array:
-    """Quantile of a split normal, to the digits of a record of training.
+    """Quantile of a split normal, accurate enough for the training history.
 
-    One error function for all: it is a large part of a program, and of its compilation.
+    Both sides share one inverse error function, which is a large part of a program and of its
+    compilation.
     """
     below = p * (left + right) < left
     scale = jnp.where(below, left, right)
-    share = jnp.where(below, p, 1 - p) * (left + right) / (2 * scale)
-    score = math.sqrt(2) * jax.lax.erf_inv(2 * share - 1)  # negative
+    tail = jnp.where(below, p, 1 - p) * (left + right) / (2 * scale)
+    score = math.sqrt(2) * jax.lax.erf_inv(2 * tail - 1)  # negative
     return loc + jnp.where(below, score, -score) * scale
 
 
 def _mixture_quantile(p: Array, loc: Array, scale: Array, share: Array) -> Array:
     """Lower quantile of a mixture over the first axis, to a thousandth of its components' range.
 
-    It is for the record of a training, which has one for every batch.
+    It is for the training history, which has one for every batch.
     """
-    own = loc + scale * ndtri(p)
+    quantiles = loc + scale * ndtri(p)
 
     def halve(_: int, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         middle = (ends[0] + ends[1]) / 2
-        short = jnp.sum(share * ndtr((middle - loc) / scale), axis=0) < p
-        return jnp.where(short, middle, ends[0]), jnp.where(short, ends[1], middle)
+        too_low = jnp.sum(share * ndtr((middle - loc) / scale), axis=0) < p
+        return jnp.where(too_low, middle, ends[0]), jnp.where(too_low, ends[1], middle)
 
-    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, (own.min(axis=0), own.max(axis=0)))
+    ends = quantiles.min(axis=0), quantiles.max(axis=0)
+    low, high = jax.lax.fori_loop(0, _HALVINGS, halve, ends)
     return (low + high) / 2

@@ -1,4 +1,4 @@
-"""What every head says about itself."""
+"""Base class of heads, their shared functions, and heads for bounds and points."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -13,39 +13,39 @@ from calipers.distributions import SplitNormal, SplitNormalMixture
 
 Array = Any
 Values = dict[str, NDArray[np.float64]]
-"""What networks predict, by field, each of shape (networks, rows)."""
+"""Predictions of networks by field, each of shape (networks, rows)."""
 
 SMALLEST_SCALE = 1e-6
 """Added to lengths, in standardised units, so that none is zero."""
 
 SMALLEST_SHARE = 1e-6
-"""Added to shares, so that no component is without one."""
+"""Added to shares, so that no component has weight zero."""
 
 
 class Head(ABC):
-    """The meaning of a network's raw outputs.
+    """Interpretation of a network's raw outputs.
 
-    A head of one's own is a subclass, put into ``HEADS`` under its name. Whatever else needs to
-    know about it asks here: the trainer, the ensemble, upgrades and the ONNX export.
+    To add a head, write a subclass and register it in ``HEADS`` under its name. The trainer, the
+    ensemble, upgrades and the ONNX export use only the attributes and methods below.
     """
 
     name: ClassVar[str]  #: Key in ``HEADS``.
-    size: ClassVar[int]  #: How many raw outputs the network has.
-    #: The parameters that the head makes of them: ``lower``, ``point`` and ``upper`` for bounds,
+    size: ClassVar[int]  #: Number of raw outputs of the network.
+    #: The parameters computed from the raw outputs: ``lower``, ``point`` and ``upper`` for bounds,
     #: ``point`` alone for a point; those of a density may have any names.
     fields: ClassVar[tuple[str, ...]]
     lengths: ClassVar[tuple[str, ...]] = ()  #: The fields that are lengths.
-    #: The fields that have no unit; those that are neither are places on the target's axis.
+    #: The fields that are mixture weights, without a unit; all other fields are locations.
     shares: ClassVar[tuple[str, ...]] = ()
     can_cross: ClassVar[bool] = False  #: Whether the lower bound can lie above the upper one.
-    #: Which raw output is the point, where the others are distances from it.
+    #: Index of the raw output that is the point, where the others are distances from it.
     point_at: ClassVar[int | None] = None
-    #: The fields that are location, left and right scale of a split normal, one after the other
-    #: where there are several; empty where the head gives no density.
+    #: The fields that are location, left and right scale of a split normal, component by component
+    #: if there are several; empty if the head predicts no density.
     split_normal: ClassVar[tuple[str, ...]] = ()
-    #: How many split normals one network predicts, with as many ``shares`` if more than one.
+    #: Number of split normals that one network predicts, with as many ``shares`` if more than one.
     components: ClassVar[int] = 1
-    #: Name of the head that means the same but has a ``point_at``; None where there is none.
+    #: Name of the equivalent head that has a ``point_at``; None if there is none.
     around_point: ClassVar[str | None] = None
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -58,42 +58,42 @@ class Head(ABC):
         ):
             raise TypeError(
                 f"{cls.__name__}.fields must be ('lower', 'point', 'upper') or ('point',), or "
-                f"split_normal must name those of a density; got {fields}"
+                f"split_normal must name the fields of a density; got {fields}"
             )
 
     @abstractmethod
     def parameters(self, raw: Array) -> tuple[Array, ...]:
-        """Raw outputs of shape ``(..., size)`` as one array ``(...)`` per field.
+        """Parameters, one array ``(...)`` per field, from raw outputs of shape ``(..., size)``.
 
-        Traced by JAX; one that gives arrays of NumPy for such makes predictions quicker.
+        Traced by JAX; predictions are faster if NumPy arrays are returned for NumPy arrays.
         """
 
     @abstractmethod
     def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
-        """Parameters as ``(lower, point, upper)`` of a coverage; traced by JAX."""
+        """``(lower, point, upper)`` of a coverage from the parameters; traced by JAX."""
 
     @abstractmethod
     def onnx(self, graph: Any, *raw: str) -> list[str]:
-        """The same as ``parameters`` in a ``calipers.onnx`` graph, from and to names of values."""
+        """``parameters`` in a ``calipers.onnx`` graph, from and to names of values."""
 
     def with_components(self, count: int) -> "Head":
-        """The head of networks that predict so many components.
+        """The head of networks that predict ``count`` components.
 
         Raises
         ------
         ValueError
-            If it has no form for several.
+            If the head supports only one component.
         """
         if count != self.components:
             raise ValueError(f"the head {self.name!r} has one component, got {count}")
         return self
 
     def is_place(self, field: str) -> bool:
-        """Whether a field is a place on the target's axis, neither a length nor a share."""
+        """Whether a field is a location on the target's axis, neither a length nor a share."""
         return field not in self.lengths and field not in self.shares
 
     def mixture(self, values: Values) -> SplitNormalMixture | None:
-        """Predicted densities of all networks as one mixture, where the head gives any."""
+        """Predicted densities of all networks as one mixture, or None without a density."""
         if not self.split_normal:
             return None
         parts = [[values[name] for name in self.split_normal[i::3]] for i in range(3)]
@@ -105,7 +105,7 @@ class Head(ABC):
         return SplitNormalMixture(SplitNormal(loc, left, right), share, per_network=self.components)
 
     def density(self, values: Values) -> SplitNormal | SplitNormalMixture | None:
-        """Each network's own density, of shape (networks, rows), where the head gives any."""
+        """Density of each network, of shape (networks, rows), or None without a density."""
         mixture = self.mixture(values)
         return None if mixture is None else mixture.by_network
 
@@ -116,24 +116,24 @@ class Head(ABC):
 
 
 def length(raw: Array) -> Array:
-    """A positive number from any."""
+    """A positive number from any number, by softplus."""
     if isinstance(raw, np.ndarray):
         return np.log1p(np.exp(-np.abs(raw))) + np.maximum(raw, 0) + SMALLEST_SCALE
     return jax.nn.softplus(raw) + SMALLEST_SCALE
 
 
 def shares(raw: Sequence[Array]) -> Array:
-    """Positive numbers of sum 1 over the first axis, from any."""
+    """Positive numbers of sum 1 over the first axis, from any numbers, by softmax."""
     if isinstance(raw[0], np.ndarray):
         positive = np.exp(np.stack(raw) - np.max(raw, axis=0))
-        soft = positive / sum(positive)  # one after the other: the same bits for any rows
+        soft = positive / sum(positive)  # summed in order: bits are independent of the other rows
     else:
         soft = jax.nn.softmax(jnp.stack(raw), axis=0)
     return (soft + SMALLEST_SHARE) / (1 + len(raw) * SMALLEST_SHARE)
 
 
 def columns(raw: Array) -> tuple[Array, ...]:
-    """Raw outputs one by one."""
+    """Raw outputs as one array each."""
     return tuple(raw[..., i] for i in range(raw.shape[-1]))
 
 
@@ -143,19 +143,19 @@ def onnx_length(graph: Any, raw: str) -> str:
 
 
 def onnx_shares(graph: Any, raw: Sequence[str]) -> list[str]:
-    """``shares`` in a graph, one by one."""
-    stacked = graph("Concat", *(graph.unsqueezed(one, 0) for one in raw), axis=0)
+    """``shares`` in a graph, as one value each."""
+    stacked = graph("Concat", *(graph.unsqueezed(name, 0) for name in raw), axis=0)
     positive = graph("Add", graph("Softmax", stacked, axis=0), graph.single(SMALLEST_SHARE))
-    whole = graph("Div", positive, graph.single(1 + len(raw) * SMALLEST_SHARE))
+    normalised = graph("Div", positive, graph.single(1 + len(raw) * SMALLEST_SHARE))
     axis = graph.integers(0)
     return [
-        graph("Squeeze", graph("Gather", whole, graph.integers(k), axis=0), axis)
+        graph("Squeeze", graph("Gather", normalised, graph.integers(k), axis=0), axis)
         for k in range(len(raw))
     ]
 
 
 class _Bounds(Head):
-    """Bounds of the coverage they were trained for, and a point."""
+    """Bounds for the coverage that networks were trained for, and a point."""
 
     size = 3
     fields = ("lower", "point", "upper")
@@ -167,7 +167,7 @@ class _Bounds(Head):
 
 
 class Free(_Bounds):
-    """Bounds and point are left to the loss, as in the paper; they can cross."""
+    """Bounds and a point, constrained only by the loss, as in the paper; they can cross."""
 
     name = "free"
     can_cross = True
@@ -180,7 +180,7 @@ class Free(_Bounds):
 
 
 class Midpoint(_Bounds):
-    """Free bounds with the point between them, for losses that train no point."""
+    """Free bounds and their midpoint as the point, for losses that do not train a point."""
 
     name = "midpoint"
     can_cross = True
@@ -195,7 +195,7 @@ class Midpoint(_Bounds):
 
 
 class Ordered(_Bounds):
-    """A point and the distances of the bounds from it: they cannot cross."""
+    """A point and the distances of the bounds from it, so that they cannot cross."""
 
     name = "ordered"
     point_at = 1
@@ -211,7 +211,7 @@ class Ordered(_Bounds):
 
 
 class Point(Head):
-    """A point and nothing else."""
+    """A point prediction alone."""
 
     name = "point"
     size = 1

@@ -1,8 +1,8 @@
-"""What drives a model's points and what drives its widths: importances and dependence curves.
+"""Importances and dependence curves of inputs, for point predictions and for interval widths.
 
-``permutation_importance`` shuffles a column and measures what gets worse by that; ``dependence``
-gives a column one value after another in every row and averages the predictions. Both put values
-together that may never occur together.
+``permutation_importance`` shuffles a column and measures how much predictions get worse;
+``dependence`` sets a column to one value after another in every row and averages the predictions
+(partial dependence). Both combine values that may never occur together.
 """
 
 from calipers.importance._dependence import Dependence, dependence

@@ -1,4 +1,4 @@
-"""How points and intervals move with one column."""
+"""Partial dependence of point predictions and intervals on one column."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +14,14 @@ from calipers.regressor import IntervalRegressor
 
 @dataclass(frozen=True, eq=False)
 class Dependence:
-    """How predictions move with one column, everything else as it is in the rows."""
+    """Mean predictions at several values of one column, with all other columns unchanged."""
 
-    #: The column, and what it holds, one of ``calipers.preprocessing.KINDS``.
+    #: Name of the column, and its kind, one of ``calipers.preprocessing.KINDS``.
     name: str
     kind: str
-    values: NDArray[Any]  #: (n_values,): Values of the column, as they stand in the table.
-    #: (n_values,): Where to draw them: the numbers themselves, dates in seconds since 1970, truth
-    #: as 1 and 0, and for categories 0, 1, 2, the most frequent first.
+    values: NDArray[Any]  #: (n_values,): Values of the column, as in the table.
+    #: (n_values,): Positions of the values in a plot: the numbers themselves, dates in seconds
+    #: since 1970, booleans as 1 and 0, and categories as 0, 1, 2, the most frequent first.
     positions: FloatArray
     #: (n_values,): Means over the rows.
     lower: FloatArray
@@ -30,11 +30,11 @@ class Dependence:
     coverage: float  #: Coverage of the intervals.
 
     def to_frame(self) -> Any:
-        """The curve as a pandas frame, a row for each value."""
+        """The curve as a pandas frame, with a row for each value."""
         import pandas as pd
 
-        found = {"lower": self.lower, "point": self.point, "upper": self.upper}
-        return pd.DataFrame(found, index=pd.Index(self.values, name=self.name))
+        columns = {"lower": self.lower, "point": self.point, "upper": self.upper}
+        return pd.DataFrame(columns, index=pd.Index(self.values, name=self.name))
 
 
 def dependence(
@@ -54,17 +54,17 @@ def dependence(
     model : IntervalRegressor
         A fitted model.
     X : array-like of shape (n_samples, n_features)
-        Rows to average over; the values come from them too.
+        Rows to average over, and to take the values of the column from.
     column : str or int
-        Name of the column, as in ``model.inputs_``, or its place.
+        Name of the column, as in ``model.inputs_``, or its index.
     coverage : float, optional
         Coverage of the intervals, the model's own by default.
     n_values : int, default 20
-        At most so many values: quantiles of numbers and dates, the most frequent categories.
+        Maximum number of values: quantiles of numbers and dates, the most frequent categories.
     n_rows : int, default 200
-        At most so many rows are averaged over, drawn at random.
+        Maximum number of rows to average over, drawn at random.
     random_state : int, optional
-        Seeds the draw.
+        Seed of the draw.
 
     Raises
     ------
@@ -82,48 +82,48 @@ def dependence(
     True
     """
     table, level = as_table(X), model.coverage if coverage is None else coverage
-    place, known = _find_column(model, column)
-    own = model.reader_.cells(model, table)[known.name]
-    rows, positions = _values(own, known.kind, n_values)
-    if len(rows) == 0:
-        raise ValueError(f"column {known.name!r} has no value in these rows")
-    drawn = np.random.default_rng(random_state).permutation(len(own))[:n_rows]
-    many = np.tile(drawn, len(rows))
-    given = with_values(table, many, place, known.name, np.repeat(rows, len(drawn)))
-    found = model.query(given, Query((level,)))
-    lower, upper = found.bounds(level)
-    low, mid, high = (
-        part.reshape(len(rows), -1).mean(axis=1) for part in (lower, found.point, upper)
+    place, info = _find_column(model, column)
+    cells = model.reader_.cells(model, table)[info.name]
+    sources, positions = _values(cells, info.kind, n_values)
+    if len(sources) == 0:
+        raise ValueError(f"column {info.name!r} has no value in these rows")
+    rows = np.random.default_rng(random_state).permutation(len(cells))[:n_rows]
+    repeated = np.tile(rows, len(sources))
+    changed = with_values(table, repeated, place, info.name, np.repeat(sources, len(rows)))
+    prediction = model.query(changed, Query((level,)))
+    lower, upper = prediction.bounds(level)
+    lower, point, upper = (
+        array.reshape(len(sources), -1).mean(axis=1) for array in (lower, prediction.point, upper)
     )
-    values = np.asarray(column_of(table, place, known.name))[rows]
-    return Dependence(known.name, known.kind, values, positions, low, mid, high, level)
+    values = np.asarray(column_of(table, place, info.name))[sources]
+    return Dependence(info.name, info.kind, values, positions, lower, point, upper, level)
 
 
 def _find_column(model: IntervalRegressor, column: str | int) -> tuple[int, Any]:
-    """Place and description of a column that the model uses."""
-    names = [one.name for one in model.inputs_]
+    """Index and description of a column that the model uses."""
+    names = [info.name for info in model.inputs_]
     if isinstance(column, str) and column not in names:
         raise ValueError(f"there is no column {column!r}; the model's inputs are {names}")
     place = names.index(column) if isinstance(column, str) else range(len(names))[column]
-    known = model.inputs_[place]
-    if not known.used:
-        raise ValueError(f"the model does not use column {known.name!r}: {known.note}")
-    return place, known
+    info = model.inputs_[place]
+    if not info.used:
+        raise ValueError(f"the model does not use column {info.name!r}: {info.note}")
+    return place, info
 
 
-def _values(cells: NDArray[Any], kind: str, most: int) -> tuple[NDArray[np.intp], FloatArray]:
-    """Rows whose values are typical of a column, one for each value, and where to draw them."""
+def _values(cells: NDArray[Any], kind: str, limit: int) -> tuple[NDArray[np.intp], FloatArray]:
+    """Rows that hold typical values of a column, one for each value, and the plot positions."""
     if kind == "category":
         present = np.flatnonzero([cell is not None for cell in cells])
         _, first, counts = np.unique(
             cells[present].astype(str), return_index=True, return_counts=True
         )
-        order = np.argsort(-counts, kind="stable")[:most]
+        order = np.argsort(-counts, kind="stable")[:limit]
         return present[first[order]], np.arange(float(len(order)))
     numbers = np.asarray(cells, dtype=np.float64)
     present = np.flatnonzero(np.isfinite(numbers))
     ranked = present[np.argsort(numbers[present], kind="stable")]
-    if len(ranked) > most:
-        ranked = ranked[np.linspace(0, len(ranked) - 1, most).round().astype(int)]
+    if len(ranked) > limit:
+        ranked = ranked[np.linspace(0, len(ranked) - 1, limit).round().astype(int)]
     values, first = np.unique(numbers[ranked], return_index=True)
     return ranked[first], values

@@ -1,8 +1,8 @@
-"""What each column is worth to a model: permutation importances.
+"""Permutation importances of the columns of a model.
 
-A column is shuffled, so that it says nothing of its row any more, and the model predicts again.
-What gets worse by that, the model owes to the column [1]_. Columns that say the same can stand in
-for each other, and each then looks less important than both are.
+A column is shuffled, so that it carries no information about its row, and the model predicts again.
+The importance is how much predictions get worse [1]_. Correlated columns can replace each other, so
+that each looks less important than they are together.
 
 References
 ----------
@@ -25,13 +25,13 @@ from calipers.regressor import IntervalRegressor
 
 @dataclass(frozen=True, eq=False)
 class Importances:
-    """How much predictions change when a column is shuffled, of shape (n_columns, n_repeats)."""
+    """Changes of predictions when a column is shuffled, of shape (n_columns, n_repeats)."""
 
-    names: tuple[str, ...]  #: The columns, as in ``model.inputs_``.
-    #: By how much the mean interval score grows, in units of the target.
+    names: tuple[str, ...]  #: Names of the columns, as in ``model.inputs_``.
+    #: Increase of the mean interval score, in units of the target.
     interval_score: FloatArray
-    squared_error: FloatArray  #: By how much the mean squared error of the points grows.
-    #: How far a row's width moves on average, up or down, in units of the target.
+    squared_error: FloatArray  #: Increase of the mean squared error of the point predictions.
+    #: Mean absolute change of a row's width, in units of the target.
     width: FloatArray
 
     def to_frame(self) -> Any:
@@ -53,20 +53,20 @@ def permutation_importance(
     n_repeats: int = 5,
     random_state: int | None = 0,
 ) -> Importances:
-    """Importance of each column for the intervals, the points and the widths of a model.
+    """Importance of each column for the intervals, point predictions and widths of a model.
 
     Parameters
     ----------
     model : IntervalRegressor
         A fitted model.
     X, y : array-like of shape (n_samples, n_features) and (n_samples,)
-        Rows that it has not seen, and their targets.
+        Rows that the model was not trained on, and their targets.
     coverage : float, optional
         Coverage of the intervals, the model's own by default.
     n_repeats : int, default 5
-        How often each column is shuffled.
+        Number of times that each column is shuffled.
     random_state : int, optional
-        Seeds the shuffles.
+        Seed of the shuffles.
 
     Raises
     ------
@@ -85,25 +85,24 @@ def permutation_importance(
     level = model.coverage if coverage is None else coverage
     table = as_table(X)
     targets = np.asarray(y, dtype=np.float64)
-    usual = _measure(model, table, targets, level)
-    if not np.isfinite(usual.width).all():
-        raise ValueError(f"intervals of coverage {level:g} are infinite: ask for a smaller one")
+    baseline = _measure(model, table, targets, level)
+    if not np.isfinite(baseline.width).all():
+        raise ValueError(f"intervals of coverage {level:g} are infinite: use a smaller coverage")
     rng = np.random.default_rng(random_state)
     orders = [rng.permutation(len(targets)) for _ in range(n_repeats)]
-    every = np.arange(len(targets))
-    found = np.zeros((3, len(model.inputs_), n_repeats))
+    rows = np.arange(len(targets))
+    changes = np.zeros((3, len(model.inputs_), n_repeats))
     for place, column in enumerate(model.inputs_):
         if column.used:
-            for number, order in enumerate(orders):
-                now = _measure(
-                    model, with_values(table, every, place, column.name, order), targets, level
+            for repeat, order in enumerate(orders):
+                shuffled = with_values(table, rows, place, column.name, order)
+                measured = _measure(model, shuffled, targets, level)
+                changes[:, place, repeat] = (
+                    measured.score - baseline.score,
+                    measured.squared_error - baseline.squared_error,
+                    np.abs(measured.width - baseline.width).mean(),
                 )
-                found[:, place, number] = (
-                    now.score - usual.score,
-                    now.squared_error - usual.squared_error,
-                    np.abs(now.width - usual.width).mean(),
-                )
-    return Importances(tuple(column.name for column in model.inputs_), *found)
+    return Importances(tuple(column.name for column in model.inputs_), *changes)
 
 
 @dataclass(frozen=True)
@@ -114,17 +113,17 @@ class _Measures:
 
 
 def _measure(model: IntervalRegressor, table: Any, y: FloatArray, level: float) -> _Measures:
-    """Everything that is measured, from one pass through the networks."""
-    found = model.query(table, Query((level,)))
-    lower, upper = found.bounds(level)
+    """Interval score, squared error and widths, from one pass through the networks."""
+    prediction = model.query(table, Query((level,)))
+    lower, upper = prediction.bounds(level)
     score = interval_score(y, lower, upper, coverage=level)
-    return _Measures(score, float(np.mean((found.point - y) ** 2)), upper - lower)
+    return _Measures(score, float(np.mean((prediction.point - y) ** 2)), upper - lower)
 
 
 def with_values(
     table: Any, rows: NDArray[np.intp], place: int, name: str, sources: NDArray[np.intp]
 ) -> Any:
-    """Some rows of a table, in which a column has the values that it has in other rows."""
+    """The subset ``rows`` of a table, with a column's values taken from the rows ``sources``."""
     if isinstance(table, np.ndarray):
         copy = table[rows]
         copy[:, place] = table[sources, place]
@@ -135,7 +134,7 @@ def with_values(
 
 
 def column_of(table: Any, place: int, name: str) -> Any:
-    """A column of a frame by its name, of an array by its place."""
+    """A column of a frame by its name, of an array by its index."""
     return table[:, place] if isinstance(table, np.ndarray) else table[_label(table, name)]
 
 
@@ -144,6 +143,6 @@ def _label(frame: Any, name: str) -> Any:
 
 
 def as_table(X: Any) -> Any:
-    """A pandas frame or an array."""
+    """Rows as a pandas frame or an array."""
     table = X.to_pandas() if hasattr(X, "to_pandas") else X
     return table if hasattr(table, "columns") else np.asarray(table)

@@ -2,20 +2,20 @@
 
 Every loss is written once, for whichever array library its arguments come from: NumPy evaluates
 it, JAX differentiates it under ``jit`` and ``vmap``, PyTorch differentiates it through autograd.
-The rules they share:
+Common rules:
 
-- Data are positional, arrays of one shape from one library, those of a mixture's components with
-  one more axis before; options follow as keywords. Nothing broadcasts: unequal shapes, such as a
-  column met by a row, are a ``ValueError`` and not a matrix.
-- A loss is the mean over the rows, or is made of such means, and comes back as a scalar of the
+- Data are positional: arrays of one shape from one library. Parameters of a mixture's components
+  have an additional leading axis. Options are keywords. Nothing broadcasts: unequal shapes, such as
+  a column and a row, raise a ``ValueError``.
+- A loss is a mean over the rows, or a function of such means, and is returned as a scalar of the
   data's floating type.
 - ``weight`` turns every mean into a weighted mean and every count into a sum of weights. Scaling
-  all weights changes nothing but the losses in which a count stands by itself: QD by its factor,
-  and every captured width, slightly, by its offset. A row of weight zero contributes nothing to
-  the value or to a gradient, whatever it holds, NaN included; so padding is masked by zeros or by
-  a boolean array. With no weight left at all the loss is 0. Weights are not negative.
-- No option's value is branched on, so hyper-parameters may be traced scalars that differ from
-  network to network.
+  all weights changes only the losses that contain a count: QD by its factor, and every captured
+  width, slightly, by its offset. A row of weight zero contributes nothing to the value or to a
+  gradient, whatever it holds, NaN included; so padding can be masked by zeros or by a boolean
+  array. If all weights are zero the loss is 0. Weights must not be negative.
+- No code branches on the value of an option, so hyper-parameters may be traced scalars that differ
+  between networks.
 """
 
 from calipers.losses._capture import captured_width, coverage_shortfall, hard_capture, soft_capture

@@ -1,4 +1,4 @@
-"""How many targets the intervals capture, how wide those intervals are, how many are lacking."""
+"""Capture of targets by intervals, width of the capturing intervals, and shortfall of coverage."""
 
 from array_api_compat import array_namespace
 
@@ -11,7 +11,7 @@ from calipers.losses._rows import (
     weighted_mean,
 )
 
-# Keeps the width of a batch that captures nothing finite; part of QD+ as published.
+# Keeps the width finite for a batch without captures; part of QD+ as published.
 _COUNT_OFFSET = 0.001
 
 
@@ -20,7 +20,7 @@ def soft_capture(lower: Array, upper: Array, target: Array, *, softness: Scalar 
 
     .. math:: k_i = \sigma(s (y_i - L_i)) \, \sigma(s (U_i - y_i))
 
-    with the logistic function :math:`\sigma`; the smooth stand-in for equation (k_i).
+    with the logistic function :math:`\sigma`; a smooth version of equation (k_i).
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def soft_capture(lower: Array, upper: Array, target: Array, *, softness: Scalar 
 
 
 def hard_capture(lower: Array, upper: Array, target: Array) -> Array:
-    """Capture of each target, 1 where lower <= target <= upper and else 0, equation (k_i).
+    """Capture of each target, 1 where lower <= target <= upper, else 0, equation (k_i).
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ def captured_width(
 
     .. math:: \frac{\sum_i k_i (U_i - L_i)}{\sum_i k_i + 0.001}
 
-    The offset, absent from the printed equation, leaves a batch without any capture finite.
+    The offset, absent from the printed equation, keeps a batch without any capture finite.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def captured_width(
 def coverage_shortfall(
     capture: Array, *, coverage: Scalar = 0.95, weight: Array | None = None
 ) -> Array:
-    r"""Square of the coverage that is lacking, 0 where there is enough, equation (loss-picp).
+    r"""Squared shortfall of coverage, 0 where there is enough, equation (loss-picp).
 
     .. math:: \max(0, (1 - \alpha) - \mathit{PICP})^2, \quad \mathit{PICP} = \frac{1}{n} \sum_i k_i
 

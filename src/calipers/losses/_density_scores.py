@@ -1,4 +1,4 @@
-"""Proper scores: of points, quantiles, intervals, normals and split normals."""
+"""Proper scores of point predictions, quantiles, intervals, normals and split normals."""
 
 from math import pi, sqrt
 
@@ -39,7 +39,7 @@ def squared_error(point: Array, target: Array, *, weight: Array | None = None) -
 def pinball(
     prediction: Array, target: Array, *, quantile: Scalar, weight: Array | None = None
 ) -> Array:
-    r"""Pinball loss, least in expectation at a quantile of the target.
+    r"""Pinball loss, whose expectation is smallest at a quantile of the target.
 
     .. math:: \frac{1}{n} \sum_i q (y_i - \hat{q}_i)_+ + (1 - q) (\hat{q}_i - y_i)_+
 
@@ -72,13 +72,13 @@ def interval_score(
     coverage: Scalar = 0.95,
     weight: Array | None = None,
 ) -> Array:
-    r"""Interval score of Winkler (1972): width, plus a price for each target missed.
+    r"""Interval score of Winkler (1972): width, plus a penalty for each target missed.
 
     .. math::
         \frac{1}{n} \sum_i (U_i - L_i)
         + \frac{2}{\alpha} \left[ (L_i - y_i)_+ + (y_i - U_i)_+ \right]
 
-    with :math:`\alpha` = 1 - coverage. It is least in expectation at the quantiles
+    with :math:`\alpha` = 1 - coverage. Its expectation is smallest at the quantiles
     :math:`\alpha / 2` and :math:`1 - \alpha / 2`.
 
     Parameters
@@ -92,7 +92,7 @@ def interval_score(
 
     Examples
     --------
-    A width of 2 each, and one target missed by 0.5 at a price of 2 / 0.5 per unit:
+    A width of 2 each, and one target missed by 0.5 with a penalty of 2 / 0.5 per unit:
 
     >>> import numpy as np
     >>> lower, upper = np.array([0.0, 0.0]), np.array([2.0, 2.0])
@@ -210,17 +210,17 @@ def split_normal_crps(
     xp = array_namespace(target)
     right = target >= loc
     scale = xp.where(right, right_scale, left_scale)
-    # Not abs: its slope at 0 is not that of either side, and the score is smooth there.
+    # Not abs: its gradient at 0 is that of neither side, and the score is smooth there.
     distance = xp.where(right, target - loc, loc - target)
     z = distance / scale
     tail = distance * special_functions(z).ndtr(-z)
     density_drop = (1 - xp.exp(-(z**2) / 2)) / sqrt(2 * pi)
 
     total = left_scale + right_scale
-    spread = left_scale * (left_scale / total) ** 2 + right_scale * (right_scale / total) ** 2
+    dispersion = left_scale * (left_scale / total) ** 2 + right_scale * (right_scale / total) ** 2
     return weighted_mean(
         distance
         - 4 * scale / total * (tail + scale * density_drop)
-        + 2 * (sqrt(2) - 1) / sqrt(pi) * spread,
+        + 2 * (sqrt(2) - 1) / sqrt(pi) * dispersion,
         weight,
     )

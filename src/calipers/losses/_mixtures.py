@@ -1,9 +1,9 @@
-r"""Losses that score a mixture of normals.
+r"""Losses for mixtures of normals.
 
-Components stand along the first axis of their parameters: ``share``, ``mean`` and ``scale`` have
-the shape (components, n_samples), and the shares of a row add up to 1. Their sides are alike: the
-distance of two split normals takes Owen's T function, which is slow to train by, and shares already
-let a mixture lean.
+Components are along the first axis of their parameters: ``share``, ``mean`` and ``scale`` have the
+shape (components, n_samples), and the mixture weights ``share`` of a row add up to 1. Components
+are symmetric: the mean distance of two split normals needs Owen's T function, which is slow in
+training, and a mixture can already be skewed by its weights.
 """
 
 from itertools import combinations
@@ -28,7 +28,7 @@ def mixture_nll(
     Parameters
     ----------
     share, mean, scale : arrays of shape (components, n_samples)
-        Share of each component (positive, of sum 1), its mean and its standard deviation
+        Weight of each component (positive, of sum 1), its mean and its standard deviation
         (positive).
     target : array of shape (n_samples,)
         Observations.
@@ -42,7 +42,7 @@ def mixture_nll(
 
     Examples
     --------
-    Two equal components that are the same one:
+    Two identical components:
 
     >>> import numpy as np
     >>> half, zero, one = np.full((2, 1), 0.5), np.zeros((2, 1)), np.ones((2, 1))
@@ -64,8 +64,8 @@ def mixture_crps(
     .. math:: \sum_k w_k A(y - \mu_k, \sigma_k) - \frac12 \sum_{k,l} w_k w_l
               A\left(\mu_k - \mu_l, \sqrt{\sigma_k^2 + \sigma_l^2}\right)
 
-    with :math:`A(m, s) = m (2 \Phi(m / s) - 1) + 2 s \varphi(m / s)`, the expected size of a normal
-    of mean m and standard deviation s (Grimit et al., 2006).
+    with :math:`A(m, s) = m (2 \Phi(m / s) - 1) + 2 s \varphi(m / s)`, the expected absolute value
+    of a normal of mean m and standard deviation s (Grimit et al., 2006).
 
     Parameters
     ----------
@@ -79,7 +79,7 @@ def mixture_crps(
 
     Examples
     --------
-    Two equal components that are the same one, at the mean, (sqrt(2) - 1) / sqrt(pi):
+    Two identical components, at the mean, (sqrt(2) - 1) / sqrt(pi):
 
     >>> import numpy as np
     >>> half, zero, one = np.full((2, 1), 0.5), np.zeros((2, 1)), np.ones((2, 1))
@@ -89,17 +89,17 @@ def mixture_crps(
     weight, target, share, mean, scale = _rows(weight, target, share=share, mean=mean, scale=scale)
     xp = array_namespace(target)
     score = xp.sum(
-        share * _expected_size(target - mean, scale) - share**2 * scale / sqrt(pi), axis=0
+        share * _expected_absolute(target - mean, scale) - share**2 * scale / sqrt(pi), axis=0
     )
-    for k, other in combinations(range(mean.shape[0]), 2):
-        spread = xp.sqrt(scale[k, ...] ** 2 + scale[other, ...] ** 2)
-        apart = _expected_size(mean[k, ...] - mean[other, ...], spread)
-        score = score - share[k, ...] * share[other, ...] * apart
+    for k, j in combinations(range(mean.shape[0]), 2):
+        joint_scale = xp.sqrt(scale[k, ...] ** 2 + scale[j, ...] ** 2)
+        difference = _expected_absolute(mean[k, ...] - mean[j, ...], joint_scale)
+        score = score - share[k, ...] * share[j, ...] * difference
     return weighted_mean(score, weight)
 
 
 def _rows(weight: Array | None, target: Array, **components: Array) -> list[Array]:
-    """Checked weights, targets and components, harmless where the weight is 0."""
+    """Checked weights, targets and components, with ones in rows of weight 0."""
     xp = array_namespace(target, *components.values())
     require_same_shape(components)
     named = {
@@ -112,8 +112,8 @@ def _rows(weight: Array | None, target: Array, **components: Array) -> list[Arra
     return [weight, target, *(xp.stack(flat[i : i + count]) for i in range(0, len(flat), count))]
 
 
-def _expected_size(mean: Array, scale: Array) -> Array:
-    """E|X| of a normal."""
+def _expected_absolute(mean: Array, scale: Array) -> Array:
+    """E|X| of a normal X."""
     xp = array_namespace(mean)
     z = mean / scale
     density = xp.exp(-(z**2) / 2) / sqrt(2 * pi)

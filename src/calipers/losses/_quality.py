@@ -1,6 +1,6 @@
-"""Quality-driven losses, made of widths, coverage, errors and crossings over a batch.
+"""Quality-driven losses, which combine width, coverage, error and crossings over a batch.
 
-The batch is their unit: they are not means of per-row losses, so its size matters.
+They are not means of per-row losses, so the size of the batch matters.
 """
 
 from array_api_compat import array_namespace
@@ -13,7 +13,7 @@ from calipers.losses._rows import Array, Scalar, positive_part, rows, weighted_m
 def crossing_penalty(
     lower: Array, point: Array, upper: Array, *, weight: Array | None = None
 ) -> Array:
-    r"""Mean distance by which points lie outside their interval, equation (penalty-function).
+    r"""Mean distance of point predictions from their interval, equation (penalty-function).
 
     .. math:: \frac{1}{n} \sum_i (L_i - \hat{y}_i)_+ + (\hat{y}_i - U_i)_+
 
@@ -51,7 +51,7 @@ def qd_plus(
     target_range: Scalar = 1.0,
     weight: Array | None = None,
 ) -> Array:
-    r"""Quality-driven loss for an interval with its point, QD+, equation (loss-qd-plus).
+    r"""Quality-driven loss for an interval with a point prediction, QD+, equation (loss-qd-plus).
 
     .. math::
         (1 - \lambda_1)(1 - \lambda_2) \mathcal{L}_\mathit{MPIW}
@@ -59,7 +59,7 @@ def qd_plus(
         + \lambda_2 \mathcal{L}_\mathit{MSE} + \xi \mathcal{L}_P
 
     of ``captured_width``, ``coverage_shortfall``, ``squared_error`` and ``crossing_penalty``; the
-    first two count by ``soft_capture``. The default weights are those of the paper's toy problem.
+    first two use ``soft_capture``. The default weights are those of the paper's toy problem.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def qd_plus(
     point_weight : scalar, default 0.3
         Point against interval, :math:`\lambda_2` between 0 and 1.
     crossing_weight : scalar, default 10
-        Price :math:`\xi` of points outside their interval.
+        Penalty :math:`\xi` for point predictions outside their interval.
     softness : scalar, default 160
         Steepness s of the soft capture.
     target_range : scalar, default 1
@@ -82,7 +82,7 @@ def qd_plus(
 
     Examples
     --------
-    A captured target and a perfect point leave the width, 0.01 * 0.7 * 2 / 1.001:
+    With a captured target and a perfect point only the width counts, 0.01 * 0.7 * 2 / 1.001:
 
     >>> import numpy as np
     >>> lower, point, upper = np.array([-1.0]), np.array([0.0]), np.array([1.0])
@@ -112,13 +112,13 @@ def qd(
     target_range: Scalar = 1.0,
     weight: Array | None = None,
 ) -> Array:
-    r"""Quality-driven loss for an interval, QD, in the form that Pearce et al. (2018) trained.
+    r"""Quality-driven loss for an interval, QD, as implemented by Pearce et al. (2018).
 
     .. math:: \mathcal{L}_\mathit{MPIW} + \lambda \sqrt{n} \, \mathcal{L}_\mathit{PICP}
 
-    The width counts by ``hard_capture``, the coverage by ``soft_capture``. Their width is
-    :math:`|U - L|`, which is U - L wherever a target is captured. Published values of
-    :math:`\lambda` belong to this form; ``qd_paper`` is the form in print.
+    The width uses ``hard_capture``, the coverage ``soft_capture``. Their width is :math:`|U - L|`,
+    which is U - L wherever a target is captured. Published values of :math:`\lambda` belong to this
+    form; ``qd_paper`` is the printed form.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def qd_paper(
         \mathcal{L}_\mathit{MPIW}
         + \lambda \frac{n}{\alpha (1 - \alpha)} \mathcal{L}_\mathit{PICP}
 
-    It differs from ``qd`` in the factor alone. The default weight makes the two nearly equal for
+    It differs from ``qd`` only in the factor. The default weight makes the two nearly equal for
     batches of 100 rows at 95% coverage: 0.07 * 100 / 0.0475 = 147, where ``qd`` has 15 * 10 = 150.
 
     Parameters

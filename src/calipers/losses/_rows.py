@@ -1,4 +1,4 @@
-"""What all losses share: checked and masked rows, weighted means, special functions."""
+"""Shared by all losses: checked and masked rows, weighted means, special functions."""
 
 from importlib import import_module
 from types import ModuleType
@@ -14,12 +14,12 @@ from array_api_compat import (
 from calipers._checks import require_same_shape
 
 Array: TypeAlias = Any
-"""An array of NumPy, JAX or PyTorch; the three have no type in common."""
+"""An array of NumPy, JAX or PyTorch; the three have no common type."""
 
 Scalar: TypeAlias = Any
-"""A Python float, or a scalar of the array library, perhaps traced."""
+"""A Python float, or a scalar of the array library, possibly traced."""
 
-# The three modules name their functions alike, so to choose the module is the whole dispatch.
+# The three modules use the same function names, so dispatch only has to select the module.
 _SPECIAL_FUNCTIONS = (
     (is_numpy_namespace, "scipy.special"),
     (is_jax_namespace, "jax.scipy.special"),
@@ -28,7 +28,7 @@ _SPECIAL_FUNCTIONS = (
 
 
 def special_functions(array: Array) -> ModuleType:
-    """Choose the module that holds ``expit`` and ``ndtr`` for the library of an array."""
+    """Module with ``expit`` and ``ndtr`` for the library of an array."""
     xp = array_namespace(array)
     for is_namespace, module in _SPECIAL_FUNCTIONS:
         if is_namespace(xp):
@@ -39,11 +39,11 @@ def special_functions(array: Array) -> ModuleType:
 
 
 def rows(weight: Array | None, /, **data: Array) -> list[Array]:
-    """Weights and data, equal in shape and floating type, with harmless rows where weight is 0.
+    """Weights and data of one shape and floating type, with ones in rows of weight 0.
 
-    Filling such rows before any arithmetic, rather than multiplying by zero after it, is what keeps
-    their NaN and infinities out of the gradients. The weights come first, ones where none were
-    given, then the data in order.
+    Filling such rows before any arithmetic, rather than multiplying by zero after it, keeps their
+    NaN and infinities out of the gradients. The weights come first, ones if none are given, then
+    the data in order.
     """
     named = data if weight is None else {**data, "weight": weight}
     xp = array_namespace(*named.values())
@@ -58,17 +58,17 @@ def rows(weight: Array | None, /, **data: Array) -> list[Array]:
 
 
 def weighted_mean(values: Array, weight: Array) -> Array:
-    """Weighted mean over all elements, 0 where there is no weight."""
+    """Weighted mean over all elements, 0 if all weights are 0."""
     xp = array_namespace(values)
     total = xp.sum(weight)
     return xp.sum(weight * values) / xp.where(total == 0, xp.ones_like(total), total)
 
 
 def positive_part(values: Array) -> Array:
-    """Larger of each value and 0.
+    """Maximum of each value and 0.
 
-    NaN passes through, and the slope at the kink is 0 in every library, which is not so for their
-    own ``maximum`` and ``clip``.
+    NaN passes through, and the gradient at 0 is 0 in every library, unlike that of their
+    ``maximum`` and ``clip``.
     """
     xp = array_namespace(values)
     return xp.where(values <= 0, xp.zeros_like(values), values)

@@ -1,14 +1,14 @@
-"""Measures of intervals and predictive distributions against what was observed.
+"""Metrics for prediction intervals and predictive distributions.
 
-They read as scikit-learn's: ``y_true`` first, then the prediction, then options by keyword. All
-take lists or arrays of any one shape and average over the rows. ``sample_weight`` gives rows
-unequal importance: a row of weight 2 counts as two rows, a row of weight zero as none. Unequal
-shapes, NaN and infinities are refused by a ``ValueError`` that says where they are, except that an
+They follow scikit-learn's conventions: ``y_true`` first, then the prediction, then options by
+keyword. All take lists or arrays of any one shape and average over the rows. ``sample_weight``
+gives rows unequal importance: a row of weight 2 counts as two rows, a row of weight zero as none.
+Unequal shapes, NaN and infinities raise a ``ValueError`` that says where they are, except that an
 interval may be open: ``y_lower`` may be -inf and ``y_upper`` inf. Bounds that cross on most rows
-are refused too, since they come of arguments in the wrong order.
+are rejected too, since the arguments are then most likely in the wrong order.
 
-Errors of points and single quantiles are scikit-learn's own: ``root_mean_squared_error``,
-``mean_absolute_error``, ``mean_pinball_loss`` and their like in ``sklearn.metrics``.
+For point predictions and single quantiles use ``sklearn.metrics``: ``root_mean_squared_error``,
+``mean_absolute_error``, ``mean_pinball_loss`` and others.
 """
 
 from calipers.metrics._chance import coverage_band, coverage_p_value, pit_band, shared_coverage

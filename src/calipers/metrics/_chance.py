@@ -1,4 +1,4 @@
-"""What chance alone, and ties with a bound, do to a coverage rate: the yardstick for all rates."""
+"""The effect of chance, and of ties with a bound, on coverage rates."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,23 +10,23 @@ from calipers._checks import FloatArray, fraction, numbers, refuse
 def coverage_band(
     n_samples: ArrayLike, coverage: ArrayLike, *, confidence: float = 0.95
 ) -> tuple[FloatArray, FloatArray]:
-    """Range in which the coverage rate of honest intervals falls by chance.
+    """Range in which the coverage rate of calibrated intervals falls by chance.
 
-    The central range of a binomial share; rows are taken to be independent.
+    This is the central range of a binomial proportion; rows are assumed to be independent.
 
     Parameters
     ----------
     n_samples : array-like of int
-        Rows that the rate is of.
+        Number of rows.
     coverage : array-like
         Nominal probability of the intervals; broadcasts against ``n_samples``.
     confidence : float, default 0.95
-        Probability, at least, of a rate within the range.
+        Minimum probability that the rate lies within the range.
 
     Returns
     -------
     low, high : ndarray
-        Shares between 0 and 1, of the shape that the arguments broadcast to.
+        Between 0 and 1, of the shape that the arguments broadcast to.
 
     Examples
     --------
@@ -38,19 +38,19 @@ def coverage_band(
 
 
 def pit_band(n_samples: int, n_bins: int, *, confidence: float = 0.95) -> tuple[float, float]:
-    """Range in which a bar of a histogram of uniform values ends by chance.
+    """Range in which the height of a bar in a histogram of uniform values falls by chance.
 
-    The yardstick for a histogram of ``pit_values`` whose bars would all be 1 high if rows were
-    shared out evenly; rows are taken to be independent.
+    For a histogram of ``pit_values`` scaled so that all bars would be 1 high if rows were
+    distributed evenly; rows are assumed to be independent.
 
     Parameters
     ----------
     n_samples : int
-        Rows of the histogram.
+        Number of rows.
     n_bins : int
-        Its bars, of equal width.
+        Number of bars, of equal width.
     confidence : float, default 0.95
-        Probability, at least, of a bar within the range.
+        Minimum probability that a bar ends within the range.
 
     Returns
     -------
@@ -69,9 +69,9 @@ def pit_band(n_samples: int, n_bins: int, *, confidence: float = 0.95) -> tuple[
 def coverage_p_value(
     coverage_rate: ArrayLike, n_samples: ArrayLike, coverage: ArrayLike
 ) -> FloatArray:
-    """How likely chance takes honest intervals at least as far from their nominal coverage.
+    """Probability that calibrated intervals miss their nominal coverage at least as much by chance.
 
-    The exact binomial test, two-sided by doubling the smaller tail; rows are taken to be
+    This is the exact binomial test, two-sided by doubling the smaller tail; rows are assumed to be
     independent.
 
     Parameters
@@ -79,7 +79,7 @@ def coverage_p_value(
     coverage_rate : array-like
         Fraction of targets inside their interval (PICP).
     n_samples : array-like of int
-        Rows that the rate is of.
+        Number of rows.
     coverage : array-like
         Nominal probability of the intervals.
 
@@ -101,12 +101,12 @@ def coverage_p_value(
 
 
 def _band(
-    n_samples: ArrayLike, share: FloatArray, confidence: float
+    n_samples: ArrayLike, probability: FloatArray, confidence: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Central range of a binomial share."""
+    """Central range of a binomial proportion."""
     rows = _counts("n_samples", n_samples)
     tail = (1 - float(fraction("confidence", confidence))) / 2
-    low, high = (np.asarray(binom.ppf(p, rows, share) / rows) for p in (tail, 1 - tail))
+    low, high = (np.asarray(binom.ppf(p, rows, probability) / rows) for p in (tail, 1 - tail))
     return low, high
 
 
@@ -118,12 +118,12 @@ def _counts(name: str, values: ArrayLike) -> FloatArray:
 
 
 def shared_coverage(cdf_below: ArrayLike, cdf: ArrayLike, coverage: ArrayLike) -> FloatArray:
-    r"""Part of each target that lies within the central interval of a coverage.
+    r"""Fraction of each target that lies within the central interval of a coverage.
 
-    An interval whose bounds are values with a mass of their own holds more than it promises, since
-    it cannot end in the middle of an atom. Shared out, a target y counts by the part of
-    :math:`[F(y-), F(y)]` that lies in :math:`[\alpha/2, 1 - \alpha/2]`: all or nothing where it has
-    no mass, and on average exactly the coverage if the predictions are right.
+    An interval whose bounds have point masses covers more than its nominal coverage, since it
+    cannot end in the middle of an atom. Here a target y counts by the fraction of
+    :math:`[F(y-), F(y)]` that lies in :math:`[\alpha/2, 1 - \alpha/2]`: 0 or 1 where it has no
+    mass, and on average exactly the coverage if the predictions are right.
 
     Parameters
     ----------
@@ -145,8 +145,8 @@ def shared_coverage(cdf_below: ArrayLike, cdf: ArrayLike, coverage: ArrayLike) -
     >>> shared_coverage([0.0, 0.5, 0.2], [0.5, 1.0, 0.2], 0.5)
     array([0.5, 0.5, 0. ])
     """
-    below, upto = numbers("cdf_below", cdf_below), numbers("cdf", cdf)
+    below, at = numbers("cdf_below", cdf_below), numbers("cdf", cdf)
     tail = 0.5 * (1.0 - fraction("coverage", coverage))
-    mass, held = upto - below, np.minimum(upto, 1.0 - tail) - np.maximum(below, tail)
-    inside = (tail <= upto) & (upto <= 1.0 - tail)
-    return np.where(mass > 0, np.maximum(held, 0.0) / np.where(mass > 0, mass, 1.0), inside)
+    mass, covered = at - below, np.minimum(at, 1.0 - tail) - np.maximum(below, tail)
+    inside = (tail <= at) & (at <= 1.0 - tail)
+    return np.where(mass > 0, np.maximum(covered, 0.0) / np.where(mass > 0, mass, 1.0), inside)

@@ -1,4 +1,4 @@
-"""Coverage where it may hide: an average can be right while every group is wrong."""
+"""Conditional coverage: marginal coverage can be right while it is wrong in every group."""
 
 from typing import Any, NamedTuple
 
@@ -12,11 +12,12 @@ from calipers.metrics._weighted import interval_rows
 class GroupedCoverage(NamedTuple):
     """Coverage and width of the intervals within each group."""
 
-    group: NDArray[Any]  #: (n_groups,): Sorted labels, or the numbers of the bins.
+    #: (n_groups,): Sorted labels, bin numbers, or the median value of each bin.
+    group: NDArray[Any]
     #: (n_groups,): Fraction of targets inside their interval (PICP), and mean width (MPIW).
     coverage_rate: FloatArray
     mean_width: FloatArray
-    #: (n_groups,): Rows in each group, which say how far chance may take its rate.
+    #: (n_groups,): Number of rows in each group, which decides how much its rate varies by chance.
     n_samples: NDArray[np.intp]
 
 
@@ -37,7 +38,7 @@ def coverage_by_group(
     group : array-like of shape (n_samples,)
         Label of each row's group: numbers or strings.
     sample_weight : array-like of shape (n_samples,), optional
-        Sample weights; they weigh rates and widths, not ``n_samples``.
+        Sample weights; they apply to rates and widths, not to ``n_samples``.
 
     Returns
     -------
@@ -73,25 +74,24 @@ def coverage_by_width(
     n_bins: int = 10,
     sample_weight: ArrayLike | None = None,
 ) -> GroupedCoverage:
-    """Coverage rate among narrow intervals, wide ones, and those between.
+    """Coverage rate of narrow to wide intervals.
 
     Intervals are binned by quantiles of their width. Equal widths share a bin, so there may be
-    fewer bins than asked for.
+    fewer bins than requested.
 
     Parameters
     ----------
     y_true, y_lower, y_upper : array-like of shape (n_samples,)
         Targets and bounds, in the same unit.
     n_bins : int, default 10
-        Bins of about equal weight.
+        Number of bins, of about equal weight.
     sample_weight : array-like of shape (n_samples,), optional
-        Sample weights; they weigh quantiles, rates and widths, not ``n_samples``.
+        Sample weights; they apply to quantiles, rates and widths, not to ``n_samples``.
 
     Returns
     -------
     GroupedCoverage
-        One entry for each bin that is not empty, from narrow to wide; ``group`` numbers them
-        from 0.
+        One entry for each nonempty bin, from narrow to wide; ``group`` is the bin number, from 0.
 
     Examples
     --------
@@ -115,26 +115,26 @@ def coverage_by_value(
     n_bins: int = 5,
     sample_weight: ArrayLike | None = None,
 ) -> GroupedCoverage:
-    """Coverage rate where an input, or a prediction, is small, large and between.
+    """Coverage rate by bins of an input, a prediction or another value.
 
     Rows are binned by quantiles of the value. Equal values share a bin, so there may be fewer bins
-    than asked for.
+    than requested.
 
     Parameters
     ----------
     y_true, y_lower, y_upper : array-like of shape (n_samples,)
         Targets and bounds, in the same unit.
     value : array-like of shape (n_samples,)
-        What to bin by: an input, the point estimate, time.
+        Value to bin by, such as an input, the point estimate, or time.
     n_bins : int, default 5
-        Bins of about equal weight.
+        Number of bins, of about equal weight.
     sample_weight : array-like of shape (n_samples,), optional
-        Sample weights; they weigh quantiles, rates and widths, not ``n_samples``.
+        Sample weights; they apply to quantiles, rates and widths, not to ``n_samples``.
 
     Returns
     -------
     GroupedCoverage
-        One entry for each bin that is not empty; ``group`` is the median of its values.
+        One entry for each nonempty bin; ``group`` is the median of its values.
 
     Examples
     --------
@@ -146,12 +146,12 @@ def coverage_by_value(
         sample_weight, y_true=y_true, y_lower=y_lower, y_upper=y_upper, value=value
     )
     bins = _bins(values, n_bins, weights)
-    middle = np.array([np.median(values[bins == i]) if i in bins else 0 for i in range(n_bins)])
-    return _grouped(middle, weights, target, lower, upper, bins)
+    medians = np.array([np.median(values[bins == i]) if i in bins else 0 for i in range(n_bins)])
+    return _grouped(medians, weights, target, lower, upper, bins)
 
 
 def _bins(values: FloatArray, n_bins: int, weights: FloatArray) -> NDArray[np.intp]:
-    """Number of each value's bin; bins have about equal weight, and equal values share one."""
+    """Bin number of each value; bins have about equal weight, and equal values share a bin."""
     if not isinstance(n_bins, int | np.integer) or n_bins < 1:
         raise ValueError(f"n_bins must be a positive integer, got {n_bins!r}")
     levels = np.arange(1, n_bins) / n_bins
@@ -167,7 +167,7 @@ def _grouped(
     upper: FloatArray,
     code: NDArray[Any],
 ) -> GroupedCoverage:
-    """Average over the rows of each label that has any; a code is the place of a label."""
+    """Average over the rows of each label that has any; ``code`` is the index of a row's label."""
     present, code, n_samples = np.unique(code, return_inverse=True, return_counts=True)
     inside = (lower <= target) & (target <= upper)
     total = np.bincount(code, weight)
@@ -191,27 +191,27 @@ def worst_slab_coverage(
 ) -> float:
     """Coverage rate in the slab of inputs where it is lowest.
 
-    A slab holds the rows between two parallel planes, a share of them all. The slab is found on one
-    half of the rows, over random directions, and measured on the other half, so that searching does
-    not make it look worse than it is (Cauchois, Gupta and Duchi, 2021).
+    A slab holds the rows between two parallel hyperplanes. The slab is selected on one half of the
+    rows, over random directions, and its coverage measured on the other half, so that the search
+    does not bias the result (Cauchois, Gupta and Duchi, 2021).
 
     Parameters
     ----------
     y_true, y_lower, y_upper : array-like of shape (n_samples,)
         Targets and bounds, in the same unit.
     X : array-like of shape (n_samples, n_features)
-        Inputs, as numbers.
+        Numeric inputs.
     share : float, default 0.1
-        Share of the rows in a slab, at least.
+        Minimum fraction of the rows in a slab.
     n_directions : int, default 200
-        Directions that are tried.
+        Number of random directions.
     random_state : int, default 0
-        Seeds directions and halves.
+        Seed of the directions and of the split into halves.
 
     Returns
     -------
     float
-        Close to the coverage of all rows if no slab is worse.
+        Close to the marginal coverage if no slab is worse.
 
     Examples
     --------
@@ -223,24 +223,28 @@ def worst_slab_coverage(
     _, target, lower, upper = interval_rows(None, y_true=y_true, y_lower=y_lower, y_upper=y_upper)
     inputs = np.asarray(X, np.float64)
     if inputs.ndim != 2 or len(inputs) != len(target):
-        raise ValueError(f"X must have {len(target)} rows and columns, got {inputs.shape}")
+        raise ValueError(
+            f"X must have {len(target)} rows and two dimensions, got shape {inputs.shape}"
+        )
     if not 0 < share <= 0.5:
-        raise ValueError(f"share must lie above 0 and up to 0.5, got {share}")
+        raise ValueError(f"share must be above 0 and at most 0.5, got {share}")
     scale = inputs.std(axis=0)
     inputs = (inputs - inputs.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
     inside = (lower <= target) & (target <= upper)
     rng = np.random.default_rng(random_state)
-    chosen = rng.permutation(len(target)) < len(target) // 2
-    worst, found = np.inf, float(inside[~chosen].mean())
+    search = rng.permutation(len(target)) < len(target) // 2  # the other half is for measurement
+    worst, result = np.inf, float(inside[~search].mean())
     for direction in rng.standard_normal((n_directions, inputs.shape[1])):
-        place = inputs @ direction
-        order = np.sort(place[chosen])
-        held = np.concatenate([[0], np.cumsum(inside[chosen][np.argsort(place[chosen])])])
-        for size in {max(1, int(np.ceil(times * share * len(order)))) for times in (1, 2, 4)}:
-            rates = (held[size:] - held[:-size]) / size
+        projection = inputs @ direction
+        ordered = np.sort(projection[search])
+        hits = inside[search][np.argsort(projection[search])]
+        covered = np.concatenate([[0], np.cumsum(hits)])
+        for size in {max(1, int(np.ceil(times * share * len(ordered)))) for times in (1, 2, 4)}:
+            rates = (covered[size:] - covered[:-size]) / size
             if rates.size and rates.min() < worst:
                 start = int(rates.argmin())
-                own = (place >= order[start]) & (place <= order[start + size - 1]) & ~chosen
-                if own.any():
-                    worst, found = float(rates.min()), float(inside[own].mean())
-    return found
+                slab = (projection >= ordered[start]) & (projection <= ordered[start + size - 1])
+                slab &= ~search
+                if slab.any():
+                    worst, result = float(rates.min()), float(inside[slab].mean())
+    return result

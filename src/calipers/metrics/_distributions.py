@@ -1,4 +1,4 @@
-"""Scores of whole predictive distributions, of any class that has the method asked for."""
+"""Scores of predictive distributions, of any class that has the required method."""
 
 from typing import Any, Protocol
 
@@ -10,24 +10,24 @@ from calipers.metrics._weighted import average, weighted
 
 
 class HasCrps(Protocol):
-    """A distribution for each row, with the CRPS of each."""
+    """A distribution for each row, with a CRPS."""
 
     def crps(self, y: FloatArray, /) -> ArrayLike:
         """Continuous ranked probability score of each row."""
 
 
 class HasLogpdf(Protocol):
-    """A distribution for each row, with the log-density of each."""
+    """A distribution for each row, with a log-density."""
 
     def logpdf(self, x: FloatArray, /) -> ArrayLike:
         """Logarithm of the density of each row."""
 
 
 class HasCdf(Protocol):
-    """A distribution for each row, with the distribution function of each."""
+    """A distribution for each row, with a distribution function."""
 
     def cdf(self, x: FloatArray, /) -> ArrayLike:
-        """Probability of each row up to x."""
+        """Probability, for each row, of values up to x."""
 
 
 def crps(y_true: ArrayLike, dist: HasCrps, *, sample_weight: ArrayLike | None = None) -> float:
@@ -46,12 +46,12 @@ def crps(y_true: ArrayLike, dist: HasCrps, *, sample_weight: ArrayLike | None = 
 
     Examples
     --------
-    A sure prediction's score is its distance from the target:
+    The CRPS of a point mass is its distance from the target:
 
-    >>> class Sure:
+    >>> class PointMass:
     ...     def crps(self, y):
     ...         return abs(y - 1)
-    >>> crps([1, 4], Sure())
+    >>> crps([1, 4], PointMass())
     1.5
     """
     scores = _per_row("crps", dist, y_true)
@@ -78,12 +78,12 @@ def log_score(
     Returns
     -------
     float
-        Infinite where a target was held to be impossible.
+        Infinite if a target has density zero.
 
     Raises
     ------
     ValueError
-        Also if a density is infinite, as that of a point mass.
+        Also if a density is infinite, as at a point mass.
 
     Examples
     --------
@@ -102,20 +102,21 @@ def pit_values(
 ) -> FloatArray:
     """Probability integral transform: each distribution function at its target.
 
-    Where a target has a mass of its own, between the values just below it and at it: in the middle,
-    or with ``rng`` at random, which makes the values of calibrated predictions uniform there too.
+    For calibrated predictions the values are uniform between 0 and 1; ``pit_band`` gives the range
+    in which the bars of their histogram vary by chance.
 
-    For calibrated predictions the values are uniform between 0 and 1; ``pit_band`` says how far
-    chance takes the bars of their histogram from that.
+    Where a target has a point mass, the value lies between those just below and at the target: in
+    the middle, or with ``rng`` at random, which makes the values of calibrated predictions uniform
+    there too (randomised PIT).
 
     Parameters
     ----------
     y_true : array-like of shape (n_samples,)
         Targets.
     dist : object with ``cdf(x)``
-        A distribution for each row; one with ``cdf_below(x)`` may have mass on single values.
+        A distribution for each row; one with ``cdf_below(x)`` may have point masses.
     rng : numpy.random.Generator, optional
-        Draws the place within the mass of a value.
+        Draws the position within a point mass.
 
     Examples
     --------
@@ -123,15 +124,15 @@ def pit_values(
     >>> pit_values([0, 2], norm([0, 0], [1, 2])).round(4)
     array([0.5   , 0.8413])
     """
-    upto = _per_row("cdf", dist, y_true)
+    at = _per_row("cdf", dist, y_true)
     if not hasattr(dist, "cdf_below"):
-        return upto
+        return at
     below = _per_row("cdf_below", dist, y_true)
-    return below + (0.5 if rng is None else rng.random(upto.shape)) * (upto - below)
+    return below + (0.5 if rng is None else rng.random(at.shape)) * (at - below)
 
 
 def _per_row(method: str, dist: Any, y_true: ArrayLike) -> FloatArray:
-    """Call a method of the distributions with the targets; it gives one number for each."""
+    """Result of a method of ``dist`` at the targets, checked to be one number for each."""
     if not hasattr(dist, method):
         raise TypeError(
             f"dist must be a distribution with the method {method}, got {type(dist).__name__}; "

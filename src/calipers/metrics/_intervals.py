@@ -1,4 +1,4 @@
-"""Measures of prediction intervals: how often they hold, how wide they are, whether they cross."""
+"""Metrics for prediction intervals: coverage, width, scores that combine them, and crossings."""
 
 import math
 
@@ -22,8 +22,8 @@ def coverage_rate(
     Parameters
     ----------
     y_true, y_lower, y_upper : array-like of shape (n_samples,)
-        Targets and bounds, in the same unit. Crossed bounds hold no target. With point predictions
-        in place of targets it is the fraction of them that lie inside their own interval.
+        Targets and bounds, in the same unit. Crossed bounds contain no target. With point
+        predictions in place of targets, it is the fraction of them inside their own interval.
     sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
 
@@ -130,7 +130,7 @@ def coverage_width_criterion(
     coverage : float
         Nominal probability :math:`\gamma` of the intervals.
     penalty : float, default 50
-        Severity :math:`\eta` towards missing coverage.
+        Severity :math:`\eta` of the penalty for missing coverage.
     target_range : float, optional
         Range to divide widths by; by default the largest target minus the smallest.
     sample_weight : array-like of shape (n_samples,), optional
@@ -139,7 +139,7 @@ def coverage_width_criterion(
     Raises
     ------
     ValueError
-        Also if coverage is no fraction, penalty is negative, or the range is not positive.
+        Also if coverage is not between 0 and 1, penalty is negative, or the range is not positive.
 
     References
     ----------
@@ -204,7 +204,7 @@ def interval_score(
 def crossing_rate(
     y_lower: ArrayLike, y_upper: ArrayLike, *, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Fraction of intervals whose lower bound is above the upper one, 0 as it should be.
+    """Fraction of intervals whose lower bound is above the upper one; it should be 0.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Whether intervals of every nominal coverage hold as many targets as they claim."""
+"""Calibration curves: observed against nominal coverage at several levels."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
@@ -14,16 +14,16 @@ _COVERAGES = tuple(k / 20 for k in range(1, 20))
 
 
 class HasInterval(Protocol):
-    """A distribution for each row, with the central interval of each."""
+    """A distribution for each row, with a central interval."""
 
     def interval(self, coverage: float, /) -> tuple[ArrayLike, ArrayLike]:
-        """Lower and upper bounds that hold a given probability."""
+        """Lower and upper bounds of the central interval of this coverage."""
 
 
 class CalibrationCurve(NamedTuple):
     """Observed against nominal coverage."""
 
-    #: (n_coverages,): Coverage promised, and fraction of targets found inside.
+    #: (n_coverages,): Nominal coverage, and fraction of targets inside the intervals.
     nominal: FloatArray
     observed: FloatArray
 
@@ -42,8 +42,8 @@ def calibration_curve(
     y_true : array-like of shape (n_samples,)
         Targets.
     y_pred : object with ``interval(coverage)``, or array-like of shape (n_samples, 2, k)
-        A distribution for each row, or the lower and upper bounds themselves for each coverage.
-        Of a distribution with mass on single values, ties are shared out, see ``shared_coverage``.
+        A distribution for each row, or the lower and upper bounds for each coverage. For a
+        distribution with point masses, targets on a bound count in part, see ``shared_coverage``.
     coverages : array-like of shape (k,), optional
         Nominal coverages, by default 0.05, 0.1, ..., 0.95.
     sample_weight : array-like of shape (n_samples,), optional
@@ -64,12 +64,12 @@ def calibration_curve(
     nominal = fraction("coverages", _COVERAGES if coverages is None else coverages)
     if nominal.ndim != 1 or nominal.size == 0:
         raise ValueError(f"coverages must be a list of at least one, got shape {nominal.shape}")
-    if hasattr(y_pred, "cdf_below"):  # ties are shared out
+    if hasattr(y_pred, "cdf_below"):  # a distribution with point masses
         dist: Any = y_pred
         target = finite("y_true", y_true)
-        shares = shared_coverage(dist.cdf_below(target), dist.cdf(target), nominal[:, np.newaxis])
+        covered = shared_coverage(dist.cdf_below(target), dist.cdf(target), nominal[:, np.newaxis])
         weights = None if sample_weight is None else numbers("sample_weight", sample_weight)
-        return CalibrationCurve(nominal, np.average(shares, axis=1, weights=weights))
+        return CalibrationCurve(nominal, np.average(covered, axis=1, weights=weights))
     observed = [
         coverage_rate(y_true, lower, upper, sample_weight=sample_weight)
         for lower, upper in _intervals(y_pred, nominal)
@@ -84,7 +84,7 @@ def calibration_error(
     coverages: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> float:
-    """Mean distance of observed from nominal coverage along ``calibration_curve``; 0 is perfect.
+    """Mean absolute difference of observed and nominal coverage along ``calibration_curve``.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def calibration_error(
 def _intervals(
     y_pred: HasInterval | ArrayLike, coverages: FloatArray
 ) -> Iterator[tuple[ArrayLike, ArrayLike]]:
-    """Bounds for each coverage in turn."""
+    """Yield the bounds for each coverage."""
     if hasattr(y_pred, "interval"):
         yield from (y_pred.interval(float(coverage)) for coverage in coverages)
         return

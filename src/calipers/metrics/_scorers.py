@@ -1,7 +1,7 @@
-"""Scorers for scikit-learn's searches and cross-validations: more is better, hence the sign.
+"""Scorers for scikit-learn's searches and cross-validation, negated so that greater is better.
 
-Pass them as ``scoring`` to ``GridSearchCV`` or ``cross_val_score``. The estimator is any with
-``predict_interval`` or ``predict_dist``, alone or at the end of a ``Pipeline``.
+Pass them as ``scoring`` to ``GridSearchCV`` or ``cross_val_score``. The estimator needs
+``predict_interval`` or ``predict_dist``, alone or as the last step of a ``Pipeline``.
 """
 
 from typing import Any
@@ -33,8 +33,8 @@ def neg_interval_score(
     sample_weight : array-like of shape (n_samples,), optional
         Sample weights.
     coverage : float, optional
-        Nominal probability of the intervals, by default the estimator's own ``coverage``. A search
-        over ``coverage`` needs one that all candidates share:
+        Nominal probability of the intervals, by default the estimator's ``coverage``. A search over
+        ``coverage`` must fix it for all candidates:
         ``functools.partial(neg_interval_score, coverage=0.9)``.
 
     Examples
@@ -73,7 +73,7 @@ def neg_crps(
 
 
 def _last_step(estimator: Any, X: ArrayLike) -> tuple[Any, Any]:
-    """A pipeline's last step and its inputs, since a pipeline hides the methods that are ours."""
+    """Last step of a pipeline and its inputs, since a pipeline does not expose our methods."""
     if isinstance(estimator, Pipeline):
         return estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X
     return estimator, X

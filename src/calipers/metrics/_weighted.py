@@ -1,4 +1,4 @@
-"""What all measures share: rows of one shape with their weights, and averages over them."""
+"""Shared by all metrics: checked rows of one shape with their weights, and weighted averages."""
 
 import math
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers._checks import FloatArray, finite, numbers, refuse, require_same_shape
 
-# The one infinity that makes sense in an argument: the end of an open interval.
+# The only infinities allowed in arguments: the ends of open intervals.
 _OPEN_END = {"y_lower": -math.inf, "y_upper": math.inf}
 
 
 def rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list[FloatArray]:
-    """Weights and data of the rows that have weight, as flat float arrays; weights come first.
+    """Weights and data of the rows of positive weight, as flat float arrays; weights come first.
 
     Raises ``ValueError`` if shapes differ, if there is no row, if a value is not a finite number
     (``y_lower`` may be -inf and ``y_upper`` inf), or if weights are negative or all zero.
@@ -23,10 +23,10 @@ def rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list[FloatArr
 
 
 def interval_rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list[FloatArray]:
-    """Do what ``rows`` does, and refuse bounds that cross on most rows.
+    """Like ``rows``, but raise ``ValueError`` for bounds that cross on most rows.
 
-    A model's bounds may cross here and there. On most rows they cross where arguments are passed in
-    the wrong order, such as ``y_lower, y_upper, y_true``.
+    The bounds of a model may cross on a few rows. On most rows they cross if arguments are passed
+    in the wrong order, such as ``y_lower, y_upper, y_true``.
     """
     weights, *columns = rows(sample_weight, **data)
     named = dict(zip(data, columns, strict=True))
@@ -40,7 +40,7 @@ def interval_rows(sample_weight: ArrayLike | None, /, **data: ArrayLike) -> list
 
 
 def weighted(sample_weight: ArrayLike | None, named: Mapping[str, FloatArray]) -> list[FloatArray]:
-    """Do what ``rows`` does, for arrays whose values have been checked."""
+    """Like ``rows``, for arrays whose values have been checked."""
     name, first = next(iter(named.items()))
     if first.size == 0:
         raise ValueError(f"{name} must hold at least one row, got shape {first.shape}")
