@@ -71,6 +71,12 @@ def test_dependence_has_points_and_widths_of_its_own(model, data):
     assert width["wild"] > 2 * width["calm"]
 
 
+@pytest.mark.parametrize("column", ["nothing", 99, -99])
+def test_dependence_on_a_column_that_is_not_there(model, data, column):
+    with pytest.raises(ValueError, match="there is no column"):
+        dependence(model, data[0], column)
+
+
 def test_dependence_is_the_mean_of_predictions(model, data):
     X, _ = data
     found = dependence(model, pl.from_pandas(X), "spread", n_rows=1000)

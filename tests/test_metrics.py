@@ -106,6 +106,24 @@ def test_calibration_curve_counts_for_each_coverage():
     np.testing.assert_array_equal(weighted.observed, [0.25, 1])
 
 
+class Coin:
+    """Point masses of one half at 0 and 1."""
+
+    def cdf(self, x):
+        return 0.5 * (np.asarray(x) >= 0) + 0.5 * (np.asarray(x) >= 1)
+
+    def cdf_below(self, x):
+        return 0.5 * (np.asarray(x) > 0) + 0.5 * (np.asarray(x) > 1)
+
+
+def test_calibration_curve_checks_weights_of_point_masses_too():
+    curve = metrics.calibration_curve([0, 1, 5], Coin(), coverages=[0.5], sample_weight=[1, 1, 0])
+    np.testing.assert_allclose(curve.observed, [0.5])
+    for wrong, message in (([-1, 3], "negative"), ([1, np.nan], "finite"), ([0, 0], "positive")):
+        with pytest.raises(ValueError, match=f"sample_weight must .*{message}"):
+            metrics.calibration_curve([0, 1], Coin(), sample_weight=wrong)
+
+
 def test_calibrated_predictions_measure_as_calibrated():
     # 4,000 uniforms: the curve strays from the diagonal by 0.04 with probability below 1e-5
     # (Dvoretzky-Kiefer-Wolfowitz: 2 exp(-2 n 0.04^2) = 6e-6).

@@ -83,12 +83,12 @@ class RowKinds:
         """Restore subgroups from ``to_arrays``; raise ``SchemaError`` if they are malformed."""
         columns = array_of(arrays, "columns", "iu")
         values, edges = (array_of(arrays, name, "f") for name in ("values", "edges"))
-        if columns.ndim != 1 or len(columns) > MAX_KINDS or edges.ndim != 1:
+        if columns.ndim != 1 or len(columns) > MAX_KINDS:
             refuse("array 'columns'", "a list of columns", columns.shape)
         within("columns", columns, 0, 10**6)
         if values.ndim != 2 or values.shape[1] != len(columns) or len(values) > MAX_KINDS:
             refuse("array 'values'", f"of {len(columns)} columns", values.shape)
-        if len(edges) > MAX_KINDS or (np.diff(edges) <= 0).any():
+        if edges.ndim != 1 or len(edges) > MAX_KINDS or (np.diff(edges) <= 0).any():
             refuse("array 'edges'", f"at most {MAX_KINDS} numbers in ascending order", edges)
         if len(values) and len(edges):
             refuse("array 'edges'", "empty for categories", edges)

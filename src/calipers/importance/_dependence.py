@@ -102,7 +102,8 @@ def dependence(
 def _find_column(model: IntervalRegressor, column: str | int) -> tuple[int, Any]:
     """Index and description of a column that the model uses."""
     names = [info.name for info in model.inputs_]
-    if isinstance(column, str) and column not in names:
+    known = column in names if isinstance(column, str) else -len(names) <= column < len(names)
+    if not known:
         raise ValueError(f"there is no column {column!r}; the model's inputs are {names}")
     place = names.index(column) if isinstance(column, str) else range(len(names))[column]
     info = model.inputs_[place]

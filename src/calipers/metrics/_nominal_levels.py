@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 from calipers._checks import FloatArray, finite, fraction, numbers
 from calipers.metrics._chance import shared_coverage
 from calipers.metrics._intervals import coverage_rate
+from calipers.metrics._weighted import weighted
 
 _COVERAGES = tuple(k / 20 for k in range(1, 20))
 
@@ -67,8 +68,10 @@ def calibration_curve(
     if hasattr(y_pred, "cdf_below"):  # a distribution with point masses
         dist: Any = y_pred
         target = finite("y_true", y_true)
-        covered = shared_coverage(dist.cdf_below(target), dist.cdf(target), nominal[:, np.newaxis])
-        weights = None if sample_weight is None else numbers("sample_weight", sample_weight)
+        below, at = dist.cdf_below(target), dist.cdf(target)
+        named = {"y_true": target, "cdf_below": below, "cdf": at}
+        weights, _, below, at = weighted(sample_weight, named)
+        covered = shared_coverage(below, at, nominal[:, np.newaxis])
         return CalibrationCurve(nominal, np.average(covered, axis=1, weights=weights))
     observed = [
         coverage_rate(y_true, lower, upper, sample_weight=sample_weight)
