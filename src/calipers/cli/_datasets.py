@@ -25,12 +25,10 @@ def datasets_command(
         ),
     ] = None,
     folder: Annotated[
-        Path | None,
-        typer.Option(help="Folder with the data files; the variable CALIPERS_DATA by default."),
+        Path | None, typer.Option(help="Folder of data files; by default that of CALIPERS_DATA.")
     ] = None,
     download: Annotated[
-        bool,
-        typer.Option("--download/--no-download", help="Whether missing files are downloaded."),
+        bool, typer.Option("--download/--no-download", help="Whether to download the data.")
     ] = True,
     as_json: AsJSON = False,
 ) -> None:

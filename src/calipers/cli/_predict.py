@@ -34,14 +34,12 @@ def predict_command(
     ] = None,
     quantiles: Annotated[str | None, typer.Option(help="Quantiles such as 0.1,0.5,0.9.")] = None,
     keep: Annotated[
-        str | None,
-        typer.Option(help="Columns of the input to copy to the output, such as id,day; or all."),
+        str | None, typer.Option(help="Input columns to copy, such as id,day; or all.")
     ] = None,
     mark_outside: Annotated[
         bool,
         typer.Option(
-            "--outside",
-            help="Add a column that names the inputs of each row outside the training range.",
+            "--outside", help="Add a column that names the inputs outside the training range."
         ),
     ] = False,
     joint: Annotated[

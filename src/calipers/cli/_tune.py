@@ -180,12 +180,8 @@ def _select(result: Any, default: Any, paper: bool) -> tuple[dict[str, Any], flo
 def _heading(data: list[str], target: str, result: Any, gain: float) -> str:
     files = ", ".join(map(repr, data))
     summary = f"{len(result.candidates)} candidates for {target!r} of {files}"
-    outcome = (
-        f"score {gain:.1%} better than that of the defaults"
-        if gain
-        else "none was better than the defaults"
-    )
-    return f"# calipers tune: {summary}\n# {outcome}\n"
+    outcome = f"the best scores {gain:.1%} better" if gain else "none scores better"
+    return f"# calipers tune: {summary}\n# {outcome} than the defaults\n"
 
 
 def _toml(settings: dict[str, Any], heading: str) -> str:

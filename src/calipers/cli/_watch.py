@@ -25,9 +25,7 @@ def watch_command(
     coverage: Annotated[
         float | None, typer.Option(help="Coverage to report; the model's own by default.")
     ] = None,
-    block: Annotated[
-        int, typer.Option(min=1, help="Number of rows after which the model is saved.")
-    ] = 500,
+    block: Annotated[int, typer.Option(min=1, help="Save the model after this many rows.")] = 500,
     delay: Annotated[
         int,
         typer.Option(min=0, help="Number of rows predicted before the target of a row arrives."),
@@ -194,9 +192,9 @@ class _Log:
         """Return one line about the stream so far."""
         summary = self.summary()
         text = (
-            f"{summary['rows']:>9,} rows  covered {summary['observed']:.1%} of "
-            f"{summary['coverage']:.0%}, of the last {len(self.state['recent'])} "
-            f"{summary['observed_recently']:.1%}  mean width {show(self.width)}"
+            f"{summary['rows']:>9,} rows  coverage {summary['observed']:.1%} (nominal "
+            f"{summary['coverage']:.0%}), {summary['observed_recently']:.1%} of the last "
+            f"{len(self.state['recent'])}  mean width {show(self.width)}"
         )
         if summary["alarm"]:
             text += f"  ALARM: not like training, detected by row {summary['alarm_at']:,}"
