@@ -294,7 +294,7 @@ def test_sweeps(page, name):
     page.select_option("#sweep-input", name)
     settle(page)
     label = page.get_attribute("#sweep svg", "aria-label")
-    assert label == f"price along {name}, everything else as chosen."
+    assert label == f"price along {name}, with the other inputs as chosen."
     page.wait_for_selector("#sweep .area.inner", state="attached")
     box = page.locator("#sweep").bounding_box()
     before = point(page)
