@@ -17,7 +17,7 @@ from calipers.cli._notes import note_leaks, note_outliers, without_repeats
 from calipers.cli._printing import finite, for_terminal, print_json
 from calipers.cli._settings_file import Bounds, make_model
 
-_REFIT_ROWS = 20_000  # up to this many rows the model is refitted on all of them by default
+_REFIT_ROWS = 20_000  # up to which a second fit, on all rows, is worth its time by default
 
 
 def fit_command(

@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-# Held-out rows that may equal a training row without a warning: this fraction, or this many.
+# Held-out rows that may equal a training row, by chance, without a warning: fraction and number.
 _FEW_COPIES = 0.01
 _CHANCE_COPIES = 2
 

@@ -78,15 +78,15 @@ def write(
     inputs = read_inputs(model, X, labelled.outside)
     names = [str(name) for name in getattr(X, "index", range(len(labelled)))]
     content = Content(
-        model,
-        labelled,
-        breakdowns(labelled, inputs),
-        worst_misses(labelled, inputs, names),
-        names,
-        title or f"Prediction intervals for {model.target_.name}",
-        f"Evaluated on {count(len(labelled), 'row')}" + (f" of {source}" if source else ""),
-        find_drivers(model, X, labelled),
-        [*(cautions or []), *filter(None, [out_of_time(model.about_.get("time_budget"))])],
+        model=model,
+        labelled=labelled,
+        parts=breakdowns(labelled, inputs),
+        misses=worst_misses(labelled, inputs, names),
+        names=names,
+        title=title or f"Prediction intervals for {model.target_.name}",
+        where=f"Evaluated on {count(len(labelled), 'row')}" + (f" of {source}" if source else ""),
+        drivers=find_drivers(model, X, labelled),
+        cautions=[*(cautions or []), *filter(None, [out_of_time(model.about_.get("time_budget"))])],
     )
     file = Path(path)
     replace_file(file, render(content).encode())

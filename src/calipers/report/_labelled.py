@@ -101,16 +101,16 @@ def predict_labelled(
     variances = (prediction.aleatoric_variance, prediction.epistemic_variance)
     aleatoric, epistemic = (None if v is None else np.sqrt(v) for v in variances)
     return LabelledPrediction(
-        coverage,
-        levels,
-        target,
-        prediction.point,
-        cast(FloatArray, prediction.intervals),
-        np.concatenate(outside),
-        pit,
-        aleatoric,
-        epistemic,
-        ties,
+        coverage=coverage,
+        levels=levels,
+        target=target,
+        point=prediction.point,
+        bounds=cast(FloatArray, prediction.intervals),
+        outside=np.concatenate(outside),
+        pit=pit,
+        aleatoric=aleatoric,
+        epistemic=epistemic,
+        ties=ties,
     )
 
 

@@ -138,7 +138,7 @@ def evaluate(
 
 
 def _measure_each(bank: Bank, table: Table, plans: Sequence[Plan]) -> list[tuple[float, ...]]:
-    """Return the measures of networks by their own bounds on their validation rows, in units."""
+    """Return measures of each network's own bounds on its validation rows, in the data's unit."""
     measures: list[tuple[float, ...]] = [_FAILED] * len(plans)
     coverages = [float(plan.settings.coverage) for plan in plans]
     keys = [(id(plan.validation), level) for plan, level in zip(plans, coverages, strict=True)]
