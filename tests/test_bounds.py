@@ -234,7 +234,7 @@ def test_onnx_cuts_off_and_rounds(model, zeros, counts, tmp_path):
 
 def test_the_report_shares_ties_out_and_says_what_was_assumed(model, counts, tmp_path):
     page = model.report(counts[0][600:], counts[1][600:], tmp_path / "r.html").read_text("utf-8")
-    assert "Shared out by the mass that belongs inside" in page
+    assert "Counted in proportion to the mass that belongs inside" in page
     assert "whole numbers from 0 on" in page
     assert "as promised" in page
 
@@ -271,7 +271,7 @@ def test_commands_take_bounds_and_say_them(counts, tmp_path, monkeypatch):
     assert "Values of n are taken to be whole numbers from 0 to 99" in shown
     refused = runner.invoke(app, [*fit, "m2", "--bounds", "0,2"])
     assert refused.exit_code != 0
-    assert "is not within the bounds 0 to 2" in refused.output
+    assert "is outside the bounds 0 to 2" in refused.output
     tuned = runner.invoke(app, ["tune", "table.csv", "--target", "n", "--bounds", "0,2"])
     assert tuned.exit_code != 0
     assert "y must not be above 2" in " ".join(tuned.output.split())

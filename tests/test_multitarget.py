@@ -241,7 +241,7 @@ def test_commands_take_several_targets(tmp_path, monkeypatch):
     assert "Prediction intervals for weight" in Path("weight.html").read_text("utf-8")
     found = CliRunner().invoke(app, ["report", "model", "two.csv"])
     assert found.exit_code == 2
-    assert "predicts price, weight: give one as --target" in " ".join(found.output.split())
+    assert "predicts price, weight: choose one with --target" in " ".join(found.output.split())
     found = CliRunner().invoke(app, ["fit", "two.csv", *fit[2:4], *fit[2:4], "--out", "other"])
     assert found.exit_code == 2
     assert "twice" in found.output

@@ -322,7 +322,7 @@ def test_choice():
             "must give 'optimizer__learning_rate' a sequence of values",
         ),
         ({"optimizer__learning_rate": [-1.0]}, "'learning_rate' parameter of Adam"),
-        ({"loss": ["mse"]}, "loss='mse' predicts points and no intervals"),
+        ({"loss": ["mse"]}, "loss='mse' gives point predictions, but no intervals"),
     ],
 )
 def test_errors_of_the_space(model, data, space, message):
@@ -337,12 +337,15 @@ def test_errors_of_the_space(model, data, space, message):
             {"select": "winkler"},
             "select must be one of ['covered', 'interval score', 'paper', 'paper deviation']",
         ),
-        ({"n_candidates": 0}, "n_candidates must be a whole number of at least 1, got 0"),
-        ({"patience": 1.5}, "patience must be a whole number"),
-        ({"splits": 0}, "splits must be a whole number of at least 1"),
+        ({"n_candidates": 0}, "n_candidates must be an integer of at least 1, got 0"),
+        ({"patience": 1.5}, "patience must be an integer"),
+        ({"splits": 0}, "splits must be an integer of at least 1"),
         ({"splits": []}, "splits must hold at least one pair"),
-        ({"splits": [([0, 1], [200])]}, "validation rows of split 0 must be numbers from 0 to 119"),
-        ({"store": "x", "random_state": None}, "store needs a random_state that is a number"),
+        (
+            {"splits": [([0, 1], [200])]},
+            "validation rows of split 0 must be integers from 0 to 119",
+        ),
+        ({"store": "x", "random_state": None}, "store needs an integer random_state"),
     ],
 )
 def test_errors_of_arguments(model, data, options, message):

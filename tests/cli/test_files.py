@@ -268,7 +268,7 @@ def test_wide_tables(run, here, untrained):
     answer = run("fit", "data.csv", "--target", "price", "--out", "out")
     assert answer.exit_code == 0, answer.output
     assert len(answer.stdout.splitlines()) < 80
-    assert "and 1,442 more columns; of all 1,501 number, 1 identifier" in answer.stdout
+    assert "and 1,442 more columns; in total 1,501 number, 1 identifier" in answer.stdout
     assert answer.stdout.splitlines()[3].split()[:2] == ["key", "identifier"]
 
 
@@ -389,7 +389,7 @@ class TestFit:
         monkeypatch.setattr("calipers.IntervalRegressor.support_", "any number")
         flats.to_csv(here / "flats.csv", index=False)
         arguments = ("fit", "flats.csv", "--target", "price", "--out", "out", "--test-fraction", 0)
-        assert "nothing is known of how good" in run(*arguments).stdout
+        assert "the model was not evaluated" in run(*arguments).stdout
         assert asked == [60]
 
     def test_groups_are_not_parted(self, monkeypatch, flats, fitted):
@@ -413,12 +413,12 @@ class TestHoldOut:
         shown = run(*command)
         evaluation = calipers.load(here / "model").about_["evaluation"]
         assert evaluation["copies"] >= 46, shown.output  # of 48: next to none lacks a copy
-        assert f"{evaluation['copies']} of them have the inputs and the target" in shown.stdout
+        assert f"{evaluation['copies']} of them equal a training row" in shown.stdout
         assert "--groups" in shown.stdout
         flats.to_csv(here / "new.csv", index=False)
         assert run("report", "model", "new.csv").exit_code == 0
         page = (here / "report.html").read_text("utf-8")
-        assert f"{evaluation['copies']} had the inputs and the target of a row" in page
+        assert f"{evaluation['copies']} had the inputs and the target of a training row" in page
 
     def test_tables_without_copies_say_nothing(self, whole):
         folder, answer = whole
@@ -497,7 +497,7 @@ class TestReadings:
     def test_the_target_under_another_name(self, found, flats):
         shown = found(cost=2 * flats["price"] + 1, order=-flats["price"], near=flats["size"])
         for name in ("cost", "order"):
-            assert re.search(rf"{name} .*ranks rows as 'price' does: --ignore it if", shown)
+            assert re.search(rf"{name} .*ranks rows like 'price': --ignore it if", shown)
         assert not re.search("near .*ranks rows", shown)
 
     def test_long_names_keep_the_table_together(self, found):
@@ -523,11 +523,12 @@ class TestFewRows:
         (here / "settings.toml").write_text(SETTINGS)
         flats[:20].to_csv(here / "data.csv", index=False)
         shown = run(*FIT.split(), "--config", "settings.toml")
-        why = "90%, 95% and 99% intervals are infinite: it takes 19, 39 and 199 rows to calibrate"
-        assert f"{why} them, and the model has 16" in shown.stdout
-        assert "80% intervals rest on one row at each end" in shown.stdout  # 16 < 2 * 9 + 1
+        why = "90%, 95% and 99% intervals are infinite: calibrating them takes 19, 39 and 199 rows,"
+        assert f"{why} and the model has 16" in shown.stdout
+        rest = "80% intervals rest on one calibration row at each end"  # 16 < 2 * 9 + 1
+        assert rest in shown.stdout
         answer = run("predict", "model", "data.csv", "--out", "scored.csv")
-        why = "95% intervals are infinite: it takes 39 rows to calibrate them, and the model has 20"
+        why = "95% intervals are infinite: calibrating them takes 39 rows, and the model has 20"
         assert why in answer.stderr
         answer = run("predict", "model", "data.csv", "--out", "scored.csv", "--coverage", 0.5)
         assert "infinite" not in answer.stderr
@@ -683,7 +684,7 @@ class TestPredict:
         marks = pd.read_csv(here / "scored.csv")["outside"]
         assert marks.tolist() == ["size", "kind", "size"]
         told = run("predict", saved, "far.csv").stderr
-        assert "3 rows are outside what training saw" in told
+        assert "3 rows have values outside the training range" in told
         assert "size (2), kind (1)" in told
 
     def test_blocks_change_nothing(self, run, here, saved, flats, monkeypatch):

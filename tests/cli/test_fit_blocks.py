@@ -59,7 +59,7 @@ def test_large_files_are_read_in_blocks_by_themselves(files, run, here, monkeypa
 def test_it_says_so(files, run):
     done = run(*FIT.split(), "--in-blocks")
     assert done.exit_code == 0, done.output
-    assert "read in blocks: rows held out take the place of folds" in done.stdout
+    assert "read in blocks, with held-out rows in place of cross-validation" in done.stdout
     assert "On 396 rows held out" in done.stdout
 
 
@@ -98,10 +98,10 @@ def test_rows_without_a_target_are_counted_and_its_kind_is_kept(files, run, here
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda rows: rows[1:11], "10 rows cannot teach a model: at least 20 are needed"),
+        (lambda rows: rows[1:11], "10 rows are too few to fit a model: at least 20 are needed"),
         (lambda rows: rows.assign(price="7"), "the target is always 7"),
         (lambda rows: rows.assign(price=""), "the target is missing in all 2,000 rows"),
-        (lambda rows: rows[["price"]], "there is no column beside 'price' to learn from"),
+        (lambda rows: rows[["price"]], "there is no column besides 'price' to learn from"),
     ],
 )
 @pytest.mark.parametrize("way", ["--in-blocks", "--in-memory"])

@@ -60,7 +60,7 @@ def test_report(folder, tmp_path):
 @pytest.mark.parametrize("command", ["report", "predict", "evaluate"])
 def test_no_threads_are_refused(folder, command):
     answer = run(command, folder / "model", folder / "test.csv", "--n-jobs", "0", code=2)
-    assert "0 threads do nothing" in answer.output
+    assert "must not be 0: give the number of threads" in answer.output
 
 
 def test_report_needs_a_table(folder, tmp_path):
@@ -72,7 +72,7 @@ def test_report_on_the_rows_of_training_warns(folder, tmp_path):
     out = tmp_path / "page.html"
     command = ["report", folder / "model", "--data", folder / "train.csv", "--out", out, "--json"]
     assert json.loads(run(*command).stdout)["rows"] == 200
-    assert "which evaluate it here too" in out.read_text("utf-8")
+    assert "on which it is evaluated here" in out.read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_inspect_of_a_wide_table_is_as_short_as_what_fit_prints(tmp_path):
     tiny.fit(X, rng.normal(size=60)).save(tmp_path / "model")
     text = run("inspect", tmp_path / "model").stdout
     assert len(text.splitlines()) < 80
-    assert "and 340 more columns; of all 400 number" in text
+    assert "and 340 more columns; in total 400 number" in text
 
 
 def test_inspect_for_machines(folder):
@@ -132,7 +132,7 @@ def test_inspect_shows_conformal_calibration(folder, tmp_path):
 
 def test_datasets_are_listed():
     lines = run("datasets").stdout.splitlines()
-    assert lines[0].split() == ["name", "rows", "inputs", "target", "licence", "at", "hand"]
+    assert lines[0].split() == ["name", "rows", "inputs", "target", "licence", "available"]
     assert [line.split()[0] for line in lines[1:3]] == ["diabetes", "boston"]
     listed = json.loads(run("datasets", "--json").stdout)
     assert {entry["name"]: entry["rows"] for entry in listed}["yacht"] == 308
@@ -167,7 +167,7 @@ def test_demo(monkeypatch, tmp_path):
         "calipers.IntervalRegressor", lambda **given: IntervalRegressor(**(TINY | given))
     )
     text = run("demo", "--out", tmp_path / "demo").stdout
-    assert text.startswith("diabetes: 331 rows to learn from, 111 to test on\n")
+    assert text.startswith("diabetes: 331 training rows, 111 test rows\n")
     names = sorted(path.name for path in (tmp_path / "demo").iterdir())
     assert names == ["intervals.png", "model", "report.html"]
     assert IntervalRegressor.load(tmp_path / "demo" / "model").target_.name == "progression"
@@ -259,7 +259,7 @@ def test_tuned_settings_are_what_fit_takes(folder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--coverage", "1.5"], 2, "lies between 0 and 1"),
+        (["--coverage", "1.5"], 2, "must lie between 0 and 1"),
         (["--ignore", "zz"], 3, "there is no column 'zz'"),
         (["--groups", "zz"], 3, "there is no column 'zz'"),
         (["--out", "no/s.toml"], 2, "there is no folder"),

@@ -62,7 +62,7 @@ def test_watch_goes_on_after_a_kill_as_if_there_had_been_none(
 def test_watch_takes_only_what_is_new(stream, run, here):
     assert run("watch", "model", "stream.csv").exit_code == 0
     again = run("watch", "model", "stream.csv")
-    assert "no new rows: all 180" in again.output
+    assert "no new rows: the model has learnt from all 180" in again.output
     pd.concat([stream, stream.head(10)]).to_csv(here / "stream.csv", index=False)
     (here / "notes.csv").write_text("mine")
     refused = run("watch", "model", "stream.csv", "--out", "notes.csv")
@@ -87,7 +87,7 @@ def test_watch_of_a_model_without_names(run, here):
     (here / "p.csv").unlink()
     lost = run("watch", "unnamed", "numbers.csv", "--out", "p.csv")
     assert lost.exit_code == 2
-    assert "bring it back" in lost.output.replace("\n", " ")
+    assert "restore it" in lost.output.replace("\n", " ")
 
 
 def test_watch_names_the_row_of_the_file(stream, run, here):
@@ -121,7 +121,8 @@ def test_watch_of_another_coverage_needs_another_file(stream, run, here):
 def test_watch_knows_a_file_by_any_name(stream, run, here):
     assert run("watch", "model", "stream.csv").exit_code == 0
     for name in ("./stream.csv", str(here / "stream.csv"), "s*.csv"):
-        assert "no new rows: all 180" in run("watch", "model", name).output
+        answer = run("watch", "model", name)
+        assert "no new rows: the model has learnt from all 180" in answer.output
 
 
 def test_watch_goes_on_with_files_that_come_after(stream, run, here):
@@ -171,7 +172,7 @@ def test_watch_refuses_a_file_that_was_cut_off_or_replaced(stream, run, here, ch
     change(stream).to_csv(here / "stream.csv", index=False)
     found = run("watch", "model", "stream.csv")
     assert found.exit_code == 2, found.output
-    assert "row 180, the last one learnt, is another or gone" in words(found)
+    assert "row 180, the last one learnt, has changed or is missing" in words(found)
     assert {path.name: path.read_bytes() for path in (here / "model").iterdir()} == before
     change(stream).to_csv(here / "next.csv", index=False)
     assert run("watch", "model", "next.csv").exit_code == 0
@@ -184,7 +185,7 @@ def test_watch_waits_for_the_end_of_a_line(stream, run, here):
     (here / "stream.csv").write_text(part)
     found = run("watch", "model", "stream.csv", "--out", "p.csv")
     assert found.exit_code == 0, found.output
-    assert "waits until it has an end" in words(found)
+    assert "is skipped until it is complete" in words(found)
     assert len(pd.read_csv(here / "p.csv")) == 59
     (here / "stream.csv").write_text(text)
     assert run("watch", "model", "stream.csv", "--out", "p.csv").exit_code == 0

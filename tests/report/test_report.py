@@ -148,13 +148,14 @@ def test_group_that_falls_short_is_named(page):
     text = Page(page.read_text("utf-8")).text
     assert re.search(rf"falls short {re.escape(EVIL)}, Bergen: [\d.]+% of \d+ rows inside", text)
     assert f"What to do: hold out labelled rows and conformalize by {EVIL}" in text
-    assert "training range, some input beyond it" in text
-    assert "area 1000, outside of training" in text
+    assert "training range, some input outside it" in text
+    assert "area 1000, outside the training range" in text
 
 
 def test_drivers_are_named_and_drawn(page):
     text = page.read_text("utf-8")
-    assert "The points owe most to area: without it their typical error grows by" in Page(text).text
+    most = "depend most on area: shuffling it increases their typical error by"
+    assert f"The point predictions {most}" in Page(text).text
     found = data_of(text)["drivers"]
     names, values = (found["bars"]["point"][key] for key in ("names", "values"))
     assert names[0] == "area"
@@ -184,22 +185,23 @@ def test_labels_of_every_kind_of_value():
 
 def test_inputs_that_drive_nothing_are_said_to():
     drawn = Drivers([Driver("x", -0.1, 0.0)], [])
-    assert driver_sentence(drawn, Unit(1)).startswith("No input is worth anything")
+    assert driver_sentence(drawn, Unit(1)).startswith("No input matters")
     assert drawn.bars("point") == drawn.bars("width") == []
 
 
 def test_many_rows_are_sampled_and_said(page):
     text = page.read_text("utf-8")
     assert len(data_of(text)["intervals"]["target"]) == 1500
-    assert "Drawn are 1,500 rows at random; the numbers are of all 2,000." in Page(text).text
+    sample = "a random sample of 1,500 rows; the numbers are computed from all 2,000."
+    assert f"The chart shows {sample}" in Page(text).text
 
 
 def test_five_rows(model, tmp_path):
     frame, target = make_table(5, 4)
     found = Page(model.report(frame, target, tmp_path / "few.html").read_text("utf-8"))
     assert "too few rows to tell" in found.text
-    assert "These are too few rows to look at groups of them." in found.text
-    assert "This takes some twenty rows at least" in found.text
+    assert "There are too few rows to look at groups." in found.text
+    assert "This takes at least twenty rows" in found.text
 
 
 def test_one_row(model, tmp_path):
@@ -225,9 +227,9 @@ def test_unbounded_intervals(model, tmp_path):
     found = Page(text)
     assert "The 90% intervals are unbounded. ∞ no finite interval" in found.text
     assert (
-        "too few rows to calibrate with: 5, where a coverage of 90% takes at least 19" in found.text
+        "too few rows to calibrate with: 5, while a coverage of 90% takes at least 19" in found.text
     )
-    assert "or ask for a coverage of 66% or less" in found.text
+    assert "or request a coverage of 66% or less" in found.text
     assert "as promised" not in found.text.split("Calibration")[1]
     assert "groups of rows say nothing" in found.text
     assert "strip" not in found.named("figure", "data-chart")
@@ -238,7 +240,7 @@ def test_unbounded_intervals(model, tmp_path):
 @pytest.mark.parametrize(
     ("X", "y", "message"),
     [
-        (np.empty((0, 2)), [], "needs at least one row"),
+        (np.empty((0, 2)), [], "needs at least one labelled row"),
         (np.zeros((2, 2)), [1.0, np.nan], "y must be finite, got nan in row 1"),
         (np.zeros((2, 2)), ["a", "b"], "y must hold numbers"),
         (np.zeros((2, 2)), [1.0], "inconsistent numbers of samples"),
@@ -273,10 +275,10 @@ def test_verdict(rate, rows, kind):
 @pytest.mark.parametrize(
     ("scale", "shift", "words"),
     [
-        (1.0, 0.0, "as level as chance allows"),
-        (2.0, 0.0, "lie in the outer half of their distribution: it is too narrow"),
-        (0.5, 0.0, "lie in the inner half of their distribution: it is too wide"),
-        (1.0, 0.5, "lie above the middle of their distribution: predictions are too low"),
+        (1.0, 0.0, "no slope and no hump beyond chance"),
+        (2.0, 0.0, "lie in the outer half of their predicted distribution: it is too narrow"),
+        (0.5, 0.0, "lie in the inner half of their predicted distribution: it is too wide"),
+        (1.0, 0.5, "lie above the median of their predicted distribution: predictions are too low"),
     ],
 )
 def test_shape_of_pit_in_words(scale, shift, words):
@@ -319,7 +321,7 @@ def test_groups_that_hold_more_are_not_among_those_to_trust_less(model, tmp_path
     oslo = (frame[EVIL] == "Oslo").to_numpy()
     target = target.where(~oslo, model.predict(frame))
     text = Page(model.report(frame, target, tmp_path / "r.html").read_text("utf-8")).text
-    less, more = text.split("more than promised: safe, but wider than need be")
+    less, more = text.split("more than promised: safe, but wider than necessary")
     assert f"{EVIL}, Oslo: 100%" not in less.split("Where to trust it less")[-1]
     assert f"more than promised {EVIL}, Oslo: 100%" in more
 
@@ -375,7 +377,7 @@ def test_worst_misses_come_first_and_say_what_is_unusual():
         [f"r{i}" for i in range(rows)],
     )
     assert (far.name, far.distance, far.widths) == ("r7", 4.0, 4.0)
-    assert far.notable == "x 0.07071, outside of training"
+    assert far.notable == "x 0.07071, outside the training range"
     assert far.inputs == [("x", "0.07071"), ("tall", "yes")]
     assert (near.name, near.notable) == ("r3", "x 2, among the highest")
     assert (middle.name, middle.notable) == ("r50", "nothing unusual in its inputs")

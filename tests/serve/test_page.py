@@ -175,8 +175,8 @@ def test_values_outside_are_warned_of(page):
     assert page.is_hidden("#outside")
     page.fill("#input-0", "9000")
     page.wait_for_selector("#outside:not([hidden])")
-    assert "size is outside of what the model has seen" in page.inner_text("#outside")
-    assert "Training saw" in page.inner_text("#input-0-note")
+    assert "size is outside the training range" in page.inner_text("#outside")
+    assert "In training:" in page.inner_text("#input-0-note")
     page.select_option("#input-1", label="another …")
     page.fill("[aria-label='kind, another value']", "castle")
     says(page, "#outside", "kind")
@@ -218,8 +218,8 @@ def test_an_emptied_number_says_so_and_greys_the_prediction(page):
 def test_infinite_intervals_say_why(page):
     open_model(page, "trips")
     page.fill("#coverage-value", "99.9")
-    says(page, "#unbounded", "200, where a coverage of 99.9% takes at least 1,999")
-    assert "Up to 99% intervals are finite." in page.inner_text("#unbounded")
+    says(page, "#unbounded", "200, while a coverage of 99.9% takes at least 1,999")
+    assert "Intervals of up to 99% are finite." in page.inner_text("#unbounded")
     assert page.inner_text("#interval") == "no finite interval with 99.9% probability"
     page.fill("#coverage-value", "99")
     settle(page)
@@ -254,9 +254,9 @@ def test_long_lists_are_searched_and_shown_in_part(page):
     settle(page)
     assert page.is_hidden("#outside")
     page.fill("#input-1", "N99")
-    says(page, "#outside", "plate is outside of what the model has seen")
+    says(page, "#outside", "plate is outside the training range")
     page.select_option("#sweep-input", "left")
-    says(page, "#sweep-section", "outside of training")
+    says(page, "#sweep-section", "outside the training range")
     settle(page)
     assert page.inner_text("#sweep-part") == ""
 
@@ -294,7 +294,7 @@ def test_sweeps(page, name):
     page.select_option("#sweep-input", name)
     settle(page)
     label = page.get_attribute("#sweep svg", "aria-label")
-    assert label == f"price along {name}, everything else as chosen."
+    assert label == f"price along {name}, with the other inputs as chosen."
     page.wait_for_selector("#sweep .area.inner", state="attached")
     box = page.locator("#sweep").bounding_box()
     before = point(page)

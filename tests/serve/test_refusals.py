@@ -367,7 +367,7 @@ def test_model_folders(folder, tmp_path):
         create_app([folder / "plain", folder / "plain"])
     app = create_app([folder / "plain", f"other={folder / 'plain'}"])
     assert app is not None
-    with pytest.raises(ValueError, match="cannot be part of an address"):
+    with pytest.raises(ValueError, match="cannot be part of a URL"):
         create_app([f"a/b={folder / 'plain'}"])
     with pytest.raises(ValueError, match="no model to serve"):
         create_app([])

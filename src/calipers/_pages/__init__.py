@@ -1,20 +1,20 @@
-"""Web assets that the report and the server's page share: a chart module and the colours.
+"""Web assets that the report and the server's page share: charts and colours.
 
-The report copies them into its one file, the server hands them out beside its own.
+The report copies them into its single file, the server serves them along with its own.
 """
 
 from importlib import resources
 from importlib.resources.abc import Traversable
 
 FOLDER: Traversable = resources.files(__name__)
-"""Where the assets are."""
+"""Folder of the assets."""
 
 ASSETS = ("charts.js", "charts.css")
-"""Their names."""
+"""Names of the assets."""
 
 
 def asset(name: str) -> str:
-    """The text of one of ``ASSETS``.
+    """Return the text of one of ``ASSETS``.
 
     >>> "export function frame" in asset("charts.js")
     True

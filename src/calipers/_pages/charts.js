@@ -1,4 +1,4 @@
-// Charts as plain SVG, for reports and for the server's page. Text enters through textContent only.
+// Charts as plain SVG, for reports and for the server's page. Text is set through textContent only.
 
 export const range = (count) => Array.from({ length: count }, (_, i) => i);
 export const clamp = (value, low, high) => Math.min(high, Math.max(low, value));
@@ -13,7 +13,7 @@ export function plain(value) {
   return value.toLocaleString("en", { maximumSignificantDigits: 6 }).replace("-", "−");
 }
 
-// Writes values of one quantity with as many places as tell values of this range apart.
+// A function that formats values with enough decimals to tell values of this range apart.
 export function formatter(low, high) {
   const span = Math.abs(high - low) || Math.abs(high) || 1;
   const maximumFractionDigits = clamp(Math.ceil(-Math.log10(span / 500)), 0, 8);
@@ -43,8 +43,8 @@ export function ticks([low, high], count) {
   return range(last - first + 1).map((i) => Number(((first + i) * step).toPrecision(12)));
 }
 
-export function padded([low, high], share = 0.05) {
-  const margin = (high - low) * share || Math.abs(high) * share || 1;
+export function padded([low, high], fraction = 0.05) {
+  const margin = (high - low) * fraction || Math.abs(high) * fraction || 1;
   return [low - margin, high + margin];
 }
 
@@ -58,7 +58,7 @@ export const dots = (points) => points.map(([x, y]) => `M${x.toFixed(1)} ${y.toF
 export const diamond = (x, y, size) =>
   `M${(x - size).toFixed(1)} ${y.toFixed(1)}l${size} ${-size} ${size} ${size} ${-size} ${size}z`;
 
-// An empty SVG in place of the one that `host` has.
+// Replaces the SVG of `host` by an empty one.
 export function canvas(host, width, height, label) {
   host.querySelector("svg")?.remove();
   const svg = add(host, "svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
@@ -66,7 +66,7 @@ export function canvas(host, width, height, label) {
   return svg;
 }
 
-// A chart with axes: gives the SVG, a clipped group to draw in, the scales and the edges.
+// Draws axes; returns the SVG, a clipped group to draw in, the scales and the edges.
 export function frame(host, { width, height, label, x, y, ...options }) {
   const svg = canvas(host, width, height, label);
   const yTicks = options.yTicks ?? ticks(y, 5);
@@ -99,7 +99,7 @@ export function frame(host, { width, height, label, x, y, ...options }) {
   return { svg, plot, toX, toY, left, right, top, bottom, width };
 }
 
-// A box beside the pointer; `#tip` is its place.
+// Shows a tooltip, the element `#tip`, next to the pointer.
 export function showTip(lines, left, top) {
   const tip = document.getElementById("tip");
   tip.replaceChildren(...lines.map((text) =>
@@ -112,13 +112,13 @@ export function showTip(lines, left, top) {
 
 export const hideTip = () => { document.getElementById("tip").hidden = true; };
 
-// Where a pointer is, in the coordinates of an SVG.
+// The position of a pointer in the coordinates of an SVG.
 export function pointer({ svg, width }, event) {
   const box = svg.getBoundingClientRect();
   return [event.clientX - box.left, event.clientY - box.top].map((place) => place * width / box.width);
 }
 
-// Calls `at` with the place of the pointer; `at` gives lines for the tip, or null.
+// Calls `at` with the position of the pointer; `at` returns the lines of the tooltip, or null.
 export function hover(area, at) {
   area.svg.addEventListener("pointermove", (event) => {
     const lines = at(...pointer(area, event));
@@ -128,7 +128,7 @@ export function hover(area, at) {
   area.svg.addEventListener("pointerleave", hideTip);
 }
 
-// A mark that goes to a place, and away with the pointer.
+// A function that moves a mark to a position; the mark disappears when the pointer leaves.
 export function marker({ svg, plot }, attributes) {
   const mark = add(plot, "circle", { ...attributes, visibility: "hidden" });
   svg.addEventListener("pointerleave", () => mark.setAttribute("visibility", "hidden"));
@@ -139,7 +139,7 @@ export function marker({ svg, plot }, attributes) {
   };
 }
 
-// Tables that are wider than the screen say that they can be moved.
+// Shows a hint to scroll above tables that are wider than the screen.
 export function hintAtScrolling() {
   const observer = new ResizeObserver((entries) => {
     for (const { target } of entries) {

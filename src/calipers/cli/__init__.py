@@ -1,12 +1,11 @@
 """The command line: ``calipers`` and its commands.
 
-Each file here adds one command or group of commands to ``app``. Heavy libraries are imported inside
-the commands that need them, so that ``calipers --help`` answers at once. Other distributions add
-commands through entry points, see ``calipers.cli._plugins``; ``OnCluster`` and ``spread`` give such
-a command the option ``--cluster``.
+Each module defines one command. Heavy libraries are imported inside the commands that need them,
+so that ``calipers --help`` responds at once. Other distributions add commands through entry points
+(see ``calipers.cli._plugins``); ``OnCluster`` and ``spread`` give them the option ``--cluster``.
 
-Exit codes: 0 for success, 1 for an error, 2 for wrong usage, 3 for a table that cannot be used, 4
-for a model folder that cannot be used, 130 for an interrupt.
+Exit codes: 0 for success, 1 for an error, 2 for wrong usage, 3 for an unusable table, 4 for an
+unusable model folder, 130 for an interrupt.
 """
 
 from calipers.cli._cluster import OnCluster, spread

@@ -1,4 +1,4 @@
-"""``--cluster``: commands whose work goes to a Dask cluster."""
+"""The option ``--cluster``, which runs the work of a command on a Dask cluster."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,14 +10,14 @@ OnCluster = Annotated[
     str | None,
     typer.Option(
         "--cluster",
-        help="Address of a Dask scheduler, such as tcp://10.0.0.1:8786, whose workers do the work.",
+        help="Run the work on the cluster of this Dask scheduler, such as tcp://10.0.0.1:8786.",
     ),
 ]
 
 
 @contextmanager
 def spread(address: str | None) -> Iterator[Any]:
-    """Let a command work on a cluster, if one is given; yields what ``connect`` does, or None."""
+    """Connect to the cluster at ``address`` and yield it, or None without an address."""
     if address is None:
         yield None
         return
@@ -30,7 +30,7 @@ def spread(address: str | None) -> Iterator[Any]:
         if cluster.processors > 1:
             typer.echo(
                 f"the workers have {cluster.processors} kinds of processors: results will not be "
-                "the same bits as on one of them",
+                "bit-identical to those of a single kind",
                 err=True,
             )
         yield cluster

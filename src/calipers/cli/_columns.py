@@ -1,4 +1,4 @@
-"""The columns of a table or of a model, as ``fit`` and ``inspect`` print them."""
+"""The table of columns that ``fit`` and ``inspect`` print."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ import typer
 
 from calipers.cli._printing import print_rows, show
 
-_MOST_SHOWN = 60  # columns in a line each
+_MOST_SHOWN = 60  # columns, one line each
 _MOST_CATEGORIES = 4
 
 
 def print_columns(targets: Sequence[dict[str, Any]], columns: Sequence[dict[str, Any]]) -> None:
-    """Print what columns hold, a line each; of very many, those that are not as others first."""
+    """Print one line per column; if there are very many, unused and noteworthy ones come first."""
     shown = columns
     if len(columns) > _MOST_SHOWN:
         shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MOST_SHOWN]
@@ -23,20 +23,20 @@ def print_columns(targets: Sequence[dict[str, Any]], columns: Sequence[dict[str,
     if len(shown) < len(columns):
         counts = Counter(column["kind"] for column in columns)
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
-        typer.echo(f"  and {len(columns) - len(shown):,} more columns; of all {kinds}")
+        typer.echo(f"  and {len(columns) - len(shown):,} more columns; in total {kinds}")
 
 
 def _values(column: dict[str, Any]) -> str:
-    """The range of a column, or its first categories."""
+    """Return the range of a column, or its first categories."""
     if column["kind"] == "boolean" and column["low"] is not None:
         return "true, false"
     if column["low"] is not None:
         ends = (column["low"], column["high"])
         years = all(not isinstance(end, str) and end in range(1000, 3000) for end in ends)
         return " to ".join(f"{end:.0f}" if years else show(end) for end in ends)
-    rest = len(column["categories"]) - _MOST_CATEGORIES
+    hidden = len(column["categories"]) - _MOST_CATEGORIES
     shown = ", ".join(column["categories"][:_MOST_CATEGORIES])
-    return shown + (f" and {rest:,} more" if rest > 0 else "")
+    return shown + (f" and {hidden:,} more" if hidden > 0 else "")
 
 
 def _remark(column: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""``calipers conformalize``: a guarantee for a model's intervals, from labelled rows held out."""
+"""``calipers conformalize``: a coverage guarantee for a model, from held-out labelled rows."""
 
 from typing import Annotated, Any
 
@@ -18,74 +18,82 @@ def conformalize_command(
     by: Annotated[
         str | None,
         typer.Option(
-            help="Input for each of whose values, or bins, the coverage is to hold by itself; or "
+            help="Guarantee the coverage separately for each value, or bin, of this input; or of "
             "'predicted width'."
         ),
     ] = None,
     groups: Annotated[
         str | None,
-        typer.Option(help="Column with labels of rows that belong together, such as a patient."),
+        typer.Option(help="Column that says which rows belong together, such as a patient's id."),
     ] = None,
     shifted_to: Annotated[
         str | None,
-        typer.Option(help="Table of inputs from where the model is used, if they differ."),
+        typer.Option(
+            help="Table of unlabelled inputs from where the model is used, if their distribution "
+            "differs (covariate shift)."
+        ),
     ] = None,
     half_life: Annotated[
         float | None,
         typer.Option(
-            help="Rows in the order of time, the latest last: after so many rows one counts half."
+            help="Number of rows after which the weight of a row has halved; rows must be in time "
+            "order, the latest last."
         ),
     ] = None,
     keep: Annotated[
-        bool, typer.Option("--keep", help="Calibrate on top of what is there.")
+        bool, typer.Option("--keep", help="Calibrate on top of the present calibration.")
     ] = False,
     out: Annotated[
-        str | None, typer.Option(help="Folder to write; the model's own by default.")
+        str | None, typer.Option(help="Folder to write; by default the model is replaced.")
     ] = None,
     *,
     options: RowOptions,
 ) -> None:
-    """Calibrate a model on rows it was not fitted on, so that its coverage is guaranteed.
+    """Calibrate on held-out rows, for guaranteed coverage.
 
-    If the rows and new ones are exchangeable, intervals of 90% hold at least 90% of new targets on
-    average, whatever the model; with --by in each kind of row, with --groups for new groups.
+    The rows must not be those that the model was fitted on. If they are exchangeable with new rows,
+    90% intervals hold at least 90% of new targets on average, whatever the model: with --by in each
+    subgroup, with --groups for new groups.
     """
     from calipers import load
 
     fitted = load(model)
     files, (table, values, left_out, _) = options.read(fitted, data)
-    wanted: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
+    kwargs: dict[str, Any] = {"by": by, "keep": keep, "half_life": half_life}
     if groups is not None:
         table.require(groups)
-        wanted["groups"] = common.group_labels(table, groups)
+        kwargs["groups"] = common.group_labels(table, groups)
     with common.refusing(table):
         if shifted_to is not None:
             new = common.read_files([shifted_to], options.form)[1]
-            wanted["shifted_to"] = fitted.pick(new.frame)
-        # Threads are for the work here, not part of the model that is written again.
-        threads = fitted.n_jobs
+            kwargs["shifted_to"] = fitted.pick(new.frame)
+        # --n-jobs is for the work here; the saved model keeps its own parameter.
+        n_jobs = fitted.n_jobs
         fitted.set_params(n_jobs=options.n_jobs)
-        fitted.conformalize(fitted.pick(table.frame), values, **wanted)
+        fitted.conformalize(fitted.pick(table.frame), values, **kwargs)
     folder = out or model
-    fitted.set_params(n_jobs=threads).save(folder)
-    found = {"model": folder, "files": files} | fitted.about_["conformalized"]
-    found |= {"rows_without_target": left_out, "unbounded": unbounded(fitted, [fitted.coverage])}
+    fitted.set_params(n_jobs=n_jobs).save(folder)
+    result = {"model": folder, "files": files} | fitted.about_["conformalized"]
+    result |= {"rows_without_target": left_out, "unbounded": unbounded(fitted, [fitted.coverage])}
     if options.as_json:
-        print_json(found)
+        print_json(result)
     else:
-        _show(found, by, groups)
+        _show(result, by, groups)
 
 
-def _show(found: dict[str, Any], by: str | None, groups: str | None) -> None:
-    typer.echo(f"{found['model']}: conformalized on {found['rows']:,} rows")
-    common.say_left_out(found["rows_without_target"])
+def _show(result: dict[str, Any], by: str | None, groups: str | None) -> None:
+    typer.echo(f"{result['model']}: conformalized on {result['rows']:,} rows")
+    common.say_left_out(result["rows_without_target"])
     if groups is not None:
-        typer.echo(f"  in {found['groups']:,} groups, which count as so many rows")
-    elif found["effective_rows"] < found["rows"] - 0.5:
-        typer.echo(f"  worth {found['effective_rows']:.4g} rows by their weights")
+        typer.echo(f"  in {result['groups']:,} groups, each of which counts as one row")
+    elif result["effective_rows"] < result["rows"] - 0.5:
+        typer.echo(f"  with their weights, an effective {result['effective_rows']:.4g} rows")
     if by is not None:
-        own, kinds = found["kinds_with_a_guarantee"], found["kinds"]
-        rest = "" if own == kinds else "; the others, with too few rows, that of all rows together"
-        typer.echo(f"  {own} of {kinds} kinds of {by} have a guarantee of their own{rest}")
-    if why := say_unbounded(found["unbounded"]):
+        guaranteed, kinds = result["kinds_with_a_guarantee"], result["kinds"]
+        others = "; the others have too few rows and share that of all rows"
+        typer.echo(
+            f"  {guaranteed} of {kinds} groups by {by} have a guarantee of their own"
+            f"{'' if guaranteed == kinds else others}"
+        )
+    if why := say_unbounded(result["unbounded"]):
         typer.echo(f"  {why}")

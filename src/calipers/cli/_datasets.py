@@ -1,4 +1,4 @@
-"""``calipers datasets``: data to try things on."""
+"""``calipers datasets``: public datasets to try things on."""
 
 from pathlib import Path
 from textwrap import fill, shorten
@@ -11,35 +11,37 @@ from calipers.cli._table_options import AsJSON
 from calipers.tables import known_endings
 
 DIABETES = "diabetes"
-"""A dataset that ships with scikit-learn, and so is always at hand."""
+"""A dataset that ships with scikit-learn, so it is always available."""
 
 
 def datasets_command(
-    name: Annotated[str | None, typer.Argument(help="A dataset; all are listed without.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="A dataset; all are listed by default.")
+    ] = None,
     out: Annotated[
         str | None,
         typer.Option(
-            help=f"Write the dataset to this file, whose ending says the format: {known_endings()}."
+            help=f"Write the dataset to this file; its ending gives the format: {known_endings()}."
         ),
     ] = None,
     folder: Annotated[
-        Path | None, typer.Option(help="Folder with data files of your own; or CALIPERS_DATA.")
+        Path | None, typer.Option(help="Folder of data files; by default that of CALIPERS_DATA.")
     ] = None,
     download: Annotated[
-        bool, typer.Option("--download/--no-download", help="Whether to try the network.")
+        bool, typer.Option("--download/--no-download", help="Whether to download the data.")
     ] = True,
     as_json: AsJSON = False,
 ) -> None:
     """List the datasets, describe one, or write one to a file.
 
-    ``calipers datasets diabetes --out diabetes.csv`` needs no network.
+    calipers datasets diabetes --out diabetes.csv needs no network.
     """
     if name is None:
         if out is not None:
             raise typer.BadParameter("--out needs the name of a dataset")
         from calipers.datasets import CATALOGUE
 
-        _list([_entry(one, folder) for one in (DIABETES, *CATALOGUE)], as_json)
+        _list([_entry(key, folder) for key in (DIABETES, *CATALOGUE)], as_json)
     elif out is None:
         _describe(_entry(name, folder), as_json)
     else:
@@ -47,7 +49,7 @@ def datasets_command(
 
 
 def _entry(name: str, folder: Path | None) -> dict[str, Any]:
-    """What is known of a dataset."""
+    """Return the description of a dataset as plain JSON."""
     if name == DIABETES:
         return {
             "name": DIABETES,
@@ -66,10 +68,12 @@ def _entry(name: str, folder: Path | None) -> dict[str, Any]:
     from calipers.datasets import available, lookup
 
     entry = lookup(name)
-    known = ("name", "title", "rows", "inputs", "licence", "description", "citation", "url")
-    found = {key: getattr(entry, key) for key in known}
-    found |= {"target": entry.target_name, "unit": entry.target_unit}
-    return found | {"here": available(name, folder=folder)}
+    keys = ("name", "title", "rows", "inputs", "licence", "description", "citation", "url")
+    return {key: getattr(entry, key) for key in keys} | {
+        "target": entry.target_name,
+        "unit": entry.target_unit,
+        "here": available(name, folder=folder),
+    }
 
 
 def _list(entries: list[dict[str, Any]], as_json: bool) -> None:
@@ -87,7 +91,7 @@ def _list(entries: list[dict[str, Any]], as_json: bool) -> None:
         )
         for e in entries
     ]
-    print_rows(("name", "rows", "inputs", "target", "licence", "at hand"), rows)
+    print_rows(("name", "rows", "inputs", "target", "licence", "available"), rows)
 
 
 def _describe(entry: dict[str, Any], as_json: bool) -> None:
@@ -102,11 +106,11 @@ def _describe(entry: dict[str, Any], as_json: bool) -> None:
     typer.echo(f"licence: {entry['licence']}")
     if entry["url"]:
         typer.echo(f"from {entry['url']}")
-    typer.echo("at hand on this machine" if entry["here"] else "not on this machine yet")
+    typer.echo("on this machine" if entry["here"] else "not on this machine yet")
 
 
 def load_frame(name: str, folder: Path | None = None, *, download: bool = True) -> tuple[Any, str]:
-    """A dataset as a frame whose last column is the target, and the name of that column."""
+    """Return a dataset as a frame whose last column is the target, and that column's name."""
     import pandas as pd
 
     if name == DIABETES:

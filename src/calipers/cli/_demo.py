@@ -1,4 +1,4 @@
-"""``calipers demo``: the whole way on a small dataset that ships with scikit-learn."""
+"""``calipers demo``: fit, evaluate and report on a dataset that ships with scikit-learn."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,16 +8,18 @@ import typer
 from calipers.cli._datasets import DIABETES, load_frame
 from calipers.cli._measures import measure, print_measures
 from calipers.cli._printing import print_json
-from calipers.cli._table_options import AsJSON, Jobs
+from calipers.cli._table_options import AsJSON, Jobs, Seed
 
 
 def demo_command(
-    out: Annotated[Path, typer.Option(help="Folder for model, report and figure.")] = Path("demo"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of everything random.")] = 0,
+    out: Annotated[
+        Path, typer.Option(help="Folder for the model, the report and a figure.")
+    ] = Path("demo"),
+    seed: Seed = 0,
     n_jobs: Jobs = -1,
     as_json: AsJSON = False,
 ) -> None:
-    """Fit on the diabetes data, print what the intervals are worth, write model and report."""
+    """Fit, evaluate and report on the diabetes data."""
     from importlib.util import find_spec
 
     from sklearn.model_selection import train_test_split
@@ -29,7 +31,7 @@ def demo_command(
     model = IntervalRegressor(coverage=0.95, random_state=seed, n_jobs=n_jobs)
     model.fit(train.drop(columns=target), train[target])
     X, y = test.drop(columns=target), test[target]
-    found, bounds = measure(model, X, y, model.coverage)
+    measures, bounds = measure(model, X, y, model.coverage)
     out.mkdir(parents=True, exist_ok=True)
     model.save(out / "model")
     written = {"model": out / "model", "report": model.report(X, y, out / "report.html")}
@@ -38,17 +40,17 @@ def demo_command(
         _draw(written["figure"], bounds, model.predict(X), y)
     paths = {name: str(path) for name, path in written.items()}
     if as_json:
-        print_json(found | paths)
+        print_json(measures | paths)
         return
-    typer.echo(f"diabetes: {len(train)} rows to learn from, {len(test)} to test on")
-    print_measures(found, target)
+    typer.echo(f"diabetes: {len(train)} training rows, {len(test)} test rows")
+    print_measures(measures, target)
     typer.echo(f"\nwrote {', '.join(paths.values())}")
     if "figure" not in paths:
-        typer.echo("a figure needs Matplotlib: pip install 'calipers[plots]'")
+        typer.echo("the figure needs Matplotlib: pip install 'calipers[plots]'")
 
 
 def _draw(path: Path, bounds: Any, point: Any, target: Any) -> None:
-    """Test rows in the order of their prediction, each with its interval."""
+    """Draw the intervals of the test rows, in the order of their predictions."""
     from calipers.plots import new_figure, plot_rows, style
 
     lower, upper = bounds

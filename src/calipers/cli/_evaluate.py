@@ -1,4 +1,4 @@
-"""``calipers evaluate``: how good a model is on labelled rows."""
+"""``calipers evaluate``: coverage, width and error of a model on labelled rows."""
 
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +25,7 @@ def evaluate_command(
     model: ModelFolder,
     data: common.Files,
     by: Annotated[
-        str | None, typer.Option(help="Column for whose values coverage is shown one by one.")
+        str | None, typer.Option(help="Show coverage for each value of this column, too.")
     ] = None,
     coverage: Annotated[
         float | None, typer.Option(help="Coverage to measure; the model's own by default.")
@@ -33,9 +33,9 @@ def evaluate_command(
     *,
     options: RowOptions,
 ) -> None:
-    """Measure coverage, width and error of a model on rows whose target is known.
+    """Measure coverage, width and error on labelled rows.
 
-    The rows must not be those it was fitted on, or the measures flatter it.
+    The rows must not be those that the model was fitted on, or the measures are too optimistic.
     """
     common.check_coverage(coverage)
     from calipers.preprocessing import as_numbers
@@ -43,16 +43,16 @@ def evaluate_command(
     fitted = options.load(model, several=True)
     if hasattr(fitted, "models_"):
         if by is not None:
-            raise typer.BadParameter("--by is for one target: give it as --target")
+            raise typer.BadParameter("--by works for one target: choose it with --target")
         files, table = common.read_files(data, options.form)
         kinds = _kinds_of_targets(fitted) | common.parse_kinds(options.types)
         labelled = common.take_targets(table, list(kinds), kinds, options.missing_target)
         with labelled.table.placing():
             inputs = fitted.pick(labelled.table.frame)
             level = coverage or fitted.coverage
-            found = measure_targets(fitted, inputs, labelled.values, level)
-        found["rows_without_target"] = labelled.left_out
-        _report(model, files, found, print_targets, options.as_json)
+            measures = measure_targets(fitted, inputs, labelled.values, level)
+        measures["rows_without_target"] = labelled.left_out
+        _report(model, files, measures, print_targets, options.as_json)
         return
     files, (table, values, left_out, _) = options.read(fitted, data)
     for text in cautions(fitted.about_, files):
@@ -61,44 +61,44 @@ def evaluate_command(
         table.require(by)
     with table.placing():
         inputs = fitted.pick(table.frame)
-        found, bounds = measure(fitted, inputs, values, coverage or fitted.coverage)
-        found["rows_without_target"] = left_out
-        found["rows_outside"] = int(fitted.outside(inputs).any(axis=1).sum())
+        measures, bounds = measure(fitted, inputs, values, coverage or fitted.coverage)
+        measures["rows_without_target"] = left_out
+        measures["rows_outside"] = int(fitted.outside(inputs).any(axis=1).sum())
     if by is not None:
-        found["by"] = {
+        measures["by"] = {
             "column": by,
             "groups": measure_groups(bounds, values, as_numbers(table.frame[by])),
         }
-    _report(model, files, found, partial(_show, fitted.target_.name), options.as_json)
+    _report(model, files, measures, partial(_show, fitted.target_.name), options.as_json)
 
 
 def _kinds_of_targets(model: Any) -> dict[str, Any]:
-    """How the targets of a model of several were written when it was fitted."""
+    """Return the number format of each target of a multi-target model, as it was when fitted."""
     return {
-        own.target_.name: (own.about_.get("source") or {}).get("target_kind")
-        for own in model.models_
+        single.target_.name: (single.about_.get("source") or {}).get("target_kind")
+        for single in model.models_
     }
 
 
 def _report(
-    model: str, files: list[str], found: dict[str, Any], show: Callable[..., None], as_json: bool
+    model: str, files: list[str], measures: dict[str, Any], show: Callable[..., None], as_json: bool
 ) -> None:
     if as_json:
-        print_json({"model": model, "files": files} | found)
+        print_json({"model": model, "files": files} | measures)
         return
-    typer.echo(f"On {found['rows']:,} rows:")
-    common.say_left_out(found["rows_without_target"])
-    show(found)
+    typer.echo(f"On {measures['rows']:,} rows:")
+    common.say_left_out(measures["rows_without_target"])
+    show(measures)
 
 
-def _show(target: str, found: dict[str, Any]) -> None:
-    print_measures(found, for_terminal(target))
-    if found["rows_outside"]:
-        typer.echo(f"\n  {found['rows_outside']:,} rows are outside what training saw")
-    if "by" in found:
+def _show(target: str, measures: dict[str, Any]) -> None:
+    print_measures(measures, for_terminal(target))
+    if measures["rows_outside"]:
+        typer.echo(f"\n  {measures['rows_outside']:,} rows have values outside the training range")
+    if "by" in measures:
         typer.echo("")
         rows = [
             (group["group"], group["rows"], f"{group['coverage_rate']:.1%}", group["mean_width"])
-            for group in found["by"]["groups"]
+            for group in measures["by"]["groups"]
         ]
-        print_rows((found["by"]["column"], "rows", "observed", "mean width"), rows)
+        print_rows((measures["by"]["column"], "rows", "observed", "mean width"), rows)

@@ -7,7 +7,7 @@ import typer
 
 from calipers.cli._predict import ModelFolder
 from calipers.cli._report import check_place
-from calipers.cli._table_options import shares
+from calipers.cli._table_options import parse_fractions
 
 
 def export_command(
@@ -22,14 +22,14 @@ def export_command(
 ) -> None:
     """Write a model as ONNX, for runtimes without Python.
 
-    Preprocessing, scaling, networks, aggregation and calibration are in the file. A model fitted by
-    ``calipers fit`` takes one input for each column, with the name of the column; the documentation
-    of ``calipers.onnx`` says what it holds.
+    The file contains preprocessing, scaling, networks, aggregation and calibration. A model fitted
+    by calipers fit takes one input for each column, named like the column; the documentation of
+    calipers.onnx describes inputs and outputs.
     """
-    levels = shares(coverage, "--coverage")
+    levels = parse_fractions(coverage, "--coverage")
     check_place(Path(out), "model.onnx")
     from calipers import load
 
-    wanted = levels[0] if levels is not None and len(levels) == 1 else levels
-    path = load(model).to_onnx(out, wanted, dtype="float32" if single else "float64")
+    coverages = levels[0] if levels is not None and len(levels) == 1 else levels
+    path = load(model).to_onnx(out, coverages, dtype="float32" if single else "float64")
     typer.echo(f"wrote {path}")

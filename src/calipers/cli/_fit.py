@@ -1,4 +1,4 @@
-"""``calipers fit``: a model from a table."""
+"""``calipers fit``: fit a model to a table, evaluate it on held-out rows, and save it."""
 
 import os
 import time
@@ -13,22 +13,22 @@ from calipers.cli._columns import print_columns
 from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
-from calipers.cli._notes import note_leaks, say_far_targets, without_repeats
+from calipers.cli._notes import note_leaks, note_outliers, without_repeats
 from calipers.cli._printing import finite, for_terminal, print_json
 from calipers.cli._settings_file import Bounds, make_model
 
-_AFFORDABLE = 20_000  # rows up to which training a second time, on all of them, is worth it
+_REFIT_ROWS = 20_000  # up to which a second fit, on all rows, is worth its time by default
 
 
 def fit_command(
     data: common.Files,
     target: Annotated[
         list[str],
-        typer.Option(help="Column to predict; repeated for several, with joint intervals."),
+        typer.Option(help="Column to predict; repeat it for several targets with joint intervals."),
     ],
     out: Annotated[Path, typer.Option(help="Folder for the model.")],
     coverage: Annotated[
-        float | None, typer.Option(help="Probability that an interval is to hold.")
+        float | None, typer.Option(help="Nominal coverage of the intervals, such as 0.95.")
     ] = None,
     bounds: Bounds = None,
     time_budget: Annotated[
@@ -41,30 +41,31 @@ def fit_command(
     groups: common.Groups = None,
     time_column: Annotated[
         str | None,
-        typer.Option(help="Column of dates or numbers by which the last rows are held out."),
+        typer.Option(help="Column of dates or numbers; the latest rows by it are held out."),
     ] = None,
     ignore: common.Ignored = None,
     types: common.Types = None,
     missing_target: common.MissingTarget = common.OnMissing.drop,
     test_fraction: Annotated[
-        float, typer.Option(min=0.0, max=0.9, help="Share of rows held out to evaluate; 0: none.")
+        float,
+        typer.Option(min=0.0, max=0.9, help="Fraction of rows held out for evaluation, or 0."),
     ] = 0.2,
     refit: Annotated[
         bool | None,
         typer.Option(
             "--refit/--no-refit",
-            help="Whether the saved model is fitted again on all rows after the evaluation; by "
-            f"default up to {_AFFORDABLE:,} rows.",
+            help="Whether the model is refitted on all rows after the evaluation; by default up to "
+            f"{_REFIT_ROWS:,} rows.",
         ),
     ] = None,
     more_rows: Annotated[
         bool,
         typer.Option(
-            "--more-rows", help="Say what more rows would be worth, by a fit to half of them."
+            "--more-rows", help="Estimate the benefit of more rows, from a fit to half of them."
         ),
     ] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model that is in the folder.")
+        bool, typer.Option("--overwrite", help="Replace a model that is already in the folder.")
     ] = False,
     in_blocks: InBlocks = None,
     delimiter: common.Delimiter = None,
@@ -73,29 +74,32 @@ def fit_command(
     cluster: OnCluster = None,
     as_json: common.AsJSON = False,
 ) -> None:
-    """Fit a model to a table, evaluate it on rows held out, and save it in a folder.
+    """Fit a model to a table, evaluate and save it.
 
-    ``calipers fit flats.csv --target price --out model`` is all that is needed.
+    The evaluation is on held-out rows. A minimal call is: calipers fit flats.csv --target price
+    --out model
     """
     kinds = common.parse_kinds(types)
     if more_rows and len(target) > 1:
-        raise typer.BadParameter("--more-rows is for one target")
+        raise typer.BadParameter("--more-rows works for one target only")
     _check_folder(out, overwrite)
     form = common.make_form(delimiter, encoding)
-    given = {"coverage": coverage, "time_budget": time_budget, "bounds": bounds}
-    model = make_model(config, given | {"random_state": seed, "n_jobs": n_jobs})
+    params = {"coverage": coverage, "time_budget": time_budget, "bounds": bounds}
+    model = make_model(config, params | {"random_state": seed, "n_jobs": n_jobs})
     began = time.monotonic()
     from calipers.more_rows import worth_of_more_rows
     from calipers.tables import find_files, read_table
 
     files = find_files(data)
     if are_large(files) if in_blocks is None else in_blocks:
-        unable: dict[str, Any] = {
+        unsupported: dict[str, Any] = {
             "--groups": groups,
             "--time-column": time_column,
             "--more-rows": more_rows,
+            "--cluster": cluster,
+            "--refit": refit,
+            "a second --target": target[1:],
         }
-        unable |= {"--cluster": cluster, "--refit": refit, "a second --target": target[1:]}
         result = fit_in_blocks(
             model,
             files,
@@ -106,7 +110,7 @@ def fit_command(
             ignore or [],
             missing_target,
             test_fraction,
-            unable,
+            unsupported,
             as_json,
         )
         result["seconds"] = round(time.monotonic() - began, 1)
@@ -123,10 +127,10 @@ def fit_command(
     else:
         labelled = common.take_target(table, target[0], kinds.pop(target[0], None), missing_target)
     table, values = labelled.table, labelled.values
-    inputs, labels = _parts(table, values, groups, ignore or [])
+    inputs, labels = _inputs_and_groups(table, values, groups, ignore or [])
     times = None if time_column is None else time_order(table, time_column, kinds)
     kinds = {name: kind for name, kind in kinds.items() if name in inputs or name != time_column}
-    encoder, inputs = _learn(model.preprocessor, inputs, kinds, table)
+    encoder, inputs = _fit_encoder(model.preprocessor, inputs, kinds, table)
     result = _describe(encoder, values, files, labelled)
     note_leaks(result["columns"], inputs, values)
     if not as_json:
@@ -137,21 +141,22 @@ def fit_command(
         from calipers.multitarget import MultiTargetRegressor
 
         model = MultiTargetRegressor(model)
-    refit = len(values) <= _AFFORDABLE if refit is None else refit
+    refit = len(values) <= _REFIT_ROWS if refit is None else refit
     holdout = HoldOut(test_fraction, labels, times, time_column)
     rows = holdout.fitted(len(values), seed, refit)
     with spread(cluster), without_repeats():
         model, result["evaluation"] = _train(model, inputs, values, holdout, refit)
         if more_rows:
-            own = None if labels is None else labels[rows]
-            worth = worth_of_more_rows(model, inputs.iloc[rows], values.iloc[rows], own)
+            fitted_labels = None if labels is None else labels[rows]
+            worth = worth_of_more_rows(model, inputs.iloc[rows], values.iloc[rows], fitted_labels)
             result["more_rows"] = str(worth)
-    for name, own in zip(target, getattr(model, "models_", [model]), strict=True):
-        found = result["evaluation"]
-        if len(target) > 1:
-            found = None if found is None else found["targets"][name]
-        own.about_ |= {
-            "evaluation": finite(found),
+    models = getattr(model, "models_", [model])
+    for name, single in zip(target, models, strict=True):
+        evaluation = result["evaluation"]
+        if len(target) > 1 and evaluation is not None:
+            evaluation = evaluation["targets"][name]
+        single.about_ |= {
+            "evaluation": finite(evaluation),
             "source": {
                 "files": files,
                 "rows": len(values),
@@ -164,8 +169,8 @@ def fit_command(
     if more_rows:
         model.about_["more_rows"] = result["more_rows"]
     model.save(out)
-    say_far_targets(model, table, values, rows)
-    supports = [str(own.support_) for own in getattr(model, "models_", [model])]
+    note_outliers(model, table, values, rows)
+    supports = [str(single.support_) for single in models]
     result["support"] = dict(zip(target, supports, strict=True))
     result |= {"model": os.fspath(out), "seconds": round(time.monotonic() - began, 1)}
     if as_json:
@@ -175,7 +180,7 @@ def fit_command(
 
 
 def _check_folder(out: Path, overwrite: bool) -> None:
-    """Refuse a folder for the model before the work, not after."""
+    """Refuse an unsuitable folder for the model before the work, not after."""
     from calipers.storage import ModelFileError
 
     if out.exists() and not out.is_dir():
@@ -184,15 +189,15 @@ def _check_folder(out: Path, overwrite: bool) -> None:
         raise ModelFileError(f"{out} holds a model: name another folder, or give --overwrite")
     if out.exists() and not (out / "model.json").exists() and any(out.iterdir()):
         raise ModelFileError(f"{out} holds other files: name a new or empty folder")
-    place = next(parent for parent in (out, *out.absolute().parents) if parent.exists())
-    if not place.is_dir():
-        raise ModelFileError(f"{out} cannot be made: {place} is a file")
-    if not os.access(place, os.W_OK):
-        raise ModelFileError(f"{out} cannot be made: {place} is not writable")
+    parent = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not parent.is_dir():
+        raise ModelFileError(f"{out} cannot be created: {parent} is a file")
+    if not os.access(parent, os.W_OK):
+        raise ModelFileError(f"{out} cannot be created: {parent} is not writable")
 
 
-def _parts(table: Any, values: Any, groups: str | None, ignore: list[str]) -> Any:
-    """Inputs, and labels of groups."""
+def _inputs_and_groups(table: Any, values: Any, groups: str | None, ignore: list[str]) -> Any:
+    """Return the inputs of a table and its group labels; refuse targets that cannot be learnt."""
     import pandas as pd
 
     targets = pd.DataFrame(values)
@@ -204,7 +209,7 @@ def _parts(table: Any, values: Any, groups: str | None, ignore: list[str]) -> An
 
 
 def _check_bounds(bounds: Any, values: Any, table: Any) -> None:
-    """Refuse targets outside of the bounds given, naming the first by its place in the file."""
+    """Refuse targets outside ``bounds``, naming the first by its place in the file."""
     from calipers.preprocessing import DataError
 
     if bounds is None or isinstance(bounds, str):
@@ -215,12 +220,12 @@ def _check_bounds(bounds: Any, values: Any, table: Any) -> None:
     )
     for name, column in values.to_frame().items() if values.ndim == 1 else values.items():
         for row in (~column.between(low, high)).to_numpy().nonzero()[0][:1]:
-            problem = f"{column.iloc[row]:g} is not within the bounds {low:g} to {high:g}"
+            problem = f"{column.iloc[row]:g} is outside the bounds {low:g} to {high:g}"
             raise table.placed(DataError(problem, column=name, row=int(row)))
 
 
-def _learn(encoder: Any, inputs: Any, kinds: dict[str, str], table: Any) -> Any:
-    """What the columns of the whole table are, and the inputs with each in its own type."""
+def _fit_encoder(encoder: Any, inputs: Any, kinds: dict[str, str], table: Any) -> Any:
+    """Return an encoder fitted to the whole table, and the inputs, each with its own type."""
     from sklearn.base import clone
 
     with common.refusing(table):
@@ -231,28 +236,28 @@ def _learn(encoder: Any, inputs: Any, kinds: dict[str, str], table: Any) -> Any:
 def _train(
     model: Any, X: Any, y: Any, holdout: HoldOut, refit: bool
 ) -> tuple[Any, dict[str, Any] | None]:
-    """The model to save, and what it is worth on rows that it has not seen."""
+    """Return the model to save, and its measures on the held-out rows."""
     import numpy as np
 
     labels = holdout.labels
     if holdout.fraction == 0:
         return model.fit(X, y, groups=labels), None
-    train, test = holdout.split(len(y), getattr(model, "estimator", model).random_state)
+    estimator = getattr(model, "estimator", model)
+    train, test = holdout.split(len(y), estimator.random_state)
     fits = (2 if refit else 1) * np.atleast_2d(y.iloc[0]).shape[1]
-    own = getattr(model, "estimator", model)
-    if fits > 1 and own.time_budget is not None:
-        own.set_params(time_budget=own.time_budget / fits)
-    picked = None if labels is None else labels[train]
-    model.fit(X.iloc[train], y.iloc[train], groups=picked)
+    if fits > 1 and estimator.time_budget is not None:
+        estimator.set_params(time_budget=estimator.time_budget / fits)
+    train_labels = None if labels is None else labels[train]
+    model.fit(X.iloc[train], y.iloc[train], groups=train_labels)
     if y.ndim == 1:
-        found, _ = measure(model, X.iloc[test], np.asarray(y)[test], model.coverage)
+        measures, _ = measure(model, X.iloc[test], np.asarray(y)[test], model.coverage)
     else:
-        found = measure_targets(model, X.iloc[test], y.iloc[test], model.coverage)
+        measures = measure_targets(model, X.iloc[test], y.iloc[test], model.coverage)
     first = y if y.ndim == 1 else y.iloc[:, 0]
-    found |= {"copies": copies(X, first, train, test), "last_by": holdout.time_column}
+    measures |= {"copies": copies(X, first, train, test), "last_by": holdout.time_column}
     if refit:
         model.fit(X, y, groups=labels)
-    return model, found | {"refitted": refit}
+    return model, measures | {"refitted": refit}
 
 
 def _describe(
@@ -265,9 +270,9 @@ def _describe(
     table = pd.DataFrame(values)
     targets = [c.to_document() for c in describe_numbers(table.to_numpy(), list(map(str, table)))]
     for target, kind in zip(targets, labelled.kinds.values(), strict=True):
-        written = kind.partition(" ")[2]
-        how = "clock times as hours" if written == "10:30" else f"numbers written like {written}"
-        target["note"] = how if written else ""
+        example = kind.partition(" ")[2]
+        note = "clock times as hours" if example == "10:30" else f"numbers written like {example}"
+        target["note"] = note if example else ""
     return {
         "files": files,
         "rows": len(values),
@@ -278,7 +283,7 @@ def _describe(
 
 
 def _print_columns(result: dict[str, Any], files: list[str]) -> None:
-    """Show the columns that were found."""
+    """Print the columns of the table."""
     targets = result.get("targets") or [result["target"]]
     where = files[0] if len(files) == 1 else f"{len(files)} files"
     typer.echo(f"{where}: {result['rows']:,} rows")
@@ -288,25 +293,28 @@ def _print_columns(result: dict[str, Any], files: list[str]) -> None:
 
 
 def _print_end(result: dict[str, Any], target: str) -> None:
+    """Print the evaluation of the model, and where it was saved."""
     result, target = for_terminal(result), for_terminal(target)
-    found = result["evaluation"]
-    if found is None:
-        typer.echo("No rows were held out, so nothing is known of how good the model is.")
+    measures = result["evaluation"]
+    if measures is None:
+        typer.echo("No rows were held out, so the model was not evaluated.")
     else:
-        last = "" if found["last_by"] is None else f"the last by {found['last_by']}, "
-        typer.echo(f"On {found['rows']:,} rows held out, {last}which the model had not seen:")
-        typer.echo(say_copies(found), nl=False)
-        if "targets" in found:
-            print_targets(found)
+        last = "" if measures["last_by"] is None else f"the last by {measures['last_by']}, "
+        typer.echo(f"On {measures['rows']:,} rows held out, {last}which the model had not seen:")
+        typer.echo(say_copies(measures), nl=False)
+        if "targets" in measures:
+            print_targets(measures)
         else:
-            print_measures(found, target)
+            print_measures(measures, target)
         typer.echo("")
         rows = result["rows"]
-        if found["refitted"]:
+        if measures["refitted"]:
             typer.echo(f"The saved model was then fitted again, on all {rows:,} rows.")
         else:
-            rest = rows - found["rows"]
-            typer.echo(f"The saved model is the one evaluated, fitted on the other {rest:,} rows.")
+            train_rows = rows - measures["rows"]
+            typer.echo(
+                f"The saved model is the one evaluated, fitted on the other {train_rows:,} rows."
+            )
     if "more_rows" in result:
         typer.echo(result["more_rows"])
     for name, values in result["support"].items():

@@ -1,22 +1,22 @@
-"""Rows that ``calipers fit`` holds out: at random, by groups or by time; and copies in them."""
+"""The split of ``calipers fit`` into training and test rows: random, by group or by time."""
 
 from typing import Any, NamedTuple
 
-_FEW = 0.01  # share of rows held out that may equal a row of training without a word
-_CHANCE = 2  # as many may do so in any table
+# Held-out rows that may equal a training row, by chance, without a warning: fraction and number.
+_FEW_COPIES = 0.01
+_CHANCE_COPIES = 2
 
 
 class HoldOut(NamedTuple):
-    """Which rows are held out."""
+    """How the test rows are held out."""
 
-    fraction: float  # share of the rows; 0 for none
-    labels: Any = None  # groups that are not parted
-    # where rows stand in time: the last ones are held out, in place of rows drawn at random
-    times: Any = None
-    time_column: str | None = None  # name of the column that says so
+    fraction: float  # of the rows; 0 for none
+    labels: Any = None  # of groups that are not split
+    times: Any = None  # times of the rows: the latest are held out, instead of random ones
+    time_column: str | None = None  # the column of these times
 
     def split(self, rows: int, seed: int) -> tuple[Any, Any]:
-        """Rows that train, and rows that are held out.
+        """Return the training rows and the held-out rows.
 
         >>> import numpy as np
         >>> train, test = HoldOut(0.4, times=np.array([3.0, 1.0, 2.0, 2.0, 5.0])).split(5, 0)
@@ -27,25 +27,25 @@ class HoldOut(NamedTuple):
         from sklearn.model_selection import GroupShuffleSplit, ShuffleSplit
 
         if self.times is None:
-            kind = ShuffleSplit if self.labels is None else GroupShuffleSplit
-            splitter = kind(n_splits=1, test_size=self.fraction, random_state=seed)
+            cls = ShuffleSplit if self.labels is None else GroupShuffleSplit
+            splitter = cls(n_splits=1, test_size=self.fraction, random_state=seed)
             train, test = next(splitter.split(np.empty(rows), None, self.labels))
             return train, test
         first = np.sort(self.times)[rows - max(1, round(self.fraction * rows))]
-        last = self.times >= first  # rows of the same time stay together
-        if last.all():
-            last = self.times > first
-        return np.flatnonzero(~last), np.flatnonzero(last)
+        held_out = self.times >= first  # rows of the same time stay together
+        if held_out.all():
+            held_out = self.times > first
+        return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
     def fitted(self, rows: int, seed: int, refit: bool) -> Any:
-        """Rows that the saved model was fitted on."""
+        """Return the rows that the saved model is fitted on."""
         import numpy as np
 
         return np.arange(rows) if refit or self.fraction == 0 else self.split(rows, seed)[0]
 
 
 def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
-    """Where each row stands in time, as numbers."""
+    """Return the time of each row as a number, from the column ``name``."""
     import numpy as np
 
     from calipers.preprocessing import DataError, TableEncoder, learn_number
@@ -53,8 +53,7 @@ def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
     frame = table.frame
     table.require(name)
     with table.placing():
-        own = {name: kinds[name]} if name in kinds else None
-        encoder = TableEncoder(kinds=own)
+        encoder = TableEncoder(kinds={name: kinds[name]} if name in kinds else None)
         typed = encoder.fit_typed(frame[[name]].reset_index(drop=True))[name]
         kind = encoder.columns_[0].kind
         if kind == "date":
@@ -62,30 +61,30 @@ def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
             times[typed.isna()] = np.nan
         else:
             times, _ = learn_number(frame[name], kinds.get(name) if kind == "number" else None)
-        gone = np.flatnonzero(np.isnan(times))
-        if gone.size:
-            raise DataError("the time is missing", column=name, row=int(gone[0]))
+        missing = np.flatnonzero(np.isnan(times))
+        if missing.size:
+            raise DataError("the time is missing", column=name, row=int(missing[0]))
         if times.min() == times.max():
             raise DataError("the time is the same in every row", column=name)
     return times
 
 
 def copies(X: Any, y: Any, train: Any, test: Any) -> int:
-    """Rows held out whose inputs and target also occur in training."""
+    """Return the number of held-out rows whose inputs and target equal those of a training row."""
     import numpy as np
     from pandas.util import hash_pandas_object
 
-    names = hash_pandas_object(X.assign(**{"": np.asarray(y)}), index=False).to_numpy()
-    return int(np.isin(names[test], names[train]).sum())
+    hashes = hash_pandas_object(X.assign(**{"": np.asarray(y)}), index=False).to_numpy()
+    return int(np.isin(hashes[test], hashes[train]).sum())
 
 
-def say_copies(found: dict[str, Any]) -> str:
-    """A paragraph on rows held out that training has seen; empty if there are next to none."""
-    count, rows = found.get("copies") or 0, found["rows"]
-    if count <= max(_CHANCE, _FEW * rows):
+def say_copies(measures: dict[str, Any]) -> str:
+    """Return a warning about copies of training rows among the held-out rows, or ``""``."""
+    count, rows = measures.get("copies") or 0, measures["rows"]
+    if count <= max(_CHANCE_COPIES, _FEW_COPIES * rows):
         return ""
     return (
-        f"  But {count:,} of them have the inputs and the target of a row of training, as copies "
-        "have: the\n  measures flatter the model. Remove copies, or name a column that is the same "
-        "for rows\n  that belong together by --groups.\n"
+        f"  But {count:,} of them equal a training row in all inputs and the target, as copies do: "
+        "the\n  measures are too optimistic. Remove duplicates, or use --groups with a column that "
+        "is\n  the same for rows that belong together.\n"
     )

@@ -1,4 +1,4 @@
-"""``calipers inspect``: what a model folder holds."""
+"""``calipers inspect``: the contents of a model folder."""
 
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from calipers.cli._table_options import AsJSON
 
 
 def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
-    """Show what is in a model folder: inputs, target, settings, evaluation, versions.
+    """Show inputs, target, settings and evaluation of a model.
 
-    Nothing is run: the files are read and checked, also those of a model whose network is code of
-    one's own.
+    The files are read and checked, but no code is run, so a model with a custom network can be
+    inspected without that network.
     """
     from calipers._schema import arrays_under
     from calipers.storage import read_model
@@ -24,24 +24,25 @@ def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
     document, arrays = read_model(model)
     _check(document, arrays, Path(model))
     if "targets" in document:
-        numbered = enumerate(document["targets"])
-        parts = [(own, arrays_under(arrays, f"{i}.")) for i, own in numbered]
-        several = [_facts(own, part, Path(model)) for own, part in parts]
+        several = [
+            _facts(single, arrays_under(arrays, f"{i}."), Path(model))
+            for i, single in enumerate(document["targets"])
+        ]
         if as_json:
             print_json({"model": model, "targets": several})
-        for found in [] if as_json else several:
-            _show(found)
+        for facts in [] if as_json else several:
+            _show(facts)
             typer.echo("")
         return
-    found = _facts(document, arrays, Path(model))
+    facts = _facts(document, arrays, Path(model))
     if as_json:
-        print_json(found)
+        print_json(facts)
     else:
-        _show(found)
+        _show(facts)
 
 
 def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> None:
-    """Refuse what ``load`` refuses, but for code that is not there."""
+    """Refuse what ``load`` refuses, except for missing code."""
     from calipers import IntervalRegressor
     from calipers._loading import check_model
     from calipers._schema import SchemaError
@@ -58,7 +59,7 @@ def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> No
 
 
 def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """What is known of a model, as plain JSON."""
+    """Return the description of a model as plain JSON."""
     from calipers._serialization import calibrations_from_dict, support_from_dict
 
     inputs, ensemble = document["inputs"], document["ensemble"]
@@ -81,8 +82,8 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
             "weights": sum(a.size for n, a in arrays.items() if n.startswith("weights.")),
         },
         "calibrations": [
-            {"kind": found.kind, "rows": int(found.n_rows), "strict": bool(found.strict)}
-            for found in calibrations_from_dict(ensemble, arrays)
+            {"kind": c.kind, "rows": int(c.n_rows), "strict": bool(c.strict)}
+            for c in calibrations_from_dict(ensemble, arrays)
         ],
         "settings": document["parameters"],
         "about": inputs["about"],
@@ -90,25 +91,24 @@ def _facts(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> di
     }
 
 
-def _show(found: dict[str, Any]) -> None:
+def _show(facts: dict[str, Any]) -> None:
     from calipers.training import out_of_time
 
-    found = for_terminal(found)
-    target, inputs, about = found["target"], found["inputs"], found["about"]
+    facts = for_terminal(facts)
+    target, inputs, about = facts["target"], facts["inputs"], facts["about"]
     used = sum(column["used"] for column in inputs)
-    typer.echo(f"{found['model']}: predicts {target['name']} from {used} of {len(inputs)} inputs")
+    typer.echo(f"{facts['model']}: predicts {target['name']} from {used} of {len(inputs)} inputs")
     print_columns([target], inputs)
-    typer.echo(f"\n{_networks(found)}")
-    typer.echo(_calibration(found["calibrations"]))
-    typer.echo(f"Values of {target['name']} are taken to be {found['support']}")
-    if found["components"] > 1 or found["scale"] != "identity":
-        typer.echo(f"Components of each network: {found['components']}; scale: {found['scale']}")
-    if found["trees"]:
-        typer.echo(f"Points of {found['trees']} trees are an input of the networks")
+    typer.echo(f"\n{_networks(facts)}")
+    typer.echo(_calibration(facts["calibrations"]))
+    typer.echo(f"Values of {target['name']} are taken to be {facts['support']}")
+    if facts["components"] > 1 or facts["scale"] != "identity":
+        typer.echo(f"Components of each network: {facts['components']}; scale: {facts['scale']}")
+    if facts["trees"]:
+        typer.echo(f"The predictions of {facts['trees']} trees are an input of the networks")
     if text := out_of_time(about.get("time_budget")):
         typer.echo(f"Note: {text}")
-    changed = _changed(found["settings"])
-    typer.echo(f"Settings: {changed or 'the defaults'}")
+    typer.echo(f"Settings: {_changed(facts['settings']) or 'the defaults'}")
     if is_measured(evaluation := about.get("evaluation")):
         typer.echo(f"\nWhen fitted, on {evaluation['rows']:,} rows held out:")
         print_measures(evaluation, target["name"])
@@ -120,26 +120,26 @@ def _show(found: dict[str, Any]) -> None:
         typer.echo(f"\nFitted {about['fitted_at']} on {about.get('rows', 0):,} rows{source}")
     if versions := about.get("versions"):
         typer.echo(f"  with {', '.join(f'{name} {text}' for name, text in versions.items())}")
-    typer.echo(f"{found['bytes'] / 1e6:.2f} MB")
+    typer.echo(f"{facts['bytes'] / 1e6:.2f} MB")
 
 
-def _networks(found: dict[str, Any]) -> str:
-    networks, settings = found["networks"], found["settings"]
+def _networks(facts: dict[str, Any]) -> str:
+    networks, settings = facts["networks"], facts["settings"]
     first, last = networks["epochs"]
     epochs = f"{first:,}" if first == last else f"{first:,} to {last:,}"
     loss = settings.get("loss", "the default")
-    loss = loss if isinstance(loss, str) else loss.get("kind", "of its maker's own")
-    again = networks["trained_again"]
+    loss = loss if isinstance(loss, str) else loss.get("kind", "custom")
+    retrained = networks["trained_again"]
     return (
         f"{networks['count']} networks with {networks['weights']:,} weights, trained for {epochs} "
         f"epochs; loss {loss}, aggregation {settings.get('aggregation', 'the default')}"
-        + (f"; {again} failed and were trained again" if again else "")
+        + (f"; {retrained} failed and were trained again" if retrained else "")
     )
 
 
 def _calibration(calibrations: list[dict[str, Any]]) -> str:
     if not calibrations:
-        return "Not calibrated: intervals are as the networks have them"
+        return "Not calibrated: intervals are those of the networks"
     texts = [
         f"{'conformalized on' if c['strict'] else 'calibrated out of fold on'} {c['rows']:,} rows"
         for c in calibrations
@@ -150,17 +150,16 @@ def _calibration(calibrations: list[dict[str, Any]]) -> str:
 
 
 def _changed(settings: dict[str, Any]) -> str:
-    """Settings that are not the defaults."""
+    """Return the settings that differ from the defaults."""
     from calipers import IntervalRegressor
     from calipers._parameters import parameters_from_dict
     from calipers.training import SHORTHANDS
 
-    usual = IntervalRegressor().get_params()
+    defaults = IntervalRegressor().get_params()
     stored = {k: v for k, v in settings.items() if k != "preprocessor"}
-    known = parameters_from_dict(stored, IntervalRegressor._get_param_names())
-    found = IntervalRegressor(**known).get_params()
+    kwargs = parameters_from_dict(stored, IntervalRegressor._get_param_names())
     return ", ".join(
         f"{name}={value}"
-        for name, value in found.items()
-        if name not in SHORTHANDS and (name not in usual or usual[name] != value)
+        for name, value in IntervalRegressor(**kwargs).get_params().items()
+        if name not in SHORTHANDS and (name not in defaults or defaults[name] != value)
     )

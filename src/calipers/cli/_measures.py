@@ -1,4 +1,4 @@
-"""How good intervals are on labelled rows: measured once, for ``fit`` and ``evaluate``."""
+"""Measures of intervals on labelled rows, as ``fit``, ``evaluate`` and ``inspect`` print them."""
 
 from collections.abc import Sequence
 from typing import Any, TypeGuard
@@ -14,7 +14,7 @@ _MOST_GROUPS = 20
 
 
 def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any], Any]:
-    """Measures of a model on labelled rows, as plain JSON; and the bounds of each row."""
+    """Return a model's measures on labelled rows, as plain JSON, and the bounds of each row."""
     import numpy as np
     from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
@@ -22,13 +22,12 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
     from calipers.prediction import Query
 
     y = np.asarray(y, dtype=np.float64)
-    levels = [coverage]
+    levels, at = [coverage], None
     if model.ensemble_.gives_distribution:
-        levels = sorted({*LEVELS, coverage})
-    at = y if model.ensemble_.gives_distribution else None
-    found = model.query(X, Query(tuple(levels), at=at))
-    point, bounds = found.point, found.intervals
-    lower, upper = found.bounds(coverage)
+        levels, at = sorted({*LEVELS, coverage}), y
+    prediction = model.query(X, Query(tuple(levels), at=at))
+    point, bounds = prediction.point, prediction.intervals
+    lower, upper = prediction.bounds(coverage)
     low, high = metrics.coverage_band(len(y), coverage)
     table = [
         {
@@ -43,7 +42,7 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
         "coverage": coverage,
         "coverage_rate": metrics.coverage_rate(y, lower, upper),
         "by_chance": [float(low), float(high)],
-        "shared_rate": _shared_rate(found, coverage),
+        "shared_rate": _shared_rate(prediction, coverage),
         "mean_width": metrics.mean_width(lower, upper),
         "interval_score": metrics.interval_score(y, lower, upper, coverage=coverage),
         "rmse": root_mean_squared_error(y, point),
@@ -56,13 +55,13 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
 
 
 def measure_targets(model: Any, X: Any, y: Any, coverage: float) -> dict[str, Any]:
-    """Measures of each target of a model of several, and of all of them together."""
+    """Return the measures of a multi-target model: of each target, and of joint intervals."""
     import numpy as np
 
     from calipers import metrics
 
     pairs = zip(model.target_names_, model.models_, strict=True)
-    found = {name: measure(own, X, y[name], coverage)[0] for name, own in pairs}
+    targets = {name: measure(single, X, y[name], coverage)[0] for name, single in pairs}
     lower, upper = np.moveaxis(model.predict_interval(X, coverage, joint=True), -1, 0)
     inside = ((lower <= y.to_numpy()) & (y.to_numpy() <= upper)).all(axis=1)
     low, high = metrics.coverage_band(len(y), coverage)
@@ -71,53 +70,58 @@ def measure_targets(model: Any, X: Any, y: Any, coverage: float) -> dict[str, An
         "coverage_of_each": model.single_coverages(coverage)[0],
         "coverage_rate": float(inside.mean()),
         "by_chance": [float(low), float(high)],
-        "mean_width": dict(zip(found, (upper - lower).mean(axis=0).tolist(), strict=True)),
+        "mean_width": dict(zip(targets, (upper - lower).mean(axis=0).tolist(), strict=True)),
     }
-    return {"rows": len(y), "coverage": coverage, "targets": found, "joint": joint}
+    return {"rows": len(y), "coverage": coverage, "targets": targets, "joint": joint}
 
 
-def print_targets(found: dict[str, Any]) -> None:
-    """Print what ``measure_targets`` found."""
-    for name, own in found["targets"].items():
+def print_targets(measures: dict[str, Any]) -> None:
+    """Print the result of ``measure_targets``."""
+    for name, single in measures["targets"].items():
         typer.echo(f"{name}:")
-        print_measures(own, name)
+        print_measures(single, name)
         typer.echo("")
-    joint = found["joint"]
-    low, high = joint["by_chance"]
-    count = len(found["targets"])
+    joint = measures["joint"]
+    count = len(measures["targets"])
     typer.echo(
         f"All {count} together: {joint['coverage']:.0%} joint intervals, of "
         f"{joint['coverage_of_each']:.1%} each, hold {joint['coverage_rate']:.1%} of the rows"
     )
+    _print_band(joint)
+
+
+def _print_band(measures: dict[str, Any]) -> None:
+    low, high = measures["by_chance"]
     typer.echo(f"    (chance alone makes it {low:.1%} to {high:.1%} when they are honest)")
 
 
-def _shared_rate(found: Any, coverage: float) -> float | None:
-    """Coverage rate with ties shared out, where the target has mass on single values."""
+def _shared_rate(prediction: Any, coverage: float) -> float | None:
+    """Return the coverage rate with ties shared out; None if no single value has mass."""
     import numpy as np
 
     from calipers.metrics import shared_coverage
 
-    if found.cdf_below is None or np.array_equal(found.cdf, found.cdf_below):
+    below, cdf = prediction.cdf_below, prediction.cdf
+    if below is None or np.array_equal(cdf, below):
         return None
-    return float(shared_coverage(found.cdf_below, found.cdf, coverage).mean())
+    return float(shared_coverage(below, cdf, coverage).mean())
 
 
 def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
-    """Coverages whose intervals are infinite, since the rows that calibrate them are too few.
+    """Return the coverages whose intervals are infinite for lack of calibration rows.
 
-    With the ``rows_needed`` for each, the ``rows`` there are and what these are ``worth``; None
-    where all are finite.
+    The result also has the ``rows_needed`` for each, the number of calibration ``rows`` and their
+    effective number, ``worth``; it is None if all intervals are finite.
     """
     from calipers.calibration import rows_needed
 
-    models = getattr(model, "models_", [model])  # of several targets
-    for calibration in (c for own in models for c in own.ensemble_.calibrations[-1:]):
-        lacking = [c for c in coverages if not calibration.supports(0.5 * (1.0 - c))]
-        if lacking:
+    models = getattr(model, "models_", [model])  # of a multi-target model
+    for calibration in (c for single in models for c in single.ensemble_.calibrations[-1:]):
+        infinite = [c for c in coverages if not calibration.supports(0.5 * (1.0 - c))]
+        if infinite:
             return {
-                "coverages": lacking,
-                "rows_needed": [rows_needed(c) for c in lacking],
+                "coverages": infinite,
+                "rows_needed": [rows_needed(c) for c in infinite],
                 "rows": calibration.n_rows,
                 "worth": getattr(calibration, "n_effective", calibration.n_rows),
             }
@@ -125,31 +129,31 @@ def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
 
 
 def say_unbounded(found: dict[str, Any] | None) -> str:
-    """Why intervals are infinite, in a sentence; empty where none is.
+    """Return a sentence on why intervals are infinite, or ``""`` if none is.
 
     >>> say_unbounded({"coverages": [0.95], "rows_needed": [39], "rows": 16})
-    '95% intervals are infinite: it takes 39 rows to calibrate them, and the model has 16'
+    '95% intervals are infinite: calibrating them takes 39 rows, and the model has 16'
     """
     if not found:
         return ""
     shown = _listed([f"{100 * coverage:.4g}%" for coverage in found["coverages"]])
     needed = _listed([f"{rows:,}" for rows in found["rows_needed"]])
-    worth = found.get("worth", found["rows"])
-    less = f", worth {worth:.3g} by their groups and weights" if worth < found["rows"] - 0.5 else ""
+    effective = found.get("worth", found["rows"])
+    fewer = f" (effectively {effective:.3g}, given their groups and weights)"
     return (
-        f"{shown} intervals are infinite: it takes {needed} rows to calibrate them, and the model "
-        f"has {found['rows']:,}{less}"
+        f"{shown} intervals are infinite: calibrating them takes {needed} rows, and the model "
+        f"has {found['rows']:,}{fewer if effective < found['rows'] - 0.5 else ''}"
     )
 
 
 def on_one_row(model: Any, coverages: Sequence[float]) -> list[float]:
-    """Coverages whose intervals are finite, and end where the farthest calibration row does."""
+    """Return the coverages whose finite intervals depend on the most extreme calibration row."""
     calibrations = model.ensemble_.calibrations[-1:]
     tails = {coverage: 0.5 * (1.0 - coverage) for coverage in coverages}
     return [
         coverage
         for coverage, tail in tails.items()
-        if any(own.supports(tail) and not own.supports(0.5 * tail) for own in calibrations)
+        if any(c.supports(tail) and not c.supports(0.5 * tail) for c in calibrations)
     ]
 
 
@@ -158,7 +162,7 @@ def _listed(texts: list[str]) -> str:
 
 
 def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
-    """Coverage and width for each value of a column, or for ranges of a number."""
+    """Return coverage and width for each value of a column, or for bins of a numeric one."""
     import numpy as np
     import pandas as pd
 
@@ -167,9 +171,9 @@ def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
     lower, upper = bounds
     y = np.asarray(y, dtype=np.float64)
     if pd.api.types.is_numeric_dtype(column.dtype) and column.nunique() > _MOST_GROUPS:
-        there = column.notna().to_numpy()
-        values = column[there].to_numpy(np.float64)
-        found = metrics.coverage_by_value(y[there], lower[there], upper[there], values)
+        present = column.notna().to_numpy()
+        values = column[present].to_numpy(np.float64)
+        found = metrics.coverage_by_value(y[present], lower[present], upper[present], values)
         labels = [f"about {show(float(group))}" for group in found.group]
     else:
         texts = column.astype(object).where(column.notna(), "(missing)")
@@ -186,21 +190,21 @@ def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
 
 
 def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
-    """Whether something that a model folder holds is what ``measure`` gave."""
+    """Whether an object read from a model folder has the form of what ``measure`` returns."""
     from calipers import _schema as schema
 
     number = schema.optional(schema.number())
-    share = schema.number(0, 1)
+    fraction = schema.number(0, 1)
     few = dict.fromkeys(("coverages", "rows_needed"), schema.list_of(schema.number(), least=1))
-    levels = {"coverage": share, "observed": share, "mean_width": number}
+    levels = {"coverage": fraction, "observed": fraction, "mean_width": number}
     check = schema.record(
-        {"rows": schema.whole(0, 2**53), "coverage": share, "coverage_rate": share}
-        | {"by_chance": schema.list_of(share, least=2, most=2)}
+        {"rows": schema.whole(0, 2**53), "coverage": fraction, "coverage_rate": fraction}
+        | {"by_chance": schema.list_of(fraction, least=2, most=2)}
         | dict.fromkeys(("mean_width", "interval_score", "rmse", "mae"), number)
         | {"calibration": schema.list_of(schema.record(levels, rest=schema.anything))},
         {
             "copies": schema.optional(schema.whole(0, 2**53)),
-            "on_one_row": schema.list_of(share),
+            "on_one_row": schema.list_of(fraction),
             "unbounded": schema.optional(
                 schema.record({**few, "rows": schema.whole(0, 2**53)}, {"worth": schema.number()})
             ),
@@ -215,25 +219,25 @@ def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def _width(value: float | None) -> float:
-    """A width, also from a folder, whose JSON has no infinite ones."""
+    """Return a width; JSON from a model folder has None for infinity."""
     return float("inf") if value is None else value
 
 
-def print_measures(found: dict[str, Any], target: str) -> None:
-    """Print what ``measure`` found."""
-    low, high = found["by_chance"]
-    typer.echo(f"  {found['coverage']:.0%} intervals hold {found['coverage_rate']:.1%} of the rows")
-    shared = found.get("shared_rate")
+def print_measures(measures: dict[str, Any], target: str) -> None:
+    """Print the result of ``measure``."""
+    coverage, rate = measures["coverage"], measures["coverage_rate"]
+    typer.echo(f"  {coverage:.0%} intervals hold {rate:.1%} of the rows")
+    shared = measures.get("shared_rate")
     if shared is not None:
-        typer.echo(f"    and {shared:.1%} with the rows on bounds shared out by their mass")
-    typer.echo(f"    (chance alone makes it {low:.1%} to {high:.1%} when they are honest)")
+        typer.echo(f"    and {shared:.1%} if rows on a bound count in proportion to their mass")
+    _print_band(measures)
     print_rows(
         ("", f"in units of {target}"),
         [
-            ("mean width", _width(found["mean_width"])),
-            ("interval score", _width(found["interval_score"])),
-            ("root mean squared error", found["rmse"]),
-            ("mean absolute error", found["mae"]),
+            ("mean width", _width(measures["mean_width"])),
+            ("interval score", _width(measures["interval_score"])),
+            ("root mean squared error", measures["rmse"]),
+            ("mean absolute error", measures["mae"]),
         ],
     )
     typer.echo("")
@@ -241,13 +245,14 @@ def print_measures(found: dict[str, Any], target: str) -> None:
         ("coverage", "observed", "mean width"),
         [
             (f"{row['coverage']:.0%}", f"{row['observed']:.1%}", _width(row["mean_width"]))
-            for row in found["calibration"]
+            for row in measures["calibration"]
         ],
     )
-    if few := found.get("on_one_row"):
-        shown = _listed([f"{100 * coverage:.4g}%" for coverage in few])
+    if few := measures.get("on_one_row"):
+        shown = _listed([f"{100 * level:.4g}%" for level in few])
         typer.echo(
-            f"  {shown} intervals rest on one row at each end: an odd one makes all of them wide"
+            f"  {shown} intervals rest on one calibration row at each end: a single outlier makes "
+            "all of them wide"
         )
-    if why := say_unbounded(found.get("unbounded")):
+    if why := say_unbounded(measures.get("unbounded")):
         typer.echo(f"  {why}")

@@ -1,4 +1,4 @@
-"""Warnings as one line each on standard error, and targets far from all others by their place."""
+"""Notes on standard error, one line each: warnings, leaking inputs and outlying targets."""
 
 import warnings
 from collections.abc import Iterator
@@ -7,13 +7,13 @@ from typing import Any
 
 import typer
 
-_LOOKED_AT = 5_000  # rows that are looked at for inputs that are the target
-_FEWEST_RANKS = 20  # by fewer, an input may be in the order of the target by chance
-_THE_SAME = 0.9999  # rank correlation of what says the same
+_LEAK_ROWS = 5_000  # rows on which leaks are looked for
+_FEWEST_RANKS = 20  # with fewer rows, an input may rank like the target by chance
+_LEAK_CORRELATION = 0.9999  # rank correlation above which an input may be the target
 
 
 def printable(text: str) -> str:
-    r"""Text for a terminal, which control characters in names and categories could steer.
+    r"""Return text with control characters escaped, so that names cannot control the terminal.
 
     >>> printable("\x1b[2Jgrösse\n")
     '\\x1b[2Jgrösse\\n'
@@ -37,7 +37,7 @@ def _show(message: Any, *_: Any, **__: Any) -> None:
 
 @contextmanager
 def without_repeats() -> Iterator[None]:
-    """Leave out what the command says by itself: targets far from all others, and too few rows."""
+    """Ignore warnings about outlying targets and too few rows, which the command words itself."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "y is far from all other targets", UserWarning)
         warnings.filterwarnings("ignore", "intervals of .* are infinite", UserWarning)
@@ -45,45 +45,45 @@ def without_repeats() -> Iterator[None]:
 
 
 def note_leaks(columns: list[dict[str, Any]], inputs: Any, values: Any) -> None:
-    """Note of inputs that rank rows as a target does: they may be it, by another name.
+    """Add a note to each of ``columns`` that ranks the rows like a target, and so may leak it.
 
-    Notes are set in the columns' documents; the inputs are each in its own type.
+    ``inputs`` are the typed inputs.
     """
     import numpy as np
     import pandas as pd
 
-    rows = np.arange(len(inputs))[:: max(1, len(inputs) // _LOOKED_AT)]
+    rows = np.arange(len(inputs))[:: max(1, len(inputs) // _LEAK_ROWS)]
     targets = pd.DataFrame(values).iloc[rows].set_axis(rows, axis=0).rank()
     for column in columns:
         if column["kind"] not in ("number", "date"):
             continue
         ranks = inputs[column["name"]].iloc[rows].set_axis(rows, axis=0).rank()
-        known = ranks.notna()
-        if known.sum() < _FEWEST_RANKS or ranks.nunique() < 0.5 * known.sum():
+        present = ranks.notna()
+        if present.sum() < _FEWEST_RANKS or ranks.nunique() < 0.5 * present.sum():
             continue
         for name in targets:
-            together = abs(np.corrcoef(ranks[known], targets[name][known])[0, 1])
-            if together > _THE_SAME:
-                leak = f"ranks rows as {name!r} does: --ignore it if it is not known beforehand"
+            correlation = np.corrcoef(ranks[present], targets[name][present])[0, 1]
+            if abs(correlation) > _LEAK_CORRELATION:
+                leak = f"ranks rows like {name!r}: --ignore it if it is not known beforehand"
                 column["note"] = "; ".join(filter(None, [column["note"], leak]))
 
 
-def say_far_targets(model: Any, table: Any, values: Any, rows: Any) -> None:
-    """Name targets that the model took for errors, by their places in the files."""
+def note_outliers(model: Any, table: Any, values: Any, rows: Any) -> None:
+    """Name outlying targets that the networks did not learn from, by their places in the files."""
     import pandas as pd
 
     from calipers.preprocessing import DataError
 
     targets = pd.DataFrame(values)
-    for name, own in zip(targets, getattr(model, "models_", [model]), strict=True):
-        found = own.about_.get("far_targets")
-        if found is None:
+    for name, single in zip(targets, getattr(model, "models_", [model]), strict=True):
+        outliers = single.about_.get("far_targets")
+        if outliers is None:
             continue
-        row = int(rows[found["rows"][0]])
-        more = "" if found["count"] == 1 else f", as are {found['count'] - 1:,} more"
+        row = int(rows[outliers["rows"][0]])
+        more = "" if outliers["count"] == 1 else f", and so are {outliers['count'] - 1:,} more"
         problem = (
             f"{targets[name].iloc[row]:g} is far from all other targets{more}: networks do not "
-            "learn from it, calibration counts it, so that intervals of high coverage may be wide. "
-            "Correct or leave out what is wrong; if such targets are real, fit their logarithm"
+            "learn from outliers, but calibration counts them, so intervals of high coverage may "
+            "be wide. Correct or remove wrong values; if such targets are real, fit their logarithm"
         )
         _show(table.placed(DataError(problem, column=str(name), row=row)))

@@ -1,4 +1,4 @@
-"""Commands of other distributions, found through entry points.
+"""Commands that other distributions add through entry points.
 
 A distribution adds a command to ``calipers`` with an entry point in the group
 ``calipers.commands``, here ``calipers study``::
@@ -6,10 +6,10 @@ A distribution adds a command to ``calipers`` with an entry point in the group
     [project.entry-points."calipers.commands"]
     study = "calipers_study.cli:app"
 
-The object is a ``typer.Typer`` with commands of its own, or a function such as ``app.command()``
-takes. It is imported when its command is used and not before, so that ``calipers --help``, which
-shows the summary of the distribution, stays fast, and a command that cannot be imported stops no
-other. Commands of calipers itself go before those of others.
+The object is a ``typer.Typer`` with commands of its own, or a function as ``app.command()`` takes
+it. It is imported only when its command is used, so that ``calipers --help``, which shows the
+summary of the distribution, stays fast, and a command that cannot be imported breaks no other.
+Commands of calipers itself take precedence.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 GROUP = "calipers.commands"
 
 KNOWN = {
-    "study": "calipers study is a package of its own: "
-    "run `pip install ./study` in a clone of the repository of calipers"
+    "study": "calipers study is a separate package: "
+    "run `pip install ./study` in a clone of the calipers repository"
 }
-"""What to say of commands that are not installed."""
+"""How to install well-known commands that are missing."""
 
 
 class PluginError(RuntimeError):
@@ -34,7 +34,7 @@ class PluginError(RuntimeError):
 
 
 class PluginCommand(TyperCommand):
-    """Stands for a command of another distribution until it is used."""
+    """Placeholder for a command of another distribution, which is imported when it is used."""
 
     def __init__(self, entry: "EntryPoint") -> None:
         summary = entry.dist.metadata["Summary"] if entry.dist else None
@@ -42,13 +42,13 @@ class PluginCommand(TyperCommand):
         self.entry = entry
 
     def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:
-        """Load the command and let it take over."""
+        """Load the command and return its context."""
         return load(self.entry).make_context(info_name, args, *rest, **extra)
 
 
 def find() -> dict[str, PluginCommand]:
-    """Commands of other distributions by name; none where an entry point cannot be read."""
-    from importlib.metadata import entry_points  # which takes time, and few commands need
+    """Return the commands of other distributions by name; none if entry points are unreadable."""
+    from importlib.metadata import entry_points  # slow, and few commands need it
 
     try:
         return {entry.name: PluginCommand(entry) for entry in entry_points(group=GROUP)}
@@ -63,7 +63,7 @@ def load(entry: "EntryPoint") -> Any:
     Raises
     ------
     PluginError
-        If that fails, or if it is not a command.
+        If the import fails, or the object is not a command.
     """
     source = entry.dist.name if entry.dist else "another package"
     try:

@@ -1,8 +1,8 @@
-"""``calipers predict``: points, intervals and quantiles for every row of a table."""
+"""``calipers predict``: point predictions, intervals and quantiles for every row of a table."""
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +14,7 @@ from calipers.cli._predict_parts import score_parts
 from calipers.cli._printing import print_json
 from calipers.tables import known_endings
 
-ModelFolder = Annotated[str, typer.Argument(help="Folder of a model that calipers has saved.")]
+ModelFolder = Annotated[str, typer.Argument(help="Folder of a saved model.")]
 
 _STANDARD = "-"
 
@@ -25,8 +25,8 @@ def predict_command(
     out: Annotated[
         str,
         typer.Option(
-            help=f"File to write, whose ending says the format: {known_endings()}; - writes CSV to "
-            "standard output. With --cluster a folder of Parquet."
+            help=f"File to write; its ending gives the format: {known_endings()}; - writes CSV to "
+            "standard output. With --cluster, a folder of Parquet files."
         ),
     ] = _STANDARD,
     coverage: Annotated[
@@ -34,7 +34,7 @@ def predict_command(
     ] = None,
     quantiles: Annotated[str | None, typer.Option(help="Quantiles such as 0.1,0.5,0.9.")] = None,
     keep: Annotated[
-        str | None, typer.Option(help="Columns of the input to keep, such as id,day; or all.")
+        str | None, typer.Option(help="Input columns to copy, such as id,day; or all.")
     ] = None,
     mark_outside: Annotated[
         bool,
@@ -45,7 +45,7 @@ def predict_command(
     joint: Annotated[
         bool,
         typer.Option(
-            "--joint", help="Intervals that hold all targets together, of a model of several."
+            "--joint", help="Intervals that hold all targets of a multi-target model together."
         ),
     ] = False,
     delimiter: common.Delimiter = None,
@@ -54,20 +54,22 @@ def predict_command(
     cluster: OnCluster = None,
     as_json: common.AsJSON = False,
 ) -> None:
-    """Predict every row of a table, in blocks: the size of the table does not matter.
+    """Predict every row of a table, however large.
 
-    The file appears under its name when it is whole. A run that was killed leaves nothing under
-    that name, and the same command does it again. With --cluster, tables are Parquet files or
-    folders of them, and the same command goes on with the parts that are missing.
+    The table is read and predicted in blocks. The output file appears under its name when it is
+    complete; a killed run leaves no file of that name, and is repeated by the same command. With
+    --cluster, tables are Parquet files or folders of them, and the same command continues with the
+    missing parts.
     """
-    levels, wanted = common.shares(coverage, "--coverage"), common.shares(quantiles, "--quantiles")
+    coverages = common.parse_fractions(coverage, "--coverage")
+    levels = common.parse_fractions(quantiles, "--quantiles")
     if cluster is not None:
         if out == _STANDARD:
             raise typer.BadParameter("--cluster needs a folder as --out")
         if joint:
-            raise typer.BadParameter("--joint is not for --cluster")
-        wishes = {"coverages": levels, "quantiles": wanted, "keep": keep}
-        result = score_parts(model, data, out, wishes | {"mark_outside": mark_outside}, cluster)
+            raise typer.BadParameter("--joint does not work with --cluster")
+        query = {"coverages": coverages, "quantiles": levels, "keep": keep}
+        result = score_parts(model, data, out, query | {"mark_outside": mark_outside}, cluster)
         (_report_json if as_json else _report)(result, out)
         return
     form = common.make_form(delimiter, encoding)
@@ -76,26 +78,23 @@ def predict_command(
     format_of(out)
     files = find_files(data)
     if out in files and out != _STANDARD:
-        raise typer.BadParameter(f"{out} is to be read and written: name another file")
+        raise typer.BadParameter(f"{out} is both input and output: name another file")
     fitted = load_any(model, n_jobs)
     if joint and not hasattr(fitted, "models_"):
-        raise typer.BadParameter(f"--joint is for models of several targets, {model} has one")
+        raise typer.BadParameter(f"--joint needs a model of several targets, {model} has one")
     as_text = format_of(out)[0].is_text
-    asked = RowScorer(fitted, levels, wanted, keep, mark_outside, as_text, joint)
+    scorer = RowScorer(fitted, coverages, levels, keep, mark_outside, as_text, joint)
     with common.reading(files, "predicting") as report, write_blocks(out) as write:
-        for table in asked.tables(files, form, report):
+        for table in scorer.tables(files, form, report):
             write(table)
-    result = {"rows": asked.rows, "out": out, "outside": asked.outside_report()}
-    if lacking := unbounded(fitted, [fitted.coverage] if levels is None else levels):
-        result["unbounded"] = lacking
-    if as_json:
-        _report_json(result, out)
-    else:
-        _report(result, out)
+    result = {"rows": scorer.rows, "out": out, "outside": scorer.outside_report()}
+    if infinite := unbounded(fitted, [fitted.coverage] if coverages is None else coverages):
+        result["unbounded"] = infinite
+    (_report_json if as_json else _report)(result, out)
 
 
 def load_any(folder: str, n_jobs: int) -> Any:
-    """A model of one target or of several, to predict with so many threads."""
+    """Load a model of one or several targets, to predict with ``n_jobs`` threads."""
     from calipers import load
     from calipers.storage import read_model
 
@@ -103,14 +102,14 @@ def load_any(folder: str, n_jobs: int) -> Any:
         return load(folder).set_params(n_jobs=n_jobs)
     from calipers.multitarget import MultiTargetRegressor
 
-    several = MultiTargetRegressor.load(folder)
-    for own in several.models_:
-        own.set_params(n_jobs=n_jobs)
-    return several
+    model = MultiTargetRegressor.load(folder)
+    for single in model.models_:
+        single.set_params(n_jobs=n_jobs)
+    return model
 
 
 class RowScorer:
-    """Predicts blocks of rows as the command was asked to; counts rows on the way."""
+    """Predicts blocks of rows as requested, and counts rows outside the training range."""
 
     def __init__(
         self,
@@ -132,38 +131,43 @@ class RowScorer:
         self.columns: Counter[str] = Counter()
 
     def tables(self, files: list[str], form: Any, report: Any) -> Iterator[Any]:
-        """Tables to write, block by block."""
-        from calipers.preprocessing import DataError
+        """Yield the tables to write for the blocks of some files."""
         from calipers.tables import read_blocks
 
         for name in files:
-            for block in read_blocks(name, form=form, report=report):
-                try:
-                    yield self._answer(block)
-                except DataError as error:
-                    raise block.placed(error) from None
+            yield from self.score(read_blocks(name, form=form, report=report))
 
-    def _answer(self, block: Any) -> Any:
+    def score(self, blocks: Iterable[Any]) -> Iterator[Any]:
+        """Yield the table to write for each block."""
+        from calipers.preprocessing import DataError
+
+        for block in blocks:
+            try:
+                yield self._score(block)
+            except DataError as error:
+                raise block.placed(error) from None
+
+    def _score(self, block: Any) -> Any:
         import pyarrow as pa
 
         inputs = self.model.pick(block.frame)
-        answers, outside = self._predict(inputs)
-        columns = {name: pa.array(values) for name, values in answers.items()}
+        predictions, outside = self._predict(inputs)
+        columns = {name: pa.array(values) for name, values in predictions.items()}
         self._count(outside)
         if self.mark_outside:
             columns["outside"] = pa.array(_names(outside, self.model.inputs_), pa.string())
         return pa.table(self._kept(block, columns) | columns)
 
     def _predict(self, inputs: Any) -> Any:
-        """Columns of numbers by name, those of several targets each under its own."""
+        """Return columns of predictions by name, prefixed by the target if there are several."""
         if not hasattr(self.model, "models_"):
-            found, outside = self.model.query_and_check(inputs, self.query)
-            return found.columns(), outside
-        found, outside = self.model.query_and_check(inputs, self.query, joint=self.joint)
+            prediction, outside = self.model.query_and_check(inputs, self.query)
+            return prediction.columns(), outside
+        predictions, outside = self.model.query_and_check(inputs, self.query, joint=self.joint)
         columns = {
             f"{target}_{name}": values
-            for target, answer in found.items()
-            for name, values in answer.columns().items()
+            for target, prediction in predictions.items()
+            for name, values in prediction.columns().items()
         }
         return columns, outside
 
@@ -173,8 +177,8 @@ class RowScorer:
         for column, count in zip(self.model.inputs_, outside.sum(axis=0), strict=True):
             self.columns[column.name] += int(count)
 
-    def _kept(self, block: Any, answers: Any) -> dict[str, Any]:
-        """Columns of the input that are to be kept, as they came."""
+    def _kept(self, block: Any, predictions: Any) -> dict[str, Any]:
+        """Return the columns of the input that go into the output."""
         from calipers._text import did_you_mean
         from calipers.preprocessing import DataError
 
@@ -186,15 +190,17 @@ class RowScorer:
                 raise DataError(
                     f"there is no column {name!r}{did_you_mean(name, block.table.column_names)}"
                 )
-            if name in answers:
-                raise DataError(f"the column {name!r} cannot be kept: an answer has that name")
+            if name in predictions:
+                raise DataError(
+                    f"the column {name!r} cannot be kept: a column of predictions has that name"
+                )
         kept = block.table.select(names)
         if not self.as_text:
             kept = self._typed(kept)
         return dict(zip(names, kept.columns, strict=True))
 
     def _typed(self, kept: Any) -> Any:
-        """Text as numbers in inputs that are numbers, as the model reads them."""
+        """Return the kept columns with numeric inputs parsed from text as the model reads them."""
         import pyarrow as pa
 
         from calipers.preprocessing import read_number
@@ -204,17 +210,17 @@ class RowScorer:
         readers = {column.name: reader.read for column, reader in pairs if column.kind == "number"}
         if encoder is None:
             readers = {column.name: read_number for column in self.model.inputs_}
-        for place, name in enumerate(kept.column_names):
-            column = kept.column(place)
+        for i, name in enumerate(kept.column_names):
+            column = kept.column(i)
             if name in readers and pa.types.is_string(column.type):
                 numbers = readers[name](column.to_pandas().rename(name))
-                kept = kept.set_column(place, name, pa.array(numbers, from_pandas=True))
+                kept = kept.set_column(i, name, pa.array(numbers, from_pandas=True))
         return kept
 
     def outside_report(self) -> dict[str, Any]:
-        """How many rows are outside the training range, and in which columns."""
-        found = {name: count for name, count in self.columns.most_common() if count}
-        return {"rows": self.rows_outside, "columns": found}
+        """Return how many rows are outside the training range, in total and by column."""
+        columns = {name: count for name, count in self.columns.most_common() if count}
+        return {"rows": self.rows_outside, "columns": columns}
 
 
 def _names(outside: Any, inputs: Any) -> list[str]:
@@ -232,7 +238,7 @@ def _report_json(result: dict[str, Any], out: str) -> None:
 
 
 def _report(result: dict[str, Any], out: str) -> None:
-    """Say on standard error, so that it stays out of pipes, what was done."""
+    """Print a summary on standard error, which keeps it out of pipes."""
     where = "" if out == _STANDARD else f", written to {os.fspath(out)}"
     typer.echo(f"{result['rows']:,} rows predicted{where}", err=True)
     if why := say_unbounded(result.get("unbounded")):
@@ -243,7 +249,7 @@ def _report(result: dict[str, Any], out: str) -> None:
         shown = ", ".join(f"{name} ({count:,})" for name, count in columns[:8])
         more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
         typer.echo(
-            f"{outside['rows']:,} rows are outside what training saw, trust them less: "
-            f"{shown}{more}",
+            f"{outside['rows']:,} rows have values outside the training range, trust their "
+            f"predictions less: {shown}{more}",
             err=True,
         )

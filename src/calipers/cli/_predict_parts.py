@@ -1,16 +1,15 @@
-"""``calipers predict --cluster``: Parquet scored by workers into a folder of parts.
+"""``calipers predict --cluster``: workers score Parquet files into a folder of parts.
 
-A folder of parts is planned before anything is scored. Every part is one file under a name that
-follows from the plan, appears whole or not at all, and is scored by a task that does nothing where
-the part is there. So whatever is killed, the same command goes on with what is missing, and no row
-is lost or doubled.
+The parts are planned before anything is scored. Every part is one file, whose name follows from the
+plan, which appears complete or not at all, and whose task does nothing if the file exists. So
+whatever is killed, the same command continues with the missing parts, and no row is lost or
+duplicated.
 """
 
 import json
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,43 +22,43 @@ if TYPE_CHECKING:
     from calipers.tables import Part
 
 PLAN, DONE = "_calipers.json", "_SUCCESS"
-"""Marks in a folder of parts: what it is to hold, and that it holds it. Readers of folders of
-Parquet pass over names that begin with ``_``."""
+"""Files in a folder of parts: the plan, and the mark that it is complete. Readers of Parquet
+folders skip names that begin with ``_``."""
 
 _VERSION = 1  # of the layout of the folder
 
 
 def score_parts(
-    model: str, data: list[str], out: str, asked: dict[str, Any], address: str
+    model: str, data: list[str], out: str, query: dict[str, Any], address: str
 ) -> dict[str, Any]:
     """Score Parquet files on a cluster, into a folder of parts; an unfinished run is continued.
 
-    ``asked`` says what to answer: ``coverages``, ``quantiles``, ``keep`` and ``mark_outside``. The
-    result has ``rows``, ``parts``, ``kept`` (parts that were there already), ``outside`` and
+    ``query`` has the ``coverages``, ``quantiles``, ``keep`` and ``mark_outside`` of ``RowScorer``.
+    The result has ``rows``, ``parts``, ``kept`` (parts that existed already), ``outside`` and
     ``out``.
     """
     from calipers import load
     from calipers.tables import find_parts
 
-    fitted = load(model).set_params(n_jobs=1)  # parts are what runs side by side
+    fitted = load(model).set_params(n_jobs=1)  # parts run in parallel, not rows
     record = json.loads(Path(model, "model.json").read_bytes())
     parts, sources = find_parts(data)
     folder = Path(out).absolute()
     if any(folder.is_relative_to(Path(name).absolute()) for name in data):
-        raise typer.BadParameter(f"--out {out} lies in a folder that is read: name another")
-    plan = {"calipers_parts": _VERSION, "model": record["sha256"], **asked, "inputs": sources}
+        raise typer.BadParameter(f"--out {out} lies inside a folder of inputs: name another folder")
+    plan = {"calipers_parts": _VERSION, "model": record["sha256"], **query, "inputs": sources}
     done = _claim(folder, plan, parts)
     if done is None:
         with spread(address) as cluster:
-            done = _score_all(cluster, fitted, parts, folder, asked)
+            done = _score_all(cluster, fitted, parts, folder, query)
         _finish(folder, done)
     return done | {"parts": len(done["parts"]), "out": out}
 
 
 def _score_all(
-    cluster: Any, model: Any, parts: "list[Part]", folder: Path, asked: dict[str, Any]
+    cluster: Any, model: Any, parts: "list[Part]", folder: Path, query: dict[str, Any]
 ) -> dict[str, Any]:
-    """Score all parts that are not there, and count."""
+    """Score all missing parts; return the totals."""
     import distributed
 
     from calipers._progress import progress
@@ -68,96 +67,79 @@ def _score_all(
     columns: Counter[str] = Counter()
     names = []
     with progress("predicting", len(parts)) as report:
-        shared = {"model": cluster.send(model), "folder": os.fspath(folder), "asked": asked}
+        shared = {"model": cluster.send(model), "folder": os.fspath(folder), "query": query}
         futures = cluster.client.map(_score, parts, pure=False, **shared)
         finished: Any = distributed.as_completed(futures, with_results=True)  # type: ignore[no-untyped-call]
-        for future, found in finished:
+        for future, summary in finished:
             future.release()
-            rows, kept = rows + found["rows"], kept + found["kept"]
-            rows_outside += found["outside"]["rows"]
-            columns.update(found["outside"]["columns"])
-            names += [found["name"]] if found["rows"] else []
+            rows, kept = rows + summary["rows"], kept + summary["kept"]
+            rows_outside += summary["outside"]["rows"]
+            columns.update(summary["outside"]["columns"])
+            names += [summary["name"]] if summary["rows"] else []
             report(1)
     outside = {"rows": rows_outside, "columns": dict(columns.most_common())}
     return {"rows": rows, "parts": sorted(names), "kept": kept, "outside": outside}
 
 
-def _score(part: "Part", *, model: Any, folder: str, asked: dict[str, Any]) -> dict[str, Any]:
-    """Score one part, on a worker; gives what is counted of it."""
-    from calipers._files import replacing
-    from calipers.cli._predict import RowScorer
-
-    path = Path(folder, part.name)
-    there = _summary(path)
-    if there is not None:
-        return there | {"kept": 1}
-    asking = RowScorer(model, **asked, as_text=False)
-    tables = _answers(asking, part)
-    first = next(tables, None)
-    if first is not None:  # a file without rows has no part
-        # A worker that was given up may still write the same: each writes a file of its own.
-        own = path.with_name(f".{part.name}.{secrets.token_hex(8)}")
-        with replacing(own) as file:
-            _write(file, chain([first], tables), lambda: _counted(part, asking))
-        own.replace(path)
-    return _counted(part, asking) | {"kept": 0}
-
-
-def _answers(asking: Any, part: "Part") -> Iterator[Any]:
-    from calipers.preprocessing import DataError
-    from calipers.tables import read_part
-
-    for block in read_part(part):
-        try:
-            yield asking._answer(block)
-        except DataError as error:
-            raise block.placed(error) from None
-
-
-def _write(file: Any, tables: Iterator[Any], count: Callable[[], dict[str, Any]]) -> None:
-    """Write tables as Parquet, with what was counted of them."""
+def _score(part: "Part", *, model: Any, folder: str, query: dict[str, Any]) -> dict[str, Any]:
+    """Score one part, on a worker; return its summary."""
     import pyarrow.parquet as pq
 
-    first = next(tables)
-    with pq.ParquetWriter(file, first.schema) as writer:
-        for table in chain([first], tables):
-            writer.write_table(table)
-        writer.add_key_value_metadata({"calipers": json.dumps(count())})
+    from calipers._files import replacing
+    from calipers.cli._predict import RowScorer
+    from calipers.tables import read_part
+
+    path = Path(folder, part.name)
+    existing = _read_summary(path)
+    if existing is not None:
+        return existing | {"kept": 1}
+    scorer = RowScorer(model, **query, as_text=False)
+    tables = scorer.score(read_part(part))
+
+    def summary() -> dict[str, Any]:
+        return {"name": part.name, "rows": scorer.rows, "outside": scorer.outside_report()}
+
+    first = next(tables, None)
+    if first is not None:  # a file without rows has no part
+        # A worker given up for lost may still write the same part: each writes its own file.
+        temporary = path.with_name(f".{part.name}.{secrets.token_hex(8)}")
+        with replacing(temporary) as file, pq.ParquetWriter(file, first.schema) as writer:
+            for table in chain([first], tables):
+                writer.write_table(table)
+            writer.add_key_value_metadata({"calipers": json.dumps(summary())})
+        temporary.replace(path)
+    return summary() | {"kept": 0}
 
 
-def _counted(part: "Part", asking: Any) -> dict[str, Any]:
-    return {"name": part.name, "rows": asking.rows, "outside": asking.outside_report()}
-
-
-def _summary(path: Path) -> dict[str, Any] | None:
-    """What was counted of a part that is there; None where it is not, or is damaged."""
+def _read_summary(path: Path) -> dict[str, Any] | None:
+    """Return the summary stored in a part; None if the part is missing or damaged."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        found = pq.read_metadata(path)
-        summary: dict[str, Any] = json.loads(found.metadata[b"calipers"])
+        metadata = pq.read_metadata(path)
+        summary: dict[str, Any] = json.loads(metadata.metadata[b"calipers"])
     except (OSError, pa.ArrowException, KeyError, TypeError, ValueError):
         return None
-    return summary if summary.get("rows") == found.num_rows else None
+    return summary if summary.get("rows") == metadata.num_rows else None
 
 
 def _claim(folder: Path, plan: dict[str, Any], parts: "list[Part]") -> dict[str, Any] | None:
-    """Make the folder, or find it again; gives what a finished run has counted."""
+    """Create the folder, or check that it is of this run; return the totals of a finished run."""
     from calipers._files import replace_file
 
     if folder.exists() and not folder.is_dir():
-        raise typer.BadParameter(f"--out {folder} is a file: with --cluster it is a folder")
+        raise typer.BadParameter(f"--out {folder} is a file: with --cluster it must be a folder")
     folder.mkdir(parents=True, exist_ok=True)
-    place = folder / PLAN
+    plan_file = folder / PLAN
     plan = json.loads(json.dumps(plan | {"parts": len(parts)}))
-    if not place.exists():
+    if not plan_file.exists():
         if any(name.name != f".{PLAN}.part" for name in folder.iterdir()):
             raise typer.BadParameter(f"--out {folder} holds other files: name a new folder")
-        replace_file(place, json.dumps(plan, indent=2).encode())
+        replace_file(plan_file, json.dumps(plan, indent=2).encode())
         return None
-    found = json.loads(place.read_bytes())
-    differing = [key for key in plan | found if plan.get(key) != found.get(key)]
+    stored = json.loads(plan_file.read_bytes())
+    differing = [key for key in plan | stored if plan.get(key) != stored.get(key)]
     if differing:
         raise typer.BadParameter(
             f"--out {folder} holds predictions of another run, which differs in "
@@ -174,7 +156,7 @@ def _claim(folder: Path, plan: dict[str, Any], parts: "list[Part]") -> dict[str,
 
 
 def _finish(folder: Path, done: dict[str, Any]) -> None:
-    """Mark the folder as whole, and remove what kills have left."""
+    """Mark the folder as complete, and remove the temporary files of killed workers."""
     from calipers._files import replace_file
 
     for leftover in folder.glob(".*part-*.parquet.*"):

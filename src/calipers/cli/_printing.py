@@ -1,4 +1,4 @@
-"""What commands print: documents as JSON, tables in columns, and text that a terminal can show."""
+"""Printing of JSON documents, of tables in columns, and of text that is safe for a terminal."""
 
 import json
 import math
@@ -9,16 +9,16 @@ import typer
 
 from calipers.cli._notes import printable
 
-_WIDEST = 60  # characters of a cell of a printed table, but for the last of a row
+_WIDEST = 60  # characters of a cell; the last cell of a row may be longer
 
 
 def print_json(document: Any) -> None:
-    """Print a document; what is not finite becomes null."""
+    """Print a document as JSON; numbers that are not finite become null."""
     typer.echo(json.dumps(finite(document), ensure_ascii=False, indent=2))
 
 
 def finite(value: Any) -> Any:
-    """A document without infinities and NaN, which JSON lacks.
+    """Return a document with None in place of infinities and NaN, which JSON lacks.
 
     >>> finite({"width": float("inf"), "rows": 3})
     {'width': None, 'rows': 3}
@@ -31,7 +31,7 @@ def finite(value: Any) -> Any:
 
 
 def for_terminal(value: Any) -> Any:
-    """A document with all texts in it as ``printable`` makes them."""
+    """Return a document whose strings have passed through ``printable``."""
     if isinstance(value, dict):
         return {key: for_terminal(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -40,7 +40,7 @@ def for_terminal(value: Any) -> Any:
 
 
 def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    """Print rows in columns: numbers to the right, text to the left."""
+    """Print rows as a table: numbers aligned to the right, text to the left."""
     header, rows = for_terminal(header), for_terminal(rows)
     cells = [list(header), *([show(value) for value in row] for row in rows)]
     for row in cells:  # a long name would push all other columns out of sight
@@ -60,7 +60,7 @@ def _is_number(value: Any) -> bool:
 
 
 def show(value: Any) -> str:
-    """A value for people: four digits that matter, no more.
+    """Return a value as text, numbers with four significant digits.
 
     >>> show(1234.5678), show(0.00012345), show(12), show("flat"), show(None)
     ('1,235', '0.0001234', '12', 'flat', '')

@@ -1,4 +1,4 @@
-"""``calipers report``: what a model is worth, as a page to look at."""
+"""``calipers report``: the evaluation of a model as an HTML page."""
 
 from pathlib import Path
 from typing import Annotated
@@ -19,25 +19,25 @@ def report_command(
     data: Annotated[
         list[str] | None,
         typer.Argument(
-            help="Tables of rows whose target is known and that the model has not seen. Names, "
-            "patterns such as 'data/*.csv', or - for standard input."
+            help="Tables of labelled rows that were not used for training. Names, patterns such as "
+            "'data/*.csv', or - for standard input."
         ),
     ] = None,
     named: Annotated[list[str] | None, typer.Option("--data", hidden=True)] = None,
-    out: Annotated[Path, typer.Option(help="The HTML file.")] = Path("report.html"),
-    title: Annotated[str | None, typer.Option(help="Headline of the page.")] = None,
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option(help="Title of the page.")] = None,
     *,
     options: RowOptions,
 ) -> None:
-    """Write one HTML file that shows how far the intervals of a model can be trusted.
+    """Write an HTML report on how far intervals can be trusted.
 
-    It opens in any browser without a network. Charts show at most 1,500 rows; every number is of
-    all rows.
+    It is one file, which opens in any browser and needs no network. Charts show at most 1,500 rows;
+    all numbers are computed from all rows.
     """
     check_place(out)
     data = [*(data or []), *(named or [])]
     if not data:
-        raise typer.BadParameter("name the table, as in: calipers report model new.csv")
+        raise typer.BadParameter("name a table, as in: calipers report model new.csv")
     from calipers.report import write
 
     fitted = options.load(model)
@@ -51,39 +51,38 @@ def report_command(
         warnings = cautions(fitted.about_, files)
         write(fitted, inputs, values, out, title=title, source=source, cautions=warnings)
     if options.as_json:
-        found = {"model": model, "files": files, "rows": len(values)}
-        print_json(found | {"rows_without_target": left_out, "out": str(out)})
+        result = {"model": model, "files": files, "rows": len(values)}
+        print_json(result | {"rows_without_target": left_out, "out": str(out)})
     else:
         typer.echo(f"{len(values):,} rows evaluated, written to {out}")
         common.say_left_out(left_out)
 
 
 def check_place(out: Path, such_as: str = "report.html") -> None:
-    """Refuse a place for a file before the work, not after."""
+    """Refuse an unsuitable path for a file before the work, not after."""
     if out.is_dir():
-        raise typer.BadParameter(f"{out} is a folder: --out names a file, such as {such_as}")
+        raise typer.BadParameter(f"{out} is a folder: --out takes a file, such as {such_as}")
     if not out.parent.is_dir():
         raise typer.BadParameter(f"there is no folder {str(out.parent)!r} for {out.name}")
 
 
 def cautions(about: dict[str, object], files: list[str]) -> list[str]:
-    """What the reader must know before anything else."""
+    """Return warnings about rows that may have been used for training."""
     source = about.get("source")
-    known = source.get("files", []) if isinstance(source, dict) else []
-    found = []
+    train_files = source.get("files", []) if isinstance(source, dict) else []
+    texts = []
     evaluation = about.get("evaluation")
     if is_measured(evaluation) and say_copies(evaluation):
-        found = [
+        texts.append(
             f"Of the {evaluation['rows']:,} rows that were held out when the model was fitted, "
-            f"{evaluation['copies']:,} had the inputs and the target of a row of training. If "
-            "there are such copies among these rows, what follows flatters the model."
-        ]
-    same = {Path(name).resolve() for name in known} & {Path(name).resolve() for name in files}
-    if not same:
-        return found
-    names = ", ".join(sorted(path.name for path in same))
-    return [
-        *found,
-        f"The model was fitted on rows of {names}, which evaluate it here too: what follows "
-        "flatters it. Evaluate it on rows that it has not seen.",
-    ]
+            f"{evaluation['copies']:,} had the inputs and the target of a training row. If these "
+            "rows contain such copies, too, the results are too optimistic."
+        )
+    same = {Path(name).resolve() for name in train_files} & {Path(name).resolve() for name in files}
+    if same:
+        names = ", ".join(sorted(path.name for path in same))
+        texts.append(
+            f"The model was fitted on rows of {names}, on which it is evaluated here: the results "
+            "are too optimistic. Evaluate it on rows that were not used for training."
+        )
+    return texts

@@ -1,4 +1,4 @@
-"""The root command, and how errors leave it: one line on standard error and an exit code."""
+"""The root command, which turns errors into one line on standard error and an exit code."""
 
 import os
 import sys
@@ -13,43 +13,43 @@ from calipers.cli._notes import as_notes, printable
 
 ERROR, INTERRUPTED, BROKEN_PIPE = 1, 130, 141
 CODES = {"TableError": 3, "DataError": 3, "ModelFileError": 4}
-"""Exit codes of errors that have one of their own, by name, since importing them takes time."""
+"""Exit codes of specific errors; by name, since importing the classes takes time."""
 
 
 class _Root(TyperGroup):
-    """Turns what a command raises into one line and an exit code; knows commands of others."""
+    """Finds commands of other distributions, and turns errors into one line and an exit code."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names of our own commands, then of those that other distributions add."""
-        own = super().list_commands(ctx)
-        return [*own, *sorted(set(_plugins.find()).difference(own))]
+        """Return the names of our own commands, then of those that other distributions add."""
+        names = super().list_commands(ctx)
+        return [*names, *sorted(set(_plugins.find()).difference(names))]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Command of a name; None if there is none."""
+        """Return the command of a name; None if there is none."""
         command = super().get_command(ctx, cmd_name) or _plugins.find().get(cmd_name)
         if command is None and cmd_name in _plugins.KNOWN:
             raise _plugins.PluginError(_plugins.KNOWN[cmd_name])
         return command
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Let ``--debug`` stand anywhere."""
+        """Accept ``--debug`` anywhere."""
         if "--debug" in args:
             args = ["--debug", *(arg for arg in args if arg != "--debug")]
         return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was asked for."""
+        """Run the command."""
         try:
             with as_notes():
                 return super().invoke(ctx)
-        except BrokenPipeError:  # whoever read our output has seen enough
+        except BrokenPipeError:  # the reader of our output has stopped reading
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(BROKEN_PIPE) from None
         except KeyboardInterrupt:
             typer.echo("interrupted", err=True)
             raise typer.Exit(INTERRUPTED) from None
         except Exception as error:
-            # Usage errors and exits carry their own code; Typer knows what to do with them.
+            # Usage errors and exits carry their own code; Typer handles them.
             if isinstance(error, typer.Abort) or hasattr(error, "exit_code"):
                 raise
             if ctx.params.get("debug"):
@@ -59,13 +59,13 @@ class _Root(TyperGroup):
 
 
 def exit_code(error: Exception) -> int:
-    """Exit code of an error: that of its kind, or of the kind it derives from."""
-    names = (kind.__name__ for kind in type(error).__mro__)
+    """Return the exit code of an error, by its class or a base class."""
+    names = (cls.__name__ for cls in type(error).__mro__)
     return next((CODES[name] for name in names if name in CODES), ERROR)
 
 
 def one_line(error: Exception) -> str:
-    """Message of an error on one line; its kind where it has none.
+    """Return the message of an error on one line, or the name of its class if it has none.
 
     >>> one_line(ValueError("no file,   no data")), one_line(KeyError())
     ('no file, no data', 'KeyError')
@@ -96,10 +96,10 @@ def root(
         bool,
         typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks of errors.")] = False,
 ) -> None:
     """Point estimates and prediction intervals from ensembles of neural networks.
 
-    Exit codes: 0 success, 1 error, 2 wrong usage, 3 a table that cannot be used, 4 a model folder
-    that cannot be used, 130 interrupted.
+    Exit codes: 0 success, 1 error, 2 wrong usage, 3 unusable table, 4 unusable model folder, 130
+    interrupted.
     """

@@ -1,4 +1,4 @@
-"""What commands on a model and labelled rows share: their options, and how the rows are read."""
+"""The options of all commands that take a model and labelled rows, and the reading of the rows."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from calipers.cli._predict import load_any
 
 
 class RowOptions(NamedTuple):
-    """Options of every such command, in the order of ``--help``."""
+    """Options that these commands share, in the order of ``--help``."""
 
     target: common.Target = None
     types: common.Types = None
@@ -24,37 +24,39 @@ class RowOptions(NamedTuple):
 
     @property
     def form(self) -> Any:
-        """How text files are written."""
+        """The format of text files."""
         return common.make_form(self.delimiter, self.encoding)
 
     def load(self, folder: str, *, several: bool = False) -> Any:
-        """The model in a folder; of several targets that of ``--target``, or all if ``several``."""
+        """Load a model; of a multi-target one only ``--target``, unless ``several`` allows all."""
         fitted = load_any(folder, self.n_jobs)
-        own = {one.target_.name: one for one in getattr(fitted, "models_", [])}
-        if not own or (several and self.target is None):
+        models = {single.target_.name: single for single in getattr(fitted, "models_", [])}
+        if not models or (several and self.target is None):
             return fitted
-        if self.target not in own:
-            raise typer.BadParameter(f"{folder} predicts {', '.join(own)}: give one as --target")
-        return own[self.target]
+        if self.target not in models:
+            raise typer.BadParameter(
+                f"{folder} predicts {', '.join(models)}: choose one with --target"
+            )
+        return models[self.target]
 
     def read(
         self, model: Any, data: Sequence[str], reader: Callable[..., Any] = common.read_files
     ) -> tuple[list[str], common.Labelled]:
-        """The files, and those of their rows that have the target of the model."""
+        """Return the names of the files, and their rows that have the target of the model."""
         name, kind = common.target_of(model, self.target, self.types)
         files, table = reader(data, self.form)
         return files, common.take_target(table, name, kind, self.missing_target)
 
 
 def with_row_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of ``RowOptions`` in place of ``options``."""
+    """Replace the parameter ``options`` of a command by one option per field of ``RowOptions``."""
     own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
 
     @wraps(command)
-    def called(**given: Any) -> None:
-        options = RowOptions(**{name: given.pop(name) for name in RowOptions._fields})
-        command(**given, options=options)
+    def wrapper(**kwargs: Any) -> None:
+        options = RowOptions(**{name: kwargs.pop(name) for name in RowOptions._fields})
+        command(**kwargs, options=options)
 
     shared = inspect.signature(RowOptions).parameters.values()
-    vars(called)["__signature__"] = inspect.Signature([*own, *shared])
-    return called
+    vars(wrapper)["__signature__"] = inspect.Signature([*own, *shared])
+    return wrapper

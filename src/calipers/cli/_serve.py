@@ -1,4 +1,4 @@
-"""``calipers serve``: models over HTTP, with a page to look at."""
+"""``calipers serve``: models over HTTP, with a web page."""
 
 import os
 from pathlib import Path
@@ -11,57 +11,60 @@ TOKEN_VARIABLE = "CALIPERS_TOKEN"  # noqa: S105 - its name, not a token
 
 def serve_command(
     models: Annotated[
-        list[str], typer.Argument(help="Model folders; name=folder serves one under another name.")
+        list[str], typer.Argument(help="Model folders; name=folder serves one under that name.")
     ],
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 for any that is free.")] = 8000,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free one.")
+    ] = 8000,
     token: Annotated[
         str | None,
         typer.Option(
-            help="What callers must send as a bearer token. Other users of the machine can read "
-            f"options: rather use --token-file, or the variable {TOKEN_VARIABLE}."
+            help="Bearer token that clients must send. Other users of the machine see options: "
+            f"prefer --token-file or the environment variable {TOKEN_VARIABLE}."
         ),
     ] = None,
     token_file: Annotated[
         Path | None, typer.Option(help="File that holds the token.", dir_okay=False)
     ] = None,
     no_token: Annotated[
-        bool, typer.Option("--no-token", help="Listen beyond this machine without a token.")
+        bool, typer.Option("--no-token", help="Listen on other addresses without a token.")
     ] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option(help="Name by which the server may be called; may be repeated."),
+        typer.Option(help="Host name that requests may use; may be repeated."),
     ] = None,
-    max_body: Annotated[int, typer.Option(min=1, help="Most MiB of a request.")] = 16,
-    max_rows: Annotated[int, typer.Option(min=1, help="Most rows of a request.")] = 100_000,
-    max_columns: Annotated[int, typer.Option(min=1, help="Most columns of a request.")] = 1_000,
+    max_body: Annotated[int, typer.Option(min=1, help="Maximum size of a request in MiB.")] = 16,
+    max_rows: Annotated[int, typer.Option(min=1, help="Maximum rows of a request.")] = 100_000,
+    max_columns: Annotated[int, typer.Option(min=1, help="Maximum columns of a request.")] = 1_000,
     max_requests: Annotated[
-        int, typer.Option(min=1, help="Most requests at a time; others get 429.")
+        int, typer.Option(min=1, help="Maximum requests at a time; further ones get 429.")
     ] = 256,
     max_memory: Annotated[
-        int, typer.Option(min=1, help="Most MiB that all requests together hold; others get 503.")
+        int,
+        typer.Option(min=1, help="Maximum memory of all requests in MiB; further ones get 503."),
     ] = 1_024,
-    timeout: Annotated[float, typer.Option(min=0.1, help="Most seconds of a request.")] = 30.0,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Maximum seconds for a request.")] = 30.0,
     window: Annotated[
-        int, typer.Option(min=1, help="Rows over which width and coverage roll.")
+        int, typer.Option(min=1, help="Rows in the rolling width and coverage of /metrics.")
     ] = 1_000,
     remember: Annotated[
-        int, typer.Option(min=0, help="Rows that labels may still come for.")
+        int, typer.Option(min=0, help="Predicted rows that are kept until their labels arrive.")
     ] = 100_000,
     adapt: Annotated[
         bool,
         typer.Option(
-            "--adapt", help="Let intervals follow the labels, and save it in the model's folder."
+            "--adapt", help="Adapt intervals to posted labels, and save that in the model folder."
         ),
     ] = False,
     log_requests: Annotated[
-        bool, typer.Option("--log-requests", help="Write a line for each request.")
+        bool, typer.Option("--log-requests", help="Log a line for each request.")
     ] = False,
 ) -> None:
-    """Serve models on this machine: a page at /, predictions, metrics.
+    """Serve models over HTTP: a web page, predictions, metrics.
 
-    ``calipers serve model/`` and open the address that it prints. A signal ends it, after the
-    requests that it has taken.
+    Run calipers serve model/ and open the address that it prints. SIGINT or SIGTERM stops the
+    server after it has answered the requests it has accepted.
     """
     secret = _token(token, token_file)
     from calipers import serve as library
@@ -69,7 +72,7 @@ def serve_command(
     if not library.is_loopback(host) and secret is None and not no_token:
         raise typer.BadParameter(
             f"{host} can be reached from other machines: give a token, or --no-token if a proxy "
-            "asks for one"
+            "in front checks one"
         )
     settings = library.ServerSettings(
         token=secret,
@@ -93,15 +96,15 @@ def serve_command(
     library.run(app, settings, host=host, port=port, log_level=level, notify=notify)
 
 
-def _token(given: str | None, file: Path | None) -> str | None:
-    """The token, from the option, the file or the environment, in this order."""
-    if given is not None and file is not None:
+def _token(token: str | None, file: Path | None) -> str | None:
+    """Return the token from the option, the file or the environment, in this order."""
+    if token is not None and file is not None:
         raise typer.BadParameter("give --token or --token-file, not both")
     if file is not None:
         try:
-            given = file.read_text("utf-8").strip()
+            token = file.read_text("utf-8").strip()
         except OSError as error:
             raise typer.BadParameter(f"--token-file {file}: {error.strerror}") from None
-        if not given:
+        if not token:
             raise typer.BadParameter(f"--token-file {file}: the file is empty")
-    return given if given is not None else os.environ.get(TOKEN_VARIABLE) or None
+    return token if token is not None else os.environ.get(TOKEN_VARIABLE) or None

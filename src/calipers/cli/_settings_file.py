@@ -1,4 +1,4 @@
-"""Settings of a model in a TOML file, which ``calipers tune`` writes and ``fit`` takes."""
+"""Model settings in a TOML file, as ``calipers tune`` writes it and ``fit --config`` reads it."""
 
 import tomllib
 from pathlib import Path
@@ -9,22 +9,22 @@ import typer
 Bounds = Annotated[
     str | None,
     typer.Option(
-        help="Range that the target cannot leave: '0,' for none below 0, ',100', '0,100'; 'auto' "
-        "(the default) finds it, 'none' takes every number to be possible."
+        help="Range of possible targets: '0,' for 0 or more, ',100', '0,100'; 'auto' (the default) "
+        "infers it from the data, 'none' allows every number."
     ),
 ]
 
 
-def make_model(config: Path | None, given: dict[str, Any]) -> Any:
-    """The estimator with the parameters of a file, and those of options on top."""
+def make_model(config: Path | None, options: dict[str, Any]) -> Any:
+    """Return an estimator with the parameters of a file, overridden by those of ``options``."""
     from calipers import IntervalRegressor
     from calipers.heads import HEADS
     from calipers.preprocessing import TableEncoder
     from calipers.training import check_parameters, objective_of
 
     settings = _settings(config, IntervalRegressor, TableEncoder)
-    known = IntervalRegressor().get_params(deep=False)
-    settings |= {k: v for k, v in given.items() if v is not None and k in known}
+    names = IntervalRegressor().get_params(deep=False)
+    settings |= {k: v for k, v in options.items() if v is not None and k in names}
     if isinstance(settings.get("bounds"), str):
         settings["bounds"] = parse_bounds(settings["bounds"])
     encoder = TableEncoder(**settings.pop("preprocessor", {}))
@@ -36,12 +36,12 @@ def make_model(config: Path | None, given: dict[str, Any]) -> Any:
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
     if not HEADS[objective_of(model).head].has_interval:
-        raise typer.BadParameter(f"loss {model.loss!r} predicts points and no intervals")
+        raise typer.BadParameter(f"loss {model.loss!r} gives point predictions, but no intervals")
     return model
 
 
 def parse_bounds(text: str) -> Any:
-    """Bounds from their text.
+    """Parse the text of ``--bounds``.
 
     >>> parse_bounds("0,"), parse_bounds("-1,1.5"), parse_bounds("none"), parse_bounds("auto")
     ((0.0, None), (-1.0, 1.5), None, 'auto')
@@ -59,9 +59,9 @@ def parse_bounds(text: str) -> Any:
 
 
 def _settings(config: Path | None, estimator: Any, encoder: Any) -> dict[str, Any]:
-    """Parameters in a TOML file, every name of which is known.
+    """Return the parameters in a TOML file, after checking that every name exists.
 
-    Those of nested objects stand there as ``network__hidden_layers = [64]``, or in a table
+    Those of nested objects are written as ``network__hidden_layers = [64]``, or in a table
     ``[network]`` as ``hidden_layers = [64]``.
     """
     from calipers._text import did_you_mean

@@ -1,4 +1,4 @@
-"""What commands on tables share: their options, reading with a bar, and rows with a target."""
+"""Options of commands on tables, and the reading of tables and of their targets."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -13,75 +13,79 @@ from calipers.tables import FORMATS
 Files = Annotated[
     list[str],
     typer.Argument(
-        help=f"Tables: {', '.join(FORMATS)}, also compressed. Names, patterns such as "
+        help=f"Tables: {', '.join(FORMATS)}, optionally compressed. Names, patterns such as "
         "'data/*.csv', or - for standard input."
     ),
 ]
 Delimiter = Annotated[
     str | None,
-    typer.Option(help="What parts columns of text; found by default. 'tab' for a tabulator."),
+    typer.Option(help="Column delimiter of text files, 'tab' for a tab; detected by default."),
 ]
-Encoding = Annotated[str, typer.Option(help="How characters of text are encoded.")]
+Encoding = Annotated[str, typer.Option(help="Character encoding of text files.")]
 Types = Annotated[
     list[str] | None,
     typer.Option(
         "--type",
-        help="Kind of a column, such as zip=category, 'price=number 1,234.5' or "
+        help="Type of a column, such as zip=category, 'price=number 1,234.5' or "
         "'day=date %d/%m/%Y'; may be repeated.",
     ),
 ]
 
 
 Target = Annotated[
-    str | None, typer.Option(help="Column with the truth; the model's own by default.")
+    str | None,
+    typer.Option(help="Column of the target; by default the one the model was fitted to."),
 ]
 Groups = Annotated[
-    str | None, typer.Option(help="Column whose equal values belong together; no input.")
+    str | None,
+    typer.Option(help="Column of group labels: groups are not split, and it is not an input."),
 ]
 Ignored = Annotated[
-    list[str] | None, typer.Option("--ignore", "--id", help="Column to leave out; may be repeated.")
+    list[str] | None,
+    typer.Option("--ignore", "--id", help="Column that is not an input; may be repeated."),
 ]
-Seed = Annotated[int, typer.Option(min=0, help="Seed of everything random.")]
-_FEWEST = 20  # rows without which nothing can be learnt and evaluated
+Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
+_FEWEST_ROWS = 20  # to fit and evaluate a model
 
 
 class OnMissing(StrEnum):
-    """What is done with rows that lack the target."""
+    """What happens to rows without a target."""
 
     drop = "drop"
     refuse = "refuse"
 
 
 MissingTarget = Annotated[
-    OnMissing, typer.Option(help="Whether rows without a target are left out or refused.")
+    OnMissing, typer.Option(help="Whether rows without a target are dropped or refused.")
 ]
-AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
+AsJSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def _threads(count: int) -> int:
     if count == 0:
-        raise typer.BadParameter("0 threads do nothing: give a number of them, or -1 for all cores")
+        raise typer.BadParameter("must not be 0: give the number of threads, or -1 for all cores")
     return count
 
 
 Jobs = Annotated[
-    int, typer.Option("--n-jobs", callback=_threads, help="Threads; -1 for all cores.")
+    int, typer.Option("--n-jobs", callback=_threads, help="Number of threads; -1 for all cores.")
 ]
 
 
 def make_form(delimiter: str | None, encoding: str) -> Any:
-    """How text files are written, as the options say."""
+    """Return the format of text files from the options."""
     from calipers.tables import TextFormat
 
-    sign = "\t" if delimiter in ("tab", "\\t") else delimiter
-    if sign is not None and (len(sign) != 1 or not sign.isascii() or sign in '"\r\n'):
-        words = "a delimiter is one character of ASCII, no quotation mark and no end of a line"
-        raise typer.BadParameter(f"{words}, got {sign!r}")
-    return TextFormat(sign, encoding)
+    char = "\t" if delimiter in ("tab", "\\t") else delimiter
+    if char is not None and (len(char) != 1 or not char.isascii() or char in '"\r\n'):
+        raise typer.BadParameter(
+            f"--delimiter takes one ASCII character, no quotation mark or line break; got {char!r}"
+        )
+    return TextFormat(char, encoding)
 
 
 def parse_kinds(types: list[str] | None) -> dict[str, str]:
-    """Kinds of columns from ``name=kind``.
+    """Parse the types of columns, given as ``name=kind``.
 
     >>> parse_kinds(["zip=category", "day=date %d/%m/%Y"])
     {'zip': 'category', 'day': 'date %d/%m/%Y'}
@@ -95,34 +99,34 @@ def parse_kinds(types: list[str] | None) -> dict[str, str]:
     return kinds
 
 
-def shares(text: str | None, option: str) -> list[float] | None:
-    """Numbers between 0 and 1, parted by commas.
+def parse_fractions(text: str | None, option: str) -> list[float] | None:
+    """Parse distinct numbers between 0 and 1, separated by commas.
 
-    >>> shares("0.5, 0.9", "--coverage")
+    >>> parse_fractions("0.5, 0.9", "--coverage")
     [0.5, 0.9]
     """
     if text is None:
         return None
     try:
-        found = [float(part) for part in text.split(",")]
+        values = [float(part) for part in text.split(",")]
     except ValueError:
-        found = []
-    if not found or not all(0 < share < 1 for share in found):
+        values = []
+    if not values or not all(0 < value < 1 for value in values):
         raise typer.BadParameter(
             f"{option} takes numbers between 0 and 1, such as 0.5,0.9; got {text!r}"
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(values))
 
 
 def check_coverage(coverage: float | None) -> None:
-    """Refuse a coverage that is no probability, or so near to 0 or 1 that no model has it."""
+    """Refuse a coverage that is not a probability, or too close to 0 or 1 for any model."""
     if coverage is not None and not 1e-9 <= coverage <= 1 - 1e-9:
-        raise typer.BadParameter(f"--coverage lies between 0 and 1, got {coverage}")
+        raise typer.BadParameter(f"--coverage must lie between 0 and 1, got {coverage}")
 
 
 @contextmanager
 def reading(files: Sequence[str], what: str = "reading") -> Iterator[Any]:
-    """A bar over the bytes of some files; nothing for standard input."""
+    """Show a progress bar over the bytes of some files; none for standard input or small files."""
     from calipers._progress import progress
 
     size = sum(os.path.getsize(name) for name in files if os.path.isfile(name))  # noqa: PTH113, PTH202
@@ -131,7 +135,7 @@ def reading(files: Sequence[str], what: str = "reading") -> Iterator[Any]:
 
 
 def read_files(data: Sequence[str], form: Any) -> tuple[list[str], Any]:
-    """Files that names and patterns stand for, and their rows."""
+    """Return the files that match names and patterns, and their rows as one table."""
     from calipers.tables import find_files, read_table
 
     files = find_files(data)
@@ -140,12 +144,12 @@ def read_files(data: Sequence[str], form: Any) -> tuple[list[str], Any]:
 
 
 class Labelled(NamedTuple):
-    """Rows whose target is known."""
+    """Rows with a target, and the targets."""
 
     table: Any
     values: Any
-    left_out: int  # rows that lacked one
-    kinds: dict[str, str]  # how each target is written, such as ``number 1,234.5``
+    left_out: int  # rows without a target
+    kinds: dict[str, str]  # number format of each target, such as ``number 1,234.5``
 
 
 def take_target(
@@ -156,10 +160,10 @@ def take_target(
     *,
     whole: bool = True,
 ) -> Labelled:
-    """The target as finite numbers, and the rows that have one.
+    """Return the rows that have a target, and the target as finite numbers.
 
-    ``kind`` is how it is written, such as ``number 1,234.5``; found by default. ``whole`` says that
-    these are all rows, of which one at least must have a target.
+    ``kind`` is its number format, such as ``number 1,234.5``; detected by default. ``whole`` says
+    that the table is not just a block of the rows, so that at least one row must have a target.
     """
     import numpy as np
     import pandas as pd
@@ -170,31 +174,31 @@ def take_target(
     frame = table.frame
     if name not in frame:
         raise table.placed(
-            DataError(f"there is no column {name!r}{did_you_mean(name, frame)}{_seen(frame)}")
+            DataError(f"there is no column {name!r}{did_you_mean(name, frame)}{_columns(frame)}")
         )
     with refusing(table):
         others = (frame[other] for other in frame if other != name)
         if kind is None and is_in_thousands(frame[name], others):
             kind = "number 1.234,5"
         values, kind = learn_number(frame[name], kind)
-        there = ~np.isnan(values)
-        lacking = int((~there).sum())
-        if whole and lacking == len(there):
-            raise DataError(f"the target is missing in all {lacking:,} rows", column=name)
-        if lacking and missing == OnMissing.refuse:
+        present = ~np.isnan(values)
+        left_out = int((~present).sum())
+        if whole and left_out == len(present):
+            raise DataError(f"the target is missing in all {left_out:,} rows", column=name)
+        if left_out and missing == OnMissing.refuse:
             raise DataError(
-                f"the target is missing here ({lacking:,} times in all): remove such rows, or "
-                "leave them out by --missing-target drop",
+                f"the target is missing here ({left_out:,} times in total): remove such rows, or "
+                "drop them with --missing-target drop",
                 column=name,
-                row=int(np.argmin(there)),
+                row=int(np.argmin(present)),
             )
-    kept = table.take(there) if lacking else table
-    return Labelled(kept, pd.Series(values[there], name=name), lacking, {name: kind})
+    labelled = table.take(present) if left_out else table
+    return Labelled(labelled, pd.Series(values[present], name=name), left_out, {name: kind})
 
 
 @contextmanager
 def refusing(table: Any) -> Iterator[None]:
-    """Let errors in the rows leave the block with their place in the files, others as wrong use."""
+    """Add the place in the files to errors in the data; other value errors become usage errors."""
     from calipers.tables import TableError
 
     try:
@@ -207,94 +211,97 @@ def refusing(table: Any) -> Iterator[None]:
 
 
 def check_learnable(table: Any, rows: int, spans: dict[str, tuple[float, float]]) -> None:
-    """Refuse rows that teach nothing: too few, or with a target whose span is a point."""
+    """Refuse too few rows, and targets that are constant.
+
+    ``spans`` has the smallest and the largest value of each target.
+    """
     from calipers.preprocessing import DataError
 
-    if rows < _FEWEST:
-        shown = f"{rows} row" + ("" if rows == 1 else "s")
-        raise table.placed(
-            DataError(f"{shown} cannot teach a model: at least {_FEWEST} are needed")
-        )
+    if rows < _FEWEST_ROWS:
+        shown = "1 row is" if rows == 1 else f"{rows} rows are"
+        problem = f"{shown} too few to fit a model: at least {_FEWEST_ROWS} are needed"
+        raise table.placed(DataError(problem))
     for name, (low, high) in spans.items():
         if low == high:
-            problem = f"the target is always {low:g}: nothing to learn"
+            problem = f"the target is always {low:g}: there is nothing to learn"
             raise table.placed(DataError(problem, column=name))
 
 
-def drop_columns(table: Any, targets: Sequence[str], others: Sequence[str]) -> Any:
-    """The inputs of a table, as a frame: all columns but some, which must be there."""
+def drop_columns(table: Any, targets: Sequence[str], ignored: Sequence[str]) -> Any:
+    """Return the inputs of a table as a frame: all columns but ``targets`` and ``ignored``."""
     from calipers.preprocessing import DataError
 
-    for name in others:
+    for name in ignored:
         table.require(name)
-    inputs = table.frame.drop(columns=list({*targets, *others}))
+    inputs = table.frame.drop(columns=list({*targets, *ignored}))
     if not len(inputs.columns):
         shown = ", ".join(map(repr, targets))
-        raise table.placed(DataError(f"there is no column beside {shown} to learn from"))
+        raise table.placed(DataError(f"there is no column besides {shown} to learn from"))
     return inputs
 
 
 def group_labels(table: Any, column: str | None) -> Any:
-    """Labels of groups, none of which may be missing; None without a column of them."""
+    """Return the group labels in ``column``, none of which may be missing; None without one."""
     from calipers.preprocessing import DataError, as_text
 
     if column is None:
         return None
     labels = as_text(table.frame[column]).to_numpy(zero_copy_only=False)
-    lacking = [row for row, label in enumerate(labels) if label is None]
-    if lacking:
-        raise table.placed(DataError("the group is missing", column=column, row=lacking[0]))
+    missing = [row for row, label in enumerate(labels) if label is None]
+    if missing:
+        raise table.placed(DataError("the group is missing", column=column, row=missing[0]))
     return labels
 
 
 def take_targets(
     table: Any, names: Sequence[str], kinds: dict[str, str], missing: OnMissing = OnMissing.drop
 ) -> Labelled:
-    """The targets as finite numbers, a column each, and the rows that have all of them.
+    """Return the rows that have all targets, and the targets as columns of finite numbers.
 
-    How they are written is taken out of ``kinds``, or found.
+    Their number formats are removed from ``kinds``, or detected.
     """
     import pandas as pd
 
     twice = [name for name in names if list(names).count(name) > 1]
     if twice:
         raise typer.BadParameter(f"--target names {twice[0]!r} twice")
-    own = {name: kinds.pop(name, None) for name in names}
+    formats = {name: kinds.pop(name, None) for name in names}
     left_out = 0
-    for name, kind in own.items():
-        table, _, lacking, _ = take_target(table, name, kind, missing)
-        left_out += lacking
-    found = {name: take_target(table, name, kind) for name, kind in own.items()}
-    values = pd.DataFrame({name: part[1] for name, part in found.items()})
-    written = {name: part.kinds[name] for name, part in found.items()}
-    return Labelled(table, values, left_out, written)
+    for name, kind in formats.items():
+        table, _, dropped, _ = take_target(table, name, kind, missing)
+        left_out += dropped
+    parts = {name: take_target(table, name, kind) for name, kind in formats.items()}
+    values = pd.DataFrame({name: part[1] for name, part in parts.items()})
+    return Labelled(
+        table, values, left_out, {name: part.kinds[name] for name, part in parts.items()}
+    )
 
 
 def target_of(model: Any, name: str | None, types: list[str] | None) -> tuple[str, str | None]:
-    """Name of the target of a fitted model, and how it is written: as asked, or as fit found it."""
+    """Return the name and the number format of the target: as requested, or as in training."""
     name = name or model.target_.name
     kinds = parse_kinds(types)
     others = [other for other in kinds if other != name]
     if others:
-        raise typer.BadParameter(f"--type is for the target {name!r} alone, got {others[0]!r}")
+        raise typer.BadParameter(f"--type works for the target {name!r} only, got {others[0]!r}")
     source = model.about_.get("source") or {}
-    known = source.get("target_kind") if source.get("target") == name else None
-    return name, kinds.get(name, known)
+    in_training = source.get("target_kind") if source.get("target") == name else None
+    return name, kinds.get(name, in_training)
 
 
 def say_left_out(count: int) -> None:
-    """Say how many rows lacked a target."""
+    """Print how many rows were dropped for lack of a target."""
     if count:
         rows = "row without a target was" if count == 1 else "rows without a target were"
         typer.echo(f"{count:,} {rows} left out")
 
 
-def _seen(frame: Any) -> str:
-    """What the columns are, for someone whose column is not among them."""
+def _columns(frame: Any) -> str:
+    """Return a hint that lists the columns, for the error that one was not found."""
     names = [str(name) for name in frame]
     if len(names) == 1:
-        return f"; the one column is {names[0]!r}: give the --delimiter if it should be more"
+        return f"; the only column is {names[0]!r}: give --delimiter if there should be more"
     if all(name.replace(".", "").replace("-", "").isdigit() for name in names):
-        return "; the first line looks like data, and a header with names is needed"
+        return "; the first line looks like data, but it must be a header with column names"
     shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
     return f"; the columns are {shown}"

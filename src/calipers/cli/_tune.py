@@ -1,4 +1,4 @@
-"""``calipers tune``: settings that suit a table, as a file for ``calipers fit --config``."""
+"""``calipers tune``: search settings for a table and write them for ``calipers fit --config``."""
 
 import json
 from pathlib import Path
@@ -16,22 +16,22 @@ from calipers.cli._settings_file import Bounds, parse_bounds
 def tune_command(
     data: common.Files,
     target: Annotated[str, typer.Option(help="Column to predict.")],
-    out: Annotated[Path, typer.Option(help="The TOML file.")] = Path("settings.toml"),
+    out: Annotated[Path, typer.Option(help="TOML file to write.")] = Path("settings.toml"),
     paper: Annotated[
-        bool, typer.Option("--paper", help="Search the paper's space for the paper's method.")
+        bool, typer.Option("--paper", help="Tune the paper's method, in the paper's search space.")
     ] = False,
-    candidates: Annotated[int, typer.Option(min=1, help="Settings to try.")] = 30,
-    splits: Annotated[int, typer.Option(min=1, help="Splits on which each is evaluated.")] = 3,
-    finalists: Annotated[
-        int, typer.Option(min=1, help="Best of them to evaluate again, as whole ensembles.")
+    candidates: Annotated[int, typer.Option(min=1, help="Number of candidates to try.")] = 30,
+    splits: Annotated[
+        int, typer.Option(min=1, help="Number of splits on which each is evaluated.")
     ] = 3,
-    coverage: Annotated[
-        float, typer.Option(help="Probability that an interval is to hold.")
-    ] = 0.95,
+    finalists: Annotated[
+        int, typer.Option(min=1, help="Number of best candidates to evaluate again as ensembles.")
+    ] = 3,
+    coverage: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
     bounds: Bounds = None,
     store: Annotated[
         Path | None,
-        typer.Option(help="File that keeps what is done; beside the TOML file by default."),
+        typer.Option(help="File for intermediate results; by default next to the TOML file."),
     ] = None,
     time_budget: Annotated[
         float | None,
@@ -52,11 +52,11 @@ def tune_command(
     cluster: OnCluster = None,
     as_json: common.AsJSON = False,
 ) -> None:
-    """Search settings for a table and write them as a file that ``fit --config`` takes.
+    """Search settings for a table, for use with fit --config.
 
-    Candidates are evaluated as single networks, the best of them again as whole ensembles on new
-    splits, as the defaults are; these stay if nothing is better. May be stopped at any moment: the
-    same command goes on where it was.
+    Candidates are evaluated as single networks, then the best of them and the defaults as whole
+    ensembles on new splits. The defaults are kept if nothing is better. The command may be stopped
+    at any time: when run again, it continues where it stopped.
     """
     common.check_coverage(coverage)
     check_place(out, "settings.toml")
@@ -67,34 +67,34 @@ def tune_command(
     table = common.read_files(data, form)[1]
     labelled = common.take_target(table, target, kinds.pop(target, None), missing_target)
     table, y, left_out = labelled.table, labelled.values.to_numpy(), labelled.left_out
-    X, labels = _numbers(table, target, groups, ignore or [], kinds)
-    kept = store or out.with_name(f"{out.stem}.search.jsonl")
+    X, labels = _encode(table, target, groups, ignore or [], kinds)
+    store = store or out.with_name(f"{out.stem}.search.jsonl")
     make = IntervalRegressor.paper if paper else IntervalRegressor
     model = make(coverage=coverage, random_state=seed, n_jobs=n_jobs)
     if bounds is not None:
         model.set_params(bounds=_checked_bounds(bounds, y))
-    counts = _splits(splits, labels, seed) | {"finalists": min(finalists, candidates)}
+    kwargs = _splits(splits, labels, seed) | {"finalists": min(finalists, candidates)}
     with spread(cluster):
-        result, usual = _search(model, X, y, paper, candidates, counts, kept, time_budget)
-    settings, gain = _chosen(result, usual, paper)
+        result, default = _search(model, X, y, paper, candidates, kwargs, store, time_budget)
+    settings, gain = _select(result, default, paper)
     settings |= {} if bounds is None else {"bounds": bounds}
     from calipers._files import replace_file
 
     replace_file(out, _toml(settings, _heading(data, target, result, gain)).encode())
     if as_json:
-        found = {"settings": settings, "gain": gain, "rows_without_target": left_out}
-        print_json(found | {"out": str(out), "store": str(kept)})
+        summary = {"settings": settings, "gain": gain, "rows_without_target": left_out}
+        print_json(summary | {"out": str(out), "store": str(store)})
         return
     common.say_left_out(left_out)
-    _show(result, usual, gain)
+    _show(result, default, gain)
     typer.echo(f"\nwritten to {out}; fit with it:")
     typer.echo(f"  calipers fit {' '.join(data)} --target {target} --config {out} --out model")
 
 
-def _numbers(
+def _encode(
     table: Any, target: str, groups: str | None, ignore: list[str], kinds: dict[str, str]
 ) -> tuple[Any, Any]:
-    """Inputs as numbers, and labels of groups."""
+    """Return the encoded inputs and the group labels."""
     from calipers.preprocessing import TableEncoder
 
     inputs = common.drop_columns(table, [target], [*ignore, *([groups] if groups else [])])
@@ -104,7 +104,7 @@ def _numbers(
 
 
 def _splits(count: int, labels: Any, seed: int) -> dict[str, Any]:
-    """Splits for candidates, and new ones for finalists, that part no group."""
+    """Return splits for candidates, and new ones for finalists, that split no group."""
     if labels is None:
         return {"splits": count, "final_splits": count}
     import numpy as np
@@ -113,15 +113,15 @@ def _splits(count: int, labels: Any, seed: int) -> dict[str, Any]:
     if len(set(labels)) < 2:
         raise typer.BadParameter("--groups needs a column of two or more distinct values")
 
-    def made(own: int) -> Any:
-        splitter = GroupShuffleSplit(count, test_size=0.1, random_state=own)
+    def split(random_state: int) -> Any:
+        splitter = GroupShuffleSplit(count, test_size=0.1, random_state=random_state)
         return list(splitter.split(np.empty(len(labels)), groups=labels))
 
-    return {"splits": made(seed), "final_splits": made(seed + 1)}
+    return {"splits": split(seed), "final_splits": split(seed + 1)}
 
 
 def _checked_bounds(text: str, y: Any) -> Any:
-    """Bounds from their text, which all targets must keep to."""
+    """Parse the text of ``--bounds``; refuse bounds that a target violates."""
     from calipers.distributions import learn_support
     from calipers.training import check_bounds
 
@@ -140,17 +140,17 @@ def _search(
     y: Any,
     paper: bool,
     candidates: int,
-    counts: dict[str, Any],
+    kwargs: dict[str, Any],
     store: Path,
-    seconds: float | None,
+    time_budget: float | None,
 ) -> tuple[Any, Any]:
-    """What the search found, and how the model's own settings do on the same splits."""
+    """Return the result of the search, and that of the defaults on the same splits."""
     from calipers.search import DEFAULT_SPACE, PAPER_SPACE, search
     from calipers.training import batch_size_of, make_settings
 
     epochs = make_settings(model, len(y), batch_size_of(model, len(y)), stops=True).epochs
     shared: Any = {
-        **counts,
+        **kwargs,
         "max_epochs": epochs,
         "patience": max(10, epochs // 5),
         "select": "covered" if paper else "interval score",
@@ -159,33 +159,33 @@ def _search(
     }
     space = PAPER_SPACE if paper else DEFAULT_SPACE
     result = search(
-        model, X, y, space, n_candidates=candidates, store=store, time_budget=seconds, **shared
+        model, X, y, space, n_candidates=candidates, store=store, time_budget=time_budget, **shared
     )
-    own = {"batch_size": [model.batch_size]}
-    beside = store.with_name(f"{store.stem}.default{store.suffix}")
-    shared |= {"n_candidates": 1, "finalists": 1, "store": beside}
-    return result, search(model, X, y, own, **shared)
+    only_default = {"batch_size": [model.batch_size]}
+    default_store = store.with_name(f"{store.stem}.default{store.suffix}")
+    shared |= {"n_candidates": 1, "finalists": 1, "store": default_store}
+    return result, search(model, X, y, only_default, **shared)
 
 
-def _chosen(result: Any, usual: Any, paper: bool) -> tuple[dict[str, Any], float]:
-    """Settings to write, and how much better than the defaults they score, as a share."""
-    gain = max(0.0, 1 - result.score(result.best) / usual.score(usual.best))
-    best = result.best if gain else usual.best
+def _select(result: Any, default: Any, paper: bool) -> tuple[dict[str, Any], float]:
+    """Return the settings to write, and the fraction by which they improve on the defaults."""
+    gain = max(0.0, 1 - result.score(result.best) / default.score(default.best))
+    best = result.best if gain else default.best
     settings = {"coverage": result.estimator.coverage} | (dict(best.params) if gain else {})
-    if paper:  # which has no early stopping; the default method finds its epochs by itself
+    if paper:  # has no early stopping; the default method finds its epochs by itself
         settings = {"method": "paper"} | settings | {"epochs": best.outcome.whole_epochs}
     return settings, gain
 
 
 def _heading(data: list[str], target: str, result: Any, gain: float) -> str:
     files = ", ".join(map(repr, data))
-    tried = f"{len(result.candidates)} candidates for {target!r} of {files}"
-    found = f"score {gain:.1%} better than that of the defaults" if gain else "none was better"
-    return f"# calipers tune: {tried}\n# {found}\n"
+    summary = f"{len(result.candidates)} candidates for {target!r} of {files}"
+    outcome = f"the best scores {gain:.1%} better" if gain else "none scores better"
+    return f"# calipers tune: {summary}\n# {outcome} than the defaults\n"
 
 
 def _toml(settings: dict[str, Any], heading: str) -> str:
-    """Settings as TOML, whose plain values are written as those of JSON.
+    """Return settings as TOML; its plain values are written like those of JSON.
 
     >>> print(_toml({"network__hidden_layers": (64, 64), "method": "paper", "epochs": 10}, ""))
     network__hidden_layers = [64, 64]
@@ -196,17 +196,20 @@ def _toml(settings: dict[str, Any], heading: str) -> str:
     return heading + "".join(f"{name} = {json.dumps(v)}\n" for name, v in settings.items())
 
 
-def _show(result: Any, usual: Any, gain: float) -> None:
-    """The finalists beside the defaults."""
+def _show(result: Any, default: Any, gain: float) -> None:
+    """Print the finalists and the defaults as a table."""
     tried = {n: {str(c.params.get(n)) for c in result.candidates} for n in result.best.params}
     names = sorted(name for name, values in tried.items() if len(values) > 1)
-    last = [c for c in result.ranked() if c.finalist == result.best.finalist]
+    finalists = [c for c in result.ranked() if c.finalist == result.best.finalist]
     rows = []
-    for label, candidate in (*((f"{c.number}", c) for c in last), ("defaults", usual.best)):
-        own = ["" if label == "defaults" else str(candidate.params[name]) for name in names]
+    for label, candidate in (*((f"{c.number}", c) for c in finalists), ("defaults", default.best)):
+        params = ["" if label == "defaults" else str(candidate.params[name]) for name in names]
         outcome = candidate.outcome
         rate, width = f"{outcome.coverage_rate:.1%}", outcome.mean_width
-        rows.append((label, *own, rate, width, outcome.interval_score))
+        rows.append((label, *params, rate, width, outcome.interval_score))
     print_rows(("candidate", *names, "inside", "mean width", "interval score"), rows)
-    said = f"{gain:.1%} better than the defaults" if gain else "none better than the defaults"
-    typer.echo(f"\n{len(result.candidates)} candidates, {said} as an ensemble before calibration")
+    best = f"the best {gain:.1%} better" if gain else "none better"
+    typer.echo(
+        f"\n{len(result.candidates)} candidates, {best} than the defaults, as ensembles before "
+        "calibration"
+    )

@@ -5,13 +5,13 @@ pyplot, so no figure stays in memory and no display is needed. Colours are those
 which people with any kind of colour vision can tell apart.
 
 ``plot_intervals`` and ``plot_reliability`` take a model and rows, ``plot_importance`` and
-``plot_dependence`` what ``calipers.importance`` found. Every other function takes the axes first,
-arrays in the order lower, point, upper, target, and options by name; ``calipers.report`` shows the
-same pictures for a whole model in one file.
+``plot_dependence`` take results of ``calipers.importance``. Every other function takes the axes
+first, arrays in the order lower, point, upper, target, and options by name. ``calipers.report``
+draws the same charts for a model, all in one file.
 """
 
 try:
-    import matplotlib as mpl  # noqa: F401 - the modules below need it; better said here
+    import matplotlib as mpl  # noqa: F401 - fails here with a better message than below
 except ImportError as error:
     raise ImportError(
         "figures need Matplotlib: install it with `pip install 'calipers[plots]'`"

@@ -1,4 +1,4 @@
-"""Pictures of calibration: coverage at all levels and in groups of rows, and the PIT."""
+"""Plots of calibration: coverage at all levels and in groups of rows, and the PIT."""
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
@@ -19,7 +19,7 @@ def plot_calibration(
     colors: Mapping[str, str] | None = None,
     rows: int | None = None,
 ) -> None:
-    """Draw observed against nominal coverage, beside the diagonal of perfect calibration.
+    """Draw observed against nominal coverage, with the diagonal of perfect calibration.
 
     Parameters
     ----------
@@ -28,10 +28,10 @@ def plot_calibration(
     curves : mapping of str to CalibrationCurve
         Curves by their name in the legend.
     colors : mapping of str to str, optional
-        Their colours.
+        Colours by the same names.
     rows : int, optional
-        Rows that the curves are of: shades where chance takes 95% of honest curves at each
-        coverage.
+        Number of rows behind the curves. If given, the band is shaded in which 95% of calibrated
+        curves lie at each coverage.
 
     Examples
     --------
@@ -49,19 +49,19 @@ def plot_calibration(
             nominal, low, high, color=COLORS["grey"], alpha=0.3, linewidth=0, label="within chance"
         )
     ax.plot([0, 1], [0, 1], color=COLORS["grey"], linewidth=0.8, linestyle=(0, (4, 3)))
-    chosen = colors or dict(zip(curves, cycle(COLORS.values()), strict=False))
+    colors = colors or dict(zip(curves, cycle(COLORS.values()), strict=False))
     for name, curve in curves.items():
-        ax.plot(curve.nominal, curve.observed, color=chosen[name], label=name)
+        ax.plot(curve.nominal, curve.observed, color=colors[name], label=name)
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ax.set_xticks([0, 0.5, 1])
     ax.set_yticks([0, 0.5, 1])
 
 
 def plot_pit(ax: Axes, values: ArrayLike, *, bins: int = 20, color: str = COLORS["blue"]) -> None:
-    """Draw a histogram of PIT values, flat where predictions are calibrated.
+    """Draw a histogram of PIT values, which is flat if predictions are calibrated.
 
-    The shaded strip is where 95% of the bars of uniform values would end, were the rows
-    independent; see ``calipers.metrics.pit_band``.
+    The shaded band is where 95% of the bars would end if values were uniform and rows independent;
+    see ``calipers.metrics.pit_band``.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def plot_pit(ax: Axes, values: ArrayLike, *, bins: int = 20, color: str = COLORS
     bins : int
         Number of bars.
     color : str
-        Of the bars.
+        Colour of the bars.
     """
     values = np.asarray(values, dtype=float)
     counts, edges = np.histogram(values, bins=bins, range=(0, 1))
@@ -91,7 +91,7 @@ def plot_coverage_by(
     coverage: float = 0.95,
     labels: Sequence[str] | None = None,
 ) -> None:
-    """Draw the coverage rate of groups of rows, one line each, with what chance allows.
+    """Draw the coverage rate of groups of rows, one line each, with the range due to chance.
 
     Parameters
     ----------
@@ -114,22 +114,23 @@ def plot_coverage_by(
     >>> [text.get_text() for text in ax.get_yticklabels()]
     ['a (2)', 'b (1)']
     """
-    rate, place = groups.coverage_rate, np.arange(len(groups.group))
+    rate, y = groups.coverage_rate, np.arange(len(groups.group))
     low, high = coverage_band(groups.n_samples, coverage)
     ax.barh(
-        place, high - low, left=low, height=0.6, color=COLORS["grey"], alpha=0.3, linewidth=0,
+        y, high - low, left=low, height=0.6, color=COLORS["grey"], alpha=0.3, linewidth=0,
         label="within chance",
     )  # fmt: skip
     ax.axvline(coverage, color=COLORS["black"], linewidth=0.8, linestyle=(0, (4, 3)))
     within = (low <= rate) & (rate <= high)
     for mask, mark, color in ((within, "o", "blue"), (~within, "D", "orange")):
-        ax.plot(rate[mask], place[mask], mark, color=COLORS[color], markersize=4)
+        ax.plot(rate[mask], y[mask], mark, color=COLORS[color], markersize=4)
     names = _names(groups, labels)
-    counted = [f"{name} ({rows:,})" for name, rows in zip(names, groups.n_samples, strict=True)]
-    ax.set_yticks(place, counted)
-    ax.set_ylim(len(counted) - 0.5, -0.5)
+    ax.set_yticks(
+        y, [f"{name} ({rows:,})" for name, rows in zip(names, groups.n_samples, strict=True)]
+    )
+    ax.set_ylim(len(names) - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
-    ax.set(xlim=(min(low.min(), rate.min()) - 0.03, 1.01), xlabel="share of rows inside")
+    ax.set(xlim=(min(low.min(), rate.min()) - 0.03, 1.01), xlabel="fraction of rows inside")
     ax.xaxis.set_major_locator(MaxNLocator(5))
     ax.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
 

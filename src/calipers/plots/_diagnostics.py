@@ -1,4 +1,4 @@
-"""Pictures of a fitted model on labelled rows, in one call."""
+"""Plots of a fitted model on labelled rows, of importances and of training histories."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,10 +14,10 @@ from calipers.plots._predictions import drawable, plot_interval, plot_rows
 from calipers.plots._style import COLORS, new_figure
 from calipers.regressor import IntervalRegressor
 
-_WORDS = {
-    "interval_score": "growth of the interval score when shuffled",
-    "squared_error": "growth of the squared error when shuffled",
-    "width": "mean change of a width when shuffled",
+_LABELS = {
+    "interval_score": "increase of the interval score when shuffled",
+    "squared_error": "increase of the squared error when shuffled",
+    "width": "mean absolute change of width when shuffled",
 }
 
 
@@ -37,13 +37,13 @@ def plot_intervals(
     model : IntervalRegressor
         A fitted model.
     X, y : array-like of shape (n_samples, n_features) and (n_samples,)
-        Rows that it has not seen, and their targets.
+        Rows that were not used for training, and their targets.
     coverage : float, optional
         Coverage of the intervals, the model's own by default.
     ax : Axes, optional
         Where to draw; a new figure by default, which is ``ax.figure``.
     most : int
-        At most so many rows are drawn, evenly over the order.
+        Maximum number of rows drawn, evenly spaced in this order.
 
     Examples
     --------
@@ -63,14 +63,14 @@ def plot_intervals(
 def plot_reliability(
     model: IntervalRegressor, X: Any, y: ArrayLike, *, ax: Axes | None = None
 ) -> Axes:
-    """Draw observed against nominal coverage of a model, with what chance allows.
+    """Draw observed against nominal coverage of a model, with the range due to chance.
 
     Parameters
     ----------
     model : IntervalRegressor
         A fitted model.
     X, y : array-like of shape (n_samples, n_features) and (n_samples,)
-        Rows that it has not seen, and their targets.
+        Rows that were not used for training, and their targets.
     ax : Axes, optional
         Where to draw; a new figure by default, which is ``ax.figure``.
     """
@@ -89,7 +89,7 @@ def plot_importance(
     ax: Axes | None = None,
     most: int = 12,
 ) -> Axes:
-    """Draw what each column is worth for a model, the most important on top.
+    """Draw the importance of each column, the most important on top.
 
     Parameters
     ----------
@@ -100,38 +100,36 @@ def plot_importance(
     ax : Axes, optional
         Where to draw; a new figure by default, which is ``ax.figure``.
     most : int
-        At most so many columns are drawn.
+        Maximum number of columns drawn.
 
     Examples
     --------
-    >>> found = Importances(("a", "b"), *np.arange(12.0).reshape(3, 2, 2))
-    >>> [label.get_text() for label in plot_importance(found).get_yticklabels()]
+    >>> importances = Importances(("a", "b"), *np.arange(12.0).reshape(3, 2, 2))
+    >>> [label.get_text() for label in plot_importance(importances).get_yticklabels()]
     ['b', 'a']
     """
-    if measure not in _WORDS:
-        raise ValueError(f"measure must be one of {sorted(_WORDS)}, got {measure!r}")
+    if measure not in _LABELS:
+        raise ValueError(f"measure must be one of {sorted(_LABELS)}, got {measure!r}")
     axes = _axes(ax)
     values = getattr(importances, measure)
     mean = values.mean(axis=1)
     order = np.argsort(-mean, kind="stable")[:most]
-    spread = [mean - values.min(axis=1), values.max(axis=1) - mean]
-    names = [importances.names[place] for place in order]
-    error = np.array(spread)[:, order]
-    places = np.arange(len(order))
-    axes.barh(places, mean[order], xerr=error, color=COLORS["blue"], error_kw={"linewidth": 0.8})
-    axes.set_yticks(places, names)
+    error = np.array([mean - values.min(axis=1), values.max(axis=1) - mean])[:, order]
+    y = np.arange(len(order))
+    axes.barh(y, mean[order], xerr=error, color=COLORS["blue"], error_kw={"linewidth": 0.8})
+    axes.set_yticks(y, [importances.names[i] for i in order])
     axes.invert_yaxis()
-    axes.set_xlabel(_WORDS[measure])
+    axes.set_xlabel(_LABELS[measure])
     return axes
 
 
 def plot_dependence(curve: Dependence, *, ax: Axes | None = None) -> Axes:
-    """Draw how points and intervals move with a column: a band, or one bar for each category.
+    """Draw the dependence of points and intervals on a column: a band, or one bar per category.
 
     Parameters
     ----------
     curve : Dependence
-        From ``calipers.dependence``.
+        From ``calipers.importance.dependence``.
     ax : Axes, optional
         Where to draw; a new figure by default, which is ``ax.figure``.
 
@@ -147,10 +145,9 @@ def plot_dependence(curve: Dependence, *, ax: Axes | None = None) -> Axes:
     label = f"mean {100 * curve.coverage:g}% interval"
     if curve.kind in ("boolean", "category"):
         lower, upper, infinite = drawable(curve.lower, curve.upper, curve.point)
-        spread, label = [curve.point - lower, upper - curve.point], label + infinite
         axes.errorbar(
-            curve.positions, curve.point, spread, fmt="o", color=COLORS["blue"], label=label,
-            capsize=3,
+            curve.positions, curve.point, [curve.point - lower, upper - curve.point], fmt="o",
+            color=COLORS["blue"], label=label + infinite, capsize=3,
         )  # fmt: skip
         axes.set_xticks(curve.positions, [str(value) for value in curve.values])
     else:
@@ -168,8 +165,8 @@ def _axes(ax: Axes | None) -> Axes:
 def plot_history(ax: Axes, histories: Sequence[Any], *, measure: str = "loss") -> None:
     """Draw a measure of every network over its epochs, on training and on validation rows.
 
-    A ring marks the best epoch of each network that sets rows aside, whose weights it keeps. What
-    follows may leave the picture at the top.
+    A ring marks the best epoch of each network with early stopping, whose weights it keeps. Later
+    values may exceed the upper limit of the axis.
 
     Parameters
     ----------
@@ -192,21 +189,20 @@ def plot_history(ax: Axes, histories: Sequence[Any], *, measure: str = "loss") -
     ['training rows', 'validation rows', 'best epoch']
     """
     fields = histories[0].dtype.names
-    known = [name for name in fields if f"valid_{name}" in fields]
-    if measure not in known:
-        raise ValueError(f"measure must be one of {known}, got {measure!r}")
+    measures = [name for name in fields if f"valid_{name}" in fields]
+    if measure not in measures:
+        raise ValueError(f"measure must be one of {measures}, got {measure!r}")
     validated = [history[np.isfinite(history["valid_loss"])] for history in histories]
     validated = [history for history in validated if history.size]
     for parts, field, color, name in (
         (histories, measure, "blue", "training rows"),
         (validated, f"valid_{measure}", "orange", "validation rows"),
     ):
-        for first, part in enumerate(parts):
-            label = name if first == 0 else None
+        for i, part in enumerate(parts):
             line: Any = {"color": COLORS[color], "linewidth": 0.8, "alpha": 0.6}
-            ax.plot(part["epoch"], part[field], label=label, **line)
-    least = [part[np.argmin(part["valid_loss"])] for part in validated]
-    best = np.array(least, dtype=histories[0].dtype)
+            ax.plot(part["epoch"], part[field], label=name if i == 0 else None, **line)
+    best_epochs = [part[np.argmin(part["valid_loss"])] for part in validated]
+    best = np.array(best_epochs, dtype=histories[0].dtype)
     if best.size:
         ring: Any = {"color": COLORS["orange"], "markerfacecolor": "white", "markersize": 4}
         ax.plot(best["epoch"], best[f"valid_{measure}"], "o", label="best epoch", **ring)

@@ -1,4 +1,4 @@
-"""Pictures of what is predicted: intervals, distributions, and the two kinds of uncertainty."""
+"""Plots of predictions: intervals, distributions, and the two kinds of uncertainty."""
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -19,16 +19,16 @@ def plot_interval(
     color: str = COLORS["blue"],
     labels: tuple[str, str] = ("prediction interval", "point estimate"),
 ) -> None:
-    """Draw intervals over an ordered input as a band, and points as a line.
+    """Draw intervals over an ordered input as a band, and point estimates as a line.
 
     Parameters
     ----------
     ax : Axes
         Where to draw.
     x, lower, point, upper : array-like of shape (n,)
-        Ordered input, bounds and points.
+        Ordered input, bounds and point estimates.
     color : str
-        Of band and line.
+        Colour of band and line.
     labels : tuple of str
         Names of band and line in the legend.
     """
@@ -43,7 +43,7 @@ def plot_interval(
 def drawable(
     lower: ArrayLike, upper: ArrayLike, *others: ArrayLike
 ) -> tuple[FloatArray, FloatArray, str]:
-    """Bounds with ends beyond all other values where they are infinite, and a word if any is.
+    """Return bounds with infinite ones replaced by ends beyond all values, and a label suffix.
 
     Examples
     --------
@@ -51,11 +51,11 @@ def drawable(
     (array([-0.3,  0. ]), array([3.3, 3. ]), ', infinite')
     """
     values = [np.asarray(each, dtype=float) for each in (lower, upper, *others)]
-    known = np.concatenate([each[np.isfinite(each)] for each in values])
-    low, high = (known.min(), known.max()) if known.size else (0.0, 1.0)
+    finite = np.concatenate([each[np.isfinite(each)] for each in values])
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
     infinite = ", infinite" if any(np.isinf(bound).any() for bound in values[:2]) else ""
-    edge = 0.1 * (high - low) or 1.0
-    ends = np.clip(values[:2], low - edge, high + edge)  # of an infinite one, and no other's
+    margin = 0.1 * (high - low) or 1.0
+    ends = np.clip(values[:2], low - margin, high + margin)  # clips infinite bounds only
     return ends[0], ends[1], infinite
 
 
@@ -76,11 +76,11 @@ def plot_rows(
     ax : Axes
         Where to draw.
     lower, point, upper, target : array-like of shape (n,)
-        Bounds, points and observations.
+        Bounds, point estimates and observations.
     most : int
-        At most so many rows are drawn, evenly over the order.
+        Maximum number of rows drawn, evenly spaced in this order.
     color : str
-        Of intervals and points.
+        Colour of intervals and point estimates.
 
     Examples
     --------
@@ -90,29 +90,29 @@ def plot_rows(
     >>> ax.get_legend_handles_labels()[1]
     ['interval', 'point', 'observed, inside', 'observed, outside']
     """
-    low, middle, high, seen = (np.asarray(v, dtype=float) for v in (lower, point, upper, target))
+    low, middle, high, y = (np.asarray(v, dtype=float) for v in (lower, point, upper, target))
     order = np.argsort(middle, kind="stable")
     if len(order) > most:
         order = order[np.linspace(0, len(order) - 1, most).round().astype(int)]
-    low, middle, high, seen = (values[order] for values in (low, middle, high, seen))
-    rank, inside = np.arange(len(order)), (low <= seen) & (seen <= high)
-    thick = float(np.clip(200 / len(rank), 0.8, 4))
-    low, high, infinite = drawable(low, high, middle, seen)
+    low, middle, high, y = (values[order] for values in (low, middle, high, y))
+    rank, inside = np.arange(len(order)), (low <= y) & (y <= high)
+    thickness = float(np.clip(200 / len(rank), 0.8, 4))
+    low, high, infinite = drawable(low, high, middle, y)
     name = f"interval{infinite}"
-    ax.vlines(rank, low, high, color=color, alpha=0.28, linewidth=thick, label=name)
+    ax.vlines(rank, low, high, color=color, alpha=0.28, linewidth=thickness, label=name)
     ax.plot(rank, middle, color=color, label="point")
     for mask, mark, shade, name in (
         (inside, ".", COLORS["black"], "observed, inside"),
         (~inside, "D", COLORS["orange"], "observed, outside"),
     ):
         size = 3.0 if mark == "D" else 3.5
-        ax.plot(rank[mask], seen[mask], mark, color=shade, markersize=size, label=name)
+        ax.plot(rank[mask], y[mask], mark, color=shade, markersize=size, label=name)
     ax.set_xticks([])
-    ax.set_xlabel("rows in the order of their prediction")
+    ax.set_xlabel("rows, sorted by prediction")
 
 
 def plot_mixture(ax: Axes, mixture: SplitNormalMixture, *, coverage: float) -> None:
-    """Draw the density of one mixture, those of its networks, and its interval.
+    """Draw the density of one mixture, the densities of its networks, and its interval.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def plot_uncertainty(
     *,
     most: int = 1500,
 ) -> None:
-    """Draw the epistemic over the aleatoric standard deviation of each row.
+    """Draw the epistemic against the aleatoric standard deviation of each row.
 
     Above the dashed line the networks disagree by more than the noise that they predict.
 
@@ -160,9 +160,9 @@ def plot_uncertainty(
     aleatoric, epistemic : array-like of shape (n,)
         Standard deviations, the square roots of ``dist.aleatoric_var`` and ``dist.epistemic_var``.
     inside : array-like of bool of shape (n,), optional
-        Whether each target lies in its interval; those that do not are marked.
+        Whether each target lies in its interval; rows outside are marked.
     most : int
-        At most so many rows are drawn.
+        Maximum number of rows drawn.
 
     Examples
     --------
@@ -170,24 +170,23 @@ def plot_uncertainty(
     >>> ax = new_figure(2.0).subplots()
     >>> plot_uncertainty(ax, [1.0, 2.0], [0.5, 0.4], [True, False])
     >>> ax.get_legend_handles_labels()[1]
-    ['inside', 'outside', 'equal parts']
+    ['inside', 'outside', 'equal']
     """
     aleatoric, epistemic = np.asarray(aleatoric, dtype=float), np.asarray(epistemic, dtype=float)
-    holds = np.ones(len(aleatoric), bool) if inside is None else np.asarray(inside, dtype=bool)
+    held = np.ones(len(aleatoric), bool) if inside is None else np.asarray(inside, dtype=bool)
     step = max(1, -(-len(aleatoric) // most))
-    aleatoric, epistemic, holds = aleatoric[::step], epistemic[::step], holds[::step]
+    aleatoric, epistemic, held = aleatoric[::step], epistemic[::step], held[::step]
     ax.plot(
-        aleatoric[holds], epistemic[holds], ".", color=COLORS["blue"], markersize=4, alpha=0.5,
+        aleatoric[held], epistemic[held], ".", color=COLORS["blue"], markersize=4, alpha=0.5,
         markeredgewidth=0, label="inside" if inside is not None else None,
     )  # fmt: skip
-    if not holds.all():
-        ax.plot(aleatoric[~holds], epistemic[~holds], "D", color=COLORS["orange"], markersize=3,
+    if not held.all():
+        ax.plot(aleatoric[~held], epistemic[~held], "D", color=COLORS["orange"], markersize=3,
                 label="outside")  # fmt: skip
-    limits = (0, 1.05 * aleatoric.max() or 1), (0, 1.1 * epistemic.max() or 1)
-    end = max(limits[0][1], limits[1][1])
-    dashes = (0, (4, 3))
-    ax.plot([0, end], [0, end], color=COLORS["grey"], linewidth=0.8, linestyle=dashes,
-            label="equal parts")  # fmt: skip
-    ax.set(xlim=limits[0], ylim=limits[1])
+    x_end, y_end = 1.05 * aleatoric.max() or 1, 1.1 * epistemic.max() or 1
+    diagonal = [0, max(x_end, y_end)]
+    ax.plot(diagonal, diagonal, color=COLORS["grey"], linewidth=0.8, linestyle=(0, (4, 3)),
+            label="equal")  # fmt: skip
+    ax.set(xlim=(0, x_end), ylim=(0, y_end))
     ax.set_xlabel("aleatoric standard deviation")
     ax.set_ylabel("epistemic standard deviation")

@@ -1,4 +1,4 @@
-"""Colours, sizes and type that figures share."""
+"""Colours, sizes and fonts that figures share."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,13 +46,13 @@ _STYLE: Any = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Use the common style inside the block, for making figures and for saving them."""
+    """Use the common style inside a ``with`` block, for making and for saving figures."""
     with mpl.rc_context(_STYLE):
         yield
 
 
 def new_figure(height: float, *, width: float = PAGE) -> Figure:
-    """Make an empty figure whose axes arrange themselves.
+    """Return an empty figure with constrained layout.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""A report on a model: one HTML file that says how far its intervals can be trusted.
+"""A report on a model: one HTML file that shows how far its intervals can be trusted.
 
 ``write(model, X, y, "report.html")``, or ``model.report(X, y, "report.html")``, evaluates a fitted
-model on labelled rows that it has not seen. The file needs no network and no other file: words,
-tables, and charts that answer the pointer and the keyboard.
+model on labelled rows that were not used for training. The file needs no network and no other file:
+it has text, tables, and charts that can be used with pointer and keyboard.
 """
 
 import os
@@ -33,30 +33,30 @@ def write(
     cautions: list[str] | None = None,
     verbose: int = 1,
 ) -> Path:
-    """Evaluate a fitted model on labelled rows and write what there is to see as one HTML file.
+    """Evaluate a fitted model on labelled rows and write a report as one HTML file.
 
     Parameters
     ----------
     model : IntervalRegressor
         A fitted model.
     X, y : array-like of shape (n_samples, n_features) and (n_samples,)
-        Rows that the model has not seen, as its ``predict`` takes them, and their targets. All of
-        them are measured; where they are many, some are drawn.
+        Rows that were not used for training, as ``predict`` takes them, and their targets. Numbers
+        are computed from all rows; charts show a sample if there are many.
     path : path
-        The file, replaced in one step if it exists.
+        The file to write; an existing one is replaced atomically.
     title : str, optional
-        Headline; the name of the target by default.
+        Title of the page; by default it names the target.
     source : str, optional
-        Where the rows come from, such as a file's name, for the reader to know.
+        Where the rows come from, such as the name of a file, to be shown on the page.
     cautions : list of str, optional
-        Sentences that stand above everything else.
+        Warnings to be shown at the top.
     verbose : int, default 1
         0 shows no progress bar.
 
     Raises
     ------
     ValueError
-        If there is no row, a target is not a finite number, or the model predicts points alone.
+        If there is no row, a target is not a finite number, or the model has no intervals.
 
     Examples
     --------
@@ -78,15 +78,15 @@ def write(
     inputs = read_inputs(model, X, labelled.outside)
     names = [str(name) for name in getattr(X, "index", range(len(labelled)))]
     content = Content(
-        model,
-        labelled,
-        breakdowns(labelled, inputs),
-        worst_misses(labelled, inputs, names),
-        names,
-        title or f"Prediction intervals for {model.target_.name}",
-        f"Evaluated on {count(len(labelled), 'row')}" + (f" of {source}" if source else ""),
-        find_drivers(model, X, labelled),
-        [*(cautions or []), *filter(None, [out_of_time(model.about_.get("time_budget"))])],
+        model=model,
+        labelled=labelled,
+        parts=breakdowns(labelled, inputs),
+        misses=worst_misses(labelled, inputs, names),
+        names=names,
+        title=title or f"Prediction intervals for {model.target_.name}",
+        where=f"Evaluated on {count(len(labelled), 'row')}" + (f" of {source}" if source else ""),
+        drivers=find_drivers(model, X, labelled),
+        cautions=[*(cautions or []), *filter(None, [out_of_time(model.about_.get("time_budget"))])],
     )
     file = Path(path)
     replace_file(file, render(content).encode())

@@ -1,4 +1,4 @@
-"""What the charts draw, as plain JSON."""
+"""Data of the charts, as plain JSON."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +11,14 @@ from calipers.report._format import Unit, rounded
 from calipers.report._groups import Breakdown
 from calipers.report._labelled import LabelledPrediction
 
-_ROWS = 1500  # drawn; the measures are of all rows
+_ROWS = 1500  # drawn; measures are computed from all rows
 _EPOCHS = 150  # points of a training curve
 _NETWORKS = 20
 _NOMINAL = np.round(np.arange(1, 40) / 40, 3)
 
 
 def sampled(labelled: LabelledPrediction) -> NDArray[np.intp]:
-    """Rows to draw, in the order of their prediction."""
+    """Return the rows to draw, sorted by prediction."""
     rows = np.arange(len(labelled))
     if len(rows) > _ROWS:
         rows = np.random.default_rng(0).choice(rows, _ROWS, replace=False)
@@ -31,7 +31,7 @@ def chart_data(
     histories: Sequence[Any],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """Everything that the page draws."""
+    """Return the data of all charts but those of the drivers."""
     rows = sampled(labelled)
     return {
         "coverage": labelled.coverage,
@@ -40,15 +40,13 @@ def chart_data(
             "names": [names[row] for row in rows],
             "target": rounded(labelled.target[rows]),
             "point": rounded(labelled.point[rows]),
-            "levels": [
-                _level(labelled, rows, place, level) for place, level in enumerate(labelled.levels)
-            ],
+            "levels": [_level(labelled, rows, i, level) for i, level in enumerate(labelled.levels)],
         },
         "calibration": _calibration(labelled),
         "pit": _pit(labelled),
         "groups": [
-            [vars(group) | {"width": rounded(np.array([group.width]))[0]} for group in one.groups]
-            for one in parts
+            [vars(group) | {"width": rounded(np.array([group.width]))[0]} for group in part.groups]
+            for part in parts
         ],
         "uncertainty": _uncertainty(labelled, rows),
         "history": [_history(history) for history in histories[:_NETWORKS]],
@@ -56,16 +54,16 @@ def chart_data(
 
 
 def _level(
-    labelled: LabelledPrediction, rows: NDArray[np.intp], place: int, level: float
+    labelled: LabelledPrediction, rows: NDArray[np.intp], index: int, level: float
 ) -> dict[str, Any]:
-    """Bounds of the rows that are drawn, and measures of all rows."""
-    lower, upper = labelled.bounds[:, 0, place], labelled.bounds[:, 1, place]
+    """Return the bounds of the rows drawn, and measures on all rows, at one level."""
+    lower, upper = labelled.bounds[:, 0, index], labelled.bounds[:, 1, index]
     low, high = metrics.coverage_band(len(labelled), level)
     return {
         "coverage": float(level),
         "lower": rounded(lower[rows]),
         "upper": rounded(upper[rows]),
-        "rate": float(labelled.held(place).mean()),
+        "rate": float(labelled.held(index).mean()),
         "band": [float(low), float(high)],
         "width": rounded(np.array([np.median(upper - lower)]))[0],
     }
@@ -74,7 +72,7 @@ def _level(
 def _calibration(labelled: LabelledPrediction) -> dict[str, Any] | None:
     if labelled.pit is None:
         return None
-    depth = 2 * np.abs(labelled.pit - 0.5)  # the coverage whose central interval just holds the row
+    depth = 2 * np.abs(labelled.pit - 0.5)  # smallest coverage whose interval holds the target
     low, high = metrics.coverage_band(len(labelled), _NOMINAL)
     return {
         "nominal": _NOMINAL.tolist(),
@@ -85,7 +83,7 @@ def _calibration(labelled: LabelledPrediction) -> dict[str, Any] | None:
 
 
 def pit_bins(rows: int) -> int:
-    """Bars of a PIT histogram, so that each has some rows."""
+    """Return a number of bars for the PIT histogram such that each has some rows."""
     return int(np.clip(rows // 10, 4, 20))
 
 
@@ -112,11 +110,11 @@ def _uncertainty(labelled: LabelledPrediction, rows: NDArray[np.intp]) -> dict[s
 
 
 def _history(history: Any) -> dict[str, Any]:
-    """Losses of one network at some of its epochs."""
+    """Return the losses of one network at some of its epochs."""
     curves = {}
     for name, field in (("train", "loss"), ("valid", "valid_loss")):
-        known = history[np.isfinite(history[field])]
-        step = max(1, -(-len(known) // _EPOCHS))
-        kept = known[::-step][::-1]  # the last epoch is always among them
+        finite = history[np.isfinite(history[field])]
+        step = max(1, -(-len(finite) // _EPOCHS))
+        kept = finite[::-step][::-1]  # always with the last epoch
         curves[name] = [kept["epoch"].tolist(), rounded(kept[field])]
     return curves

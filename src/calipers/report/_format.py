@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formatting of numbers and values for people."""
 
 import math
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Unit:
-    """How to write values of one quantity: with as many digits as tell them apart.
+    """A format for values of one quantity, with enough digits to tell them apart.
 
     >>> Unit.of(np.array([100.0, 150.0, 223.0])).write(152.1335)
     '152.1'
@@ -18,21 +18,19 @@ class Unit:
     ('1,234,568', '0')
     """
 
-    # places after the point; None for four significant digits, where numbers are very large or
-    # very small
-    decimals: int | None
+    decimals: int | None  # None for four significant digits, if numbers are very large or small
 
     @classmethod
     def of(cls, values: NDArray[Any], digits: int = 3) -> "Unit":
-        """A unit for these values, with so many digits of a standard deviation."""
-        spread = float(np.std(values)) or abs(float(values[0])) or 1.0
-        decimals = max(0, digits - 1 - math.floor(math.log10(spread)))
+        """Return a format for these values that shows ``digits`` digits of a standard deviation."""
+        scale = float(np.std(values)) or abs(float(values[0])) or 1.0
+        decimals = max(0, digits - 1 - math.floor(math.log10(scale)))
         if digits < 3 and np.all(values == np.rint(values)):
             decimals = 0
         return cls(decimals if decimals < 10 and np.max(np.abs(values)) < 1e12 else None)
 
     def write(self, value: float) -> str:
-        """A value as text."""
+        """Return a value as text."""
         if not math.isfinite(value):
             return "unbounded"
         if self.decimals is None:
@@ -40,10 +38,10 @@ class Unit:
         return f"{value:z,.{self.decimals}f}".replace("-", "\N{MINUS SIGN}")
 
 
-def share(value: float) -> str:
-    """A fraction as a percentage, to a tenth where that matters.
+def percent(value: float) -> str:
+    """Return a fraction as a percentage, with one decimal or as many as tell it from 0 and 100%.
 
-    >>> share(0.95), share(0.9464), share(1.0), share(0.9999)
+    >>> percent(0.95), percent(0.9464), percent(1.0), percent(0.9999)
     ('95%', '94.6%', '100%', '99.99%')
     """
     for places in range(1, 5):
@@ -54,7 +52,7 @@ def share(value: float) -> str:
 
 
 def count(value: int, noun: str) -> str:
-    """A number of things.
+    """Return a count with its noun in the singular or the plural.
 
     >>> count(1, "row"), count(12345, "row")
     ('1 row', '12,345 rows')
@@ -63,7 +61,7 @@ def count(value: int, noun: str) -> str:
 
 
 def brief(value: Any) -> str:
-    """A value of an input in few characters.
+    """Return a value of an input in few characters.
 
     >>> brief(0.123456), brief(1234.0), brief("red"), brief(True)
     ('0.1235', '1234', 'red', 'True')
@@ -71,10 +69,9 @@ def brief(value: Any) -> str:
     ('2024-02-29', '2024-02-29 08:15')
     """
     if isinstance(value, float | np.floating):
-        known = float(value)
-        if known.is_integer() and abs(known) < 1e7:
-            return str(int(known)).replace("-", "\N{MINUS SIGN}")
-        return f"{known:.4g}".replace("-", "\N{MINUS SIGN}")
+        number = float(value)
+        whole = number.is_integer() and abs(number) < 1e7
+        return (str(int(number)) if whole else f"{number:.4g}").replace("-", "\N{MINUS SIGN}")
     if isinstance(value, np.datetime64):
         return str(value.astype("datetime64[m]")).replace("T", " ").removesuffix(" 00:00")
     text = str(value)
@@ -82,7 +79,7 @@ def brief(value: Any) -> str:
 
 
 def rounded(values: NDArray[Any]) -> list[float | None]:
-    """Values for JSON, with five significant digits; None where one is not finite.
+    """Return values for JSON with five significant digits, and None for those not finite.
 
     >>> rounded(np.array([1234.56789, 0.0001234567, np.inf]))
     [1234.6, 0.00012346, None]

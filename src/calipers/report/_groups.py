@@ -1,4 +1,4 @@
-"""Coverage and width where they may hide: by the value of each input, and by prediction."""
+"""Coverage and width in subgroups: by the value of each input, and by prediction."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from calipers.report._labelled import LabelledPrediction
 from calipers.report._misses import Input
 
 _BINS = 6
-_BIN_ROWS = 20  # fewer rows tell next to nothing about a rate near one
+_BIN_ROWS = 20  # fewer rows say next to nothing about a rate near one
 _FAMILY_ERROR = 0.05
 _DAY = 86_400  # seconds
 
@@ -23,34 +23,32 @@ Codes = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Group:
-    """Some of the rows."""
+    """A subgroup of the rows."""
 
-    label: str  # what they have in common
-    rows: int  # how many they are
-    # share of targets inside, and mean width
-    rate: float
-    width: float
+    label: str
+    rows: int
+    rate: float  # fraction of targets inside
+    width: float  # mean
     # range of the rate by chance, see ``calipers.metrics.coverage_band``
     low: float
     high: float
-    # how likely chance takes the rate below both the nominal coverage and the rate of all rows,
-    # or above both, as far as it is; 1 if it lies between them
+    # of a rate that is below both the nominal coverage and the rate of all rows, or above both; 1
+    # if it lies between them
     p_value: float
-    # "", "short", "wide": whether the rate is below or above, beyond chance over all groups of
-    # the report
+    # "short" or "wide" if the rate is below or above, beyond chance over all groups of the report
     verdict: str = ""
 
 
 @dataclass(frozen=True)
 class Breakdown:
-    """Groups of rows by one quantity."""
+    """The rows split into groups by one quantity."""
 
     name: str
     groups: tuple[Group, ...]  # in their natural order
 
     @property
     def weight(self) -> tuple[float, float]:
-        """Sorts the most telling first: groups that fall short, then widths that differ most."""
+        """Sort key: undercovered groups first, then the largest differences in width."""
         short = [group.p_value for group in self.groups if group.verdict == "short"]
         flagged = min(short, default=1.0)
         widths = [group.width for group in self.groups]
@@ -58,36 +56,37 @@ class Breakdown:
 
 
 def breakdowns(labelled: LabelledPrediction, inputs: Sequence[Input]) -> list[Breakdown]:
-    """Groups by prediction, by being within the training range, then by each input.
+    """Return groups by prediction, by whether inputs are in the training range, and by each input.
 
-    Only breakdowns with two groups or more. A group is flagged so that, were the model calibrated
-    everywhere, at most one report in twenty would flag any (Holm's method).
+    Breakdowns have at least two groups. If the model is calibrated everywhere, at most one report
+    in twenty flags any group (Holm's method).
     """
     lead = [Breakdown("predicted value", _by_number(labelled, labelled.point))]
-    far = np.asarray(labelled.outside.any(axis=1))
-    if far.any():
-        labels = ["all inputs within it", "some input beyond it"]
-        lead.append(Breakdown("training range", _groups(labelled, far.astype(np.intp), labels)))
-    lead = [one for one in lead if len(one.groups) > 1]
-    by_input = [Breakdown(one.name, _by(labelled, one)) for one in inputs]
-    found = _flagged([*lead, *(one for one in by_input if len(one.groups) > 1)], labelled.coverage)
-    return [*found[: len(lead)], *sorted(found[len(lead) :], key=lambda one: one.weight)]
+    outside = np.asarray(labelled.outside.any(axis=1))
+    if outside.any():
+        labels = ["all inputs within it", "some input outside it"]
+        lead.append(Breakdown("training range", _groups(labelled, outside.astype(np.intp), labels)))
+    lead = [part for part in lead if len(part.groups) > 1]
+    by_input = [Breakdown(one.name, _by_input(labelled, one)) for one in inputs]
+    by_input = [part for part in by_input if len(part.groups) > 1]
+    parts = _flagged([*lead, *by_input], labelled.coverage)
+    return [*parts[: len(lead)], *sorted(parts[len(lead) :], key=lambda part: part.weight)]
 
 
-def _by(labelled: LabelledPrediction, one: Input) -> tuple[Group, ...]:
-    if one.kind == "date":
-        return _by_number(labelled, one.cells, _date_writer(one.cells), "\N{EN DASH}")
-    labels = [one.write(value) for value in one.cells]
-    if one.kind == "category":
+def _by_input(labelled: LabelledPrediction, column: Input) -> tuple[Group, ...]:
+    if column.kind == "date":
+        return _by_number(labelled, column.cells, _date_writer(column.cells), "\N{EN DASH}")
+    labels = [column.write(value) for value in column.cells]
+    if column.kind == "category":
         return _by_label(labelled, labels, pd.Series(labels).value_counts().index.tolist())
-    known = np.unique(one.cells[~one.missing])
-    if len(known) > _BINS:
-        return _by_number(labelled, one.cells)
-    return _by_label(labelled, labels, [*map(one.write, known), "missing"])
+    distinct = np.unique(column.cells[~column.missing])
+    if len(distinct) > _BINS:
+        return _by_number(labelled, column.cells)
+    return _by_label(labelled, labels, [*map(column.write, distinct), "missing"])
 
 
 def _date_writer(times: Any) -> Callable[[float], str]:
-    """Writes dates, with the time of day only where the bins are shorter than a day."""
+    """Return a formatter of dates, with the time of day only if bins are shorter than a day."""
     span = np.nanmax(times, initial=-np.inf) - np.nanmin(times, initial=np.inf)
     unit = "D" if span >= _BINS * _DAY else "m"
 
@@ -103,15 +102,15 @@ def _by_number(
     write: Callable[[float], str] | None = None,
     between: str = " to ",
 ) -> tuple[Group, ...]:
-    """Bins of about equal size; missing values are a group of their own."""
-    known = ~np.isnan(values)
-    bins = min(_BINS, int(known.sum()) // _BIN_ROWS)
+    """Return bins with about equally many rows, and a group of missing values."""
+    present = ~np.isnan(values)
+    bins = min(_BINS, int(present.sum()) // _BIN_ROWS)
     if bins < 2:
         return ()
-    write = write or Unit.of(values[known], digits=2).write
-    edges = np.quantile(values[known], np.arange(1, bins) / bins, method="inverted_cdf")
+    write = write or Unit.of(values[present], digits=2).write
+    edges = np.quantile(values[present], np.arange(1, bins) / bins, method="inverted_cdf")
     codes = np.searchsorted(np.unique(edges), values)
-    codes[~known] = bins
+    codes[~present] = bins
     labels = []
     for code in range(bins):
         part = values[codes == code]
@@ -123,12 +122,12 @@ def _by_number(
 def _by_label(
     labelled: LabelledPrediction, labels: list[str], order: list[str]
 ) -> tuple[Group, ...]:
-    """One group for each label that has enough rows, and one for the others."""
+    """Return one group for each label with enough rows, and one for the others."""
     counts = pd.Series(labels).value_counts()
     large = set(counts[counts >= _BIN_ROWS].index[: _BINS + 2])
     kept = [label for label in order if label in large]
-    places = {label: i for i, label in enumerate(kept)}
-    codes = np.array([places.get(label, len(kept)) for label in labels], dtype=np.intp)
+    code_of = {label: i for i, label in enumerate(kept)}
+    codes = np.array([code_of.get(label, len(kept)) for label in labels], dtype=np.intp)
     others = len(counts) - len(kept)
     return _groups(labelled, codes, [*kept, f"{others} other value{'' if others == 1 else 's'}"])
 
@@ -138,7 +137,7 @@ def _groups(labelled: LabelledPrediction, codes: Codes, labels: Sequence[str]) -
     low, high = coverage_band(found.n_samples, labelled.coverage)
     rate = found.coverage_rate
     if labelled.ties:
-        held = labelled.held(labelled.own)
+        held = labelled.held(labelled.own_level)
         rate = np.array([held[codes == code].mean() for code in found.group])
     p_value = _p_values(rate, found.n_samples, labelled)
     names = [labels[code] for code in found.group]
@@ -148,20 +147,23 @@ def _groups(labelled: LabelledPrediction, codes: Codes, labels: Sequence[str]) -
 
 
 def _p_values(rate: Any, rows: Any, labelled: LabelledPrediction) -> Any:
-    """How sure it is that a group is worse, or wider, than promised and than all rows together.
+    """Return p-values of groups against both the nominal coverage and the rate of all rows.
 
-    Where all rows fall short, so does nearly every group, and to say so of each tells nothing.
+    If all rows together are undercovered, so is nearly every group, and saying so of each group
+    says nothing new.
     """
-    ends = np.clip(sorted([labelled.coverage, labelled.held(labelled.own).mean()]), 1e-9, 1 - 1e-9)
+    ends = np.clip(
+        sorted([labelled.coverage, labelled.held(labelled.own_level).mean()]), 1e-9, 1 - 1e-9
+    )
     nearest = np.clip(rate, *ends)
     return np.where(rate == nearest, 1.0, coverage_p_value(rate, rows, nearest))
 
 
-def _flagged(found: list[Breakdown], coverage: float) -> list[Breakdown]:
-    """Mark groups whose rate chance does not explain, over all of them."""
-    p_values = np.sort([group.p_value for one in found for group in one.groups])
+def _flagged(parts: list[Breakdown], coverage: float) -> list[Breakdown]:
+    """Return the breakdowns with verdicts on groups whose rate is not due to chance."""
+    p_values = np.sort([group.p_value for part in parts for group in part.groups])
     limits = _FAMILY_ERROR / np.arange(len(p_values), 0, -1)
-    failing = np.flatnonzero(p_values > limits)  # Holm stops at the first that chance explains
+    failing = np.flatnonzero(p_values > limits)  # Holm stops at the first one not significant
     rejected = p_values[: failing[0] if failing.size else len(p_values)]
     largest = rejected[-1] if rejected.size else -1.0
 
@@ -170,4 +172,4 @@ def _flagged(found: list[Breakdown], coverage: float) -> list[Breakdown]:
             side = "short" if group.rate < coverage else "wide"
             yield replace(group, verdict=side if group.p_value <= largest else "")
 
-    return [replace(one, groups=tuple(marked(one.groups))) for one in found]
+    return [replace(part, groups=tuple(marked(part.groups))) for part in parts]

@@ -1,4 +1,4 @@
-"""Predictions for labelled rows, in blocks of rows."""
+"""Labelled rows and their predictions, which are computed in blocks."""
 
 from copy import copy
 from dataclasses import dataclass
@@ -22,51 +22,49 @@ class LabelledPrediction:
     """Labelled rows and their predictions, all in the target's unit."""
 
     coverage: float  # nominal probability of the intervals that the report is about
-    # (k,): coverages that the reader can choose, ``coverage`` among them, in rising order
-    levels: FloatArray
+    levels: FloatArray  # (k,): coverages that the reader can choose, ascending, with ``coverage``
     # (n,): observations and point estimates
     target: FloatArray
     point: FloatArray
-    # (n, 2, k): lower and upper bounds for each of ``levels``; infinite where a coverage is not
-    # supported
+    # (n, 2, k): lower and upper bounds at each of ``levels``; infinite if calibration does not
+    # support the coverage
     bounds: FloatArray
-    outside: NDArray[np.bool_]  # (n, inputs): values outside of what training has seen
-    # (n,): probability integral transform, and the two parts of the standard deviation; None for
-    # a model that gives bounds and no distribution
+    outside: NDArray[np.bool_]  # (n, inputs): values outside the training range
+    # (n,): probability integral transform, and the two standard deviations; None for a model that
+    # gives bounds, but no distribution
     pit: FloatArray | None
     aleatoric: FloatArray | None
     epistemic: FloatArray | None
-    # whether targets have mass on single values, in which ``pit`` is then at random
-    ties: bool = False
+    ties: bool = False  # whether single values have mass, within which ``pit`` is then random
 
     def __len__(self) -> int:
         return len(self.target)
 
     @property
-    def own(self) -> int:
-        """Place of ``coverage`` among the levels."""
+    def own_level(self) -> int:
+        """Index of ``coverage`` among the levels."""
         return int(np.flatnonzero(self.levels == self.coverage)[0])
 
     @property
     def lower(self) -> FloatArray:
         """Lower bounds for ``coverage``."""
-        return self.bounds[:, 0, self.own]
+        return self.bounds[:, 0, self.own_level]
 
     @property
     def upper(self) -> FloatArray:
         """Upper bounds for ``coverage``."""
-        return self.bounds[:, 1, self.own]
+        return self.bounds[:, 1, self.own_level]
 
     @property
     def width(self) -> FloatArray:
         """Widths of the intervals for ``coverage``."""
         return self.upper - self.lower
 
-    def held(self, place: int) -> NDArray[np.bool_]:
-        """Whether each target lies in its interval for one of the levels, ties shared out."""
+    def held(self, index: int) -> NDArray[np.bool_]:
+        """Whether each target lies in its interval at one of the levels, with ties shared out."""
         if self.ties and self.pit is not None:
-            return 2 * np.abs(self.pit - 0.5) <= self.levels[place]
-        return (self.bounds[:, 0, place] <= self.target) & (self.target <= self.bounds[:, 1, place])
+            return 2 * np.abs(self.pit - 0.5) <= self.levels[index]
+        return (self.bounds[:, 0, index] <= self.target) & (self.target <= self.bounds[:, 1, index])
 
     @property
     def inside(self) -> NDArray[np.bool_]:
@@ -80,56 +78,56 @@ def predict_labelled(
     """Predict labelled rows with a fitted model."""
     target = _checked_target(X, y)
     model = copy(model)
-    model.unsupported = "inf"  # a report shows what the rows do not support, and does not stop
+    model.unsupported = "inf"  # a report shows unsupported coverages instead of raising an error
     if not model.ensemble_.head.has_interval:
         raise ValueError(
-            f"loss={model.loss!r} predicts points and no intervals, which is what a report is about"
+            f"loss={model.loss!r} gives point predictions, but no intervals to report on"
         )
     has_dist = model.ensemble_.gives_distribution
     coverage = float(model.coverage)
     levels = np.unique([*_LEVELS, coverage]) if has_dist else np.array([coverage])
-    parts, outside = [], []
+    blocks, outside = [], []
     with progress("predicting", len(target), visible=visible) as report:
         for start in range(0, len(target), _BLOCK):
             rows = np.arange(start, min(start + _BLOCK, len(target)))
             at = target[rows] if has_dist else None
             query = Query(tuple(levels.tolist()), variance_parts=has_dist, at=at)
-            found, beyond = model.query_and_check(_safe_indexing(X, rows), query)
-            parts.append(found)
-            outside.append(beyond)
+            block, block_outside = model.query_and_check(_safe_indexing(X, rows), query)
+            blocks.append(block)
+            outside.append(block_outside)
             report(len(rows))
-    found = Prediction.concatenate(parts)
-    pit, ties = _pit(found)
-    parts_of_variance = (found.aleatoric_variance, found.epistemic_variance)
-    aleatoric, epistemic = (None if v is None else np.sqrt(v) for v in parts_of_variance)
+    prediction = Prediction.concatenate(blocks)
+    pit, ties = _pit(prediction)
+    variances = (prediction.aleatoric_variance, prediction.epistemic_variance)
+    aleatoric, epistemic = (None if v is None else np.sqrt(v) for v in variances)
     return LabelledPrediction(
-        coverage,
-        levels,
-        target,
-        found.point,
-        cast(FloatArray, found.intervals),
-        np.concatenate(outside),
-        pit,
-        aleatoric,
-        epistemic,
-        ties,
+        coverage=coverage,
+        levels=levels,
+        target=target,
+        point=prediction.point,
+        bounds=cast(FloatArray, prediction.intervals),
+        outside=np.concatenate(outside),
+        pit=pit,
+        aleatoric=aleatoric,
+        epistemic=epistemic,
+        ties=ties,
     )
 
 
-def _pit(found: Prediction) -> tuple[FloatArray | None, bool]:
-    """Probability integral transform, at random within the mass of a value; and if there is any."""
-    if found.cdf is None or found.cdf_below is None:
-        return found.cdf, False
-    mass = found.cdf - found.cdf_below
-    place = np.random.default_rng(0).random(len(mass))
-    return found.cdf_below + place * mass, bool((mass > 1e-9).any())
+def _pit(prediction: Prediction) -> tuple[FloatArray | None, bool]:
+    """Return the PIT, randomised within the mass of single values, and whether any has mass."""
+    if prediction.cdf is None or prediction.cdf_below is None:
+        return prediction.cdf, False
+    mass = prediction.cdf - prediction.cdf_below
+    uniform = np.random.default_rng(0).random(len(mass))
+    return prediction.cdf_below + uniform * mass, bool((mass > 1e-9).any())
 
 
 def _checked_target(X: Any, y: Any) -> FloatArray:
     check_consistent_length(X, y)
     target = column_or_1d(y)
     if not len(target):
-        raise ValueError("a report needs at least one row with a known target, got none")
+        raise ValueError("a report needs at least one labelled row, got none")
     try:
         target = target.astype(np.float64)
     except (TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The inputs of the rows as the model reads them, and what is unusual in the rows it missed."""
+"""Inputs as the model reads them, and the worst misses with their unusual inputs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from calipers.report._format import brief
 from calipers.report._labelled import LabelledPrediction
 
 _MOST = 12
-_FAR = 0.02  # share of the rows that makes a value one of the highest, lowest or rarest
+_UNUSUAL = 0.02  # fraction of rows below which a value is among the highest, lowest or rarest
 _NAMED = 4  # unusual values named
 
 
@@ -24,10 +24,10 @@ class Input:
     # as in ``calipers.preprocessing.Column``
     name: str
     kind: str
-    # (n,): numbers, dates in seconds since 1970, truth as 1 and 0, all NaN where missing;
-    # categories as text, None where missing
+    # (n,): numbers, dates in seconds since 1970, booleans as 1 and 0, all NaN if missing;
+    # categories as text, None if missing
     cells: NDArray[Any]
-    outside: NDArray[np.bool_]  # (n,): values that training did not see
+    outside: NDArray[np.bool_]  # (n,): values outside the training range
 
     @property
     def missing(self) -> NDArray[np.bool_]:
@@ -37,7 +37,7 @@ class Input:
         return np.isnan(self.cells)
 
     def write(self, value: Any) -> str:
-        """A value as text."""
+        """Return a value as text."""
         if value is None or value != value:
             return "missing"
         if self.kind == "boolean":
@@ -46,36 +46,35 @@ class Input:
 
 
 def read_inputs(model: IntervalRegressor, X: Any, outside: NDArray[np.bool_]) -> list[Input]:
-    """Inputs of some rows that a model uses."""
+    """Return the inputs that a model uses."""
     values = model.reader_.cells(model, X)
     return [
-        Input(column.name, column.kind, values[column.name], outside[:, place])
-        for place, column in enumerate(model.inputs_)
+        Input(column.name, column.kind, values[column.name], outside[:, i])
+        for i, column in enumerate(model.inputs_)
         if column.name in values
     ]
 
 
 @dataclass(frozen=True)
 class Miss:
-    """A row outside of its interval."""
+    """A row outside its interval."""
 
     name: str
-    # what was observed and what was predicted
     target: float
     point: float
     lower: float
     upper: float
-    # how far it is outside, in the target's unit and in half widths of its interval
+    # distance from the interval, in the target's unit and in half widths of the interval
     distance: float
     widths: float
-    notable: str  # what is unusual about its inputs
-    inputs: list[tuple[str, str]]  # their names and values
+    notable: str  # description of unusual inputs
+    inputs: list[tuple[str, str]]  # names and values
 
 
 def worst_misses(
     labelled: LabelledPrediction, inputs: Sequence[Input], names: Sequence[str]
 ) -> list[Miss]:
-    """The rows farthest outside, in the target's unit, the worst first."""
+    """Return the rows farthest outside, in the target's unit, the worst first."""
     distance = np.maximum(labelled.lower - labelled.target, labelled.target - labelled.upper)
     outside = np.flatnonzero(distance > 0)
     worst = outside[np.argsort(-distance[outside], kind="stable")][:_MOST]
@@ -98,26 +97,25 @@ def worst_misses(
 
 
 def _notable(texts: list[str]) -> str:
-    found = [text for text in texts if text]
-    found.sort(key=lambda text: "training" not in text)
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    return ", ".join(found[:_NAMED]) + more or "nothing unusual in its inputs"
+    texts = sorted(filter(None, texts), key=lambda text: "training" not in text)
+    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
+    return ", ".join(texts[:_NAMED]) + more or "nothing unusual in its inputs"
 
 
-def _unusual(one: Input, rows: NDArray[np.intp]) -> list[str]:
-    """What is unusual about an input in some rows, compared with all; empty where nothing is."""
-    series = pd.Series(one.cells)
-    often = series.map(series.value_counts(normalize=True)).to_numpy(dtype=float)
-    missing, texts = one.missing, []
+def _unusual(column: Input, rows: NDArray[np.intp]) -> list[str]:
+    """Return what is unusual about an input in some rows, compared with all; "" if nothing is."""
+    series = pd.Series(column.cells)
+    frequency = series.map(series.value_counts(normalize=True)).to_numpy(dtype=float)
+    missing, texts = column.missing, []
     for row in rows:
-        value, word = one.cells[row], ""
-        if one.outside[row]:
-            word = "which training did not see" if missing[row] else "outside of training"
-        elif not missing[row] and one.kind in ("boolean", "category"):
-            word = "rare" if often[row] < _FAR else ""
+        value, remark = column.cells[row], ""
+        if column.outside[row]:
+            remark = "never so in training" if missing[row] else "outside the training range"
+        elif not missing[row] and column.kind in ("boolean", "category"):
+            remark = "rare" if frequency[row] < _UNUSUAL else ""
         elif not missing[row]:
-            low, high = np.mean(one.cells <= value), np.mean(one.cells >= value)
-            word = "among the lowest" if low <= _FAR else ""
-            word = "among the highest" if high <= _FAR else word
-        texts.append(f"{one.name} {one.write(value)}, {word}" if word else "")
+            low, high = np.mean(column.cells <= value), np.mean(column.cells >= value)
+            remark = "among the lowest" if low <= _UNUSUAL else ""
+            remark = "among the highest" if high <= _UNUSUAL else remark
+        texts.append(f"{column.name} {column.write(value)}, {remark}" if remark else "")
     return texts

@@ -1,4 +1,4 @@
-"""What the numbers of a report mean, in sentences."""
+"""Sentences that explain the numbers of a report."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,106 +9,108 @@ from scipy.stats import binomtest
 from calipers import metrics
 from calipers.bank import Bank
 from calipers.calibration import rows_needed
-from calipers.report._format import Unit, count, share
+from calipers.report._format import Unit, count, percent
 from calipers.report._groups import Breakdown, Group
 from calipers.report._labelled import LabelledPrediction
 from calipers.report._verdict import compare
 
-_SURE = 0.01  # p-value from which a shape of the PIT is put into words
+_SIGNIFICANT = 0.01  # p-value below which a shape of the PIT is put into words
 
 
-def worth(labelled: LabelledPrediction, unit: Unit, target: str) -> str:
-    """Width, error and the gain over knowing nothing, a sentence each."""
-    model, level, naive = compare(labelled)
-    points = (
-        f"Points miss by {unit.write(model.error)} (root mean square), where the mean of the "
-        f"targets would miss by {unit.write(naive.error)}."
+def comparison_sentences(labelled: LabelledPrediction, unit: Unit, target: str) -> str:
+    """Return sentences on width and error of the model, compared with naive intervals."""
+    model, one_width, naive = compare(labelled)
+    errors = (
+        f"Point predictions are off by {unit.write(model.error)} (root mean square); the mean of "
+        f"the targets would be off by {unit.write(naive.error)}."
     )
     if not np.isfinite(model.width):
-        return points
+        return errors
     narrow, typical, wide = np.quantile(labelled.width, [0.1, 0.5, 0.9])
-    spread = f"from {unit.write(narrow)} to {unit.write(wide)} for most rows"
-    texts = [f"A typical interval is {unit.write(typical)} wide in {target}, {spread}."]
+    texts = [
+        f"A typical interval is {unit.write(typical)} wide in {target}, and most are between "
+        f"{unit.write(narrow)} and {unit.write(wide)} wide."
+    ]
     if len(labelled) < 2 or naive.width == 0:
         return texts[0]
     gain, better = 1 - model.width / naive.width, model.score < naive.score
     scores = "scores better" if better else "scores worse"
     tail = (
-        f"the model's are {share(gain)} narrower on average, {'and' if better else 'but'} it "
+        f"the model's are {percent(gain)} narrower on average, {'and' if better else 'but'} it "
         f"{scores}"
         if gain > 0
         else f"no wider than the model's, which {scores}"
     )
     texts.append(
-        f"One interval for all rows, made with hindsight, would be {unit.write(naive.width)} "
+        f"One interval for all rows, made in hindsight, would be {unit.write(naive.width)} "
         f"wide: {tail}."
     )
-    texts.append(points)
-    if 1 - model.score / level.score > 0.01:
-        gain = 1 - model.score / level.score
+    texts.append(errors)
+    gain = 1 - model.score / one_width.score
+    if gain > 0.01:
         texts.append(
-            "Knowing which rows are uncertain pays: the interval score is "
-            f"{share(gain)} better than that of one width for all."
+            "Knowing which rows are uncertain pays off: the interval score is "
+            f"{percent(gain)} better than with one width for all."
         )
     return " ".join(texts)
 
 
 def calibration_sentence(labelled: LabelledPrediction) -> str:
-    """How the calibration curve reads."""
+    """Return a sentence on the calibration curve."""
     assert labelled.pit is not None  # noqa: S101 - for the type checker
     nominal = np.round(np.arange(1, 20) / 20, 2)
     observed = np.mean(2 * np.abs(labelled.pit - 0.5)[:, None] <= nominal, axis=0)
     low, high = metrics.coverage_band(len(labelled), nominal)
     below, above = int((observed < low).sum()), int((observed > high).sum())
     if not below and not above:
-        return "At every coverage the share of rows inside is what chance allows."
+        return "At every coverage, the fraction of rows inside is within chance."
     fewer = below >= above
     worst = np.argmin(observed - nominal) if fewer else np.argmax(observed - nominal)
     return (
-        f"Intervals hold {'fewer' if fewer else 'more'} rows than they say, most of all at a "
-        f"coverage of {share(float(nominal[worst]))}, where {share(float(observed[worst]))} are "
-        "inside."
+        f"Intervals hold {'fewer' if fewer else 'more'} rows than nominal, most of all at a "
+        f"coverage of {percent(float(nominal[worst]))}, where {percent(float(observed[worst]))} "
+        "are inside."
     )
 
 
 def pit_sentence(labelled: LabelledPrediction) -> str:
-    """How the PIT histogram reads: its lean and its shape, where chance does not explain them."""
+    """Return sentences on the slope and the shape of the PIT histogram, if they are significant."""
     assert labelled.pit is not None  # noqa: S101 - for the type checker
     rows, texts = len(labelled), []
     upper = int((labelled.pit > 0.5).sum())
-    if binomtest(upper, rows, 0.5).pvalue < _SURE:
+    if binomtest(upper, rows, 0.5).pvalue < _SIGNIFICANT:
         side, error = ("above", "low") if upper > rows / 2 else ("below", "high")
         texts.append(
-            f"{share(max(upper, rows - upper) / rows)} of the targets lie {side} the middle of "
-            f"their distribution: predictions are too {error}."
+            f"{percent(max(upper, rows - upper) / rows)} of the targets lie {side} the median of "
+            f"their predicted distribution: predictions are too {error}."
         )
     outer = int((np.abs(labelled.pit - 0.5) > 0.25).sum())
-    if binomtest(outer, rows, 0.5).pvalue < _SURE:
+    if binomtest(outer, rows, 0.5).pvalue < _SIGNIFICANT:
         half, error = ("outer", "narrow") if outer > rows / 2 else ("inner", "wide")
         texts.append(
-            f"{share(max(outer, rows - outer) / rows)} of the targets lie in the {half} half of "
-            f"their distribution: it is too {error}."
+            f"{percent(max(outer, rows - outer) / rows)} of the targets lie in the {half} half of "
+            f"their predicted distribution: it is too {error}."
         )
-    return " ".join(texts) or "The bars are as level as chance allows: no lean, no hump."
+    return " ".join(texts) or "The histogram shows no slope and no hump beyond chance."
 
 
 def findings(parts: list[Breakdown], verdict: str) -> list[tuple[Breakdown, Group]]:
-    """Groups with this verdict, which chance does not explain, the surest first."""
-    found = [(one, group) for one in parts for group in one.groups if group.verdict == verdict]
-    return sorted(found, key=lambda pair: pair[1].p_value)
+    """Return the groups with this verdict, the most significant first."""
+    pairs = [(part, group) for part in parts for group in part.groups if group.verdict == verdict]
+    return sorted(pairs, key=lambda pair: pair[1].p_value)
 
 
 def finding_sentence(part: Breakdown, group: Group, unit: Unit) -> str:
-    """Coverage and width of a group."""
+    """Return the coverage and the width of a group as text."""
     return (
-        f"{part.name}, {group.label}: {share(group.rate)} of {count(group.rows, 'row')} inside, "
+        f"{part.name}, {group.label}: {percent(group.rate)} of {count(group.rows, 'row')} inside, "
         f"mean width {unit.write(group.width)}"
     )
 
 
-def remedy_sentence(found: Sequence[tuple[Breakdown, Group]], coverage: float) -> str:
-    """What to do about groups that fall short, from what they are groups by."""
-    names = list(dict.fromkeys(part.name for part, _ in found))
+def remedy_sentence(pairs: Sequence[tuple[Breakdown, Group]], coverage: float) -> str:
+    """Return what to do about undercovered groups, depending on what they are groups of."""
+    names = list(dict.fromkeys(part.name for part, _ in pairs))
     inputs = [name for name in names if name not in ("predicted value", "training range")]
     steps = []
     if inputs:
@@ -119,7 +121,10 @@ def remedy_sentence(found: Sequence[tuple[Breakdown, Group]], coverage: float) -
             f"{needed:,} rows or more a guarantee of its own"
         )
     if "training range" in names:
-        steps.append("fit again with rows like those beyond the training range, or do not use it")
+        steps.append(
+            "fit again with rows like those outside the training range, or do not use the model "
+            "there"
+        )
     if "predicted value" in names:
         steps.append(
             "conformalize by predicted width (--by 'predicted width'), or fit with more rows"
@@ -128,29 +133,29 @@ def remedy_sentence(found: Sequence[tuple[Breakdown, Group]], coverage: float) -
 
 
 def uncertainty_sentences(labelled: LabelledPrediction) -> str:
-    """How the predicted variance divides, and what that does and does not say.
+    """Return sentences on how the predicted variance divides, and what that means.
 
     The variance within networks is what they could not explain with the rows and inputs they had.
-    It is no measure of the noise of the world, so nothing is said about a floor.
+    It does not measure irreducible noise, so the sentences do not call it a lower limit.
     """
     assert labelled.aleatoric is not None  # noqa: S101 - for the type checker
     assert labelled.epistemic is not None  # noqa: S101 - for the type checker
     within, between = labelled.aleatoric**2, labelled.epistemic**2
-    part = float(np.mean(within) / np.mean(within + between))
-    agree = "The networks agree" if part > 0.5 else "The networks disagree"
+    fraction = float(np.mean(within) / np.mean(within + between))
+    agree = "The networks agree" if fraction > 0.5 else "The networks disagree"
     more = int((between > within).sum())
     tail = f" Between networks it is larger for {more:,} of {count(len(labelled), 'row')}."
     return (
-        f"{agree}: {share(part)} of the predicted variance is within networks (aleatoric), "
-        f"{share(1 - part)} between them (epistemic).{tail if more else ''} The first is what "
-        "networks could not explain with the rows and inputs that they had, the second where rows "
-        "like these were too few to settle it. Neither is a floor: more rows or better inputs may "
-        "still reduce both."
+        f"{agree}: {percent(fraction)} of the predicted variance is within networks (aleatoric), "
+        f"{percent(1 - fraction)} between them (epistemic).{tail if more else ''} The first is "
+        "what the networks could not explain with the rows and inputs they had. The second is "
+        "their disagreement, where rows like these were too few in training. Neither is a lower "
+        "limit: more rows or better inputs may still reduce both."
     )
 
 
 def training_sentences(bank: Bank) -> str:
-    """How training went."""
+    """Return sentences on the epochs and failures of training."""
     epochs = [len(history) for history in bank.histories]
     span = (
         f"{min(epochs):,}" if min(epochs) == max(epochs) else f"{min(epochs):,} to {max(epochs):,}"

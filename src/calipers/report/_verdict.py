@@ -1,4 +1,4 @@
-"""Whether the intervals hold what they promise, and what they are worth beside naive ones."""
+"""The verdict on coverage, and the comparison with naive intervals."""
 
 import math
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from sklearn.metrics import root_mean_squared_error
 from calipers import metrics
 from calipers._checks import FloatArray
 from calipers.calibration import rows_needed
-from calipers.report._format import count, share
+from calipers.report._format import count, percent
 from calipers.report._labelled import LabelledPrediction
 
 _FEW = 30  # rows below which a rate near one says little
@@ -18,12 +18,12 @@ _FEW = 30  # rows below which a rate near one says little
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether the intervals hold what they promise."""
+    """Whether the observed coverage agrees with the nominal one."""
 
-    # "good", "short", "wide", "few", "unbounded": as promised; falls short; holds more than
-    # promised; too few rows to tell; no finite interval to speak of
+    # "good": as promised; "short": too low; "wide": too high; "few": too few rows to tell;
+    # "unbounded": no finite intervals
     kind: str
-    # in two words, in one line, and in full
+    # a few words, one line, and an explanation
     badge: str
     headline: str
     text: str
@@ -33,39 +33,33 @@ class Verdict:
 class Contender:
     """One line of the comparison with naive intervals."""
 
-    # what it is, and how it was made
     name: str
-    note: str
-    # coverage rate, mean width, interval score, and root mean squared error of the points
-    rate: float
-    width: float
-    score: float
-    error: float
+    note: str  # how the intervals were made
+    rate: float  # coverage rate
+    width: float  # mean
+    score: float  # interval score
+    error: float  # root mean squared error of the point predictions
 
 
 def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
-    """Compare the coverage rate with what chance does to calibrated intervals."""
+    """Compare the coverage rate with its range for calibrated intervals."""
     rows, coverage = len(labelled), labelled.coverage
     unbounded = int((~np.isfinite(labelled.width)).sum())
     if unbounded:
-        some = "" if unbounded == rows else f" for {unbounded:,} of {count(rows, 'row')}"
-        headline = f"The {share(coverage)} intervals are unbounded{some}."
+        where = "" if unbounded == rows else f" for {unbounded:,} of {count(rows, 'row')}"
+        headline = f"The {percent(coverage)} intervals are unbounded{where}."
         text = unbounded_reason(coverage, calibration)
         return Verdict("unbounded", "no finite interval", headline, text)
-    rate = float(labelled.held(labelled.own).mean())
+    rate = float(labelled.held(labelled.own_level).mean())
     low, high = map(float, metrics.coverage_band(rows, coverage))
     inside = float(labelled.inside.mean())
-    headline = f"The {share(coverage)} intervals held {share(inside)} of {count(rows, 'row')}."
-    return _with_ties(_compared(rate, low, high, labelled, headline), rate, labelled)
-
-
-def _with_ties(found: Verdict, rate: float, labelled: LabelledPrediction) -> Verdict:
-    """Say what is compared where bounds are values that targets share."""
+    headline = f"The {percent(coverage)} intervals held {percent(inside)} of {count(rows, 'row')}."
+    found = _compared(rate, low, high, labelled, headline)
     if not labelled.ties:
         return found
     text = (
-        "Bounds are values that targets take, so that an interval holds all rows on its bounds. "
-        f"Shared out by the mass that belongs inside, {share(rate)} are held. {found.text}"
+        "Targets can lie exactly on a bound, and an interval holds all of these. Counted in "
+        f"proportion to the mass that belongs inside, {percent(rate)} are held. {found.text}"
     )
     return replace(found, text=text)
 
@@ -73,54 +67,51 @@ def _with_ties(found: Verdict, rate: float, labelled: LabelledPrediction) -> Ver
 def _compared(
     rate: float, low: float, high: float, labelled: LabelledPrediction, headline: str
 ) -> Verdict:
-    band = f"between {share(low)} and {share(high)}"
+    rows = count(len(labelled), "row")
+    band = f"between {percent(low)} and {percent(high)}"
     if rate < low:
         kind, badge = "short", "falls short"
         text = (
-            "That is less than promised and more than chance explains: calibrated intervals would "
-            f"hold {band} of so many rows. Expect more surprises than the intervals admit, on rows "
-            "like these."
+            "That is less than promised, and more than chance explains: calibrated intervals would "
+            f"hold {band} of {rows}. On rows like these, expect more misses than the nominal "
+            "coverage suggests."
         )
     elif rate > high:
         kind, badge = "wide", "more than promised"
         text = (
-            "That is more than promised and more than chance explains: calibrated intervals would "
-            f"hold {band} of so many rows. They are safe, but wider than they need be."
+            "That is more than promised, and more than chance explains: calibrated intervals would "
+            f"hold {band} of {rows}. They are safe, but wider than necessary."
         )
     elif len(labelled) < _FEW:
         kind, badge = "few", "too few rows to tell"
         text = (
-            f"With so few rows chance alone gives anything {band}, so this says little about the "
-            "promise. Some hundred rows would."
+            f"With {rows}, chance alone gives anything {band}, so this says little about the "
+            "calibration. It takes about a hundred rows to tell."
         )
     else:
         kind, badge = "good", "as promised"
-        text = (
-            "That is what they promise: with so many rows, calibrated intervals hold "
-            f"{band} of them."
-        )
+        text = f"That is as promised: calibrated intervals hold {band} of {rows}."
     return Verdict(kind, badge, headline, text)
 
 
 def unbounded_reason(coverage: float, calibration: Any) -> str:
-    """Why intervals are infinite, and from how many rows on they will not be."""
+    """Return why intervals are infinite, and how many rows it takes to make them finite."""
     if calibration is None:
         return "The model gives no finite bounds for these rows."
     most = math.floor(100 * (1 - float(calibration.smallest_alpha())))
-    instead = f", or ask for a coverage of {most}% or less" if most > 0 else ""
-    worth = getattr(calibration, "n_effective", calibration.n_rows)
-    less = f", worth {worth:.3g}" if worth < calibration.n_rows - 0.5 else ""
+    instead = f", or request a coverage of {most}% or less" if most > 0 else ""
+    effective = getattr(calibration, "n_effective", calibration.n_rows)
+    fewer = f" (effectively {effective:.3g})" if effective < calibration.n_rows - 0.5 else ""
     return (
-        f"There were too few rows to calibrate with: {calibration.n_rows:,}{less}, where a "
-        f"coverage of {share(coverage)} takes at least {rows_needed(coverage):,} of "
-        "equal weight. "
-        "Until then no finite interval can promise it, and to hold every row says nothing. "
-        f"Calibrate on more rows{instead}."
+        f"There were too few rows to calibrate with: {calibration.n_rows:,}{fewer}, while a "
+        f"coverage of {percent(coverage)} takes at least {rows_needed(coverage):,} of equal "
+        "weight. With fewer, no finite interval can guarantee it, and that every row is inside "
+        f"says nothing. Calibrate on more rows{instead}."
     )
 
 
 def compare(labelled: LabelledPrediction) -> list[Contender]:
-    """The model beside two naive intervals, which have the benefit of hindsight."""
+    """Return the model and two naive intervals, which have the benefit of hindsight."""
     coverage, target, point = labelled.coverage, labelled.target, labelled.point
     middle = np.full_like(target, target.mean())
     tails = [(1 - coverage) / 2, (1 + coverage) / 2]
@@ -129,7 +120,7 @@ def compare(labelled: LabelledPrediction) -> list[Contender]:
         _contender("this model", "", labelled.lower, point, labelled.upper, labelled),
         _contender(
             "one width for all",
-            "the model's points, and around them the quantiles of these rows' errors",
+            "the model's point predictions, and around them the quantiles of these rows' errors",
             point + np.quantile(error, tails[0]),
             point,
             point + np.quantile(error, tails[1]),

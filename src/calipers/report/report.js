@@ -1,4 +1,4 @@
-// Draws the charts of a report from the JSON in the page, one function for each chart.
+// Draws the charts of a report from the JSON in the page, with one function per chart.
 
 import {
   add, canvas, clamp, curve, diamond, dots, extent, frame, hideTip, hintAtScrolling, hover, marker,
@@ -17,9 +17,9 @@ const number = (value) => {
 // ---- rows and their intervals --------------------------------------------------------------
 
 const { names, target, point, levels } = data.intervals;
-const own = levels.findIndex((level) => level.coverage === data.coverage);
+const ownLevel = levels.findIndex((level) => level.coverage === data.coverage);
 const total = target.length;
-const view = { from: 0, to: total, level: own, row: -1 };
+const view = { from: 0, to: total, level: ownLevel, row: -1 };
 
 function isInside(i, level) {
   const { lower, upper } = levels[level];
@@ -39,7 +39,7 @@ function intervals(host, width, label) {
   const seen = shown.flatMap((i) => [target[i], point[i], lower[i], upper[i]]);
   const area = frame(host, {
     width, height: width < 560 ? 320 : 400, label, xTicks: [], yLabel: host.dataset.unit,
-    xLabel: "rows in the order of their prediction",
+    xLabel: "rows, sorted by prediction",
     x: [view.from - 0.5, view.to - 0.5], y: padded(extent(seen.filter((value) => value !== null))),
   });
   const { svg, plot, toX, toY } = area;
@@ -129,7 +129,7 @@ function describe(host) {
   const { coverage, rate, band, width } = levels[view.level];
   const seen = view.to - view.from;
   const part = seen < total ? ` Shown: ${view.from + 1} to ${view.to} of ${total}.` : "";
-  const text = width === null ? "the intervals are unbounded, too few rows calibrated them."
+  const text = width === null ? "the intervals are unbounded, for lack of calibration rows."
     : `${percent(rate)} of all rows inside (by chance ${percent(band[0])} to ${percent(band[1])}), ` +
       `typical width ${number(width)}.`;
   host.closest("section").querySelector(".status").textContent = `At ${percent(coverage)}: ${text}${part}`;
@@ -163,9 +163,9 @@ function toolbar() {
 
 // ---- calibration ---------------------------------------------------------------------------
 
-// A number line: what was promised, what chance allows, what was seen.
+// A number line with the nominal coverage, its range by chance, and the observed coverage.
 function strip(host, width, label) {
-  const { rate, band } = levels[own];
+  const { rate, band } = levels[ownLevel];
   const svg = canvas(host, width, 74, label);
   const [low, high] = padded([Math.min(rate, band[0]), Math.max(rate, band[1])], 0.35);
   const x = scale([Math.max(0, low), Math.min(1, high)], [28, width - 28]);
@@ -183,7 +183,7 @@ function strip(host, width, label) {
   if (right - left > 90) {
     add(svg, "text", { x: left, y: 68, "text-anchor": "middle" }, percent(band[0]));
     add(svg, "text", { x: right, y: 68, "text-anchor": "middle" }, percent(band[1]));
-    if (middle - left > 84 && right - middle > 84) write(middle, 68, `promised ${percent(data.coverage)}`);
+    if (middle - left > 84 && right - middle > 84) write(middle, 68, `nominal ${percent(data.coverage)}`);
   } else write((left + right) / 2, 68, `by chance ${percent(band[0])} to ${percent(band[1])}`);
 }
 
@@ -193,7 +193,7 @@ function calibration(host, width, label) {
   const { nominal, observed, low, high } = data.calibration;
   const area = frame(host, {
     width, height: Math.min(width, 380), label, x: [0, 1], y: [0, 1], xText: percent, yText: percent,
-    xTicks: QUARTERS, yTicks: QUARTERS, xLabel: "coverage promised", yLabel: "share of rows inside",
+    xTicks: QUARTERS, yTicks: QUARTERS, xLabel: "nominal coverage", yLabel: "observed coverage",
   });
   const { plot, toX, toY } = area;
   const ring = curve([...nominal, ...nominal.toReversed()], [...high, ...low.toReversed()], area);
@@ -204,7 +204,7 @@ function calibration(host, width, label) {
   hover(area, (x) => {
     const i = nearest(nominal, toX.invert(x));
     mark(toX(nominal[i]), toY(observed[i]));
-    return [`${percent(nominal[i])} promised`, `${percent(observed[i])} of the rows inside`,
+    return [`${percent(nominal[i])} nominal`, `${percent(observed[i])} of the rows inside`,
       `by chance ${percent(low[i])} to ${percent(high[i])}`];
   });
 }
@@ -215,7 +215,7 @@ function pit(host, width, label) {
   const area = frame(host, {
     width, height: Math.min(width, 380), label, x: [0, 1], xTicks: QUARTERS, xText: percent,
     y: [0, Math.max(2, 1.08 * Math.max(...heights))],
-    xLabel: "place of the target in its predicted distribution", yLabel: "rows, against level bars",
+    xLabel: "position of the target in its predicted distribution", yLabel: "rows, relative to flat",
   });
   const { plot, toX, toY, left, right, bottom } = area;
   const [low, high] = band.map(toY);
@@ -238,11 +238,11 @@ function pit(host, width, label) {
 
 // ---- groups --------------------------------------------------------------------------------
 
-// Cards share a scale, so that they compare; a card with a group far below has its own.
+// Cards share a scale, so that they can be compared; a card with a group far below has its own.
 const lowestRate = (rows) =>
   Math.max(0, Math.floor(10 * Math.min(...rows.flatMap((one) => [one.rate, one.low])) - 0.2) / 10);
 const usualLowest = data.groups.map(lowestRate).sort((a, b) => a - b)[Math.floor(data.groups.length / 4)];
-const VERDICTS = { short: "falls short beyond chance", wide: "more than promised, beyond chance" };
+const VERDICTS = { short: "falls short, beyond chance", wide: "more than promised, beyond chance" };
 
 function group(host, width, label) {
   const rows = data.groups[Number(host.dataset.part)];
@@ -263,8 +263,8 @@ function group(host, width, label) {
   rows.forEach((one, i) => {
     const y = 24 + step * i + step / 2;
     const row = add(svg, "g");
-    const room = Math.floor(name / 6.6);
-    const text = one.label.length > room ? `${one.label.slice(0, room - 1)}…` : one.label;
+    const maxLength = Math.floor(name / 6.6);
+    const text = one.label.length > maxLength ? `${one.label.slice(0, maxLength - 1)}…` : one.label;
     const [low, high, rate, long] = [...[one.low, one.high, one.rate].map(toX), toWidth(one.width ?? widest)];
     add(row, "rect", { class: "zebra", x: 0, y: y - step / 2, width, height: step, rx: 4 });
     add(row, "text", { x: 0, y: y + 4, class: "strong" }, text);
@@ -284,7 +284,7 @@ function group(host, width, label) {
   if (promised - toX(lowest) > 60) add(svg, "text", { x: toX(lowest), y: height - 3 }, percent(lowest));
 }
 
-// ---- what drives the point and the width ----------------------------------------------------
+// ---- what drives predictions and widths ----------------------------------------------------
 
 function drivers(host, width, label) {
   const { names: inputs, values } = data.drivers.bars[host.dataset.measure];
@@ -292,12 +292,12 @@ function drivers(host, width, label) {
   const svg = canvas(host, width, step * inputs.length + 4, label);
   const longest = Math.max(...inputs.map((one) => one.length));
   const name = clamp(7 * longest + 8, 60, 0.44 * width);
-  const room = Math.floor(name / 6.8);
+  const maxLength = Math.floor(name / 6.8);
   const value = Math.max(...values.map((one) => number(one).length)) * 7.6 + 10;
   const toWidth = scale([0, Math.max(...values)], [1, Math.max(12, width - name - value)]);
   inputs.forEach((input, i) => {
     const y = step * i + step / 2;
-    const text = input.length > room ? `${input.slice(0, room - 1)}…` : input;
+    const text = input.length > maxLength ? `${input.slice(0, maxLength - 1)}…` : input;
     const row = add(svg, "g");
     add(row, "rect", { class: "zebra", x: 0, y: y - step / 2, width, height: step, rx: 4 });
     add(row, "text", { x: 0, y: y + 4, class: "strong" }, text);
@@ -311,12 +311,12 @@ function drivers(host, width, label) {
 const curveExtent = data.drivers && extent(
   data.drivers.curves.flatMap((one) => [...one.lower, ...one.upper]).filter((value) => value !== null));
 
-// All curves share the scale of the target, so that they compare.
+// All curves share the scale of the target, so that they can be compared.
 function dependence(host, width, label) {
   const { steps, labels, positions, lower, point: middle, upper } = data.drivers.curves[Number(host.dataset.part)];
   const [first, last] = [positions[0], positions.at(-1)];
-  const room = Math.max(1, Math.floor(width / (9 * Math.max(...labels.map((one) => one.length)) + 14)));
-  const every = Math.ceil(positions.length / room);
+  const maxLabels = Math.max(1, Math.floor(width / (9 * Math.max(...labels.map((one) => one.length)) + 14)));
+  const every = Math.ceil(positions.length / maxLabels);
   const shown = steps ? positions.filter((_, i) => i % every === 0) : [first, last];
   const area = frame(host, {
     width, height: 210, label, y: padded(curveExtent), inset: steps ? 30 : 24,
@@ -337,7 +337,7 @@ function dependence(host, width, label) {
   hover(area, (x) => {
     const i = nearest(positions, toX.invert(x));
     mark(toX(positions[i]), toY(middle[i]));
-    return [labels[i], `mean point ${number(middle[i])}`, `mean interval ${number(lower[i])} to ${number(upper[i])}`];
+    return [labels[i], `mean point prediction ${number(middle[i])}`, `mean interval ${number(lower[i])} to ${number(upper[i])}`];
   });
 }
 
@@ -356,9 +356,9 @@ function uncertainty(host, width, label) {
   add(plot, "path", { class: "ideal", d: curve([0, end], [0, end], area) });
   const places = aleatoric.map((value, i) => [toX(value), toY(epistemic[i])]);
   const size = total > 400 ? 3.5 : 5;
-  const inside = places.filter((_, i) => isInside(i, own));
+  const inside = places.filter((_, i) => isInside(i, ownLevel));
   add(plot, "path", { class: "in soft", d: dots(inside), "stroke-width": size });
-  const missed = places.filter((_, i) => !isInside(i, own));
+  const missed = places.filter((_, i) => !isInside(i, ownLevel));
   add(plot, "path", { class: "out", d: missed.map((place) => diamond(...place, size)).join("") });
   const mark = marker(area, { class: "pick", r: 7 });
   hover(area, (x, y) => {
@@ -368,7 +368,7 @@ function uncertainty(host, width, label) {
     if (away[i] >= 30) return null;
     return [`Row ${names[i]}`, `within networks ${number(aleatoric[i])}`,
       `between networks ${number(epistemic[i])}`, `predicted ${number(point[i])}`,
-      isInside(i, own) ? "inside" : "outside"];
+      isInside(i, ownLevel) ? "inside" : "outside"];
   });
 }
 
@@ -376,7 +376,7 @@ const KINDS = [["train", "", "training"], ["valid", " other", "validation"]];
 
 function history(host, width, label) {
   const curves = data.history.flatMap((one) => [one.train, one.valid]).filter((one) => one[0].length);
-  // What validation shows after a network's best epoch is thrown away, and may leave the chart.
+  // Validation losses after a network's best epoch do not matter, and may exceed the chart.
   const best = data.history.map((one) => one.valid).filter((one) => one[0].length)
     .map(([epochs, losses]) => {
       const i = losses.indexOf(Math.min(...losses));
@@ -406,7 +406,7 @@ function history(host, width, label) {
   });
 }
 
-// The middle of several curves, as long as half of the networks are still training.
+// The median of several curves, as long as half of the networks are still training.
 function median(curves) {
   const used = curves.filter((one) => one[0].length);
   if (!used.length) return [[], []];
@@ -455,7 +455,7 @@ const observer = new ResizeObserver((entries) => {
 });
 document.querySelectorAll("[data-chart]").forEach((host) => observer.observe(host));
 window.addEventListener("scroll", hideTip, { passive: true });
-// Paper has no summary to click on: open everything while printing.
+// On paper nothing can be opened by a click: open everything while printing.
 let closed = [];
 window.addEventListener("beforeprint", () => {
   closed = [...document.querySelectorAll("details:not([open])")];

@@ -1,8 +1,8 @@
-"""Hyper-parameter search: hundreds of candidates times a few splits, trained as one bank.
+"""Hyper-parameter search: hundreds of candidates on a few splits, trained as one bank.
 
 Examples
 --------
-The paper's search, 300 candidates of its space on five shuffled splits::
+The paper's search, with 300 candidates from its space on five shuffled splits::
 
     model = IntervalRegressor.paper()
     result = search(

@@ -1,4 +1,4 @@
-"""What a search found: one row per candidate, and the choice among them."""
+"""The result of a search: its candidates, their scores, and the best one."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 
 class Outcome(NamedTuple):
-    """How the networks of one candidate did: means over splits that did not fail, or NaN."""
+    """Measures of one candidate: means over the splits that did not fail, or NaN."""
 
-    #: PICP, MPIW, Winkler's score and the point's squared error on the validation rows.
+    #: PICP, MPIW, Winkler's score and squared error of the points on the validation rows.
     coverage_rate: float
     mean_width: float
     interval_score: float
     mse: float
-    epochs: float  #: Median of the epochs at which early stopping found its best.
+    epochs: float  #: Median of the best epochs that early stopping found.
     network_epochs: int  #: Epochs trained, over all networks that did not fail.
     failures: int  #: Splits in which a network failed.
-    rows: int  #: Validation rows of the others.
-    #: Standard deviation of PICP over those splits; NaN where a stored search has none.
+    rows: int  #: Validation rows of the other splits.
+    #: Standard deviation of PICP over these splits; NaN if a stored search has none.
     coverage_deviation: float = math.nan
 
     @property
     def whole_epochs(self) -> int:
-        """Epochs that a network with these parameters should train."""
+        """Number of epochs to train with these parameters."""
         return max(1, round(self.epochs))
 
 
@@ -39,21 +39,21 @@ class Outcome(NamedTuple):
 class Candidate:
     """One setting that was tried."""
 
-    number: int  #: Its place among the candidates drawn.
+    number: int  #: Its index among the candidates drawn.
     params: Mapping[str, Any]  #: Its parameters.
-    finalist: bool  #: Whether it was trained once more, as the estimator will be.
-    outcome: Outcome  #: How it did there.
-    network_epochs: int  #: Epochs its networks trained.
+    finalist: bool  #: Whether it was trained again, as the estimator will be.
+    outcome: Outcome  #: Its measures, as a finalist if it was one.
+    network_epochs: int  #: Epochs that its networks trained, in total.
 
 
 def paper_score(coverage_rate: float, mean_width: float, *, coverage: float = 0.95) -> float:
-    r"""Score by which the paper chose its settings, less is better.
+    r"""Score by which the paper selected its settings; smaller is better.
 
     .. math::
         \mathit{MPIW} \cdot 10^{\lfloor |\gamma - \mathit{PICP}| / 0.01 \rfloor}
 
-    Every whole hundredth between coverage and its nominal value, to either side, makes a setting
-    ten times worse.
+    Every whole percentage point between the coverage and its nominal value, on either side, makes a
+    setting ten times worse.
 
     Parameters
     ----------
@@ -80,14 +80,14 @@ def paper_score(coverage_rate: float, mean_width: float, *, coverage: float = 0.
     """
     if not mean_width > 0:
         return math.inf
-    # In binary 0.95 - 0.93 falls short of two hundredths; the ninth decimal of them is noise.
+    # In binary, 0.95 - 0.93 is slightly less than 0.02: round off the noise before the floor.
     hundredths = math.floor(round(abs(coverage - coverage_rate) / 0.01, 9))
     return float(mean_width * 10.0**hundredths)
 
 
 def _covered(outcome: Outcome, coverage: float) -> float:
-    missing = max(0.0, coverage - outcome.coverage_rate)
-    return float(outcome.interval_score * 10.0 ** (missing / 0.01))
+    shortfall = max(0.0, coverage - outcome.coverage_rate)
+    return float(outcome.interval_score * 10.0 ** (shortfall / 0.01))
 
 
 def _by_deviation(outcome: Outcome, coverage: float) -> float:
@@ -106,11 +106,11 @@ SCORES: dict[str, Callable[[Outcome, float], float]] = {
     ),
     "paper deviation": _by_deviation,
 }
-"""What candidates are ranked by, from their outcome and the nominal coverage; less is better.
+"""Scores of candidates from their outcome and the nominal coverage; smaller is better.
 
-``"interval score"``; ``"covered"``, the interval score, ten times worse for every hundredth that
-coverage lacks; ``"paper"``, see ``paper_score``; ``"paper deviation"``, the same with the root mean
-square of the distances of the splits' PICP from the coverage, made of their mean and deviation.
+``"interval score"``; ``"covered"``, the interval score times ten for every percentage point of
+missing coverage; ``"paper"``, see ``paper_score``; ``"paper deviation"``, the same with the root
+mean squared distance of the splits' PICP from the coverage, computed from their mean and deviation.
 """
 
 
@@ -120,17 +120,17 @@ class SearchResult:
 
     estimator: IntervalRegressor  #: The estimator whose parameters were searched, not fitted.
     candidates: tuple[Candidate, ...]  #: In the order they were drawn.
-    select: str  #: The score that decides, a key of ``SCORES``.
+    select: str  #: The score that ranks candidates, a key of ``SCORES``.
 
     def score(self, candidate: Candidate) -> float:
-        """A candidate's score; infinite if one of its networks failed."""
+        """Return the score of a candidate; infinite if one of its networks failed."""
         outcome = candidate.outcome
         if outcome.failures or not outcome.rows:
             return math.inf
         return SCORES[self.select](outcome, self.estimator.coverage)
 
     def ranked(self) -> list[Candidate]:
-        """Candidates from best to worst: finalists first, among them the lower score."""
+        """Return the candidates from best to worst: finalists first, then by score."""
 
         def key(candidate: Candidate) -> tuple[bool, bool, float]:
             score = self.score(candidate)
@@ -139,7 +139,7 @@ class SearchResult:
         return sorted(self.candidates, key=key)
 
     def chosen_by(self, select: str) -> "SearchResult":
-        """The same candidates ranked by another score."""
+        """Return the same candidates ranked by another score."""
         return replace(self, select=known_score(select))
 
     @property
@@ -154,26 +154,26 @@ class SearchResult:
         best = self.ranked()[0]
         if math.isinf(self.score(best)):
             raise TrainingFailedError(
-                f"none of {len(self.candidates)} candidates trained without a failure: try a "
-                "space of smaller learning rates, or more epochs"
+                f"none of {len(self.candidates)} candidates trained without a failure: try "
+                "smaller learning rates, or more epochs"
             )
         return best
 
     @property
     def best_params(self) -> dict[str, Any]:
-        """Parameters of the best candidate, with the epochs it should train."""
+        """Parameters of the best candidate, with the number of epochs to train."""
         return {**self.best.params, "epochs": self.best.outcome.whole_epochs}
 
     @property
     def best_estimator(self) -> IntervalRegressor:
-        """The estimator with those parameters and no early stopping, to be fitted on all rows."""
+        """The estimator with these parameters and no early stopping, to be fitted on all rows."""
         best: IntervalRegressor = clone(self.estimator)
         best.set_params(**self.best_params, patience=None)
         return best
 
     def to_frame(self) -> "pd.DataFrame":
-        """Candidates as a pandas frame, best first."""
-        import pandas as pd  # an import of its own weight, paid by those who ask for frames
+        """Return the candidates as a pandas frame, best first."""
+        import pandas as pd  # heavy, so imported only when needed
 
         rows = [
             {
@@ -190,7 +190,7 @@ class SearchResult:
 
 
 def known_score(select: str) -> str:
-    """``select`` itself, if there is such a score."""
+    """Return ``select`` if it is the name of a score; raise otherwise."""
     if select not in SCORES:
         raise ValueError(f"select must be one of {sorted(SCORES)}, got {select!r}")
     return select

@@ -1,4 +1,4 @@
-"""The search as a user calls it: checks its arguments and hands over to the work."""
+"""The public function ``search``, which checks its arguments and runs the search."""
 
 import os
 from dataclasses import replace
@@ -44,59 +44,59 @@ def search(
     store: str | os.PathLike[str] | None = None,
     verbose: int = 1,
 ) -> SearchResult:
-    """Look for good parameters of an estimator by random search.
+    """Search for good parameters of an estimator by random search.
 
-    Each candidate trains on every split with early stopping and is evaluated on rows held out, at
-    its best weights and without calibration. All networks of all candidates are one bank for each
-    compiled program. With ``IntervalRegressor.paper()``, ``PAPER_SPACE`` and ``select="paper"``
-    this is the search of the paper.
+    Each candidate trains on every split with early stopping and is evaluated on held-out rows, at
+    its best weights and without calibration. The networks of all candidates that share a compiled
+    program train as one bank. With ``IntervalRegressor.paper()``, ``PAPER_SPACE`` and
+    ``select="paper"`` this is the search of the paper.
 
     Parameters
     ----------
     estimator : IntervalRegressor
-        Gives the parameters that are not searched; it is not changed.
+        The estimator, with the parameters that are not searched; it is not modified.
     X : array-like of shape (n_samples, n_features)
         Inputs.
     y : array-like of shape (n_samples,)
         Targets.
     space : mapping of str to sequence or distribution, or sequence of such mappings
         Parameters to search, as in scikit-learn's ``RandomizedSearchCV``, such as
-        ``PAPER_SPACE``. One of no more than ``n_candidates`` combinations is searched whole.
+        ``PAPER_SPACE``. A space of at most ``n_candidates`` combinations is searched exhaustively.
     n_candidates : int, default 300
-        Candidates to draw.
+        Number of candidates to draw.
     splits : int or iterable of pairs of arrays of int, default 5
-        Number of shuffled splits, or training and validation rows of your own, such as
-        ``TimeSeriesSplit().split(X)`` gives.
+        Number of shuffled splits, or pairs of training and validation rows, such as those of
+        ``TimeSeriesSplit().split(X)``.
     validation_fraction : float, default 0.1
-        Share of the rows that a shuffled split holds out.
+        Fraction of the rows that a shuffled split holds out.
     max_epochs : int, default 5000
-        Epochs that a network may train, unless ``epochs`` is in the space.
+        Maximum number of epochs, unless ``epochs`` is in the space.
     patience : int, optional, default 500
-        Epochs without a better validation loss after which a network stops. One whose exponential
-        learning rate has fallen below 1e-9 stops too. With None there is no early stopping, and
-        networks train as many epochs as the estimator says.
+        Epochs without a better validation loss after which a network stops. It also stops when an
+        exponential learning rate has fallen below 1e-9. With None there is no early stopping, and
+        networks train the epochs of the estimator.
     finalists : int, default 0
-        Best candidates that train once more, as the estimator will: with its own number of
-        networks, for the epochs found and without early stopping. Their aggregates then decide.
-        Candidates are otherwise evaluated as single networks, at the epoch that was luckiest for
-        the rows held out. What ``fit`` finds out itself (components, the scale of the target,
-        inputs in pieces, numbers that are names) no candidate has.
+        Number of best candidates that are trained again, as the estimator will be: with its number
+        of networks, for the epochs found and without early stopping. They are then ranked as
+        ensembles. Other candidates are evaluated as single networks, at the epoch that was best on
+        the held-out rows. No candidate has what ``fit`` selects by itself: components, the scale of
+        the target, piecewise-linear encodings, numeric codes.
     final_splits : int or iterable of pairs of arrays of int, optional
-        Splits for the finalists; as many new ones hold out rows other than those that made them
-        finalists. The same as ``splits`` by default.
+        Splits for the finalists; new ones hold out other rows than those by which the finalists
+        were selected. The same as ``splits`` by default.
     time_budget : float, optional
-        Seconds after which no further candidate is begun; those that are not are left out of the
+        Seconds after which no further candidate is started; those not started are missing from the
         result. Finalists are still trained.
     select : {"interval score", "covered", "paper", "paper deviation"}
-        Score that decides, among finalists if there are any, see ``SCORES``. Who becomes a finalist
-        is up to the interval score, which chance moves least.
+        Score that ranks finalists, or all candidates if there are none, see ``SCORES``. Finalists
+        are always selected by the interval score, which varies least by chance.
     random_state : int, RandomState or None
-        Seeds candidates, splits and networks.
+        Seed of candidates, splits and networks.
     n_jobs : int, optional, default -1
-        Threads, as in joblib.
+        Number of threads, as in joblib.
     store : path, optional
         File in which finished candidates are kept. A search called again with the same arguments
-        goes on where it was stopped, and ends as if it never had been.
+        continues where it was stopped, with the same result as if it had not been.
     verbose : int, default 1
         0 shows no progress bar.
 
@@ -108,19 +108,19 @@ def search(
     Raises
     ------
     TypeError
-        If ``estimator`` is no ``IntervalRegressor``.
+        If ``estimator`` is not an ``IntervalRegressor``.
     ValueError
-        If an argument, a parameter of the space or the data break a rule, or if ``store`` belongs
-        to another search.
+        If an argument, a parameter of the space or the data are invalid, or if ``store`` belongs to
+        another search.
 
     Notes
     -----
-    A network that fails is not tried again: its candidate is never chosen. Epochs are the median
-    over the networks of those at which early stopping found its best.
+    A network that fails is not retried: its candidate is never selected. The number of epochs is
+    the median of the networks' best epochs under early stopping.
 
-    Finalists show what to expect of the final fit if they have splits of their own. On boston a
-    setting covered 97 % of the rows that had made it a finalist, 94 % of those of new splits, and
-    92 % in twenty trials of the study; two others 92 and 97 % on new splits, 91 and 97 % in twenty
+    Finalists with splits of their own show what to expect of the final fit. On boston, one setting
+    covered 97 % of the rows by which it was selected as a finalist, 94 % on new splits, and 92 % in
+    twenty trials of the study; two others covered 92 and 97 % on new splits, 91 and 97 % in twenty
     trials.
 
     Examples
@@ -146,21 +146,21 @@ def search(
         raise ValueError(f"time_budget must be above 0 seconds, got {time_budget!r}")
     if store is not None and not isinstance(random_state, int | np.integer):
         raise ValueError(
-            "store needs a random_state that is a number, so that the search can be found again, "
+            "store needs an integer random_state, so that the search can be continued, "
             f"got {random_state!r}"
         )
     inputs, target = check_X_y(X, y, dtype=np.float64, y_numeric=True)
     seed = int(check_random_state(random_state).randint(2**31))
     base = clone(estimator)
     if patience is not None:
-        base.set_params(epochs=None)  # early stopping finds them, unless they are searched
+        base.set_params(epochs=None)  # found by early stopping, unless they are searched
     drawn = candidates(base, space, n_candidates, seed)
     rows = split_rows(splits, len(target), validation_fraction, seed)
     trial = Trial(inputs, target, rows, 1, max_epochs, patience, seed, n_jobs)
     final = replace(trial, n_networks=base.n_networks, patience=None)
     if final_splits is not None:
-        others = split_rows(final_splits, len(target), validation_fraction, seed + 1)
-        final = replace(final, splits=others)
-    kept = Store(store, identity(trial, final, base, drawn))
-    work = Work(trial, final, base, drawn, kept, visible=bool(verbose), seconds=time_budget)
+        final_rows = split_rows(final_splits, len(target), validation_fraction, seed + 1)
+        final = replace(final, splits=final_rows)
+    outcomes = Store(store, identity(trial, final, base, drawn))
+    work = Work(trial, final, base, drawn, outcomes, visible=bool(verbose), seconds=time_budget)
     return SearchResult(clone(estimator), work.run(finalists), select)

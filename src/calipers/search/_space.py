@@ -1,7 +1,6 @@
-"""Where a search looks: parameters of the estimator by name, each with values to draw from."""
+"""Search spaces: parameters of the estimator by name, each with values to draw from."""
 
 import hashlib
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -21,14 +20,14 @@ Space = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 Params = dict[str, Any]
 
 _NOT_SEARCHED = {
-    "calibration": "it is no part of what is measured",
-    "cv": "calibration is no part of what is measured",
-    "coverage": "candidates of unequal coverage cannot be compared",
+    "calibration": "candidates are measured before calibration",
+    "cv": "candidates are measured before calibration",
+    "coverage": "candidates of different coverage cannot be compared",
     "n_networks": "more are always better, and cost more",
     "patience": "it is an argument of the search",
     "validation_fraction": "it is an argument of the search",
     "n_jobs": "it changes no result",
-    "random_state": "a seed is nothing to choose",
+    "random_state": "a seed should not be tuned",
     "unsupported": "it changes no network",
     "verbose": "it changes no result",
     "warm_start": "every network starts from random weights",
@@ -53,7 +52,7 @@ PAPER_SPACE: Mapping[str, Sequence[Any]] = MappingProxyType(
 )
 """The paper's space for QD+: learning rate, decay rate, lambda_1 and lambda_2; xi is 10.
 
-It belongs to ``IntervalRegressor.paper()``.
+For use with ``IntervalRegressor.paper()``.
 """
 
 
@@ -67,14 +66,13 @@ DEFAULT_SPACE: Mapping[str, Sequence[Any]] = MappingProxyType(
         "loss__crps_weight": (0.65, 0.95),
     }
 )
-"""A space for the default method, around its own settings; few shapes, since each is compiled."""
+"""A space for the default method, around its settings; few shapes, since each is compiled."""
 
 
 def candidates(estimator: IntervalRegressor, space: Space, count: int, seed: int) -> list[Params]:
-    """Draw parameters from a space; one of no more than ``count`` combinations is taken whole.
+    """Draw parameters from a space; all combinations if there are at most ``count``.
 
-    Raises ``ValueError`` if a name or value is not one of the estimator's, or is not to be
-    searched.
+    Raises ``ValueError`` if a name or value is invalid, or is not to be searched.
 
     >>> from calipers import IntervalRegressor
     >>> candidates(IntervalRegressor(), {"batch_size": [50, 100]}, 300, 0)
@@ -94,17 +92,16 @@ def _check_candidate(estimator: IntervalRegressor) -> None:
     check_parameters(estimator)
     if not HEADS[objective_of(estimator).head].has_interval:
         raise ValueError(
-            f"loss={estimator.loss!r} predicts points and no intervals, which is what is measured"
+            f"loss={estimator.loss!r} gives point predictions, but no intervals to measure"
         )
 
 
 def _draw(parts: list[dict[str, Any]], count: int, seed: int) -> list[Params]:
     if not any(_is_distribution(values) for part in parts for values in part.values()):
-        grids = [{name: list(values) for name, values in part.items()} for part in parts]
-        size = sum(math.prod(len(values) for values in grid.values()) for grid in grids)
-        if size <= count:
-            return list(ParameterGrid(grids))
-        return list(ParameterSampler(grids, count, random_state=seed))
+        parts = [{name: list(values) for name, values in part.items()} for part in parts]
+        grid = ParameterGrid(parts)
+        if len(grid) <= count:
+            return list(grid)
     return list(ParameterSampler(parts, count, random_state=seed))
 
 
@@ -145,21 +142,21 @@ _WITHOUT_EFFECT = (
 
 
 def check_estimator(estimator: object) -> None:
-    """Refuse what does not train on the bank."""
+    """Refuse an estimator that does not train on the bank."""
     if not isinstance(estimator, IntervalRegressor):
         raise TypeError(f"estimator must be an IntervalRegressor, got {type(estimator).__name__}")
 
 
 def check_counts(**counts: object) -> None:
-    """Refuse what is not a whole number from 1 on; finalists start at 0."""
+    """Refuse counts that are not positive integers; ``finalists`` may be 0."""
     for name, value in counts.items():
         least = 0 if name == "finalists" else 1
         if not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}")
+            raise ValueError(f"{name} must be an integer of at least {least}, got {value!r}")
 
 
 def split_rows(splits: Splits, rows: int, fraction: float, seed: int) -> list[tuple[Rows, Rows]]:
-    """Training and validation rows of every split.
+    """Return training and validation rows of every split.
 
     >>> [(train, valid)] = split_rows(1, 20, 0.1, 0)
     >>> train.size, valid.size
@@ -174,10 +171,10 @@ def split_rows(splits: Splits, rows: int, fraction: float, seed: int) -> list[tu
         raise ValueError("splits must hold at least one pair of training and validation rows")
     for number, pair in enumerate(pairs):
         for name, index in zip(("training", "validation"), pair, strict=True):
-            whole = index.ndim == 1 and index.size and np.issubdtype(index.dtype, np.integer)
-            if not whole or index.min() < 0 or index.max() >= rows:
+            integers = index.ndim == 1 and index.size and np.issubdtype(index.dtype, np.integer)
+            if not integers or index.min() < 0 or index.max() >= rows:
                 raise ValueError(
-                    f"{name} rows of split {number} must be numbers from 0 to {rows - 1}, at "
+                    f"{name} rows of split {number} must be integers from 0 to {rows - 1}, at "
                     f"least one, got {index!r}"
                 )
     return pairs
@@ -186,7 +183,7 @@ def split_rows(splits: Splits, rows: int, fraction: float, seed: int) -> list[tu
 def identity(
     trial: Trial, final: Trial, estimator: IntervalRegressor, drawn: list[dict[str, Any]]
 ) -> dict[str, Any]:
-    """What the outcomes of a search depend on, as plain values."""
+    """Return everything that the outcomes of a search depend on, as plain values."""
     params = estimator.get_params()
     fixed = {name: value for name, value in params.items() if name not in _WITHOUT_EFFECT}
     return {
@@ -209,5 +206,5 @@ def _digest(*arrays: NDArray[Any]) -> str:
 
 
 def _name(value: object) -> str:
-    """Name of an object, since its text may hold an address."""
+    """Return the name of an object; its ``repr`` may contain an address."""
     return str(getattr(value, "__qualname__", type(value).__qualname__))

@@ -1,4 +1,4 @@
-"""The work of a search: all candidates, then finalists, in batches."""
+"""The loop of a search: training of all candidates, then of finalists, in batches."""
 
 import math
 import threading
@@ -20,40 +20,40 @@ from calipers.search._store import Store
 from calipers.search._validation import Trial, evaluate
 
 CPU_BATCH = 100
-"""Networks between two visits to the store for every five threads or workers."""
+"""Networks trained between two writes to the store, for every five threads or workers."""
 
 ACCELERATOR_BATCH = 500
-"""The same on an accelerator, which they fill."""
+"""The same on an accelerator, enough to fill it."""
 
-_FINAL = 0  # stands for finalists where others have their epochs
+_FINAL = 0  # budget under which the store has finalists
 
 
 class Stage(NamedTuple):
-    """Candidates that train under one budget, by number."""
+    """Candidates that train under one budget of epochs."""
 
     name: str
-    key: int
+    key: int  # budget under which outcomes are stored
     budget: int
     trial: Trial
-    estimators: dict[int, IntervalRegressor]
+    estimators: dict[int, IntervalRegressor]  # by number of the candidate
 
     @property
     def granted(self) -> int:
-        """Network-epochs of one candidate, if it uses them all."""
+        """Maximum network-epochs of one candidate."""
         return self.trial.networks * self.budget
 
 
 @dataclass(eq=False)
 class Work:
-    """Candidates, and what is known of them so far."""
+    """Candidates and their outcomes so far."""
 
     trial: Trial
-    final: Trial  # that of finalists
+    final: Trial  # of finalists
     base: IntervalRegressor
     drawn: list[Params]
     store: Store
     visible: bool
-    seconds: float | None = None  # after which no further candidate begins
+    seconds: float | None = None  # after which no further candidate is started
 
     def __post_init__(self) -> None:
         self.estimators = [clone(self.base).set_params(**params) for params in self.drawn]
@@ -61,25 +61,27 @@ class Work:
 
     @property
     def most_epochs(self) -> int:
-        """Epochs of the candidate that may train longest."""
+        """Maximum epochs over all candidates."""
         rows = min(len(train) for train, _ in self.trial.splits)
         return max(int(self.trial.settings(e, rows).epochs) for e in self.estimators)
 
     def run(self, finalists: int) -> tuple[Candidate, ...]:
         """Train all candidates, while there is time, and the best of them again as finalists."""
-        budget, chosen = self.most_epochs, dict(enumerate(self.estimators))
-        first = Stage("searching", budget, budget, self.trial, chosen)
+        budget, everyone = self.most_epochs, dict(enumerate(self.estimators))
+        first = Stage("searching", budget, budget, self.trial, everyone)
         self._train(first, math.inf if self.seconds is None else self.seconds)
-        tried = [number for number in chosen if (budget, number) in self.store.outcomes]
-        chosen = self._as_fitted(self._best(tried, budget, finalists), budget)
-        if chosen:
-            most = max(self.store.outcomes[budget, i].whole_epochs for i in chosen)
-            self._train(Stage("searching, finalists", _FINAL, most, self.final, chosen))
-        keys = {number: [budget, *([_FINAL] if number in chosen else [])] for number in tried}
-        return tuple(self._candidate(number, own) for number, own in keys.items())
+        tried = [number for number in everyone if (budget, number) in self.store.outcomes]
+        final = self._as_fitted(self._best(tried, budget, finalists), budget)
+        if final:
+            most = max(self.store.outcomes[budget, i].whole_epochs for i in final)
+            self._train(Stage("searching, finalists", _FINAL, most, self.final, final))
+        return tuple(
+            self._candidate(number, [budget, _FINAL] if number in final else [budget])
+            for number in tried
+        )
 
     def _best(self, numbers: list[int], budget: int, count: int) -> list[int]:
-        """The best so far: those with fewest failures, and the lowest interval score."""
+        """Return the best candidates so far: fewest failures, then lowest interval score."""
 
         def key(number: int) -> tuple[int, float]:
             outcome = self.store.outcomes[budget, number]
@@ -88,31 +90,31 @@ class Work:
         return sorted(sorted(numbers, key=key)[:count])
 
     def _as_fitted(self, numbers: list[int], budget: int) -> dict[int, IntervalRegressor]:
-        """Candidates with the epochs they found; none of those that failed."""
-        found = {number: self.store.outcomes[budget, number] for number in numbers}
+        """Return the candidates that did not fail, with the epochs that early stopping found."""
+        outcomes = {number: self.store.outcomes[budget, number] for number in numbers}
         return {
             number: clone(self.estimators[number]).set_params(epochs=outcome.whole_epochs)
-            for number, outcome in found.items()
+            for number, outcome in outcomes.items()
             if not outcome.failures
         }
 
     def _train(self, stage: Stage, seconds: float = math.inf) -> None:
-        """Train those candidates of a stage that are not in the store yet, while there is time.
+        """Train the candidates of a stage that are not in the store yet, while there is time.
 
-        One batch at least is trained, if no candidate is known.
+        At least one batch is trained if the store has no candidate of the stage.
         """
         end = time.monotonic() + seconds
-        waiting = [i for i in stage.estimators if (stage.key, i) not in self.store.outcomes]
+        pending = [i for i in stage.estimators if (stage.key, i) not in self.store.outcomes]
         groups: dict[Program, list[int]] = {}
-        for number in waiting:
+        for number in pending:
             groups.setdefault(stage.trial.program(stage.estimators[number]), []).append(number)
         total = stage.granted * len(stage.estimators)
         with progress(stage.name, total, visible=self.visible) as report:
-            report(total - stage.granted * len(waiting))
+            report(total - stage.granted * len(pending))
             for program, group in groups.items():
                 for batch in _batches(group, stage.trial):
-                    known = any(key == stage.key for key, _ in self.store.outcomes)
-                    if known and time.monotonic() >= end:
+                    started = any(key == stage.key for key, _ in self.store.outcomes)
+                    if started and time.monotonic() >= end:
                         return
                     outcomes = self._evaluate(stage, program, batch, report)
                     keys = [(stage.key, number) for number in batch]
@@ -121,19 +123,19 @@ class Work:
     def _evaluate(
         self, stage: Stage, program: Program, batch: list[int], report: Callable[[int], None]
     ) -> list[Outcome]:
-        """Outcomes of a batch; reports the epochs it was granted, used or not."""
-        left = stage.granted * len(batch)
+        """Return the outcomes of a batch; report all epochs it was granted, used or not."""
+        unused = stage.granted * len(batch)
         lock = threading.Lock()
 
         def trained(epochs: int) -> None:
-            nonlocal left
+            nonlocal unused
             with lock:
-                left -= epochs
+                unused -= epochs
             report(epochs)
 
         estimators = [stage.estimators[number] for number in batch]
         outcomes = evaluate(stage.trial, program, self.table, estimators, stage.budget, trained)
-        report(left)
+        report(unused)
         return outcomes
 
     def _candidate(self, number: int, keys: list[int]) -> Candidate:

@@ -1,15 +1,15 @@
-"""Fitted models over HTTP: predictions, monitoring, and a page to look at.
+"""Fitted models over HTTP: predictions, monitoring, and a web page.
 
-``create_app`` makes an ASGI application of model folders, ``run`` serves it, and the command line
-has both as ``calipers serve``. Rows of many small requests are predicted together; what goes in and
-out is bounded; nothing but the files of the models is read.
+``create_app`` makes an ASGI application from model folders, ``run`` serves it, and ``calipers
+serve`` does both on the command line. Rows of many small requests are predicted together, the size
+of requests and responses is bounded, and no files but those of the models are read.
 
 Importing this package needs FastAPI, Uvicorn and prometheus-client, which come with the extra
 ``serve``.
 """
 
 try:
-    import fastapi as _fastapi  # noqa: F401 - the message below is better than a late one
+    import fastapi as _fastapi  # noqa: F401 - fails here with a better message than below
     import prometheus_client as _prometheus_client  # noqa: F401
     import uvicorn as _uvicorn  # noqa: F401
 except ImportError as error:

@@ -1,4 +1,4 @@
-"""The application: its routes, and its OpenAPI document."""
+"""The ASGI application and its routes."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -35,25 +35,25 @@ _KINDS = {
 
 _PREDICT = "/v1/models/{model}/predict"
 
-Name = Annotated[str, Path(alias="model", description="A model by its name.")]
+Name = Annotated[str, Path(alias="model", description="Name of a model.")]
 
 
 def create_app(
     models: Iterable[str | PathLike[str]], settings: ServerSettings | None = None
 ) -> FastAPI:
-    """An ASGI application that serves models.
+    """Return an ASGI application that serves models.
 
     Parameters
     ----------
     models : iterable of paths
-        Model folders, served under their names; ``"name=folder"`` gives another.
+        Model folders, served under their names; ``"name=folder"`` gives another name.
     settings : ServerSettings, optional
         Limits and token.
 
     Raises
     ------
     calipers.storage.ModelFileError
-        If a folder holds no whole model.
+        If a folder does not hold a complete model.
     """
     settings = settings or ServerSettings()
     served = load_models(models)
@@ -74,9 +74,10 @@ def create_app(
     app = FastAPI(
         title="calipers",
         version=calipers.__version__,
-        description="Points, prediction intervals, quantiles and distributions of fitted models.",
+        description="Point estimates, prediction intervals, quantiles and distributions of fitted "
+        "models.",
         lifespan=lifespan,
-        docs_url=None,  # their pages load scripts from elsewhere
+        docs_url=None,  # these pages load scripts from other servers
         redoc_url=None,
     )
     app.add_middleware(Guard, settings=settings, monitor=monitor, budget=budget)
@@ -89,7 +90,7 @@ def create_app(
 
 
 def _add_errors(app: FastAPI) -> None:
-    """Errors that the framework finds, in the one shape."""
+    """Answer errors of the framework as problem documents, too."""
 
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> Response:
@@ -105,16 +106,16 @@ def _add_errors(app: FastAPI) -> None:
 def _add_state(app: FastAPI, service: Service, monitor: Monitor) -> None:
     @app.get("/health", tags=["state"], response_model=schemas.StateSchema)
     async def health() -> Any:
-        """Whether the process answers at all."""
+        """Whether the process is alive."""
         return {"status": "ok"}
 
     @app.get(
         "/ready", tags=["state"], response_model=schemas.StateSchema, responses=documented(503)
     )
     async def ready() -> Any:
-        """Whether predictions are answered without delay."""
+        """Whether the models are compiled, so that predictions come without delay."""
         if not service.ready:
-            raise HTTPProblem(503, "the models are being prepared", {"Retry-After": "1"})
+            raise HTTPProblem(503, "the models are being compiled", {"Retry-After": "1"})
         return {"status": "ready"}
 
     @app.get(
@@ -124,31 +125,31 @@ def _add_state(app: FastAPI, service: Service, monitor: Monitor) -> None:
         responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
     )
     async def metrics() -> Response:
-        """Numbers for Prometheus."""
+        """Metrics for Prometheus."""
         return Response(generate_latest(monitor.registry), media_type=CONTENT_TYPE_LATEST)
 
 
 class _BodyRoute(Route):
-    """A route where the address says nothing beyond its path.
+    """A route for requests without a query string.
 
-    To solve the parameters that it might have had takes FastAPI longer than all else between the
+    Resolving the parameters of a query string takes FastAPI longer than everything else between the
     connection and the model.
     """
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """Whether it is for this route, which otherwise leaves it to those that follow."""
-        match, found = super().matches(scope)
+        """Match requests without a query string; leave others to the routes that follow."""
+        match, child_scope = super().matches(scope)
         if match is not Match.FULL or scope["query_string"]:
             return Match.NONE, {}
-        return match, {**found, "route": self}
+        return match, {**child_scope, "route": self}
 
 
 def _add_models(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models", tags=["models"], response_model=schemas.Models)
     async def models() -> Any:
         """The models that are served, and the limits of a request."""
-        found = [served.describe() for served in service.models.values()]
-        return JSONResponse({"models": found, "limits": service.limits})
+        descriptions = [served.describe() for served in service.models.values()]
+        return JSONResponse({"models": descriptions, "limits": service.limits})
 
     @app.get(
         "/v1/models/{model}",
@@ -157,23 +158,23 @@ def _add_models(app: FastAPI, service: Service) -> None:
         responses=documented(404),
     )
     async def model(name: Name) -> Any:
-        """What is known of a model: its inputs, their ranges in training, its coverage."""
+        """Description of a model: its inputs, their ranges in training, its coverage."""
         return JSONResponse(service.model(name).describe())
 
     @app.post(
         _PREDICT, tags=["predictions"], response_class=Response, responses=openapi.PREDICT_RESPONSES
     )
     async def predict(
-        name: Name, request: Request, asked: Annotated[schemas.AddressFields, Query()]
+        name: Name, request: Request, fields: Annotated[schemas.AddressFields, Query()]
     ) -> Response:
         """Predict rows.
 
-        What is asked goes into a body in JSON, or into the address where the body is a table in
-        CSV or Arrow; `keep` then puts the table's own columns before the answer.
+        The query is part of a body in JSON. If the body is a table in CSV or Arrow, it is in the
+        query string; `keep` then puts the columns of the table before the predictions.
         """
         options = None
         if request.query_params:
-            options = Options(asked.to_query(), asked.record, asked.keep)
+            options = Options(fields.to_query(), fields.record, fields.keep)
         return await service.predict(name, request, options)
 
     async def predict_body(request: Request) -> Response:
@@ -188,12 +189,12 @@ def _add_models(app: FastAPI, service: Service) -> None:
         responses=documented(400, 404, 408, 413, 415, 422, 429, 503),
     )
     async def labels(name: Name, request: Request) -> Any:
-        """Post back what came true, so that `/metrics` shows the coverage that intervals have."""
+        """Post back observed targets, so that `/metrics` shows the coverage of the intervals."""
         return JSONResponse(await service.label(name, request))
 
 
 def _add_page(app: FastAPI) -> None:
-    """The page and its files, read once: no address is ever made into a path."""
+    """Serve the page and its files, which are read once: no URL is ever used as a path."""
     own = (resources.files(calipers.serve) / "page").iterdir()
     shared = (pages.FOLDER / name for name in pages.ASSETS)
     files = {

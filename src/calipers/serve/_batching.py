@@ -1,9 +1,9 @@
-"""Requests that wait while a model is busy are answered together by its next call.
+"""Batching: requests that arrive while a model is busy are predicted together by its next call.
 
-A lone request starts at once. While the model works on it, others gather, and the next call takes
+A single request starts at once. While the model works on it, others queue, and the next call takes
 them all, up to a number of rows. The busier the server, the larger its batches; no request is
-delayed in order to fill one. A few rows of a quick model are not worth another thread: to hand them
-over and back takes longer than to predict them.
+delayed to fill one. A few rows of a fast model are not worth another thread: handing them over and
+back takes longer than predicting them.
 """
 
 import asyncio
@@ -16,35 +16,36 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from calipers.serve._queries import Piece, ServedPrediction
 
-_SMALL = 2**16  # bytes that are read and rows times numbers that are written without a thread
+_SMALL = 2**16  # bytes to read, or numbers to write, up to which no thread is used
 
-# Rows of a batch, numbers that answer it, and seconds that the last such one took, at most.
+# A batch is predicted without a thread if it has at most this many rows and numbers in its
+# response, and the last such one took at most this many seconds.
 _FEW_ROWS, _FEW_NUMBERS, _QUICK = 8, 400, 0.005
 
 LARGE = _SMALL + 1
-"""Stands for work of a size that is not known."""
+"""The size to give for work of unknown size."""
 
 T = TypeVar("T")
 
 
 async def aside(size: int, function: Callable[..., T], *arguments: Any) -> T:
-    """Call a function, in a thread where it would keep others waiting.
+    """Call a function, in a thread if its work is large and would block the event loop.
 
-    Whoever gives up waiting still waits for a call that has begun: what it holds stays counted
-    until it is let go.
+    On cancellation, a call that has begun is still awaited, so that its memory stays counted until
+    it is released.
     """
     if size <= _SMALL:
         return function(*arguments)
-    given_up = threading.Event()
+    cancelled = threading.Event()
 
     def call() -> T | None:
-        return None if given_up.is_set() else function(*arguments)
+        return None if cancelled.is_set() else function(*arguments)
 
     future = asyncio.get_running_loop().run_in_executor(None, call)
     try:
         return cast(T, await asyncio.shield(future))
     except asyncio.CancelledError:
-        given_up.set()
+        cancelled.set()
         await asyncio.wait([future])
         raise
 
@@ -56,10 +57,11 @@ class _Waiting(NamedTuple):
 
 
 class Batcher:
-    """A thread of its own for one model, and the pieces that wait for it.
+    """A thread for one model, and the queue of pieces that wait for it.
 
-    ``work`` is called in the thread, or by the loop if that is quick, with a list of pieces, of
-    ``max_rows`` in all, and gives a list of results, an exception in place of one that failed.
+    ``work`` is called with a list of pieces, of at most ``max_rows`` rows in total unless a single
+    piece has more, and returns a list of results, with an exception for a piece that failed. It is
+    called in the thread, or by the event loop if that is quick.
 
     >>> async def main():
     ...     batcher = Batcher(lambda pieces: [sum(piece) for piece in pieces], max_rows=10)
@@ -78,16 +80,16 @@ class Batcher:
         self._waiting: deque[_Waiting] = deque()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="calipers-model")
         self._task: asyncio.Task[None] | None = None
-        self._quick = False  # not before it has been measured
+        self._quick = False  # until it has been measured
 
     def __len__(self) -> int:
-        """Pieces that wait."""
+        """Number of queued pieces."""
         return len(self._waiting)
 
     async def submit(self, piece: Piece, numbers: int = 0) -> ServedPrediction:
-        """Wait for the result of a piece; whoever gives up waiting takes it out of the queue.
+        """Return the result of a piece; on cancellation, it is removed from the queue.
 
-        ``numbers`` is how many answer the request that it is of.
+        ``numbers`` is the count of numbers in the response to its request.
         """
         future: asyncio.Future[ServedPrediction] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(piece, numbers, future))
@@ -99,9 +101,9 @@ class Batcher:
         loop = asyncio.get_running_loop()
         try:
             while batch := self._next():
-                pieces = [one.piece for one in batch]
+                pieces = [waiting.piece for waiting in batch]
                 few = sum(map(len, pieces)) <= _FEW_ROWS
-                few = few and sum(one.numbers for one in batch) <= _FEW_NUMBERS
+                few = few and sum(waiting.numbers for waiting in batch) <= _FEW_NUMBERS
                 try:
                     if few and self._quick:
                         results = self._timed(pieces)
@@ -110,18 +112,18 @@ class Batcher:
                         results = await loop.run_in_executor(self._thread, work, pieces)
                 except Exception as error:
                     results = [error] * len(batch)
-                for one, result in zip(batch, results, strict=True):
-                    if one.future.done():
+                for waiting, result in zip(batch, results, strict=True):
+                    if waiting.future.done():
                         continue
                     if isinstance(result, Exception):
-                        one.future.set_exception(result)
+                        waiting.future.set_exception(result)
                     else:
-                        one.future.set_result(result)
+                        waiting.future.set_result(result)
         finally:
             self._task = None
 
     def _timed(self, pieces: list[Piece]) -> list[ServedPrediction | Exception]:
-        """Results for a few rows; whether they were quick decides where the next are worked on."""
+        """Return the results of a few rows, and note if that was quick enough without a thread."""
         began = time.perf_counter()
         try:
             return self._work(pieces)
@@ -129,12 +131,12 @@ class Batcher:
             self._quick = time.perf_counter() - began < _QUICK
 
     def _next(self) -> list[_Waiting]:
-        """The pieces that go next: in their order, as many as fit."""
+        """Return the pieces of the next batch: in their order, as many as fit."""
         batch: list[_Waiting] = []
         rows = 0
         while self._waiting:
             first = self._waiting[0]
-            if first.future.done():  # its request has been given up
+            if first.future.done():  # its request was cancelled
                 self._waiting.popleft()
                 continue
             if batch and rows + len(first.piece) > self._max_rows:
@@ -144,5 +146,5 @@ class Batcher:
         return batch
 
     def close(self) -> None:
-        """Let the thread end once it has done its work."""
+        """Let the thread end when it has finished its work."""
         self._thread.shutdown(wait=True)

@@ -1,4 +1,4 @@
-"""Rows of a request as columns that the model reads."""
+"""Conversion of the rows of a request to the columns that the model reads."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,14 +17,14 @@ from calipers.serve._queries import Columns
 
 
 def columns_of(rows: Sequence[Any], served: Served) -> Columns:
-    """Rows of a request in JSON, by column."""
+    """Return the rows of a request in JSON as columns."""
     inputs = served.inputs
     if isinstance(rows[0], list):
         wrong = next((i for i, row in enumerate(rows) if len(row) != len(inputs)), None)
         if wrong is not None:
             names = ", ".join(column.name for column in inputs[:8])
             raise DataError(
-                f"has {len(rows[wrong])} values and the model {len(inputs)} inputs: {names}"
+                f"has {len(rows[wrong])} values, but the model has {len(inputs)} inputs: {names}"
                 + (", ..." if len(inputs) > 8 else ""),
                 row=wrong,
             )
@@ -41,9 +41,11 @@ def columns_of(rows: Sequence[Any], served: Served) -> Columns:
             try:
                 values = [row[column.name] for row in rows]
             except KeyError:
-                lacking = next(i for i, row in enumerate(rows) if column.name not in row)
+                without = next(i for i, row in enumerate(rows) if column.name not in row)
                 if column.used:
-                    raise DataError("is not there", column=column.name, row=lacking) from None
+                    raise DataError(
+                        "the field is missing", column=column.name, row=without
+                    ) from None
                 continue
             place = "rows[{}]." + column.name.replace("{", "{{").replace("}", "}}")
             table[column.name] = _typed(read_cells(values, place), column)
@@ -51,7 +53,7 @@ def columns_of(rows: Sequence[Any], served: Served) -> Columns:
 
 
 def _numbers(rows: Sequence[list[Any]], inputs: Sequence[Column]) -> NDArray[np.float64] | None:
-    """Rows of finite numbers for inputs of numbers, at once; None where any is something else."""
+    """Return rows of finite numbers as one array; None if any input or value is not numeric."""
     if not all(column.kind == "number" for column in inputs):
         return None
     if not set(map(type, chain.from_iterable(rows))) <= {float, int}:
@@ -64,10 +66,10 @@ def _numbers(rows: Sequence[list[Any]], inputs: Sequence[Column]) -> NDArray[np.
 
 
 def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:
-    """Values in the type that is read fastest: numbers as floats, ISO dates as times.
+    """Return values in the type that is read fastest: numbers as floats, ISO dates as times.
 
-    JSON has no dates: callers and the page write them by ISO 8601, however the text that the model
-    was fitted on wrote them. The encoder knows that one form alone, and reads what is left as text.
+    JSON has no dates: callers and the page write them in ISO 8601, while the encoder knows only the
+    format of the text that the model was fitted on. Other values stay text for the encoder.
     """
     if column.kind == "number" and (
         values.dtype == np.float64 or all(v is None or type(v) is float for v in values)
@@ -75,19 +77,19 @@ def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:
         return values.astype(np.float64)
     if column.kind == "boolean" and all(type(v) is bool for v in values):
         return values.astype(bool)
-    found = values.astype(object)
+    objects = values.astype(object)
     if column.kind != "date":
-        return found
+        return objects
     import pandas as pd
 
-    times = pd.to_datetime(pd.Series(found), format="ISO8601", errors="coerce", utc=True)
-    if times.isna().sum() > sum(value is None for value in found):
-        return found  # in the form of the training data, or wrong
+    times = pd.to_datetime(pd.Series(objects), format="ISO8601", errors="coerce", utc=True)
+    if times.isna().sum() > sum(value is None for value in objects):
+        return objects  # in the format of the training data, or wrong
     return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
 
 
 def frame_of(table: Any) -> Any:
-    """A pandas frame of a table; columns of text files stay text."""
+    """Return a table as a pandas frame; columns of text files stay text."""
     try:
         return table.to_pandas(date_as_object=False, ignore_metadata=True)
     except (pa.ArrowException, ValueError) as error:
@@ -97,14 +99,13 @@ def frame_of(table: Any) -> Any:
 
 
 def frame_columns(frame: Any, served: Served) -> Columns:
-    """The columns of a frame that the model looks at."""
-    found = served.pick(frame)
-    kinds = {column.name: column for column in served.model.inputs_}
-    return {name: _plain(series, kinds[name]) for name, series in found.items()}
+    """Return the columns of a frame that the model looks at."""
+    columns = {column.name: column for column in served.model.inputs_}
+    return {name: _array(series, columns[name]) for name, series in served.pick(frame).items()}
 
 
-def _plain(series: Any, column: Column) -> NDArray[Any]:
-    """A column of a frame as an array of floats, times or objects."""
+def _array(series: Any, column: Column) -> NDArray[Any]:
+    """Return a column of a frame as an array of floats, times or objects."""
     if getattr(series.dtype, "tz", None) is not None:
         series = series.dt.tz_convert("UTC").dt.tz_localize(None)
     if column.kind == "number" and series.dtype.kind in "iuf":

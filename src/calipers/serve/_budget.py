@@ -1,4 +1,4 @@
-"""How much all requests together may hold."""
+"""Limits on the number and the memory of all requests together."""
 
 import threading
 
@@ -6,10 +6,10 @@ from calipers.serve._problems import HTTPProblem
 
 
 class Budget:
-    """Places and bytes for all requests together.
+    """Slots and bytes for all requests together.
 
-    A request for which no place is left gets 429. Bytes are those of bodies, decoded tables and
-    answers; a request for which none are left gets 503.
+    A request for which no slot is left gets 429. Bytes are those of bodies, decoded tables and
+    responses; a request for which not enough are left gets 503.
     """
 
     def __init__(self, requests: int, size: int) -> None:
@@ -18,23 +18,23 @@ class Budget:
         self.requests = self.used = 0
 
     def account(self) -> "Account":
-        """What one request will hold."""
+        """Return an empty account for one request."""
         return Account(self)
 
     def change(self, requests: int, size: int) -> None:
-        """Take or give back places and bytes."""
+        """Take or release slots and bytes."""
         with self._lock:
             if requests > 0 and self.requests + requests > self._most:
                 raise HTTPProblem(
                     429,
-                    f"{self._most} requests are being answered: try again",
+                    f"{self._most} requests are already being processed: try again",
                     {"Retry-After": "1"},
                 )
             if size > 0 and self.used + size > self._size:
                 raise HTTPProblem(
                     503,
-                    f"the requests being answered fill the {self._size:,} bytes of memory that "
-                    "they may take: try again, or with fewer rows",
+                    f"other requests use up the {self._size:,} bytes of memory that all requests "
+                    "may take: try again, or send fewer rows",
                     {"Retry-After": "1"},
                 )
             self.requests += requests
@@ -42,12 +42,12 @@ class Budget:
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Bytes for all requests together."""
         return self._size
 
 
 class Account:
-    """A place and bytes that one request holds until its answer is sent."""
+    """The slot and the bytes that one request holds until its response is sent."""
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
@@ -55,26 +55,26 @@ class Account:
 
     @property
     def admitted(self) -> bool:
-        """Whether it holds a place."""
+        """Whether the request holds a slot."""
         return self._requests > 0
 
     def admit(self) -> None:
-        """Hold a place."""
+        """Take a slot."""
         self._budget.change(1, 0)
         self._requests += 1
 
     def reserve(self, size: int) -> None:
-        """Hold bytes that are about to be allocated."""
+        """Reserve bytes that are about to be allocated."""
         if self._bytes + size > self._budget.size:
             raise HTTPProblem(
                 413,
                 f"the request needs more than the {self._budget.size:,} bytes of memory that all "
-                "requests together may take: send fewer rows, or ask less about each",
+                "requests together may take: send fewer rows, or request less for each",
             )
         self._budget.change(0, size)
         self._bytes += size
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release everything."""
         self._budget.change(-self._requests, -self._bytes)
         self._requests = self._bytes = 0

@@ -1,11 +1,11 @@
-"""Connections that hold nothing for long: what Uvicorn has no setting for.
+"""Limits on connections for which Uvicorn has no setting.
 
-Of Uvicorn's two parsers httptools takes less time than h11, but bounds nothing: not headers, not
-trailers, not the requests that are sent before the first is answered. They are bounded here.
-Uvicorn's limit of concurrency counts idle connections and then answers 503 to everyone, probes
-included. Here a connection that waits too long for the headers of a request is cut, so is one whose
-reader takes too long for an answer, and one connection too many takes the place of the one that has
-been idle for longest, or that its client has kept waiting. So a newcomer always gets in.
+Of Uvicorn's two parsers, httptools is faster than h11, but it bounds neither headers nor trailers
+nor the number of pipelined requests. They are bounded here. Uvicorn's limit of concurrency counts
+idle connections and then answers 503 to everyone, probes included. Here a connection is closed if
+the headers of a request, or the reading of a response, take too long. If there are too many
+connections, a new one replaces the one that has been idle, or has waited for its client, for
+longest. So a new connection is always accepted.
 """
 
 import asyncio
@@ -23,18 +23,18 @@ from uvicorn.server import ServerState
 
 from calipers.serve._settings import ServerSettings
 
-_MOST_AHEAD = 8  # requests that a connection may send before the first of them is answered
-_FRAMING = 16  # bytes that may come with one of a body that is sent in chunks
-_BYTES_A_HEADER = 32  # that each counts for beside its own
-_GRACE = 1.0  # seconds in which a newcomer is to send a request
+_MOST_AHEAD = 8  # requests that a connection may pipeline
+_FRAMING = 16  # bytes of framing allowed for each byte of a chunked body
+_BYTES_A_HEADER = 32  # counted for each header in addition to its own
+_GRACE = 1.0  # seconds that a new connection has to send a request
 
 
 class _RefusedError(Exception):
-    """More than is allowed; the parser stops and the connection is answered 400."""
+    """A limit is exceeded; the parser stops and the connection gets 400."""
 
 
 class Connection(HttpToolsProtocol):
-    """One connection."""
+    """One connection, with the limits of ``settings``."""
 
     def __init__(
         self,
@@ -49,28 +49,28 @@ class Connection(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self._settings, self._most = settings, most
         self._idle_since = 0.0
-        self._body = self._beside = 0  # bytes of a request: of its body, and all others
+        self._body = self._overhead = 0  # bytes of a request: of its body, and all others
         self._in_body = False
-        self._cycles: list[RequestResponseCycle] = []  # those that are not answered yet
+        self._cycles: list[RequestResponseCycle] = []  # not answered yet
         self._idle_limit: asyncio.TimerHandle | None = None
         self._write_limit: asyncio.TimerHandle | None = None
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request is being answered; its headers may be on their way."""
+        """Whether no request is being answered; the headers of one may be arriving."""
         return self.cycle is None or self.cycle.response_complete
 
     @property
     def waits_for_client(self) -> bool:
-        """Whether the rest of a body has not come, or an answer is not read."""
+        """Whether it is idle, a body has not arrived in full, or a response is not being read."""
         return self.is_idle or self.cycle.more_body or self.flow.write_paused
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection, in place of an idle one if they are too many."""
+        """Accept a connection; if there are too many, abort one that waits for its client."""
         super().connection_made(transport)
-        self._begin_to_wait()
+        self._start_idle_timer()
         if len(self.connections) > self._most:
-            others = [
+            waiting = [
                 other
                 for other in self.connections
                 if isinstance(other, Connection)
@@ -78,34 +78,35 @@ class Connection(HttpToolsProtocol):
                 and other.waits_for_client
                 and not other.transport.is_closing()
             ]
-            late = self.loop.time() - _GRACE  # a newcomer is idle too, until its request is here
+            # A new connection is idle, too, until its first request arrives.
+            late = self.loop.time() - _GRACE
             oldest = min(
-                others,
+                waiting,
                 key=lambda it: (not (it.is_idle and it._idle_since < late), it._idle_since),
                 default=self,
             )
             oldest.transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what has come; refuse heads and trailers that do not end."""
-        self._beside += len(data)
+        """Parse data; refuse endless headers and trailers."""
+        self._overhead += len(data)
         super().data_received(data)
         allowed = self._settings.max_headers + _FRAMING * self._body
-        if self._beside > allowed and not self.transport.is_closing():
+        if self._overhead > allowed and not self.transport.is_closing():
             self.send_400_response("The headers are too long.")
 
     def on_message_begin(self) -> None:
-        """Begin to count; the few bytes that came with this one are on top."""
+        """Start counting bytes; those that arrived in the same packet are not counted."""
         super().on_message_begin()
-        self._body, self._beside, self._in_body = 0, 0, False
+        self._body, self._overhead, self._in_body = 0, 0, False
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; trailers of a body are left out."""
+        """Keep a header; ignore trailers of a body."""
         if not self._in_body:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to answer, or wait until the requests before are answered."""
+        """Start the request, or queue it behind earlier ones; refuse too many headers."""
         size = len(self.url) + _BYTES_A_HEADER * len(self.headers)
         size += sum(len(name) + len(value) for name, value in self.headers)
         if size > self._settings.max_headers or len(self.pipeline) >= _MOST_AHEAD:
@@ -117,30 +118,30 @@ class Connection(HttpToolsProtocol):
             self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of a body."""
+        """Count a part of a body."""
         self._body += len(body)
-        self._beside -= len(body)
+        self._overhead -= len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
-        """Count again from here."""
-        self._body, self._beside, self._in_body = 0, 0, False
+        """Reset the counts."""
+        self._body, self._overhead, self._in_body = 0, 0, False
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse and close; what is being answered has nobody to go to."""
+        """Refuse and close; pending responses can no longer be sent."""
         self._give_up()
         super().send_400_response(msg)
 
     def _give_up(self) -> None:
-        """Let no answer be written any more; Uvicorn knows of the last request only."""
+        """Disconnect all pending requests; Uvicorn does so only for the last."""
         for cycle in self._cycles:
             cycle.disconnected = True
             cycle.message_event.set()
         self.pipeline.clear()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Let go of the timers and of what is being answered."""
+        """Cancel the timers and pending requests."""
         self._give_up()
         super().connection_lost(exc)
         for timer in (self._idle_limit, self._write_limit):
@@ -148,29 +149,29 @@ class Connection(HttpToolsProtocol):
                 timer.cancel()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request; what is left of one that was refused is read and dropped."""
+        """Wait for the next request; the rest of a refused one is read and dropped."""
         super().on_response_complete()
         if self._write_limit is not None:
             self._write_limit.cancel()
             self._write_limit = None
-        self._begin_to_wait()
+        self._start_idle_timer()
 
-    def _begin_to_wait(self) -> None:
+    def _start_idle_timer(self) -> None:
         self._idle_since = self.loop.time()
         if self._idle_limit is not None:
             self._idle_limit.cancel()
         wait = self._settings.idle_timeout
-        self._idle_limit = self.loop.call_later(wait, self._end_of_wait)
+        self._idle_limit = self.loop.call_later(wait, self._close_if_idle)
 
-    def _end_of_wait(self) -> None:
-        if self.is_idle:  # an answer that is on its way arrives, if it is read
+    def _close_if_idle(self) -> None:
+        if self.is_idle:  # closing still sends buffered data, if it is read; then abort
             self.transport.close()
             self._idle_limit = self.loop.call_later(
                 self._settings.idle_timeout, self.transport.abort
             )
 
     def pause_writing(self) -> None:
-        """Give the reader so long to take the whole answer, from the first pause on."""
+        """Limit the time for reading the whole response, from the first pause on."""
         super().pause_writing()
         if self._write_limit is None and not self.is_idle:
             wait = self._settings.timeout
@@ -186,27 +187,27 @@ def run(
     log_level: str = "warning",
     notify: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Serve until a signal comes; then finish the requests that were taken, and return.
+    """Serve until a signal arrives; then finish the accepted requests, and return.
 
     Parameters
     ----------
     app : ASGI application
         From ``create_app``.
     settings : ServerSettings
-        The same; requests in progress get as long to finish as any request has.
+        The settings of ``app``; at the end, requests in progress have its ``timeout`` to finish.
     host : str
         Address to listen on.
     port : int
-        0 for any that is free.
+        Port to listen on; 0 for any free one.
     log_level : str
-        Of Uvicorn: "info" logs every request.
+        Log level of Uvicorn; "info" logs every request.
     notify : callable
-        Called with the server's address once connections are taken.
+        Called with the server's address once connections are accepted.
 
     Raises
     ------
     OSError
-        If the address cannot be had.
+        If the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as listener:
@@ -225,5 +226,5 @@ def run(
             timeout_keep_alive=math.ceil(settings.idle_timeout),
             timeout_graceful_shutdown=int(settings.timeout) + 5,
         )
-        with suppress(KeyboardInterrupt):  # which Uvicorn raises again when it has finished
+        with suppress(KeyboardInterrupt):  # Uvicorn raises it again when it has finished
             uvicorn.Server(config).run(sockets=[listener])

@@ -1,4 +1,4 @@
-"""Middleware before every route: host names, tokens, headers, and errors as problem documents."""
+"""Middleware before every route: host names, tokens, security headers and problem documents."""
 
 import hashlib
 import hmac
@@ -19,15 +19,15 @@ from calipers.tables import Reserve
 logger = logging.getLogger(__name__)
 
 OPEN_PATHS = ("/", "/health", "/ready")
-"""Paths that need no token, beside the files of the page."""
+"""Paths that need no token, in addition to the files of the page."""
 
 PAGE_FILES = "/page/"
 
 ACCOUNT = "calipers.account"
-"""Where the scope of a request has what it may hold until its answer is sent."""
+"""Key of the scope of a request under which its account is found."""
 
-_SMALL = 2**16  # bytes of an answer that are not counted, so that probes are always answered
-_CHUNK = 2**18  # bytes of an answer that are handed to a connection at a time
+_SMALL = 2**16  # bytes of a response that are not counted, so that probes are always answered
+_CHUNK = 2**18  # bytes of a response that are sent to a connection at a time
 
 _HEADERS = {
     "Content-Security-Policy": (
@@ -54,7 +54,7 @@ class Guard:
         self._token = None if settings.token is None else _digest(settings.token.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Respond to one request."""
+        """Handle one request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -65,7 +65,7 @@ class Guard:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 size = int(headers.get("content-length", 0))
-                if size > _SMALL and not account.admitted:  # others have counted their answers
+                if size > _SMALL and not account.admitted:  # others are counted already
                     account.reserve(size)
                 status = message["status"]
                 for name, value in _HEADERS.items():
@@ -79,7 +79,7 @@ class Guard:
             await self._app(scope, receive, guarded_send)
         except Exception as error:
             if status:
-                raise  # too late for an answer; the connection is cut
+                raise  # too late for a response; the connection is closed
             await _problem_of(error).response()(scope, receive, guarded_send)
         finally:
             account.close()
@@ -92,14 +92,14 @@ class Guard:
         name = _host(headers.get("host", ""))
         if self._settings.allowed_hosts and name not in self._settings.allowed_hosts:
             raise HTTPProblem(
-                421, f"this server is not called {name[:100]!r}: allow the name when it is started"
+                421, f"this server does not allow the host name {name[:100]!r}: see --allow-host"
             )
         if self._token is None or path in OPEN_PATHS or path.startswith(PAGE_FILES):
             return
-        scheme, _, given = headers.get("authorization", "").partition(" ")
-        # Digests have one length, so that the time to compare tells nothing about the token.
-        right = hmac.compare_digest(_digest(given.strip().encode("latin-1")), self._token)
-        if scheme.lower() != "bearer" or not right:
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        # Digests have one length, so that the time to compare reveals nothing about the token.
+        valid = hmac.compare_digest(_digest(token.strip().encode("latin-1")), self._token)
+        if scheme.lower() != "bearer" or not valid:
             raise HTTPProblem(
                 401,
                 "a token is needed, as in `Authorization: Bearer TOKEN`",
@@ -108,7 +108,7 @@ class Guard:
 
 
 async def _send_in_chunks(message: Message, send: Send) -> None:
-    """Hand on a message; a long body in parts, so that a slow reader is noticed."""
+    """Send a message; a long body in chunks, so that a slow reader is noticed."""
     body = message.get("body", b"")
     for start in range(0, len(body) - _CHUNK, _CHUNK):
         part = body[start : start + _CHUNK]
@@ -123,39 +123,39 @@ def _digest(token: bytes) -> bytes:
 
 
 def _host(header: str) -> str:
-    """A Host header without its port."""
+    """Return a Host header without its port."""
     name, colon, port = header.rpartition(":")
     return (name if colon and port.isdigit() else header).lower().rstrip(".")
 
 
 def _problem_of(error: Exception) -> HTTPProblem:
-    """The error as callers may see it; what they may not see goes to the log."""
+    """Return the problem document of an error; details that callers must not see are logged."""
     if isinstance(error, HTTPProblem):
         return error
     logger.error("a request failed", exc_info=error)
-    return HTTPProblem(500, "something went wrong in the server; its log says what")
+    return HTTPProblem(500, "an internal error occurred in the server; see its log")
 
 
 async def read_body(request: Request, most: int, reserve: Reserve) -> bytes:
-    """A request's body, of which no more than ``most`` bytes are read, whatever length it states.
+    """Return the body of a request, of at most ``most`` bytes, whatever length it states.
 
     ``reserve`` is called with the number of bytes before they are kept.
     """
     too_long = HTTPProblem(413, f"the body is longer than the {most:,} bytes that are allowed")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise HTTPProblem(415, "the body is compressed: send it as it is")
-    given = request.headers.get("content-length", "0")
-    if not re.fullmatch("[0-9]{1,18}", given):
+        raise HTTPProblem(415, "the body is compressed: send it uncompressed")
+    length = request.headers.get("content-length", "0")
+    if not re.fullmatch("[0-9]{1,18}", length):
         raise HTTPProblem(400, "Content-Length is not a number of bytes")
-    if int(given) > most:
+    if int(length) > most:
         raise too_long
     body = bytearray()
     try:
         async for chunk in request.stream():
             if len(body) + len(chunk) > most:
                 raise too_long
-            reserve(2 * len(chunk))  # once while it grows, once as it is kept
+            reserve(2 * len(chunk))  # for the growing buffer, and for the final bytes
             body += chunk
     except ClientDisconnect:
-        raise HTTPProblem(400, "the request ended before its body did") from None
+        raise HTTPProblem(400, "the request ended before its body was complete") from None
     return bytes(body)

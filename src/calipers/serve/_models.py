@@ -1,4 +1,4 @@
-"""A fitted model as the server has it: loaded once, predicting in batches."""
+"""Served models: loaded once, predicting in batches, adapting to labels."""
 
 import os
 import re
@@ -20,18 +20,18 @@ from calipers.preprocessing import Column, check_names
 from calipers.regressor import IntervalRegressor
 from calipers.serve._queries import Columns, Piece, ServedPrediction, served_prediction
 
-_PUBLIC = ("fitted_at", "rows", "versions", "evaluation")  # not where on a disk the rows were
-_MOST_VERSIONS = 256  # of a model that adapts, which labels may still come for
+_PUBLIC = ("fitted_at", "rows", "versions", "evaluation")  # facts without paths of files
+_MOST_VERSIONS = 256  # of an adapting model that are kept for late labels
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """A model under the name it is served by."""
+    """A model under its name on the server."""
 
     name: str  # letters, digits, dots, dashes and underscores
     model: IntervalRegressor
-    folder: Path | None = None  # where it is from
+    folder: Path | None = None  # it was loaded from
 
     @cached_property
     def inputs(self) -> tuple[Column, ...]:
@@ -40,22 +40,22 @@ class Served:
 
     @cached_property
     def ensemble(self) -> Ensemble:
-        """Its networks; bounds that its calibration does not support are infinite."""
+        """Its ensemble, with infinite bounds at coverages that the calibration does not support."""
         return replace(self.model.ensemble_, n_jobs=1, unsupported="inf")
 
     @cached_property
     def _versions(self) -> deque[tuple[int, Ensemble]]:
-        """The last ensembles that predicted, each with how often it had learnt."""
+        """The last ensembles that predicted, each with its version: the number of updates."""
         return deque([(0, self.ensemble)], _MOST_VERSIONS)
 
     @property
     def coverage(self) -> float:
-        """Coverage of an interval where none is asked."""
+        """Coverage of intervals if none is requested."""
         return float(self.ensemble.coverage)
 
     @property
     def has_interval(self) -> bool:
-        """Whether it gives more than points."""
+        """Whether it gives intervals, not only point predictions."""
         return self.ensemble.head.has_interval
 
     @property
@@ -64,21 +64,21 @@ class Served:
         return self.ensemble.gives_distribution
 
     def check_labels(self, y: FloatArray) -> None:
-        """Refuse labels beyond given bounds or off the networks' scale; NaN stands for none."""
-        known = y[~np.isnan(y)]
-        if known.size and self.ensemble.target_map is not None:
-            self.ensemble.target_map.check(known)
+        """Refuse labels outside given bounds or the domain of the target map; NaN means none."""
+        labels = y[~np.isnan(y)]
+        if labels.size and self.ensemble.target_map is not None:
+            self.ensemble.target_map.check(labels)
         if self.model.support_.given:
-            self.ensemble.taking(known)
+            self.ensemble.taking(labels)
 
     def pick(self, table: Mapping[str, Any]) -> Columns:
-        """The columns of a table that the model looks at."""
+        """Return the columns of a table that the model looks at."""
         check_names(table, [column.name for column in self.inputs])
-        seen = {column.name for column in self.model.inputs_ if column.kind != "identifier"}
-        return {name: table[name] for name in table if name in seen}
+        names = {column.name for column in self.model.inputs_ if column.kind != "identifier"}
+        return {name: table[name] for name in table if name in names}
 
     def predict(self, pieces: list[Piece]) -> list[ServedPrediction | Exception]:
-        """Predict all pieces in one pass; if one of them is wrong, for each by itself."""
+        """Predict all pieces in one pass; if that fails, each by itself."""
         try:
             return list(self._predict(pieces))
         except Exception as error:
@@ -87,34 +87,35 @@ class Served:
         return [result for piece in pieces for result in self.predict([piece])]
 
     def _predict(self, pieces: list[Piece]) -> list[ServedPrediction]:
+        # Pieces of the same query go together, so that the ensemble computes it once.
         distinct = list(dict.fromkeys(piece.query for piece in pieces))
-        arranged = sorted(range(len(pieces)), key=lambda i: distinct.index(pieces[i].query))
-        ordered = [pieces[i] for i in arranged]
+        order = sorted(range(len(pieces)), key=lambda i: distinct.index(pieces[i].query))
+        ordered = [pieces[i] for i in order]
         numbers, outside = self._read(_joined(ordered))
         queries = [(len(piece), self._with_own_coverage(piece.query)) for piece in ordered]
         version, ensemble = self._versions[-1]
-        found = ensemble.predict_each(numbers, queries)
+        predictions = ensemble.predict_each(numbers, queries)
         ends = np.cumsum([len(piece) for piece in ordered])[:-1]
         parts, inputs = np.split(outside, ends), np.split(numbers, ends)
         served: dict[int, ServedPrediction] = {}
-        for place, prediction, part, rows in zip(arranged, found, parts, inputs, strict=True):
-            answer = served_prediction(prediction, part, pieces[place].query, self.coverage)
+        for i, prediction, part, rows in zip(order, predictions, parts, inputs, strict=True):
+            answer = served_prediction(prediction, part, pieces[i].query, self.coverage)
             if self.has_distribution:
                 answer = replace(answer, inputs=rows, version=version)
-            served[place] = answer
-        return [served[place] for place in range(len(pieces))]
+            served[i] = answer
+        return [served[i] for i in range(len(pieces))]
 
     def _read(self, table: Columns) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Inputs as the networks take them, and which values training did not see."""
-        found = self.model.reader_.read_columns(table)
-        if found is not None:
-            return found
+        """Return the inputs of the networks, and which values are outside the training range."""
+        encoded = self.model.reader_.read_columns(table)
+        if encoded is not None:
+            return encoded
         import pandas as pd
 
         return self.model.read(self.model.pick(pd.DataFrame(table)))
 
     def _with_own_coverage(self, query: Query) -> Query:
-        """The query, which asks for the model's own coverage too: the monitor watches that."""
+        """Return the query with the model's own coverage added, which the monitor watches."""
         if query.coverages is None or self.coverage in query.coverages or not self.has_interval:
             return query
         return replace(query, coverages=(*query.coverages, self.coverage))
@@ -125,7 +126,7 @@ class Served:
         return {column.name: _typical(column) for column in self.inputs}
 
     def warm_up(self) -> None:
-        """Compile what the first request would otherwise wait for."""
+        """Compile the programs that the first request would otherwise wait for."""
         row = {name: np.array([value]) for name, value in self.example.items()}
         query = (
             Query((0.5, 0.9), (0.5,), members=True, density=3) if self.has_distribution else Query()
@@ -137,26 +138,26 @@ class Served:
     def learn(
         self, inputs: FloatArray, y: FloatArray, versions: NDArray[np.intp], adapt: bool
     ) -> None:
-        """Learn from labels; with ``adapt``, predict by it from now on.
+        """Update the calibration with labels; with ``adapt``, use it for predictions from now on.
 
-        Each label counts as that of the answer which was given, by the version of the model that
-        gave it, however late it comes; if that is forgotten, by the oldest that is not. Without
-        ``adapt``, what is learnt serves the alarm alone.
+        However late a label arrives, it counts for the prediction as it was made, by the version of
+        the model that made it; if that is no longer kept, by the oldest version that is. Without
+        ``adapt``, the update serves the alarm only.
         """
         following = vars(self).get("_following", self.ensemble)
-        known, oldest = dict(self._versions), self._versions[0][1]
-        made_by = [known.get(version, oldest) for version in versions.tolist()]
-        learnt = following.learn(inputs, y, made_by=made_by)[0]
-        vars(self)["_following"] = learnt
+        by_version, oldest = dict(self._versions), self._versions[0][1]
+        made_by = [by_version.get(version, oldest) for version in versions.tolist()]
+        updated = following.learn(inputs, y, made_by=made_by)[0]
+        vars(self)["_following"] = updated
         if adapt:
-            self._versions.append((self._versions[-1][0] + 1, learnt))
-            vars(self)["ensemble"] = self.model.ensemble_ = learnt
+            self._versions.append((self._versions[-1][0] + 1, updated))
+            vars(self)["ensemble"] = self.model.ensemble_ = updated
             vars(self)["_unsaved"] = self.folder is not None
 
     def save(self) -> None:
-        """Save what has been learnt and is not saved yet; the folder is replaced in one step.
+        """Save updates that are not saved yet; the folder is replaced atomically.
 
-        What cannot be saved is tried again the next time.
+        If saving fails, the next call tries again.
         """
         if vars(self).get("_unsaved") and self.folder is not None:
             self.model.save(self.folder)
@@ -164,12 +165,12 @@ class Served:
 
     @property
     def alarm(self) -> Martingale | None:
-        """What speaks against labels being as in training; None before the first."""
+        """Evidence that labels are no longer like training; None before the first label."""
         last = vars(self).get("_following", self.ensemble).calibrations[-1:]
         return last[0].alarm if last and isinstance(last[0], AdaptiveCoverage) else None
 
     def describe(self) -> dict[str, Any]:
-        """What callers may know of the model."""
+        """Return the public description of the model."""
         calibrations = self.ensemble.calibrations
         return {
             "name": self.name,
@@ -191,8 +192,8 @@ def load_models(folders: Iterable[str | os.PathLike[str]]) -> dict[str, Served]:
     from calipers import load
 
     served: dict[str, Served] = {}
-    for given in folders:
-        name, folder = _named(os.fspath(given))
+    for argument in folders:
+        name, folder = _named(os.fspath(argument))
         if name in served:
             raise ValueError(
                 f"two models are called {name!r}: give one another name, as in other={folder}"
@@ -203,26 +204,26 @@ def load_models(folders: Iterable[str | os.PathLike[str]]) -> dict[str, Served]:
     return served
 
 
-def _named(given: str) -> tuple[str, Path]:
-    """Name and folder of an argument such as ``model/`` or ``prices=model/``."""
-    name, equals, rest = given.partition("=")
-    if equals and not Path(given).exists():
-        folder = Path(rest)
+def _named(argument: str) -> tuple[str, Path]:
+    """Return the name and the folder of an argument such as ``model/`` or ``prices=model/``."""
+    name, equals, path = argument.partition("=")
+    if equals and not Path(argument).exists():
+        folder = Path(path)
     else:
-        folder = Path(given)
+        folder = Path(argument)
         name = folder.resolve().name
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r} cannot be part of an address: give the model a name of letters, digits, "
-            f"dots and dashes, as in prices={folder}"
+            f"{name!r} cannot be part of a URL: give the model a name of letters, digits, dots and "
+            f"dashes, as in prices={folder}"
         )
     return name, folder
 
 
 def _joined(pieces: list[Piece]) -> Columns:
-    """The columns that all pieces have; one that only some have is not an input.
+    """Return the columns that all pieces have; a column that only some have is not an input.
 
-    Raises ``TypeError`` where joining would change the values of one caller for those of another.
+    Raises ``TypeError`` if concatenation would change the values of one caller because of another.
     """
     first, *others = pieces
     if not others:

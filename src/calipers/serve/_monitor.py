@@ -1,9 +1,9 @@
-"""What is watched while models answer: numbers for Prometheus, and coverage once labels come.
+"""Monitoring: metrics for Prometheus, and observed coverage once labels arrive.
 
-Widths and coverages are those of each model's own coverage, whatever callers ask for, so that they
-can be compared over time. The intervals of the last so many rows are kept in a ring until labels
-arrive; the id of a prediction is its place in that ring, signed, so that memory is what it is from
-the start and no id can be made up. A label counts once, so that a post may be repeated.
+Widths and coverages are those of each model's own coverage, whatever callers request, so that they
+can be compared over time. The intervals of the last rows are kept in a ring buffer until their
+labels arrive. The id of a prediction is its position in that buffer, signed: memory is bounded from
+the start, and no id can be made up. A label counts once, so a post may be repeated.
 """
 
 import base64
@@ -25,12 +25,12 @@ from calipers.serve._queries import ServedPrediction
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _ROWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-_MOST_NUMBERS = 4_000_000  # of inputs that are kept until labels come, 32 MB
+_MOST_NUMBERS = 4_000_000  # of inputs that are kept until labels arrive, 32 MB
 _PLAIN = struct.calcsize(">QI")
 
 
 class Rolling:
-    """Mean of the last so many values.
+    """Mean of the last ``window`` values.
 
     >>> rolling = Rolling(3)
     >>> rolling.add(np.array([9.0, 1.0, 2.0, 3.0]))
@@ -44,7 +44,7 @@ class Rolling:
         self.count = 0
 
     def add(self, values: FloatArray) -> None:
-        """Take in values; the oldest make room."""
+        """Add values, which replace the oldest."""
         window = len(self._values)
         recent = values[-window:]
         self._values[(self._next + np.arange(len(recent))) % window] = recent
@@ -53,7 +53,7 @@ class Rolling:
 
     @property
     def mean(self) -> float:
-        """Their mean; NaN before the first."""
+        """The mean; NaN before the first value."""
         return float(np.mean(self._values[: self.count])) if self.count else float("nan")
 
 
@@ -72,8 +72,8 @@ class Ring:
         self.labelled = np.zeros(capacity, dtype=bool)
         self.version = np.zeros(capacity, dtype=np.intp)
         self._inputs = np.zeros((0, 0))
-        self._owner = np.zeros(0, dtype=np.intp)  # the place each row of inputs belongs to
-        self._rows = 0  # put in so far
+        self._owner = np.zeros(0, dtype=np.intp)  # position that each row of inputs belongs to
+        self._rows = 0  # added so far
         self._key = secrets.token_bytes(32)
 
     def put(
@@ -83,21 +83,21 @@ class Ring:
         inputs: FloatArray | None = None,
         version: int | NDArray[np.intp] = 0,
     ) -> str | None:
-        """Keep intervals, and inputs as far as there is room; their id, or None if too many."""
+        """Keep intervals, and inputs if they fit; return their id, or None if too many."""
         count, capacity = len(lower), len(self.lower)
         if count > capacity:
             return None
-        places = (self._rows + np.arange(count)) % capacity
-        self.lower[places], self.upper[places], self.labelled[places] = lower, upper, False
-        self.version[places] = version
+        at = (self._rows + np.arange(count)) % capacity
+        self.lower[at], self.upper[at], self.labelled[at] = lower, upper, False
+        self.version[at] = version
         if inputs is not None and inputs.size:
-            self._keep_inputs(places, inputs)
+            self._keep_inputs(at, inputs)
         plain = struct.pack(">QI", self._rows, count)
         self._rows += count
         return base64.urlsafe_b64encode(plain + self._seal(plain)).decode()
 
     def find(self, key: str) -> NDArray[np.intp] | None:
-        """Places of a prediction's rows; None for an id that is not known, or not any more."""
+        """Return the positions of a prediction's rows; None if its id is unknown or too old."""
         try:
             raw = base64.b64decode(key, b"-_", validate=True)
         except (binascii.Error, ValueError):
@@ -110,28 +110,28 @@ class Ring:
             return None
         return (start + np.arange(count)) % len(self.lower)
 
-    def _keep_inputs(self, places: NDArray[np.intp], inputs: FloatArray) -> None:
+    def _keep_inputs(self, at: NDArray[np.intp], inputs: FloatArray) -> None:
         if not len(self._inputs):
             rows = max(1, min(len(self.lower), _MOST_NUMBERS // inputs.shape[1]))
             self._inputs = np.zeros((rows, inputs.shape[1]))
             self._owner = np.full(rows, -1)
-        own = places % len(self._inputs)
-        self._inputs[own], self._owner[own] = inputs, places
+        rows_at = at % len(self._inputs)
+        self._inputs[rows_at], self._owner[rows_at] = inputs, at
 
-    def inputs(self, places: NDArray[np.intp]) -> tuple[NDArray[np.bool_], FloatArray]:
-        """Which of some places still have their inputs, and these."""
+    def inputs(self, at: NDArray[np.intp]) -> tuple[NDArray[np.bool_], FloatArray]:
+        """Return which of some positions still have their inputs, and these inputs."""
         if not len(self._inputs):
-            return np.zeros(len(places), dtype=bool), self._inputs
-        own = places % len(self._inputs)
-        there = self._owner[own] == places
-        return there, self._inputs[own[there]]
+            return np.zeros(len(at), dtype=bool), self._inputs
+        rows_at = at % len(self._inputs)
+        kept = self._owner[rows_at] == at
+        return kept, self._inputs[rows_at[kept]]
 
     def _seal(self, plain: bytes) -> bytes:
         return hashlib.blake2b(plain, key=self._key, digest_size=9).digest()
 
 
 class Watch:
-    """What is watched of one model."""
+    """The rolling numbers and the kept predictions of one model."""
 
     def __init__(self, window: int, remember: int) -> None:
         self.outside, self.width, self.covered = (Rolling(window) for _ in range(3))
@@ -139,7 +139,7 @@ class Watch:
         self._fresh: list[tuple[FloatArray, FloatArray, NDArray[np.intp]]] = []
 
     def keep(self, answer: ServedPrediction) -> str | None:
-        """Take in a prediction; its id, under which labels may come, or None if it is not kept."""
+        """Record a prediction; return its id, for labels, or None if it is not kept."""
         self.outside.add(np.asarray(answer.outside.any(axis=1), dtype=np.float64))
         if answer.bounds is None:
             return None
@@ -148,35 +148,32 @@ class Watch:
         return self._ring.put(lower, upper, answer.inputs, answer.version)
 
     def label(self, key: str, labels: FloatArray) -> tuple[int, int, int] | None:
-        """Compare labels, NaN where there is none yet, with the intervals of a prediction.
+        """Compare labels, with NaN for those not known yet, with the intervals of a prediction.
 
-        Gives how many counted, how many of them were inside and how many had been there before;
-        None if the prediction is not known, or not any more.
+        Returns how many counted, how many of these were inside and how many had been posted before;
+        None if the prediction is unknown or too old.
         """
-        places = self._ring.find(key)
-        if places is None:
+        at = self._ring.find(key)
+        if at is None:
             return None
-        if len(labels) != len(places):
+        if len(labels) != len(at):
             raise ValueError(
-                f"the prediction {key!r} has {len(places)} rows, got {len(labels)} labels; "
-                "null stands for a label that is not known yet"
+                f"the prediction {key!r} has {len(at)} rows, got {len(labels)} labels; "
+                "use null for a label that is not known yet"
             )
-        there = ~np.isnan(labels)
-        new = there & ~self._ring.labelled[places]
-        inside = (self._ring.lower[places] <= labels) & (labels <= self._ring.upper[places])
+        present = ~np.isnan(labels)
+        new = present & ~self._ring.labelled[at]
+        inside = (self._ring.lower[at] <= labels) & (labels <= self._ring.upper[at])
         self.covered.add(inside[new].astype(np.float64))
-        self._ring.labelled[places[new]] = True
-        kept, inputs = self._ring.inputs(places[new])
+        self._ring.labelled[at[new]] = True
+        kept, inputs = self._ring.inputs(at[new])
         if kept.any():
-            versions = self._ring.version[places[new]]
+            versions = self._ring.version[at[new]]
             self._fresh.append((inputs, labels[new][kept], versions[kept]))
-        return int(new.sum()), int(inside[new].sum()), int((there & ~new).sum())
+        return int(new.sum()), int(inside[new].sum()), int((present & ~new).sum())
 
     def fresh(self) -> tuple[FloatArray, FloatArray, NDArray[np.intp]] | None:
-        """Inputs, labels and versions of the model of labels that have come since the last call.
-
-        In the order of their posts.
-        """
+        """Return the inputs, labels and model versions of labels since the last call, in order."""
         parts, self._fresh = self._fresh, []
         if not parts:
             return None
@@ -185,7 +182,7 @@ class Watch:
 
 
 class Monitor:
-    """Everything that is watched, and the registry in which Prometheus finds it."""
+    """The watches of all models, and the registry of Prometheus metrics."""
 
     def __init__(
         self, coverages: Mapping[str, float | None], *, window: int, remember: int
@@ -200,39 +197,47 @@ class Monitor:
             self._follow(name)
 
     def _declare(self) -> None:
-        def make(kind: Any, name: str, what: str, *labels: str, **options: Any) -> Any:
-            return kind(f"calipers_{name}", what, labels, registry=self.registry, **options)
+        def make(cls: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
+            return cls(f"calipers_{name}", text, labels, registry=self.registry, **options)
 
         route = ("route", "status")
         self.requests = make(Counter, "requests", "Requests answered.", *route)
         self.seconds = make(
             Histogram, "request_seconds", "Time to answer.", "route", buckets=_SECONDS
         )
-        self.running = make(Gauge, "requests_running", "Requests worked on or waiting.")
-        self.memory = make(Gauge, "memory_reserved_bytes", "Estimate of what requests hold.")
+        self.running = make(Gauge, "requests_running", "Requests in progress or queued.")
+        self.memory = make(Gauge, "memory_reserved_bytes", "Estimated memory of all requests.")
         self.batches = make(
             Histogram, "batch_rows", "Rows predicted together.", "model", buckets=_ROWS
         )
         self.rows = make(Counter, "rows", "Rows predicted.", "model")
         self.rows_outside = make(
-            Counter, "rows_outside", "Rows with a value that training did not see.", "model"
+            Counter, "rows_outside", "Rows with a value outside the training range.", "model"
         )
         self.labels = make(Counter, "labels", "Labels posted back.", "model")
         self.hits = make(Counter, "labels_covered", "Labels inside their interval.", "model")
-        self.nominal = make(Gauge, "coverage_nominal", "Coverage intervals should have.", "model")
+        self.nominal = make(Gauge, "coverage_nominal", "Nominal coverage of intervals.", "model")
         self.rolling = {
-            "coverage": make(Gauge, "coverage", "Share of recent labels inside.", "model"),
+            "coverage": make(Gauge, "coverage", "Fraction of recent labels inside.", "model"),
             "coverage_rows": make(Gauge, "coverage_rows", "Labels behind the coverage.", "model"),
-            "outside": make(Gauge, "outside_share", "Share of recent rows outside.", "model"),
+            "outside": make(
+                Gauge,
+                "outside_share",
+                "Fraction of recent rows outside the training range.",
+                "model",
+            ),
             "width": make(Gauge, "interval_width", "Mean width of recent intervals.", "model"),
         }
-        self.alarm = make(Gauge, "alarm", "1 once labels are not as in training.", "model")
+        self.alarm = make(Gauge, "alarm", "1 once labels are not like training.", "model")
         self.evidence = make(
-            Gauge, "alarm_log10_evidence", "Martingale against exchangeability; 2 alarms.", "model"
+            Gauge,
+            "alarm_log10_evidence",
+            "Log10 of the martingale against exchangeability; the alarm is raised at 2.",
+            "model",
         )
 
     def _follow(self, name: str) -> None:
-        """Let the rolling numbers be computed when they are read, and show counters from 0."""
+        """Compute rolling numbers when they are read, and initialise counters with 0."""
         watch = self.watches[name]
         for counter in (self.rows, self.rows_outside, self.labels, self.hits):
             counter.labels(name)
@@ -242,22 +247,22 @@ class Monitor:
         self.rolling["width"].labels(name).set_function(lambda: watch.width.mean)
 
     def learnt(self, name: str, alarm: Martingale) -> None:
-        """Show what a model has learnt of its labels."""
+        """Set the metrics of the alarm."""
         self.alarm.labels(name).set(float(alarm.alarm))
         self.evidence.labels(name).set(alarm.log10)
 
     def predicted(self, name: str, answer: ServedPrediction) -> str | None:
-        """Take in a prediction; its id for labels, or None if it is not kept."""
+        """Record a prediction; return its id for labels, or None if it is not kept."""
         self.rows.labels(name).inc(len(answer))
         self.rows_outside.labels(name).inc(int(answer.outside.any(axis=1).sum()))
         return self.watches[name].keep(answer)
 
     def labelled(self, name: str, key: str, labels: FloatArray) -> tuple[int, int] | None:
-        """Take in labels: how many counted and how many were there before; None if unknown."""
-        found = self.watches[name].label(key, labels)
-        if found is None:
+        """Record labels; return how many counted and how many were repeated, or None if unknown."""
+        counts = self.watches[name].label(key, labels)
+        if counts is None:
             return None
-        new, inside, repeated = found
+        new, inside, repeated = counts
         self.labels.labels(name).inc(new)
         self.hits.labels(name).inc(inside)
         return new, repeated

@@ -1,4 +1,4 @@
-"""The OpenAPI document: bodies and examples of the models that are served."""
+"""The OpenAPI document, with request bodies and examples for the served models."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -35,15 +35,15 @@ PREDICT_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def install(app: FastAPI, models: Mapping[str, Served], *, needs_token: bool) -> None:
-    """Let an application make its document, once, from its routes and its models."""
+    """Make an application generate its document, once, from its routes and its models."""
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
-            made = get_openapi(
+            generated = get_openapi(
                 title=app.title, version=app.version, description=app.description, routes=app.routes
             )
-            _complete(made, models, needs_token)
-            app.openapi_schema = made
+            _complete(generated, models, needs_token)
+            app.openapi_schema = generated
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]
@@ -55,15 +55,14 @@ def _complete(document: dict[str, Any], models: Mapping[str, Served], needs_toke
         schemas.pop(name, None)
     schemas["Problem"] = problems.SCHEMA
     for model in (PredictRequest, PredictResponse, LabelsRequest):
-        own = model.model_json_schema(ref_template=_REFERENCE)
-        schemas.update(own.pop("$defs", {}))
-        schemas[model.__name__] = own
+        schema = model.model_json_schema(ref_template=_REFERENCE)
+        schemas.update(schema.pop("$defs", {}))
+        schemas[model.__name__] = schema
     rows = {f"Row_{name}": _row(served) for name, served in models.items()}
     schemas.update(rows)
     choices = [{"$ref": _REFERENCE.format(model=name)} for name in rows]
-    one = choices[0] if len(choices) == 1 else {"anyOf": choices}
-    kinds = schemas["PredictRequest"]["properties"]["rows"]["oneOf"]
-    kinds[0]["items"] = one
+    row = choices[0] if len(choices) == 1 else {"anyOf": choices}
+    schemas["PredictRequest"]["properties"]["rows"]["oneOf"][0]["items"] = row
     for path, item in document["paths"].items():
         for operation in item.values():
             _complete_operation(operation, path, models, needs_token)
@@ -76,7 +75,7 @@ def _complete_operation(
     operation: dict[str, Any], path: str, models: Mapping[str, Served], needs_token: bool
 ) -> None:
     invalid = operation["responses"].get("422", {}).get("content", {})
-    if JSON in invalid:  # what the framework says of its own errors, which have our shape
+    if JSON in invalid:  # the framework's own errors, which are problem documents here
         operation["responses"]["422"] = problems.documented(422)[422]
     if needs_token and path not in ("/health", "/ready"):
         operation["security"] = [{"token": []}]
@@ -117,7 +116,7 @@ def _predict_body(models: Mapping[str, Served]) -> dict[str, Any]:
 
 
 def _row(served: Served) -> dict[str, Any]:
-    """Schema of a row of a model."""
+    """Return the schema of a row of a model."""
     return {
         "type": "object",
         "required": [column.name for column in served.inputs],
@@ -128,11 +127,11 @@ def _row(served: Served) -> dict[str, Any]:
 
 
 def _property(column: Column) -> dict[str, Any]:
-    found: dict[str, Any] = dict(
+    schema: dict[str, Any] = dict(
         _TYPES.get(column.kind, {"type": ["string", "number", "boolean", "null"]})
     )
     if column.kind in ("number", "date"):
-        found["description"] = f"In training from {column.low} to {column.high}."
+        schema["description"] = f"In training from {column.low} to {column.high}."
     if column.categories:
-        found["examples"] = list(column.categories[:5])
-    return found
+        schema["examples"] = list(column.categories[:5])
+    return schema

@@ -1,4 +1,4 @@
-"""Errors as callers see them: one shape (RFC 9457), never a traceback."""
+"""Errors as callers see them: problem documents (RFC 9457), never a traceback."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -9,11 +9,11 @@ from fastapi.responses import JSONResponse
 from calipers.tables import EncodedError, TableError, TooLargeError
 
 MEDIA_TYPE = "application/problem+json"
-_LONGEST = 2_000  # characters of a detail: a value that is quoted may be of any length
+_LONGEST = 2_000  # characters of a detail: a quoted value may be of any length
 
 
-class HTTPProblem(Exception):  # noqa: N818 - RFC 9457 calls it so
-    """What is wrong with a request, and the status that says whose turn it is."""
+class HTTPProblem(Exception):  # noqa: N818 - the name in RFC 9457
+    """An error with an HTTP status, and a detail that says what is wrong with the request."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None) -> None:
         detail = detail if len(detail) <= _LONGEST else f"{detail[:_LONGEST]}..."
@@ -21,7 +21,7 @@ class HTTPProblem(Exception):  # noqa: N818 - RFC 9457 calls it so
         self.status, self.detail, self.headers = status, detail, dict(headers or {})
 
     def response(self) -> JSONResponse:
-        """The answer."""
+        """Return the response."""
         body = {
             "title": HTTPStatus(self.status).phrase,
             "status": self.status,
@@ -31,20 +31,20 @@ class HTTPProblem(Exception):  # noqa: N818 - RFC 9457 calls it so
 
 
 def problem_of_table(error: TableError) -> HTTPProblem:
-    """What is wrong with a table, by the kind of the error."""
+    """Return the problem document of an error in a table, with the status of its class."""
     statuses = {TooLargeError: 413, EncodedError: 415}
     return HTTPProblem(statuses.get(type(error), 422), str(error))
 
 
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Entries of an OpenAPI document for these statuses."""
+    """Return the entries of an OpenAPI document for these statuses."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
     return {s: {"description": HTTPStatus(s).phrase, "content": content} for s in statuses}
 
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    "description": "What went wrong, as RFC 9457 has it.",
+    "description": "An error, as defined by RFC 9457.",
     "required": ["title", "status", "detail"],
     "properties": {
         "title": {"type": "string"},

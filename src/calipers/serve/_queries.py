@@ -1,4 +1,4 @@
-"""Rows of a request with its query, and the prediction that answers them."""
+"""Rows of a request with its query, and their prediction."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from calipers.prediction import Prediction, Query
 
 Columns = dict[str, NDArray[Any]]
-"""A table by columns, each of shape (rows,): numbers, times or objects."""
+"""The columns of a table by name, each of shape (rows,): numbers, times or objects."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,15 +27,15 @@ class Piece:
 
 @dataclass(frozen=True, eq=False)
 class ServedPrediction:
-    """What is written and recorded about some rows."""
+    """The prediction of some rows, with all that is recorded about it."""
 
-    prediction: Prediction  # what was asked
-    outside: NDArray[np.bool_]  # (rows, inputs): which values training did not see
-    # (rows, 2): bounds of the model's own coverage, which the monitor watches
+    prediction: Prediction  # as requested
+    outside: NDArray[np.bool_]  # (rows, inputs): which values are outside the training range
+    # (rows, 2): bounds at the model's own coverage, which the monitor watches
     bounds: NDArray[np.float64] | None
-    # (rows, encoded inputs): what the networks saw, for labels to teach by
+    # (rows, encoded inputs): inputs of the networks, for updates when labels arrive
     inputs: NDArray[np.float64] | None = None
-    # of the model, for all rows or each: how often it had learnt
+    # of the model, its number of updates: for all rows, or for each
     version: int | NDArray[np.intp] = 0
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class ServedPrediction:
 
 
 def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
-    """One answer from those of consecutive rows."""
+    """Concatenate the predictions of consecutive rows."""
     if len(answers) == 1:
         return answers[0]
     bounds = [answer.bounds for answer in answers if answer.bounds is not None]
@@ -64,11 +64,11 @@ def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
 
 
 def served_prediction(
-    prediction: Prediction, outside: NDArray[np.bool_], query: Query, own: float
+    prediction: Prediction, outside: NDArray[np.bool_], query: Query, own_coverage: float
 ) -> ServedPrediction:
-    """The answer to a query that was asked with the model's own coverage at its end."""
+    """Return the prediction of a query to which the model's own coverage had been appended."""
     if prediction.intervals is None:
         return ServedPrediction(prediction, outside, None)
-    bounds = np.stack(prediction.bounds(own), axis=1)
-    asked = len(prediction.coverages if query.coverages is None else query.coverages)
-    return ServedPrediction(prediction.with_coverages(asked), outside, bounds)
+    bounds = np.stack(prediction.bounds(own_coverage), axis=1)
+    requested = len(prediction.coverages if query.coverages is None else query.coverages)
+    return ServedPrediction(prediction.with_coverages(requested), outside, bounds)

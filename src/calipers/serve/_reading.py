@@ -1,4 +1,4 @@
-"""Tables of bodies: CSV or Arrow in, a bounded pyarrow table out."""
+"""Reading of bodies in CSV or Arrow into bounded pyarrow tables."""
 
 from typing import Any
 
@@ -16,21 +16,21 @@ _NUMBER_BYTES, _OBJECT_BYTES = 16, 112  # of a value of a frame, at most
 
 
 def media_type(header: str) -> str:
-    """What a body is, by its Content-Type.
+    """Return the media type of a Content-Type header, if it is supported.
 
     >>> media_type("Text/CSV; charset=utf-8")
     'text/csv'
     """
-    given = header.split(";")[0].strip().lower()
-    if given not in MEDIA_TYPES:
+    kind = header.split(";")[0].strip().lower()
+    if kind not in MEDIA_TYPES:
         raise HTTPProblem(
-            415, f"Content-Type must be one of {', '.join(MEDIA_TYPES)}; got {given[:100]!r}"
+            415, f"Content-Type must be one of {', '.join(MEDIA_TYPES)}; got {kind[:100]!r}"
         )
-    return given
+    return kind
 
 
 def read_table(body: bytes, kind: str, limits: TableLimits, reserve: Reserve) -> Any:
-    """The table of a body in CSV or Arrow, none of whose values shares its bytes with another.
+    """Return the table in a body, in which no two values share memory.
 
     Columns of CSV are text. ``reserve`` is called with the number of bytes before they are
     allocated, including those of a frame.
@@ -46,4 +46,4 @@ def _frame_bytes(column: Any) -> int:
     kind = column.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind):
         return _NUMBER_BYTES * len(column)
-    return _OBJECT_BYTES * len(column) + 4 * int(column.nbytes)  # 4 bytes of a wide character
+    return _OBJECT_BYTES * len(column) + 4 * int(column.nbytes)  # a wide character has 4 bytes

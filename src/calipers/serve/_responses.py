@@ -1,4 +1,4 @@
-"""Predictions as callers get them: JSON by row, or a table by column."""
+"""Responses with predictions: JSON by row, or a table by column."""
 
 import io
 import re
@@ -14,29 +14,29 @@ from calipers.serve._problems import HTTPProblem
 from calipers.serve._queries import ServedPrediction
 from calipers.serve._reading import ARROW_STREAM, CSV, MEDIA_TYPES
 
-_BYTES_A_NUMBER = 80  # in an array, and in the longest form: a quantile with its level in JSON
+_BYTES_A_NUMBER = 80  # in an array, and in the longest format: a quantile with its level in JSON
 _BYTES_A_ROW = 64
 _BYTES_A_CELL = 32
 _NUMBERS_A_BLOCK = 100_000
 _OBJECTS = {"intervals": ("lower", "upper"), "quantiles": ("value",), "members": MEMBER}
-"""Fields of a prediction with several objects a row, and what each object holds."""
+"""Fields of a prediction with several objects per row, and the keys of each object."""
 _LEVELS = {"intervals": ("coverage", "coverages"), "quantiles": ("level", "quantile_levels")}
-"""Those with a level: its name in the object, and the field that holds the levels."""
+"""Fields whose objects have a level: its key, and the field of the prediction with the levels."""
 _NULLS: dict[str, Any] = {"inf_nan_mode": "null"}
 
 
 def numbers_bytes(numbers: int, rows: int) -> int:
-    """Bytes that the numbers of an answer take, at most, in whatever format."""
+    """Return an upper bound on the bytes of the numbers of a response, in any format."""
     return _BYTES_A_NUMBER * numbers + _BYTES_A_ROW * rows
 
 
 def kept_bytes(table: Any) -> int:
-    """Bytes that the caller's own columns take in an answer, at most."""
+    """Return an upper bound on the bytes of the caller's own columns in a response."""
     return _BYTES_A_CELL * table.num_rows * table.num_columns + 2 * int(table.nbytes)
 
 
 def outside_bytes(served: Served, answer: ServedPrediction) -> int:
-    """Bytes of the names of inputs that training did not see, at most."""
+    """Return an upper bound on the bytes of the names of inputs outside the training range."""
     if not answer.outside.any():
         return 0
     lengths = np.array([4 * len(column.name) + 4 for column in served.model.inputs_])
@@ -44,9 +44,9 @@ def outside_bytes(served: Served, answer: ServedPrediction) -> int:
 
 
 def negotiate(accept: str | None, sent: str) -> str:
-    """Format of an answer, by the weights of RFC 9110; that of the request where all are alike.
+    """Return the format of a response by the weights of RFC 9110; of equals, that of the request.
 
-    The most specific range that fits a format gives its weight. Of formats with the same weight,
+    The most specific range that matches a format gives its weight. Of formats with the same weight,
     the one named first is taken.
 
     >>> negotiate("*/*", "text/csv"), negotiate("text/csv;q=0.9", "application/json")
@@ -55,38 +55,38 @@ def negotiate(accept: str | None, sent: str) -> str:
     'application/json'
     """
     ranges: dict[str, tuple[float, int]] = {}
-    for place, part in enumerate((accept or "*/*").split(",")):
+    for position, part in enumerate((accept or "*/*").split(",")):
         kind, *parameters = (text.strip().lower() for text in part.split(";"))
-        ranges.setdefault(kind, (_weight(parameters), -place))
-    found = {}
-    for known in (sent, *MEDIA_TYPES):
-        for kind in (known, known.partition("/")[0] + "/*", "*/*"):
+        ranges.setdefault(kind, (_weight(parameters), -position))
+    weights = {}
+    for media in (sent, *MEDIA_TYPES):
+        for kind in (media, media.partition("/")[0] + "/*", "*/*"):
             if kind in ranges:
-                found[known] = ranges[kind]
+                weights[media] = ranges[kind]
                 break
-    best = max(found, key=lambda known: found[known], default=None)  # the first of equals
-    if best is None or not found[best][0]:
+    best = max(weights, key=lambda media: weights[media], default=None)  # the first of equals
+    if best is None or not weights[best][0]:
         raise HTTPProblem(
-            406, f"answers come as {', '.join(MEDIA_TYPES)}, and {accept!r} allows none of them"
+            406, f"responses come as {', '.join(MEDIA_TYPES)}, and {accept!r} allows none of them"
         )
     return best
 
 
 def _weight(parameters: list[str]) -> float:
-    """The weight among the parameters of a range; one that is malformed counts as none."""
+    """Return the weight among the parameters of a range; 0 if it is malformed."""
     for parameter in parameters:
         name, equals, value = parameter.partition("=")
         if name.strip() == "q" and equals:
-            fits = re.fullmatch(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", value.strip())
-            return float(value) if fits else 0.0
+            valid = re.fullmatch(r"0(\.[0-9]{0,3})?|1(\.0{0,3})?", value.strip())
+            return float(value) if valid else 0.0
     return 1.0
 
 
 def as_json(served: Served, answer: ServedPrediction, numbers: int, key: str | None) -> bytes:
-    """The answer in JSON, row by row; null where a bound is infinite.
+    """Return predictions in JSON, row by row, with null for infinite bounds.
 
-    Written in blocks of rows, since its objects take many times the bytes that come of them;
-    ``numbers`` are those of the whole answer.
+    They are written in blocks of rows, since the Python objects take many times the bytes of their
+    JSON; ``numbers`` is the count of numbers in the whole response.
     """
     rows = max(1, _NUMBERS_A_BLOCK * len(answer) // max(numbers, 1))
     blocks = [
@@ -97,16 +97,16 @@ def as_json(served: Served, answer: ServedPrediction, numbers: int, key: str | N
 
 
 def _block(served: Served, answer: ServedPrediction) -> list[dict[str, Any]]:
-    """Objects of some rows, from the fields of the prediction; most of them are one number."""
-    found = answer.prediction
+    """Return one object per row from the fields of the prediction; most are single numbers."""
+    prediction = answer.prediction
     columns: dict[str, list[Any]] = {"point": [], "intervals": [[]] * len(answer)}
-    common = {levels for _, levels in _LEVELS.values()}
-    for field in fields(found):
-        values = getattr(found, field.name)
-        if values is None or field.name in common:
+    level_fields = {levels for _, levels in _LEVELS.values()}
+    for field in fields(prediction):
+        values = getattr(prediction, field.name)
+        if values is None or field.name in level_fields:
             continue
         if field.name in _OBJECTS:
-            columns[field.name] = _objects(found, field.name)
+            columns[field.name] = _objects(prediction, field.name)
         elif field.name == "density":
             columns["density"] = _dicts(x=values[:, 0].tolist(), y=values[:, 1].tolist())
         elif field.name == "atoms":
@@ -118,40 +118,40 @@ def _block(served: Served, answer: ServedPrediction) -> list[dict[str, Any]]:
 
 
 def _atoms(row: Any) -> dict[str, list[float]]:
-    """Values with a mass of their own, of one row, without those that only fill the array."""
+    """Return the atoms of one row, without the padding of the array."""
     value, mass = row[:, np.isfinite(row[0])].tolist()
     return {"x": value, "mass": mass}
 
 
-def _objects(found: Prediction, name: str) -> list[list[dict[str, Any]]]:
-    """For each row a list of objects, such as its intervals."""
-    rows, values = len(found), getattr(found, name)
+def _objects(prediction: Prediction, name: str) -> list[list[dict[str, Any]]]:
+    """Return for each row a list of objects, such as its intervals."""
+    rows, values = len(prediction), getattr(prediction, name)
     names = _OBJECTS[name] if values.ndim == 2 else _OBJECTS[name][: values.shape[1]]
     parts = values.reshape(rows, len(names), -1).transpose(2, 1, 0).tolist()
     objects = [dict(zip(names, part, strict=True)) for part in parts]
     if name in _LEVELS:
-        key, levels = _LEVELS[name]
-        given = getattr(found, levels).tolist()
-        objects = [{key: [at] * rows} | one for at, one in zip(given, objects, strict=True)]
-    return [list(row) for row in zip(*(_dicts(**one) for one in objects), strict=True)]
+        key, field = _LEVELS[name]
+        levels = getattr(prediction, field).tolist()
+        objects = [{key: [level] * rows} | o for level, o in zip(levels, objects, strict=True)]
+    return [list(row) for row in zip(*(_dicts(**o) for o in objects), strict=True)]
 
 
 def _dicts(**columns: list[Any]) -> list[dict[str, Any]]:
-    """One object for each row, from lists of equal length."""
+    """Return one object for each row, from lists of equal length."""
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def _outside(served: Served, answer: ServedPrediction) -> list[list[str]]:
-    """Names of each row's inputs that training did not see; most rows have none."""
+    """Return the names of each row's inputs outside the training range; most rows have none."""
     names = np.array([column.name for column in served.model.inputs_], dtype=object)
-    found: list[list[str]] = [[]] * len(answer)
+    outside: list[list[str]] = [[]] * len(answer)
     for row in np.flatnonzero(answer.outside.any(axis=1)):
-        found[row] = names[answer.outside[row]].tolist()
-    return found
+        outside[row] = names[answer.outside[row]].tolist()
+    return outside
 
 
 def as_frame(served: Served, answer: ServedPrediction, kept: Any = None) -> Any:
-    """The answer as a frame, after the columns of the table ``kept``."""
+    """Return predictions as a frame, after the columns of the frame ``kept``."""
     import pandas as pd
 
     columns: dict[str, Any] = dict(answer.prediction.columns())
@@ -165,14 +165,14 @@ def as_frame(served: Served, answer: ServedPrediction, kept: Any = None) -> Any:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """A name that the table does not have yet."""
+    """Return a name that is not taken."""
     while name in taken:
         name = f"{name}_predicted"
     return name
 
 
 def write_frame(frame: Any, kind: str) -> bytes:
-    """A frame as CSV or Arrow IPC."""
+    """Return a frame as CSV or Arrow IPC."""
     import pyarrow as pa
 
     sink = io.BytesIO()
@@ -182,8 +182,8 @@ def write_frame(frame: Any, kind: str) -> bytes:
             return sink.getvalue()
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowException, ValueError, OverflowError, NotImplementedError) as error:
-        words = " ".join(str(error).split())[:300]
-        raise HTTPProblem(422, f"the columns to keep cannot be written: {words}") from None
+        reason = " ".join(str(error).split())[:300]
+        raise HTTPProblem(422, f"the columns to keep cannot be written: {reason}") from None
     make = pa.ipc.new_stream if kind == ARROW_STREAM else pa.ipc.new_file
     with make(sink, table.schema) as writer:
         writer.write_table(table)

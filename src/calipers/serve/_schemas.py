@@ -1,6 +1,6 @@
-"""Bodies in JSON: what callers send, and what the OpenAPI document says of the answers.
+"""Schemas of requests and responses in JSON, for validation and for the OpenAPI document.
 
-Rows and labels are described here and checked in ``_json``, which stops at the first error.
+Rows and labels are described here, but checked in ``_json``, which stops at the first error.
 """
 
 import dataclasses
@@ -20,11 +20,9 @@ MOST_COVERAGES, MOST_QUANTILES, MOST_POINTS = 32, 128, 1024
 MOST_LABELS, MOST_ID = 10_000, 64
 
 
-def _kind(given: Any) -> str:
-    """Whether rows are lists or objects; the first one decides, for the errors too."""
-    return (
-        "lists" if isinstance(given, list) and given and isinstance(given[0], list) else "objects"
-    )
+def _kind(rows: Any) -> str:
+    """Whether rows are lists or objects, by the first one."""
+    return "lists" if isinstance(rows, list) and rows and isinstance(rows[0], list) else "objects"
 
 
 Rows = Annotated[
@@ -39,13 +37,15 @@ class _Strict(BaseModel):
 
 
 class QueryFields(BaseModel):
-    """What to predict for each row; fields that ``Query`` has too go there by their names."""
+    """What to predict for each row; fields that ``Query`` also has are passed on by name."""
 
     coverage: Level | Annotated[list[Level], Field(max_length=MOST_COVERAGES)] | None = Field(
-        None, description="Coverage of the intervals, any number of them; the model's own if left."
+        None, description="One or several coverages of intervals; the model's own by default."
     )
-    quantiles: list[Level] = Field([], max_length=MOST_QUANTILES, description="Levels.")
-    members: bool = Field(False, description="Whether to give each member's split normal.")
+    quantiles: list[Level] = Field(
+        [], max_length=MOST_QUANTILES, description="Levels of quantiles."
+    )
+    members: bool = Field(False, description="Whether to return each member's split normal.")
     parameters: bool = Field(
         False, description="Former name of `members`.", json_schema_extra={"deprecated": True}
     )
@@ -54,20 +54,22 @@ class QueryFields(BaseModel):
     )
 
     def to_query(self) -> Query:
-        """What is asked of the ensemble."""
-        given = {name: value for name, value in self if name in _QUERY_FIELDS}
+        """Return the query to the ensemble."""
+        kwargs = {name: value for name, value in self if name in _QUERY_FIELDS}
         coverages = [self.coverage] if isinstance(self.coverage, float) else self.coverage
-        given["coverages"] = None if coverages is None else tuple(coverages)
-        given["quantiles"] = tuple(self.quantiles)
-        given["members"] = self.members or self.parameters
-        return Query(**given)
+        kwargs["coverages"] = None if coverages is None else tuple(coverages)
+        kwargs["quantiles"] = tuple(self.quantiles)
+        kwargs["members"] = self.members or self.parameters
+        return Query(**kwargs)
 
 
 class AddressFields(QueryFields):
-    """What the address of a request may say where its body is a table."""
+    """The query string of a request whose body is a table."""
 
     coverage: Annotated[list[Level] | None, Field(max_length=MOST_QUANTILES)] = None
-    keep: bool = Field(False, description="Whether to put the table's own columns first.")
+    keep: bool = Field(
+        False, description="Whether the response starts with the columns of the table."
+    )
 
 
 class PredictRequest(QueryFields):
@@ -76,16 +78,16 @@ class PredictRequest(QueryFields):
     model_config = ConfigDict(extra="forbid")
 
     rows: SkipValidation[Rows] = Field(
-        description="Objects by the names of the inputs, further names ignored; or lists in the "
-        "order of the inputs that the model uses. null where a value is missing."
+        description="Objects with the names of the inputs as keys, other keys are ignored; or "
+        "lists in the order of the inputs that the model uses. null for a missing value."
     )
     density: int = Field(
-        0, ge=0, le=MOST_POINTS, description="Points at which to give the density."
+        0, ge=0, le=MOST_POINTS, description="Number of points of the density to return."
     )
 
 
 class IntervalSchema(BaseModel):
-    """null stands for an infinite bound: the calibration rows support no finite one."""
+    """An interval; null is an infinite bound, if the calibration rows support no finite one."""
 
     coverage: float
     lower: float | None
@@ -102,7 +104,8 @@ class Quantile(BaseModel):
 class Member(BaseModel):
     """A network's split normal before calibration: its mode, and the scales on either side.
 
-    Where networks predict several they come network by network, each with its weight in the whole.
+    If networks have several components, these come network by network, each with its weight in the
+    whole mixture.
     """
 
     loc: float | None
@@ -112,68 +115,68 @@ class Member(BaseModel):
 
 
 class DensitySchema(BaseModel):
-    """The calibrated predictive density: its mean around each x."""
+    """The calibrated predictive density, averaged around each x."""
 
     x: list[float | None]
     y: list[float | None]
 
 
 class AtomsSchema(BaseModel):
-    """Values that the target takes with a probability above zero: a bound, counts, grades."""
+    """Values that the target takes with positive probability: a bound, counts, grades."""
 
     x: list[float]
     mass: list[float]
 
 
 class PredictionSchema(BaseModel):
-    """About one row."""
+    """The prediction of one row."""
 
     point: float | None
     intervals: list[IntervalSchema] = Field(
-        description="In the order asked; empty for a point model."
+        description="In the order requested; empty for a model without intervals."
     )
     quantiles: list[Quantile] | None = None
     members: list[Member] | None = None
     density: DensitySchema | None = None
     atoms: AtomsSchema | None = Field(
-        None, description="With the density, which has no part in them; null if there are none."
+        None, description="Returned with the density, which excludes them; null if there are none."
     )
-    outside: list[str] = Field(description="Inputs whose value training did not see.")
+    outside: list[str] = Field(description="Inputs whose value is outside the training range.")
 
 
 class PredictResponse(BaseModel):
     """Predictions in the order of the rows."""
 
     model: str
-    id: str | None = Field(description="Under which to post labels; null if not recorded.")
+    id: str | None = Field(description="For posting labels; null if not recorded.")
     predictions: list[PredictionSchema]
 
 
 class Label(_Strict):
-    """What came true for the rows of one prediction."""
+    """The observed targets of the rows of one prediction."""
 
-    id: str = Field(max_length=MOST_ID, description="As in the answer to the prediction.")
+    id: str = Field(max_length=MOST_ID, description="The id in the response with the prediction.")
     y: FiniteFloat | list[FiniteFloat | None] = Field(
-        description="The target of each row; null where it is not known yet."
+        description="The target of each row; null if it is not known yet."
     )
 
 
 class LabelsRequest(_Strict):
-    """Labels, which may be posted in parts and more than once: each counts once."""
+    """Labels, which may be posted in parts and repeatedly: each counts once."""
 
     labels: list[Label] = Field(min_length=1, max_length=MOST_LABELS)
 
 
 class LabelsResponse(BaseModel):
-    """What became of the labels."""
+    """How many labels were recorded."""
 
     counted: int
-    repeated: int = Field(description="Had been posted before.")
-    unknown: list[str] = Field(description="Ids that are not known, or not any more.")
+    repeated: int = Field(description="Labels that had been posted before.")
+    unknown: list[str] = Field(description="Ids that are unknown, or too old.")
 
 
 class ColumnDescription(BaseModel):
-    """What training saw in a column."""
+    """The values of a column in training."""
 
     name: str
     kind: str
@@ -187,28 +190,30 @@ class ColumnDescription(BaseModel):
 
 
 class ModelDescription(BaseModel):
-    """What is known of a model."""
+    """Description of a model."""
 
     name: str
-    coverage: float | None = Field(description="Its own; null if it gives points alone.")
-    any_coverage: bool = Field(description="Whether it gives other coverages and quantiles too.")
+    coverage: float | None = Field(
+        description="Nominal coverage; null if the model has no intervals."
+    )
+    any_coverage: bool = Field(description="Whether it also gives other coverages and quantiles.")
     members: int
     calibration_rows: int | None = Field(
-        description="Rows that calibrated it; n of them support coverages up to 1 - 2 / (n + 1), "
-        "and bounds of larger ones are infinite. null if it is not calibrated."
+        description="Calibration rows; n of them support coverages up to 1 - 2 / (n + 1), and "
+        "bounds at larger ones are infinite. null if the model is not calibrated."
     )
-    adapted: bool = Field(description="Whether intervals follow the labels that came.")
+    adapted: bool = Field(description="Whether intervals have been adapted to labels.")
     alarm: bool | None = Field(
-        description="Whether labels have stopped being as in training; null before the first."
+        description="Whether labels are no longer like training; null before the first label."
     )
     target: ColumnDescription
-    support: str = Field(description="Values that the target is taken to be able to take.")
+    support: str = Field(description="Values that the target can take.")
     inputs: list[ColumnDescription]
     about: dict[str, Any]
 
 
 class LimitsDescription(BaseModel):
-    """Most of what a request may have."""
+    """Limits of a request."""
 
     bytes: int
     rows: int
@@ -224,6 +229,6 @@ class Models(BaseModel):
 
 
 class StateSchema(BaseModel):
-    """How the server is."""
+    """State of the server."""
 
     status: str

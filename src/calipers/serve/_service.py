@@ -1,4 +1,4 @@
-"""How a request becomes an answer: read, cut, queued, predicted, recorded, written."""
+"""Handling of requests: reading, splitting, queueing, prediction, recording and writing."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ _LABELS_AT_A_TIME = 100
 
 @dataclass(frozen=True)
 class Options:
-    """What the address of a request may say where its body is a table."""
+    """Options of a request, from its query string if the body is a table."""
 
     query: Query
     record: bool = True
@@ -52,7 +52,7 @@ class Options:
 
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """What a request asks, about which rows, and how many numbers answer it."""
+    """The rows and options of a request, and the count of numbers in its response."""
 
     columns: Columns
     rows: int
@@ -82,20 +82,20 @@ class Service:
         return Batcher(work, self._settings.batch_rows)
 
     async def warm_up(self) -> None:
-        """Compile every model's program; then the server is ready."""
+        """Compile the programs of all models; then the server is ready."""
         for served in self.models.values():
             await asyncio.to_thread(served.warm_up)
         self.ready = True
 
     def close(self) -> None:
-        """Finish what is being predicted."""
+        """Finish predictions in progress."""
         self.ready = False
         for batcher in self._batchers.values():
             batcher.close()
 
     @property
     def limits(self) -> dict[str, float]:
-        """Most of what a request may have."""
+        """Limits of a request."""
         s = self._settings
         return {
             "bytes": s.max_body,
@@ -105,15 +105,15 @@ class Service:
         }
 
     def model(self, name: str) -> Served:
-        """A model by its name."""
+        """Return a model by its name."""
         if name not in self.models:
-            known = ", ".join(map(repr, self.models))
-            raise HTTPProblem(404, f"there is no model {name[:100]!r}; there are {known}")
+            names = ", ".join(map(repr, self.models))
+            raise HTTPProblem(404, f"there is no model {name[:100]!r}; the models are {names}")
         return self.models[name]
 
     @asynccontextmanager
     async def _in_time(self) -> AsyncIterator[None]:
-        """Limit the time that the block takes; errors in the data become problem documents."""
+        """Limit the time of a block; errors in the data become problem documents."""
         try:
             async with asyncio.timeout(self._settings.timeout):
                 yield
@@ -121,7 +121,7 @@ class Service:
             limit = f"{self._settings.timeout:g} s"
             raise HTTPProblem(
                 503,
-                f"the answer took longer than {limit}: send fewer rows at a time",
+                f"the response took longer than {limit}: send fewer rows at a time",
                 {"Retry-After": "1"},
             ) from None
         except DataError as error:
@@ -130,26 +130,26 @@ class Service:
             raise problem_of_table(error) from None
 
     async def _body(self, request: Request, account: Account) -> bytes:
-        """The body of a request, which holds a place from then on."""
+        """Return the body of a request, which holds a slot from then on."""
         try:
             async with asyncio.timeout(self._settings.timeout):
                 body = await read_body(request, self._settings.max_body, account.reserve)
         except TimeoutError:
             raise HTTPProblem(408, "the body did not arrive in time") from None
-        account.admit()  # not before: callers that stall would hold all places
+        account.admit()  # not before: stalling callers would hold all slots
         return body
 
     async def predict(self, name: str, request: Request, options: Options | None) -> Response:
-        """Respond to a request for predictions; ``options`` are those of the address, if any."""
+        """Respond to a request for predictions; ``options`` are those of a query string, if any."""
         served = self.model(name)
         account: Account = request.scope[ACCOUNT]
         sent = media_type(request.headers.get("content-type", ""))
         wanted = negotiate(request.headers.get("accept"), sent)
         body = await self._body(request, account)
         async with self._in_time():
-            size = len(body) if sent == JSON else LARGE  # a few bytes of others make many cells
+            size = len(body) if sent == JSON else LARGE  # few bytes of a table may hold many cells
             table = await aside(size, self._read, served, body, sent, options, account.reserve)
-            answer = await self._answer(served, table)
+            answer = await self._predict(served, table)
             account.reserve(outside_bytes(served, answer))
             key = None
             if table.options.record:
@@ -160,18 +160,18 @@ class Service:
         return Response(content, media_type=wanted, headers=headers)
 
     def _limits(self, columns: int = 0) -> TableLimits:
-        """Those of a table; a model with many inputs may have as many columns."""
+        """Return the limits of a table; as many ``columns`` as a model has inputs are allowed."""
         s = self._settings
         return TableLimits(s.max_body, s.max_rows, max(s.max_columns, columns), s.max_cells)
 
     def _read(
         self, served: Served, body: bytes, sent: str, options: Options | None, reserve: Reserve
     ) -> _Table:
-        """The table and the questions of a request."""
+        """Return the rows and options of a request."""
         limits = self._limits(len(served.inputs))
         if sent == JSON:
             if options is not None:
-                raise HTTPProblem(422, "with a body in JSON, what is asked goes into the body")
+                raise HTTPProblem(422, "with a body in JSON, the query goes into the body")
             request = read_request(body, limits, reserve)
             options = Options(request.to_query(), request.record)
             numbers = self._checked(served, len(request.rows), options.query)
@@ -187,13 +187,13 @@ class Service:
         return _Table(columns, len(frame), numbers, options, frame if options.keep else None)
 
     def _checked(self, served: Served, rows: int, query: Query) -> int:
-        """Numbers of a response; refuse too many, and what the model cannot give."""
+        """Return the count of numbers in a response; refuse too many, and unsupported queries."""
         numbers = rows * query.size(served.ensemble.members_count)
         if numbers > self._settings.max_numbers:
             raise HTTPProblem(
                 413,
-                f"the answer would have more than {self._settings.max_numbers:,} numbers: "
-                "send fewer rows, or ask less about each",
+                f"the response would have more than {self._settings.max_numbers:,} numbers: "
+                "send fewer rows, or request less for each",
             )
         try:
             served.ensemble.check(query)
@@ -201,8 +201,8 @@ class Service:
             raise HTTPProblem(422, str(error)) from None
         return numbers
 
-    async def _answer(self, served: Served, table: _Table) -> ServedPrediction:
-        """Send a table through the model's queue, piece by piece, so that others get between."""
+    async def _predict(self, served: Served, table: _Table) -> ServedPrediction:
+        """Queue a table piece by piece, so that other requests are handled in between."""
         answers = []
         size = self._settings.batch_rows
         for start in range(0, table.rows, size):
@@ -218,39 +218,39 @@ class Service:
         return join(answers)
 
     async def label(self, name: str, request: Request) -> dict[str, Any]:
-        """Take in labels that were posted back."""
+        """Record labels that were posted back."""
         self.model(name)
         account: Account = request.scope[ACCOUNT]
         if media_type(request.headers.get("content-type", "")) != JSON:
-            raise HTTPProblem(415, "labels come as application/json")
+            raise HTTPProblem(415, "labels must be sent as application/json")
         body = await self._body(request, account)
         async with self._in_time():
             posted = await aside(len(body), read_labels, body, self._limits(), account.reserve)
-            found = await self._count(name, posted)
-        # Not in time, but whole: what has begun to learn ends, even if the caller is gone.
+            counts = await self._count(name, posted)
+        # Without a time limit: an update that has begun is completed, even if the caller is gone.
         await asyncio.shield(asyncio.create_task(self._learn(name)))
-        return found
+        return counts
 
     async def _count(self, name: str, posted: list[tuple[str, Any]]) -> dict[str, Any]:
         counted = repeated = 0
         unknown = []
         for i, (key, y) in enumerate(posted):
             if i % _LABELS_AT_A_TIME == 0:
-                await asyncio.sleep(0)  # others get between
+                await asyncio.sleep(0)  # let other requests run
             try:
                 self.models[name].check_labels(y)
-                found = self._monitor.labelled(name, key, y)
+                counts = self._monitor.labelled(name, key, y)
             except ValueError as error:
                 raise HTTPProblem(422, str(error)) from None
-            if found is None:
+            if counts is None:
                 unknown.append(key)
             else:
-                counted += found[0]
-                repeated += found[1]
+                counted += counts[0]
+                repeated += counts[1]
         return {"counted": counted, "repeated": repeated, "unknown": unknown}
 
     async def _learn(self, name: str) -> None:
-        """Let a model learn from its new labels, one post after the other."""
+        """Update a model with its new labels, one post after the other."""
         async with self._learning[name]:
             fresh, served = self._monitor.watches[name].fresh(), self.models[name]
             if fresh is not None:
@@ -260,11 +260,11 @@ class Service:
             try:
                 await asyncio.to_thread(served.save)
             except (OSError, ValueError) as error:
-                logger.error("what was learnt could not be saved", exc_info=error)
+                logger.error("the updated model could not be saved", exc_info=error)
                 raise HTTPProblem(
                     503,
-                    "the labels have counted, but what was learnt from them could not be saved; "
-                    "the server's log says why. Post them again to try again",
+                    "the labels were counted, but the updated model could not be saved; see the "
+                    "server's log. Post them again to try again",
                     {"Retry-After": "10"},
                 ) from None
 

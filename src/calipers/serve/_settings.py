@@ -1,4 +1,4 @@
-"""Settings of a server: limits, the token, how much it remembers."""
+"""Settings of a server: limits, token and memory for labels."""
 
 import ipaddress
 import re
@@ -7,13 +7,13 @@ from dataclasses import dataclass, fields
 
 SHORTEST_TOKEN = 16
 
-_OTHER_FILES = 128  # that a process may need beside its connections
+_OTHER_FILES = 128  # that a process may need in addition to its connections
 _LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Limits and habits of a server; the defaults suit one machine behind a proxy.
+    """Limits and options of a server; the defaults suit one machine behind a proxy.
 
     Examples
     --------
@@ -22,37 +22,38 @@ class ServerSettings:
     ValueError: max_rows must be positive, got 0
     """
 
-    #: What callers must send as ``Authorization: Bearer ...``; at least 16 characters.
+    #: Bearer token that callers must send in ``Authorization``; at least 16 characters.
     token: str | None = None
-    #: Names by which the server may be called, without port; empty for any. A page of someone
-    #: else's cannot then reach a server on loopback under a name of its own.
+    #: Host names that requests may use, without port; empty for any. They keep a foreign web page
+    #: from reaching a server on loopback under a name of its own (DNS rebinding).
     allowed_hosts: tuple[str, ...] = ()
     max_body: int = 16 * 2**20  #: Bytes of a request.
     max_rows: int = 100_000  #: Rows of a request.
     max_columns: int = 1_000  #: Columns of a request; the inputs of a model are always allowed.
     max_cells: int = 4_000_000  #: Values of a request: rows times columns.
-    max_numbers: int = 4_000_000  #: Numbers of an answer: rows times what is asked about each.
-    #: Requests that are worked on or wait at a time, or three quarters of the connections where
-    #: that is less; a further one gets 429.
+    max_numbers: int = 4_000_000  #: Numbers of a response: rows times numbers requested for each.
+    #: Requests in progress or queued at a time, but at most three quarters of the connections; a
+    #: further one gets 429.
     max_requests: int = 256
-    #: Bytes that all requests together may hold, their bodies, what is decoded from them and their
-    #: answers; a request for which none are left gets 503.
+    #: Bytes that all requests together may hold: their bodies, decoded tables and responses; a
+    #: request for which not enough are left gets 503.
     max_memory: int = 2**30
-    #: Connections at a time, fewer where the process may not open as many files; a further one
-    #: takes the place of the one idle for longest.
+    #: Connections at a time, fewer if the process may not open as many files; a further one
+    #: replaces the one idle for longest.
     max_connections: int = 512
     max_headers: int = 32 * 2**10  #: Bytes of the headers of a request, each counted with 32 more.
-    #: Seconds that a request may take, from its first byte to its answer, and that a part of the
-    #: answer may wait for its reader.
+    #: Seconds that a request may take, from its first byte to its response, and that a client may
+    #: take to read the response.
     timeout: float = 30.0
     idle_timeout: float = 10.0  #: Seconds that a connection may wait for the headers of a request.
-    #: Rows that are predicted together; a larger request is cut, so that small ones get between.
+    #: Rows that are predicted together; a larger request is split, so that small ones are handled
+    #: in between.
     batch_rows: int = 1_024
-    #: Rows over which interval width, coverage and the share outside of training roll.
+    #: Rows in the rolling interval width, coverage and fraction outside the training range.
     window: int = 1_000
-    #: Rows whose intervals are kept until their labels come; the oldest are forgotten first.
+    #: Rows whose intervals are kept until their labels arrive; the oldest are dropped first.
     remember: int = 100_000
-    #: Whether intervals follow the labels, which is saved in the folder of the model.
+    #: Whether intervals adapt to labels; the adapted model is saved in its folder.
     adapt: bool = False
 
     def __post_init__(self) -> None:
@@ -69,7 +70,7 @@ class ServerSettings:
 
     @property
     def connections(self) -> int:
-        """Connections at a time: fewer than the process may have files open."""
+        """Connections at a time, as far as the process may open files."""
         if sys.platform == "win32":
             return self.max_connections
         import resource
@@ -79,24 +80,24 @@ class ServerSettings:
 
     @property
     def requests(self) -> int:
-        """Requests at a time: some connections are left over to ask how the server is."""
+        """Requests at a time; the other connections are left for probes."""
         return min(self.max_requests, max(1, self.connections * 3 // 4))
 
 
 def _check_token(token: str) -> None:
     if not re.fullmatch(r"[A-Za-z0-9._~+/=-]+", token):
         raise ValueError(
-            "a token is made of letters, digits and . _ ~ + / = -, as HTTP allows in a header"
+            "a token must consist of letters, digits and . _ ~ + / = -, as HTTP headers allow"
         )
     if len(token) < SHORTEST_TOKEN:
         raise ValueError(
-            f"a token has at least {SHORTEST_TOKEN} characters, got {len(token)}; "
+            f"a token must have at least {SHORTEST_TOKEN} characters, got {len(token)}; "
             "`openssl rand -hex 32` makes a good one"
         )
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on can be reached from this machine alone.
+    """Whether an address to listen on can be reached from this machine only.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0")
     (True, True, False)
@@ -110,7 +111,7 @@ def is_loopback(host: str) -> bool:
 
 
 def hosts_for(host: str, further: tuple[str, ...]) -> tuple[str, ...]:
-    """Names by which a server that listens on ``host`` may be called; empty for any.
+    """Return the allowed host names of a server that listens on ``host``; empty for any.
 
     >>> hosts_for("127.0.0.1", ())
     ('localhost', '127.0.0.1', '[::1]')

@@ -1,4 +1,4 @@
-// Requests to the server that this page came from, and to no other.
+// Requests to the server that this page came from, and only to it.
 
 const KEY = "calipers-token";
 let asking = null;
@@ -20,7 +20,7 @@ export async function call(path, options = {}) {
       response = await fetch(path, { ...options, headers, cache: "no-store" });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new Refusal(0, "The server does not answer.");
+      throw new Refusal(0, "The server does not respond.");
     }
     if (response.ok) return response;
     if (response.status === 401) {
@@ -28,7 +28,7 @@ export async function call(path, options = {}) {
       continue;
     }
     const problem = await response.json().catch(() => ({}));
-    throw new Refusal(response.status, problem.detail || `The server answers ${response.status}.`);
+    throw new Refusal(response.status, problem.detail || `The server responded with status ${response.status}.`);
   }
 }
 
@@ -38,7 +38,7 @@ export async function post(path, body, signal) {
   return response.json();
 }
 
-// Several requests may find out at once that a token is needed; it is asked for once.
+// Several requests may need a token at the same time; the user is asked once.
 function askForToken(wrong) {
   asking ??= new Promise((resolve) => {
     const dialog = document.getElementById("ask-token");
@@ -56,8 +56,8 @@ function askForToken(wrong) {
   return asking;
 }
 
-// Runs one request at a time. What is asked meanwhile waits, and only the last of it is done: the
-// page moves as fast as the server answers, and never shows an old answer after a new one.
+// Runs one request at a time. Of the requests made meanwhile, only the last is run: the page updates
+// as fast as the server responds, and never shows an old response after a new one.
 export class Latest {
   #running = false;
   #next = null;

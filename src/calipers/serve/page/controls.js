@@ -1,11 +1,11 @@
-// A control for each input: a field that takes any value, and a slider over what training saw.
+// A control for each input: a field that takes any value, and a slider over the training range.
 
 import { clamp } from "./charts.js";
 import { atTimeOf, days, hasHours, isoDay, isoMinute, write } from "./dates.js";
 
-const PLACES = 200; // of a slider for numbers
-const LISTED = 30; // categories in a list; more are searched by typing
-const DAYS = 60; // from which a slider of times goes by days
+const PLACES = 200; // steps of a slider for numbers
+const LISTED = 30; // categories in a list; with more, the user types
+const DAYS = 60; // span from which a slider of times moves by days
 
 const round = (value, unit) => Number((Math.round(value / unit) * unit).toPrecision(12));
 const isWhole = (column) => [column.low, column.high, column.typical].every(Number.isInteger);
@@ -25,12 +25,12 @@ export function typical(column) {
   return clamp(round(median, unit), low, high);
 }
 
-// The way between values and places of a slider, 0 to 1. Of an input the model keeps three
-// quantiles: a power curve through smallest, median and largest value spreads what is skewed.
+// Maps between values and positions of a slider, 0 to 1. The model keeps three quantiles of an
+// input: a power curve through the smallest, median and largest value spreads skewed inputs.
 export function bend({ low, high, typical: median }) {
   const span = high - low || 1;
   const middle = clamp((median - low) / span, 0.002, 0.998);
-  const flip = (share) => (middle > 0.5 ? 1 - share : share);
+  const flip = (fraction) => (middle > 0.5 ? 1 - fraction : fraction);
   const power = Math.log(flip(middle)) / Math.log(0.5);
   return {
     value: (place) => low + span * flip(flip(clamp(place, 0, 1)) ** power),
@@ -44,8 +44,8 @@ function element(tag, properties = {}, ...children) {
   return node;
 }
 
-// Builds the control of a column. `changed(value)` is called with what a person has chosen, null
-// for a missing value and undefined where there is none. The result has `set` and `mark`.
+// Builds the control of a column. `changed(value)` is called with the user's choice: null is a
+// missing value, undefined an empty field. The result has `set` and `mark`.
 export function control(column, number, changed) {
   const id = `input-${number}`;
   const box = element("div", { className: "control" });
@@ -57,12 +57,12 @@ export function control(column, number, changed) {
   const listed = column.categories.length > LISTED ? searchField : categoryField;
   const field = (makers[column.kind] ?? listed)(column, id, choose, lack);
   field.main.setAttribute("aria-describedby", note.id);
-  let gone = null;
+  let missing = null;
   if (column.missing && field.main.tagName !== "SELECT") {
-    gone = element("input", { type: "checkbox" });
-    gone.setAttribute("aria-label", `${column.name} is missing`);
-    gone.addEventListener("change", () => choose(gone.checked ? null : field.read() ?? typical(column)));
-    row.append(element("label", { className: "gone" }, gone, "missing"));
+    missing = element("input", { type: "checkbox" });
+    missing.setAttribute("aria-label", `${column.name} is missing`);
+    missing.addEventListener("change", () => choose(missing.checked ? null : field.read() ?? typical(column)));
+    row.append(element("label", { className: "gone" }, missing, "missing"));
   }
   row.append(...field.beside);
   box.append(row, ...field.below, note);
@@ -76,20 +76,20 @@ export function control(column, number, changed) {
       box.classList.remove("wrong");
       mark(false);
     }
-    if (gone) gone.checked = value === null;
+    if (missing) missing.checked = value === null;
     field.show(value);
   }
   function lack(what) {
     box.classList.remove("unseen");
     box.classList.add("wrong");
-    note.textContent = `Enter ${what}${gone ? ", or tick missing" : ""}.`;
+    note.textContent = `Enter ${what}${missing ? ", or tick missing" : ""}.`;
     note.hidden = false;
     changed(undefined);
   }
   function mark(unseen) {
     if (box.classList.contains("wrong")) return;
     box.classList.toggle("unseen", unseen);
-    note.textContent = unseen ? `Training saw ${field.range}.` : "";
+    note.textContent = unseen ? `In training: ${field.range}.` : "";
     note.hidden = !unseen;
   }
   mark(false);
@@ -107,7 +107,7 @@ function numberField(column, id, choose, lack) {
   const { low, high } = column;
   const way = bend(column);
   const input = element("input", { type: "number", id, step: "any", inputMode: "decimal", autocomplete: "off" });
-  // A round number at a place of the slider, as fine as its neighbours are apart.
+  // The rounding unit at a position of the slider: the distance between neighbouring positions.
   const unitAt = (place) => {
     const from = clamp(place, 0, 1 - 1 / PLACES);
     const fine = 10 ** Math.floor(Math.log10(way.value(from + 1 / PLACES) - way.value(from) || 1));
@@ -134,7 +134,7 @@ function numberField(column, id, choose, lack) {
     }
     const typed = input.value;
     choose(read());
-    input.value = typed; // "1." on the way to "1.5" stays as it is
+    input.value = typed; // keep "1." on the way to "1.5"
   });
   input.addEventListener("keydown", (event) => {
     const sign = { ArrowUp: 1, ArrowDown: -1 }[event.key];
@@ -187,7 +187,7 @@ function booleanField(column, id, choose) {
   if (column.missing) select.append(new Option("missing", ""));
   select.addEventListener("change", () => choose({ true: true, false: false }[select.value] ?? null));
   return {
-    main: select, beside: [select], below: [], range: "yes and no, and no missing values",
+    main: select, beside: [select], below: [], range: "yes and no, but no missing values",
     read: () => select.value,
     show(value) { select.value = value === null ? "" : String(value); },
   };
@@ -229,7 +229,7 @@ function categoryField(column, id, choose, lack) {
   };
 }
 
-// Too many categories for a list to scroll: the browser offers those that begin as typed.
+// For too many categories to list: the browser suggests those that match what is typed.
 function searchField(column, id, choose, lack) {
   const input = element("input", { type: "text", id, autocomplete: "off" });
   const list = element("datalist", { id: `${id}-list` }, ...column.categories.map((name) => new Option(name)));

@@ -1,4 +1,4 @@
-// Dates as days since 1970, with fractions where a column knows the time of day.
+// Dates as days since 1970, with fractions if a column has times of day.
 
 const DAY = 86_400_000;
 const clock = (text) => String(text).slice(11, 16);
@@ -11,7 +11,7 @@ export const isoMinute = (day) => new Date(Math.round(day * 1440) * 60_000).toIS
 export const hasHours = ({ low, high, typical }) =>
   [low, high].some((text) => !["", "00:00"].includes(clock(text))) || !["", "00:00", "12:00"].includes(clock(typical));
 
-// A date as a column has it.
+// A date in the format of a column.
 export const write = (column, day) => (hasHours(column) ? isoMinute(day) : isoDay(day));
 
 // The day of one date with the time of another.

@@ -1,4 +1,4 @@
-// The page: one model, one row of inputs, and what the model says about it.
+// The page: one model, one row of inputs, and its prediction.
 
 import { Latest, Refusal, call, post } from "./api.js";
 import { formatter, hintAtScrolling, percent } from "./charts.js";
@@ -28,15 +28,15 @@ async function start() {
   get("chooser").hidden = models.length < 2;
   get("model-name").textContent = models.length < 2 ? models[0].name : "";
   choice.addEventListener("change", () => choose(choice.value));
-  window.addEventListener("hashchange", chooseAsked);
+  window.addEventListener("hashchange", chooseFromHash);
   get("main").hidden = false;
-  chooseAsked();
+  chooseFromHash();
 }
 
-// The model that the address names, the first one by default.
-function chooseAsked() {
-  const asked = decodeURIComponent(location.hash.slice(1));
-  const { name } = state.models.find((one) => one.name === asked) ?? state.models[0];
+// Chooses the model that the URL names, the first one by default.
+function chooseFromHash() {
+  const wanted = decodeURIComponent(location.hash.slice(1));
+  const { name } = state.models.find((one) => one.name === wanted) ?? state.models[0];
   get("model").value = name;
   choose(name);
 }
@@ -105,7 +105,7 @@ function setCoverage(value, typed = false) {
   update();
 }
 
-// Takes what a person has chosen; undefined where a field is empty.
+// Takes the user's choice; undefined if a field is empty.
 function change(name, value) {
   if (value === undefined) lacking.add(name);
   else {
@@ -115,30 +115,31 @@ function change(name, value) {
   update(name);
 }
 
-// Where a value is lacking, what is shown belongs to an earlier choice and must not look current.
+// While a value is lacking, the prediction shown belongs to an earlier choice and must not look
+// current.
 function showLacking() {
   const names = [...lacking].join(", ");
   const text = `${names} ${lacking.size > 1 ? "have" : "has"} no value.`;
   get("main").classList.toggle("stale", lacking.size > 0);
   get("mini").classList.toggle("stale", lacking.size > 0);
   get("lacking").hidden = lacking.size === 0;
-  get("lacking").textContent = lacking.size ? `${text} The prediction shown is from before.` : "";
+  get("lacking").textContent = lacking.size ? `${text} The prediction shown is an earlier one.` : "";
   if (lacking.size) get("mini-interval").textContent = text;
 }
 
-// What has changed decides what is asked again: a sweep along an input depends on it only where it
-// is beyond what the sweep shows.
+// Requests what depends on the changed input: a sweep along an input changes with it only if its
+// value is outside the range of the chart.
 function update(changed = null) {
   showLacking();
   if (lacking.size) {
     answering.cancel();
     sweeping.cancel();
-    state.sweep = null; // a request that was cut short is made again
+    state.sweep = null; // the cancelled request is made again later
     return;
   }
   answering.run(askAnswer);
-  const own = changed !== null && changed === get("sweep-input").value;
-  if (!own || !state.sweep || !covers(state.sweep, state.row[changed])) sweeping.run(askSweep);
+  const isSwept = changed !== null && changed === get("sweep-input").value;
+  if (!isSwept || !state.sweep || !covers(state.sweep, state.row[changed])) sweeping.run(askSweep);
   showCurl();
 }
 
@@ -178,16 +179,16 @@ const askSweep = (signal) =>
     showSweep();
   });
 
-// An infinite bound means that too few rows calibrated the model for this coverage: of equal
-// weight it takes n with 2 / (n + 1) no larger than what is left of the coverage.
+// A bound is infinite if there were too few calibration rows for this coverage: it takes n rows of
+// equal weight with 2 / (n + 1) <= 1 - coverage.
 function whyUnbounded(coverage) {
   const rows = state.model.calibration_rows;
   if (rows === null) return "The model gives no finite bounds here.";
   const needed = Math.ceil((2 / (1 - coverage)) * (1 - 1e-9) - 1);
   const most = Math.floor(100 * (1 - 2 / (rows + 1)));
-  return `Too few rows to calibrate with: ${rows.toLocaleString()}, where a coverage of ` +
+  return `There were too few rows to calibrate with: ${rows.toLocaleString()}, while a coverage of ` +
     `${percent(coverage, 2)} takes at least ${needed.toLocaleString()}. ` +
-    (most > 0 ? `Up to ${most}% intervals are finite.` : "");
+    (most > 0 ? `Intervals of up to ${most}% are finite.` : "");
 }
 
 function showAnswer() {
@@ -213,19 +214,19 @@ function showAnswer() {
   const shown = names.slice(0, 4).join(", ") + (names.length > 4 ? ` and ${names.length - 4} more` : "");
   get("outside").hidden = names.length === 0;
   get("outside").textContent = names.length
-    ? `${shown} ${names.length > 1 ? "are" : "is"} outside of what the model has seen. Trust this prediction less; its interval may be too narrow.`
+    ? `${shown} ${names.length > 1 ? "are" : "is"} outside the training range. Trust this prediction less; its interval may be too narrow.`
     : "";
   state.domain = drawDensity(get("density"), answer, model.target, get("members").checked ? model.members : 0, state.domain);
   showKey(answer, model);
   if (state.sweep) showSweep();
 }
 
-// What the density's chart shows: a density, the probability of single values, or bounds alone.
+// The legend of the chart, which shows a density, probabilities of single values, or only bounds.
 function showKey(answer, model) {
   const discrete = Boolean(answer.atoms) && !answer.density?.y.some((value) => value > 0);
   const kind = discrete ? "probability of each value" : "predictive density, smoothed";
-  get("density-key").textContent = model.any_coverage ? `${kind}; the interval shaded` : "interval";
-  get("members-label").hidden = !model.any_coverage || discrete; // networks have no such values
+  get("density-key").textContent = model.any_coverage ? `${kind}; interval shaded` : "interval";
+  get("members-label").hidden = !model.any_coverage || discrete; // networks are continuous
 }
 
 function showSweep() {
@@ -233,7 +234,7 @@ function showSweep() {
   const { answer, model } = state;
   if (!answer || !predictions.length) return;
   const sweep = { predictions, point: answer.point, ...placed(state.sweep, state.row[column.name]) };
-  const label = `${model.target.name} along ${column.name}, everything else as chosen.`;
+  const label = `${model.target.name} along ${column.name}, with the other inputs as chosen.`;
   get("sweep-part").textContent = partShown(state.sweep);
   state.placeAt = drawSweep(get("sweep"), sweep, model.target, label);
 }
@@ -257,8 +258,8 @@ function describe(model) {
     ["Rows", about.rows?.toLocaleString()],
     ["Fitted", about.fitted_at?.slice(0, 16).replace("T", " ")],
     ["Held-out rows inside", about.evaluation ? `${percent(about.evaluation.coverage_rate)} of ${about.evaluation.rows.toLocaleString()}` : null],
-    ["Error of the point (RMSE)", about.evaluation ? formatter(0, about.evaluation.rmse)(about.evaluation.rmse) : null],
-    ["Intervals follow labels", model.adapted ? "yes" : null],
+    ["Prediction error (RMSE)", about.evaluation ? formatter(0, about.evaluation.rmse)(about.evaluation.rmse) : null],
+    ["Adapted to labels", model.adapted ? "yes" : null],
     ["calipers", about.versions?.calipers],
   ];
   get("drift").hidden = !model.alarm;
@@ -303,7 +304,7 @@ function listen() {
       await navigator.clipboard.writeText(get("curl").textContent);
       get("copied").textContent = "copied";
     } catch {
-      getSelection().selectAllChildren(get("curl")); // where a page may not write, a person can
+      getSelection().selectAllChildren(get("curl")); // the user can copy if the page may not
     }
   });
   new IntersectionObserver(([entry]) => get("mini").classList.toggle("away", entry.isIntersecting), { rootMargin: "-90px 0px 0px" }).observe(get("answer"));

@@ -2,7 +2,7 @@
 
 import { add, clamp, curve, formatter, frame, line, ticks } from "./charts.js";
 
-const isNumber = Number.isFinite; // infinite bounds come as null
+const isNumber = Number.isFinite; // infinite bounds are null
 
 // Density of a split normal; `s` has loc, left_scale and right_scale.
 function splitNormal(s, at) {
@@ -11,8 +11,8 @@ function splitNormal(s, at) {
   return height * Math.exp(-0.5 * ((at - s.loc) / width) ** 2);
 }
 
-// Mean over neighbours with normal weights. Calibration leaves steps in a density that say nothing
-// about the target; they are smoothed over, as the caption says, the interval is not touched.
+// Mean over neighbours with normal weights. Calibration leaves steps in a density that mean nothing
+// for the target. They are smoothed, as the caption says; the interval is not.
 function smooth(heights, reach) {
   const weights = Array.from({ length: 6 * reach + 1 }, (_, i) => Math.exp(-0.5 * ((i - 3 * reach) / reach) ** 2));
   const total = weights.reduce((a, b) => a + b);
@@ -20,16 +20,16 @@ function smooth(heights, reach) {
     weights.reduce((sum, weight, j) => sum + weight * (heights[i + j - 3 * reach] ?? 0), 0) / total);
 }
 
-// What a chart shows stays put while the density moves within it, and follows when it leaves or
-// has become small.
+// The range of the chart stays while the density moves within it, and changes when the density
+// leaves it or becomes small.
 function steady(before, low, high) {
   const inside = before && low >= before[0] && high <= before[1];
   if (inside && high - low > 0.3 * (before[1] - before[0])) return before;
-  const room = 0.2 * (high - low || 1);
-  return [low - room, high + room];
+  const margin = 0.2 * (high - low || 1);
+  return [low - margin, high + margin];
 }
 
-// Split normals of each network; several have weights that add up to 1 over all networks.
+// Split normals by network; if networks have several, their weights add up to 1 over all networks.
 function byNetwork(members, networks) {
   const each = members.length / networks;
   return Array.from({ length: networks }, (_, i) => members.slice(i * each, (i + 1) * each));
@@ -39,7 +39,7 @@ function mixture(parts, networks, at) {
   return parts.reduce((sum, part) => sum + (part.weight ? networks * part.weight : 1) * splitNormal(part, at), 0);
 }
 
-// Places and heights of the density without tails that could not be seen.
+// The points and heights of the density, without invisible tails.
 function visible({ x, y }) {
   const heights = smooth(y.map((value) => value ?? 0), Math.ceil(x.length / 45));
   const least = 0.005 * Math.max(...heights);
@@ -57,14 +57,14 @@ export function drawDensity(host, answer, target, networks, before) {
   const atoms = (answer.atoms?.x ?? []).map((at, i) => ({ at, mass: answer.atoms.mass[i] })).filter(({ mass }) => mass > 5e-4);
   const reach = [answer.point, ...bounds, ...(shape ? [shape.at[0], shape.at.at(-1)] : []), ...atoms.map(({ at }) => at)];
   const x = steady(before, Math.min(...reach), Math.max(...reach));
-  const curves = shape && networks && answer.members ? byNetwork(answer.members, networks).map((own) => shape.at.map((at) => mixture(own, networks, at))) : [];
+  const curves = shape && networks && answer.members ? byNetwork(answer.members, networks).map((parts) => shape.at.map((at) => mixture(parts, networks, at))) : [];
   const tallest = shape ? Math.max(...shape.heights) || 1 : 1;
   const width = host.clientWidth || 600, height = host.clientHeight || 260;
   const interval = bounds.length ? `the interval ${bounds.map(show).join(" to ")}` : "there is no finite interval";
   const area = frame(host, {
     width, height, x, yTicks: [], xTicks: ticks(x, width / 85), xText: show,
     y: [0, 1.04 * clamp(Math.max(tallest, ...curves.flat()), tallest, 2.5 * tallest)],
-    label: `The point is ${show(answer.point)}, ${interval}.`,
+    label: `The point prediction is ${show(answer.point)}, ${interval}.`,
   });
   const { plot, toX, toY, top, bottom } = area;
   const upright = (kind, at) => add(plot, "line", { class: kind, x1: toX(at), x2: toX(at), y1: top, y2: bottom });
@@ -82,8 +82,8 @@ export function drawDensity(host, answer, target, networks, before) {
   return x;
 }
 
-// Mass on single values as bars: beside a density the whole height is a probability of 1, alone
-// that of the most likely value.
+// Mass on single values as bars: with a density, the full height is a probability of 1; without
+// one, it is that of the most likely value.
 function drawAtoms({ plot, toX, top, bottom }, atoms, most, [lower, upper]) {
   for (const { at, mass } of atoms) {
     const kind = at >= lower && at <= upper ? "atom inner" : "atom";
@@ -97,8 +97,8 @@ function drawShape({ plot, toX, toY, bottom }, { at, heights }, lower, upper) {
   const heightAt = (place) => {
     const i = at.findIndex((value) => value >= place);
     if (i <= 0) return heights.at(i); // before the first, or after the last
-    const share = (place - at[i - 1]) / (at[i] - at[i - 1]);
-    return heights[i - 1] + share * (heights[i] - heights[i - 1]);
+    const fraction = (place - at[i - 1]) / (at[i] - at[i - 1]);
+    return heights[i - 1] + fraction * (heights[i] - heights[i - 1]);
   };
   const fill = (kind, places) => {
     const points = places.map((place) => [toX(place), toY(heightAt(place))]);
@@ -109,20 +109,20 @@ function drawShape({ plot, toX, toY, bottom }, { at, heights }, lower, upper) {
   if (Number.isFinite(lower)) fill("area inner", [lower, ...at.filter((place) => place > lower && place < upper), upper]);
 }
 
-// `sweep` has places (numbers, or positions of categories), names (for categories), predictions,
-// low and high of training, the present place and point, marks and how to write them.
+// `sweep` has places (numbers, or positions of categories), names (of categories), predictions, low
+// and high of the training range, the current place and point, tick marks and their formatter.
 export function drawSweep(host, sweep, target, label) {
   const width = host.clientWidth || 600, height = host.clientHeight || 260;
   const show = formatter(target.low, target.high);
   const all = sweep.predictions.flatMap((p) => [p.point, p.intervals[0]?.lower, p.intervals[0]?.upper]).filter(isNumber);
   const [low, high] = [Math.min(...all), Math.max(...all)];
-  const room = 0.04 * (high - low || 1);
+  const margin = 0.04 * (high - low || 1);
   const count = sweep.places.length;
   const inset = sweep.names ? (width - 60) / count / 2 : 0;
   const most = Math.max(2, Math.floor((width - 60) / count / 7.5));
   const short = (name) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
   const area = frame(host, {
-    width, height, label, inset, x: [sweep.places[0], sweep.places.at(-1)], y: [low - room, high + room],
+    width, height, label, inset, x: [sweep.places[0], sweep.places.at(-1)], y: [low - margin, high + margin],
     yTicks: ticks([low, high], height / 55), yText: show,
     xTicks: sweep.names ? sweep.places : sweep.marks(width / 120),
     xText: sweep.names ? (i) => short(sweep.names[i]) : sweep.show,
@@ -136,12 +136,12 @@ function drawBand({ svg, plot, toX, toY, left, right, top, bottom }, sweep) {
   for (const [start, end] of [[left, toX(sweep.low)], [toX(sweep.high), right]]) {
     if (end - start > 0.5) add(plot, "rect", { class: "unseen", x: start, width: end - start, y: top, height: bottom - top });
   }
-  const known = sweep.predictions.map((p, i) => [toX(sweep.places[i]), p.intervals[0] ?? {}, toY(p.point)]);
-  const band = known.filter(([, interval]) => isNumber(interval.lower));
+  const points = sweep.predictions.map((p, i) => [toX(sweep.places[i]), p.intervals[0] ?? {}, toY(p.point)]);
+  const band = points.filter(([, interval]) => isNumber(interval.lower));
   const upper = band.map(([x, interval]) => [x, toY(interval.upper)]);
   const lower = band.map(([x, interval]) => [x, toY(interval.lower)]).reverse();
   if (band.length) add(plot, "path", { class: "area inner", d: `${line([...upper, ...lower])}Z` });
-  add(plot, "path", { class: "line", d: line(known.map(([x, , y]) => [x, y])) });
+  add(plot, "path", { class: "line", d: line(points.map(([x, , y]) => [x, y])) });
   if (!isNumber(sweep.place)) return;
   const here = clamp(toX(sweep.place), left, right);
   add(plot, "line", { class: "here", x1: here, x2: here, y1: top, y2: bottom });

@@ -1,16 +1,16 @@
-// Along one input: which values to ask about, and where they stand on the chart.
+// A sweep along one input: which values to predict, and where they are on the chart.
 
 import { clamp, formatter, nearest, ticks } from "./charts.js";
 import { stepOf } from "./controls.js";
 import { days, isoDay, isoMinute, write } from "./dates.js";
 
 const STEPS = 61;
-const BEYOND = 0.12; // part of its range by which a sweep goes beyond what training saw
-const CATEGORY = 55; // pixels for one
+const BEYOND = 0.12; // fraction of the training range by which a sweep goes beyond it
+const CATEGORY = 55; // pixels per category
 
 const isListed = ({ kind }) => kind === "category" || kind === "boolean";
 
-// Values of a column to ask about for a chart of this width, with the chosen one among them.
+// The values of a column to predict for a chart of this width, including the chosen one.
 export function sweepValues(column, chosen, width) {
   if (column.kind === "boolean") return [true, false];
   if (isListed(column)) {
@@ -27,8 +27,8 @@ export function sweepValues(column, chosen, width) {
   return Array.from({ length: STEPS }, (_, i) => from + ((to - from) * i) / (STEPS - 1));
 }
 
-// Over longer times every date of a sweep is of one weekday and time of day, those of the chosen
-// one: a model may know weeks, and days taken here and there would show them as noise.
+// Over longer times, every date of a sweep has the weekday and the time of day of the chosen one: a
+// model may have learnt weekly patterns, which arbitrary days would show as noise.
 function sweepDates(column, from, to, here) {
   const rough = (to - from) / (STEPS - 1);
   const hours = write(column, 0).length > 10 && rough < 1;
@@ -37,12 +37,12 @@ function sweepDates(column, from, to, here) {
   return Array.from({ length: count + Math.ceil((to - here) / step) + 1 }, (_, i) => write(column, here + (i - count) * step));
 }
 
-// Whether the chart of a sweep has a place for a value.
+// Whether the chart of a sweep includes a value.
 export function covers({ column, values }, value) {
   return value === null || (isListed(column) ? values.includes(value) : values[0] <= value && value <= values.at(-1));
 }
 
-// What a chart of the sweep needs to know of its input.
+// The positions, names and ticks of a chart of the sweep.
 export function placed({ column, values }, chosen) {
   if (isListed(column)) {
     const names = values.map((value) => ({ true: "yes", false: "no" })[value] ?? value);
@@ -63,7 +63,7 @@ export function placed({ column, values }, chosen) {
   return { places, low: days(column.low), high: days(column.high), place: chosen === null ? NaN : days(chosen), marks, show };
 }
 
-// The value at a place of the chart.
+// The value at a position of the chart.
 export function valueAt({ column, values }, at) {
   if (isListed(column)) return values[clamp(Math.round(at), 0, values.length - 1)];
   if (column.kind === "date") return values[nearest(values.map(days), at)];
@@ -71,9 +71,9 @@ export function valueAt({ column, values }, at) {
   return Number((Math.round(at / step) * step).toPrecision(12));
 }
 
-// How much of a long list the chart shows.
+// A note on how much of a long list the chart shows.
 export function partShown({ column, values }) {
   const all = column.categories.length;
   return isListed(column) && all > values.length
-    ? `${values.length} of ${all.toLocaleString()} values, those most frequent in training` : "";
+    ? `the ${values.length} of ${all.toLocaleString()} values that are most frequent in training` : "";
 }

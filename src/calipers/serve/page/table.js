@@ -1,4 +1,4 @@
-// A table dropped on the page: sent as it is, scored, shown in part, and offered for download.
+// A table dropped on the page: sent unchanged, scored, previewed, and offered for download.
 
 import { call, Refusal } from "./api.js";
 
@@ -8,7 +8,7 @@ const SHOWN = 8;
 export class Scorer {
   #url = null;
 
-  // `ask()` gives the model's name, the coverage or null, and the limits.
+  // `ask()` returns the model's name, the coverage or null, and the limits.
   constructor(ask) {
     this.ask = ask;
     this.drop = document.getElementById("drop");
@@ -18,7 +18,7 @@ export class Scorer {
     this.input.addEventListener("change", () => this.input.files[0] && this.score(this.input.files[0]));
     for (const name of ["dragover", "dragleave", "drop"]) {
       document.addEventListener(name, (event) => {
-        event.preventDefault(); // a file dropped beside the field must not replace the page
+        event.preventDefault(); // a file dropped next to the field must not replace the page
         this.drop.classList.toggle("over", name === "dragover");
         const file = name === "drop" ? event.dataTransfer?.files[0] : null;
         if (file) this.score(file);
@@ -43,7 +43,7 @@ export class Scorer {
     const { model, coverage, limits } = this.ask();
     this.clear();
     if (file.size > limits.bytes) {
-      this.tell(`${file.name} is larger than the ${(limits.bytes / 2 ** 20).toFixed(0)} MiB that the server takes; use calipers predict for it.`, true);
+      this.tell(`${file.name} is larger than the ${(limits.bytes / 2 ** 20).toFixed(0)} MiB that the server accepts; use calipers predict instead.`, true);
       return;
     }
     this.tell(`Scoring ${file.name} …`);
@@ -66,7 +66,7 @@ export class Scorer {
     const rows = parse(text);
     const header = rows[0], body = rows.slice(1);
     const unseen = body.filter((row) => row[header.length - 1]).length;
-    const part = unseen ? `, ${unseen.toLocaleString()} of them outside of what the model has seen` : "";
+    const part = unseen ? `, ${unseen.toLocaleString()} of them with values outside the training range` : "";
     this.tell(`${body.length.toLocaleString()} rows scored${part}.`);
     const name = `${file.name.replace(/\.[^.]*$/, "")}-scored.csv`;
     this.#url = URL.createObjectURL(new Blob([text], { type: "text/csv" }));
@@ -97,7 +97,7 @@ function parse(text) {
   return rows;
 }
 
-// Rows as a table; columns from `first` on are new. The new ones come first, the phone is narrow.
+// Fills a table with rows. Columns from `first` on are new and come first, for narrow screens.
 export function fill(table, header, rows, first = header.length) {
   const order = [...header.keys()].sort((a, b) => (b >= first) - (a >= first) || a - b);
   const line = (cells, tag) => {
