@@ -314,7 +314,7 @@ class TestFit:
         for text in (
             "flats.csv: 60 rows",
             "not used; a different whole number in each row",
-            "On 12 rows held out",
+            "On 12 held-out rows",
             "90% intervals hold",
             "in units of price",
             "fitted again, on all 60 rows",
@@ -355,7 +355,7 @@ class TestFit:
         flats.to_csv(here / "data.csv", index=False)
         (here / "settings.toml").write_text(SETTINGS)
         answer = run(*FIT.split(), "--config", "settings.toml")
-        assert "On 12 rows held out" in answer.stdout
+        assert "On 12 held-out rows" in answer.stdout
         assert "on all 60 rows" in answer.stdout
         assert read == ["price"]
         assert found == [*flats.drop(columns="price")]

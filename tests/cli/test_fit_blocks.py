@@ -60,7 +60,7 @@ def test_it_says_so(files, run):
     done = run(*FIT.split(), "--in-blocks")
     assert done.exit_code == 0, done.output
     assert "read in blocks, with held-out rows in place of cross-validation" in done.stdout
-    assert "On 396 rows held out" in done.stdout
+    assert "On 396 held-out rows" in done.stdout
 
 
 def test_small_files_are_not(files, run):

@@ -19,7 +19,7 @@ def print_columns(targets: Sequence[dict[str, Any]], columns: Sequence[dict[str,
         shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MOST_SHOWN]
     rows = [(target["name"], "target", _values(target), target["note"]) for target in targets]
     rows += [(c["name"], c["kind"], _values(c), _remark(c)) for c in shown]
-    print_rows(("column", "kind", "values", "noticed"), rows)
+    print_rows(("column", "kind", "values", "note"), rows)
     if len(shown) < len(columns):
         counts = Counter(column["kind"] for column in columns)
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())

@@ -300,7 +300,7 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         typer.echo("No rows were held out, so the model was not evaluated.")
     else:
         last = "" if measures["last_by"] is None else f"the last by {measures['last_by']}, "
-        typer.echo(f"On {measures['rows']:,} rows held out, {last}which the model had not seen:")
+        typer.echo(f"On {measures['rows']:,} held-out rows, {last}which the model has not seen:")
         typer.echo(say_copies(measures), nl=False)
         if "targets" in measures:
             print_targets(measures)
@@ -318,5 +318,5 @@ def _print_end(result: dict[str, Any], target: str) -> None:
     if "more_rows" in result:
         typer.echo(result["more_rows"])
     for name, values in result["support"].items():
-        typer.echo(f"Values of {name} are taken to be {values} (--bounds says otherwise).")
+        typer.echo(f"Values of {name} are taken to be {values} (change with --bounds).")
     typer.echo(f"saved in {result['model']} after {result['seconds']:.0f} s")

@@ -92,7 +92,7 @@ def print_targets(measures: dict[str, Any]) -> None:
 
 def _print_band(measures: dict[str, Any]) -> None:
     low, high = measures["by_chance"]
-    typer.echo(f"    (chance alone makes it {low:.1%} to {high:.1%} when they are honest)")
+    typer.echo(f"    (calibrated intervals hold {low:.1%} to {high:.1%} of so many rows)")
 
 
 def _shared_rate(prediction: Any, coverage: float) -> float | None:
