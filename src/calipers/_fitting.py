@@ -41,11 +41,7 @@ from calipers.preprocessing import (
     large_categories,
     learn_targets,
 )
-from calipers.training import (
-    batch_size_of,
-    check_parameters,
-    make_plans,
-)
+from calipers.training import batch_size_of, check_parameters, make_plans
 
 _NAMED = 10  # rows that a warning lists
 
@@ -176,7 +172,7 @@ def without_errors(
         f"y is far from all other targets in row{'' if count == 1 else 's'} {shown}{more} (from "
         f"0), while the others lie between {low:g} and {high:g}: networks are not trained on such "
         "rows, but calibration uses them. Correct or remove wrong values; if such targets are "
-        "real, fit their logarithm",
+        "real, fit their logarithm"
     )
     copies = np.arange(0, len(data.y), model.about_["rows"])  # see ``encoded_by_fold``
     data = data._replace(far=np.add.outer(copies, outliers).ravel())
@@ -263,7 +259,7 @@ def warn_of_infinite(model: Any, calibrations: Sequence[Calibrator]) -> None:
     warn(
         f"intervals of {100 * model.coverage:.4g}% are infinite: it takes "
         f"{rows_needed(model.coverage):,} rows to calibrate them, and there are "
-        f"{last.n_rows:,}{worth(last)}{finite}",
+        f"{last.n_rows:,}{worth(last)}{finite}"
     )
 
 

@@ -204,7 +204,7 @@ def _check_order(X: Any, y: Any) -> None:
     if same:
         warn(
             "X and y have the same index in another order: rows are matched by position; use "
-            "y.loc[X.index] to match them by index",
+            "y.loc[X.index] to match them by index"
         )
 
 

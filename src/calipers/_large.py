@@ -22,12 +22,7 @@ from sklearn.utils import check_random_state
 
 from calipers._candidates import FOLDS, choose_shape, has_choice
 from calipers._checks import FloatArray
-from calipers._fitting import (
-    TrainingRows,
-    ensemble_of,
-    read_rows,
-    warn_of_infinite,
-)
+from calipers._fitting import TrainingRows, ensemble_of, read_rows, warn_of_infinite
 from calipers._large_rows import Float32Array, Scale, Seen, encoded, learnt, spanning
 from calipers._outliers import far_targets, outlier_limits
 from calipers._shares import WorkerShares

@@ -98,7 +98,7 @@ def learnt(model: Any, seen: list[Seen]) -> Support:
         warn(
             f"y is far from all other targets in {total.far_count:,} rows, the first of them "
             f"{', '.join(map(str, total.far))} (from 0): networks are not trained on them. "
-            "Correct or remove wrong values; if such targets are real, fit their logarithm",
+            "Correct or remove wrong values; if such targets are real, fit their logarithm"
         )
     return total.support
 

@@ -25,12 +25,7 @@ from calipers._schema import (
     text,
     whole,
 )
-from calipers._serialization import (
-    check_arrays,
-    check_inputs,
-    ensemble_from_dict,
-    ensemble_to_dict,
-)
+from calipers._serialization import check_arrays, check_inputs, ensemble_from_dict, ensemble_to_dict
 from calipers._stored_banks import MissingCodeError
 from calipers._text import plain
 from calipers._wrapped import is_fitted

@@ -285,15 +285,15 @@ def calibrate(
     if groups is not None or len(np.unique(unit)) < len(unit):
         units = unit = unit if groups is None else groups[rows]
     by_width = None
-    # In a single fold all networks are out of fold. In folds that leave rows out, networks do not
-    # show how much networks differ that were trained on a row.
+    # In a single fold all networks are out of fold. In folds that leave rows out, the networks do
+    # not show how much networks that were trained on a row differ.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds, n_rows):
         with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
             pools = unseen_pools(mixture, target, fold_of, row_folds)
         scores = pools.scores
         if kind == WidthCalibration.kind:
-            ones = np.ones(len(rows)) if row_weights is None else row_weights
-            effective = effective_number(ones, units)
+            all_weights = np.ones(len(rows)) if row_weights is None else row_weights
+            effective = effective_number(all_weights, units)
             # The disagreement within a drawn pool says nothing about its row's error. So rows get
             # the widths of the pools, in the order of the widths of their out-of-fold predictions.
             width = log_width(pools.dist)

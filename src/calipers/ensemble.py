@@ -315,7 +315,6 @@ class Ensemble:
         self._needs_interval()
         if not self._aggregation.gives_distribution:
             raise ValueError(
-                f"aggregation={self.aggregation!r} only gives bounds for coverage "
-                f"{self.coverage:g}, so {what} cannot be had: use aggregation='snm', or train for "
-                "that coverage"
+                f"aggregation={self.aggregation!r} gives bounds for coverage {self.coverage:g} "
+                f"only, so {what} cannot be had: use aggregation='snm', or train for that coverage"
             )

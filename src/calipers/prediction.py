@@ -147,8 +147,7 @@ def checked_levels(name: str, value: float | Sequence[float]) -> list[float]:
     array = np.atleast_1d(np.asarray(value, dtype=np.float64))
     if array.ndim != 1 or not ((array > 0) & (array < 1)).all():
         raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
-    levels: list[float] = array.tolist()
-    return levels
+    return [float(level) for level in array]
 
 
 def frame_like(X: Any, values: FloatArray, columns: Sequence[str]) -> Any:

@@ -334,5 +334,5 @@ def _warn_if_useless(points: TorchPoints, model: IntervalRegressor, X: Any, y: A
         warn(
             f"the network's mean squared error on X, y is {error:.3g}, more than the variance of "
             f"y, {np.var(target):.3g}: is its output in the unit of y, and X in the unit that it "
-            "takes?",
+            "takes?"
         )
