@@ -315,6 +315,7 @@ class Ensemble:
         self._needs_interval()
         if not self._aggregation.gives_distribution:
             raise ValueError(
-                f"aggregation={self.aggregation!r} gives bounds for coverage {self.coverage:g} "
-                f"only, so {what} cannot be had: use aggregation='snm', or train for that coverage"
+                f"aggregation={self.aggregation!r} gives bounds for coverage {self.coverage:g} and "
+                f"nothing else, so {what} cannot be had from it: use aggregation='snm', or train "
+                "for that coverage"
             )
