@@ -104,7 +104,7 @@ class NoFolds:
 
 # Parameters, data and options, and what the error says.
 REFUSALS = {
-    "cv is text": ({"cv": "a"}, X, Y, {}, r"cv must be a number of folds .* or None, got 'a'"),
+    "cv is text": ({"cv": "a"}, X, Y, {}, r"cv must be an integer .* or None, got 'a'"),
     "nothing to train on": ({"cv": NoTraining()}, X, Y, {}, r"no rows to train on in fold 0"),
     "no folds": ({"cv": NoFolds()}, X, Y, {}, r"leaves no folds of 60 rows"),
     "text": ({}, X, [*Y[:59], "many"], {}, r"y must hold numbers, got 'many' in row 59 "),

@@ -134,7 +134,7 @@ def test_a_saved_model_predicts_the_same(model, counts, tmp_path):
         ({"latent": [0.0, 5e-324], "observed": [0.0, 1e9]}, "observed must be as far apart"),
         ({"decimals": "many"}, "support.decimals must be a whole number"),
         ({"more": 1}, "without 'more'"),
-        ({"values": [0.0, 1.5]}, "support.values must be from the origin on, a step apart"),
+        ({"values": [0.0, 1.5]}, "support.values must be a step apart, starting at the origin"),
     ],
 )
 def test_forged_supports_are_refused(model, change, message):

@@ -219,7 +219,7 @@ def test_kinds_are_saved_and_damage_is_refused(model, tmp_path, by):
         ({"half_life": 0}, "half_life must be a number of rows from 1 on, got 0"),
         ({"half_life": 9.0, "by": "x"}, "half_life and by cannot be combined"),
         ({"groups": np.ones(5)}, "inconsistent numbers"),
-        ({"row_weight": len, "sample_weight": [1.0]}, "both weigh rows"),
+        ({"row_weight": len, "sample_weight": [1.0]}, "both weight rows"),
         ({"shifted_to": pd.DataFrame({"x": [1.0], "kind": ["a"]})}, "at least 10 rows"),
     ],
 )

@@ -117,7 +117,7 @@ FORGED = {
     "other coverage": ("sem", put("parameters", "coverage", 0.5), "coverage must be 0.95, the"),
     "clip of 0": ("default", put(*NETWORK, "clip", 0.0), "clip must be a number from 0.001"),
     "lost encoder part": ("table", drop(*CATEGORY, "counts"), "with 'counts'"),
-    "lost points": ("upgraded", put("ensemble", "points", None), "points must be there exactly"),
+    "lost points": ("upgraded", put("ensemble", "points", None), "points must be present exactly"),
     "lost array": ("default", lambda d, a: a.pop("seeds"), "lack the array 'seeds'"),
     "extra array": ("default", lambda d, a: a.update(x=np.zeros(9)), "hold the array 'x'"),
     "NaN weight": ("default", array("weights.0", lambda a: a * NAN), "'weights.0' must be finite"),
@@ -233,7 +233,7 @@ UNFIT = {
     "a shift of 1e249": ("stream", far_shift, "'shift.slope' must be"),
     "kinds by no input": ("kinds", array("calibration.0.by.columns", lambda a: a + 3), "columns"),
     "weights by other inputs": ("shifted", other_ratio, "'ratio.center' must be of 3 inputs"),
-    "steep pieces": ("pieces", steep_pieces, "knots of pieces must be the same, or"),
+    "steep pieces": ("pieces", steep_pieces, "knots of an input must be equal, or"),
     "scores times scale": (
         "width",
         scaled(calibration__1__scores=1e90, units__target_scale=1e100),

@@ -49,7 +49,7 @@ def test_what_helped_before_helps_again():
     widths = [np.ptp(m.predict_interval(X_test), axis=1).mean() for m in (model, more)]
     assert found.width - 0.1 < widths[1] / widths[0] < 0.9  # learning curves level off
     assert "narrower" in str(found)
-    assert "of 800" in str(found)
+    assert "from 800" in str(found)
 
 
 def test_noise_is_not_said_to_go_away():
@@ -63,7 +63,7 @@ def test_groups_are_not_parted_and_other_rows_refused():
     groups = np.arange(120) // 6
     model = IntervalRegressor(**TINY | {"epochs": 2}).fit(X, y, groups=groups)
     assert worth_of_more_rows(model, X, y, groups).rows == 120
-    with pytest.raises(ValueError, match="what the model was fitted on, 120 rows, got 60"):
+    with pytest.raises(ValueError, match="the 120 rows that the model was fitted on, got 60"):
         worth_of_more_rows(model, X[:60], y[:60])
 
 

@@ -122,7 +122,7 @@ def test_several_coverages_at_once(model):
 def test_conformalized_joint_coverage_is_at_least_nominal():
     estimator = IntervalRegressor(**TINY | {"cv": None, "epochs": 20})
     model = MultiTargetRegressor(estimator).fit(X, Y)
-    with pytest.raises(ValueError, match="joint coverage is known from held-out rows"):
+    with pytest.raises(ValueError, match="joint coverage is estimated from held-out rows"):
         model.predict_interval(X_TEST, joint=True)
     before = model.predict_interval(X_TEST)
     model.conformalize(*problem(2000, 2))
@@ -140,8 +140,8 @@ def test_few_rows_give_infinite_joint_intervals():
 @pytest.mark.parametrize(
     ("y", "message"),
     [
-        (Y["price"], "a column for each target"),
-        (Y[["price"]], "two targets or more"),
+        (Y["price"], "one column per target"),
+        (Y[["price"]], "at least two targets"),
     ],
 )
 def test_one_target_is_for_the_other_class(y, message):
@@ -150,7 +150,7 @@ def test_one_target_is_for_the_other_class(y, message):
 
 
 def test_one_model_names_the_class_for_several():
-    with pytest.raises(ValueError, match="MultiTargetRegressor fits one to each"):
+    with pytest.raises(ValueError, match=r"predicts one: use calipers.*\.MultiTargetRegressor"):
         IntervalRegressor(**TINY).fit(X, Y)
     with pytest.raises(TypeError, match="estimator must be an IntervalRegressor"):
         MultiTargetRegressor("forest").fit(X, Y)

@@ -78,5 +78,5 @@ def test_where_there_are_none(model, data, tmp_path):
                           model.out_of_fold_.point)  # fmt: skip
     model.save(tmp_path / "model")
     for other in (calipers.load(tmp_path / "model"), tiny(cv=None, epochs=1).fit(*data)):
-        with pytest.raises(AttributeError, match="cv is not None, and a saved model does not"):
+        with pytest.raises(AttributeError, match="unless cv is None, and they are not saved"):
             other.out_of_fold_  # noqa: B018 - the access is what is tested

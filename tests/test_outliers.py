@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calipers import IntervalRegressor, load
-from calipers._outliers import far_targets, far_values
+from calipers._outliers import far_targets, outlying_values
 from calipers.bank import Table
 from calipers.networks import MLP, DenseFactory
 
@@ -39,7 +39,7 @@ TAILS = {
 def test_tails_are_no_errors(tail):
     """Student's t with two degrees is the worst: one sample in a hundred may have a far value."""
     rng = np.random.default_rng(1)
-    found = [far_values(tail(rng, n)).any() for n in (30, 300, 3000) for _ in range(40)]
+    found = [outlying_values(tail(rng, n)).any() for n in (30, 300, 3000) for _ in range(40)]
     assert np.mean(found) <= 0.05
 
 
@@ -49,12 +49,12 @@ def test_gross_errors_are_found_in_any_unit(rows, unit):
     y = RNG.normal(size=rows)
     wrong = RNG.choice(rows, max(1, rows // 100), replace=False)
     y[wrong] = 1e6 * np.sign(y[wrong])
-    assert set(np.flatnonzero(far_values(y * unit))) == set(wrong)
+    assert set(np.flatnonzero(outlying_values(y * unit))) == set(wrong)
 
 
 def test_far_targets_that_inputs_explain_are_no_errors():
     X, y = RNG.normal(size=(1000, 3)), RNG.normal(size=1000)
-    assert far_values(y + 1e4 * (X[:, 0] > 2.2)).sum() > 5
+    assert outlying_values(y + 1e4 * (X[:, 0] > 2.2)).sum() > 5
     assert not far_targets(X, y + 1e4 * (X[:, 0] > 2.2)).any()
     assert far_targets(X, y + 1e4 * (RNG.random(1000) < 0.01)).any()
 

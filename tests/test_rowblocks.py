@@ -355,7 +355,7 @@ class TestErrors:
         [
             (5, None, "source must be names of files"),
             (lambda: iter([np.zeros((3, 2))]), None, r"a block must be a pair \(X, y\)"),
-            (lambda: iter([np.zeros((3, 2))]), "y", "target='y' names a column"),
+            (lambda: iter([np.zeros((3, 2))]), "y", "target='y' is a column name"),
             ([pd.DataFrame({"a": [1.0], "price": [2.0]})], "prise", "did you mean 'price'"),
             ([(np.zeros((3, 1)), [1, 2])], None, "3 rows of inputs and 2 targets"),
             ([(np.zeros((2, 1)), [1, "many"])], None, "got 'many' in row 1"),
@@ -400,7 +400,7 @@ class TestErrors:
 
     def test_arguments_of_fit(self, data):
         rows = RowBlocks(*data)
-        with pytest.raises(ValueError, match="their own targets"):
+        with pytest.raises(ValueError, match="RowBlocks contain the targets"):
             tiny().fit(rows, data[1])
         with pytest.raises(ValueError, match="neither sample_weight nor groups"):
             tiny().fit(rows, groups=data[1])

@@ -172,9 +172,13 @@ def test_what_cannot_be_stored_is_named_and_nothing_is_written(
     ("path", "content", "message"),
     [
         ("model/thesis.tex", "mine", r"model holds 'thesis.tex' but no calipers model; save in a"),
-        ("model/model.json", "{}", r"model is left as it is: .*model\.json is not of a calipers"),
-        ("model/model.json", "mine", r"model is left as it is: .*model\.json is not JSON"),
-        ("model", "mine", r"model cannot be made a folder, a file is in the way"),
+        (
+            "model/model.json",
+            "{}",
+            r"model is not changed: .*model\.json is not part of a calipers",
+        ),
+        ("model/model.json", "mine", r"model is not changed: .*model\.json is not JSON"),
+        ("model", "mine", r"model cannot be created as a folder, since a file is in the way"),
     ],
 )
 def test_saving_over_other_things_is_refused(tmp_path, path, content, message):
@@ -280,12 +284,21 @@ REFUSALS = {
     "no folder": (shutil.rmtree, r" is not a folder; a model is one with a model\.json"),
     "a file": (lambda folder: (shutil.rmtree(folder), folder.touch()), " is not a folder"),
     "no record": (to(record_of, Path.unlink), r" holds no model\.json; a model is a folder with"),
-    "not JSON": (to(record_of, write(b"{")), r"/model\.json is not JSON: it is damaged, or not of"),
+    "not JSON": (
+        to(record_of, write(b"{")),
+        r"/model\.json is not JSON: it is damaged, or not part of",
+    ),
     "not text": (to(record_of, write(b"\xff\xfe\0")), r"/model\.json is not JSON"),
     "too deep": (to(record_of, write(b"[" * 100_000)), r"/model\.json is not JSON"),
-    "foreign": (to(record_of, write(b'{"format": "x"}')), r"/model\.json is not of a calipers"),
-    "a list": (to(record_of, write(b"[]")), r"/model\.json is not of a calipers model, which has"),
-    "linked record": (to(record_of, link_out), r"/model\.json is a link .* are plain files"),
+    "foreign": (
+        to(record_of, write(b'{"format": "x"}')),
+        r"/model\.json is not part of a calipers",
+    ),
+    "a list": (
+        to(record_of, write(b"[]")),
+        r"/model\.json is not part of a calipers model, which has",
+    ),
+    "linked record": (to(record_of, link_out), r"/model\.json is a link, .* are regular files"),
     "altered record": (to(record_of, swap(b"first", b"other")), r"/model\.json does not match its"),
     "NaN": (to(record_of, swap(b"1e-07", b"NaN")), r"/model\.json does not match its checksum"),
     "surrogate": (to(record_of, swap(b"first", b"\\ud800")), r"/model\.json does not match its"),
@@ -297,24 +310,31 @@ REFUSALS = {
     ),
     "newer": (
         forge(format_version=3, versions={"calipers": "9.1"}, news="unknown here"),
-        r"/model\.json was written by calipers 9\.1, format 3; this is format 2: upgrade calipers",
+        r"/model\.json was written by calipers 9\.1 in format 3; this version reads up to 2: "
+        r"upgrade calipers",
     ),
     "much newer": (
         forge(format_version=4, versions=[]),
-        r"/model\.json was written by calipers \?,",
+        r"/model\.json was written by calipers \? in format 4",
     ),
-    "version 0": (forge(format_version=0), r"/model\.json has 0 for 'format_version', which is"),
-    "version true": (forge(format_version=True), r"/model\.json has True for 'format_version'"),
+    "version 0": (forge(format_version=0), r"/model\.json has 'format_version' 0, which must be"),
+    "version true": (forge(format_version=True), r"/model\.json has 'format_version' True"),
     "extra key": (forge(x=1), r"/model\.json has wrong keys in model\.json: .* extra \['x'\]"),
     "no entry": (forge(weights=None), r"/model\.json has wrong keys in 'weights': missing \['byt"),
     "extra in entry": (
         forge_entry(x=1),
         r"/model\.json has wrong keys in 'weights': .* extra \['x",
     ),
-    "no document": (forge(document=[]), r"/model\.json has a 'document' that is no JSON object"),
-    "parent": (forge_entry(file="../x"), r"/model\.json has '\.\./x' for weights, not weights-<16"),
-    "absolute": (forge_entry(file="/etc/hosts"), r"/model\.json has '/etc/hosts' for weights, not"),
-    "no name": (forge_entry(file=["x"]), r"/model\.json has \['x'\] for weights, not"),
+    "no document": (forge(document=[]), r"/model\.json has a 'document' that is not a JSON object"),
+    "parent": (
+        forge_entry(file="../x"),
+        r"/model\.json has weights '\.\./x' instead of weights-<16",
+    ),
+    "absolute": (
+        forge_entry(file="/etc/hosts"),
+        r"/model\.json has weights '/etc/hosts' instead of",
+    ),
+    "no name": (forge_entry(file=["x"]), r"/model\.json has weights \['x'\] instead of"),
     "absurd size": (forge_entry(bytes=10**18), r"/weights-.* bytes instead of 10{18}: it is cut"),
     "odd size": (forge_entry(bytes="all"), r"/weights-.* bytes instead of all"),
     "no weights": (to(weights_file, Path.unlink), r"/weights-.* is missing; copy the whole folder"),
@@ -326,10 +346,10 @@ REFUSALS = {
         to(weights_file, swap(b"\0\0\0", b"\0\1\0")),
         r"/weights-.* does not match its checksum: it was changed after it was saved",
     ),
-    "linked weights": (to(weights_file, link_out), r"/weights-.* is a link .* are plain files"),
-    "junk": (forge_weights(b"junk"), r"/weights-.* holds no arrays that calipers saves"),
-    "pickle": (forge_weights(pickle.dumps(Bomb())), r"/weights-.* holds no arrays"),
-    "odd dtype": (forge_weights(BFLOAT16), r"/weights-.* holds no arrays .*BF16"),
+    "linked weights": (to(weights_file, link_out), r"/weights-.* is a link, .* are regular files"),
+    "junk": (forge_weights(b"junk"), r"/weights-.* cannot be read as safetensors"),
+    "pickle": (forge_weights(pickle.dumps(Bomb())), r"/weights-.* cannot be read as safe"),
+    "odd dtype": (forge_weights(BFLOAT16), r"/weights-.* cannot be read as safetensors: .*BF16"),
 }
 
 

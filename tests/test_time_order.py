@@ -79,5 +79,5 @@ def test_points_that_know_all_rows_are_not_upgraded_on_them():
     few = TINY | {"cv": TimeSeriesSplit(4)}
     points = IntervalRegressor(loss="mse", **few).fit(X, y)
     assert np.isnan(points.out_of_fold_.point[:16]).all()
-    with pytest.raises(ValueError, match="could take rows that it knows for new ones"):
+    with pytest.raises(ValueError, match="might mistake training rows for new ones"):
         IntervalRegressor(**few).upgrade(points, X, y)

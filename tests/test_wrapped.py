@@ -170,7 +170,7 @@ def test_points_that_are_none_are_refused():
         def predict(self, X):
             return np.full(len(X), np.nan)
 
-    for kind, problem in ((Pairs, "one point for each of"), (Gaps, "for row 0")):
+    for kind, problem in ((Pairs, "one number for each of"), (Gaps, "got nan in row 0")):
         with pytest.raises(ValueError, match=problem):
             IntervalRegressor(**TINY).upgrade(kind(), X[["x"]], Y)
     with pytest.raises(TypeError, match="points must be a regressor"):

@@ -1,4 +1,4 @@
-"""Point estimates and prediction intervals from ensembles of neural networks."""
+"""Point predictions and prediction intervals from ensembles of neural networks."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -15,13 +15,13 @@ __all__ = ["IntervalRegressor", "RowBlocks", "__version__", "dependence", "load"
 __version__ = "0.2.0"
 
 
-_PLACES = {"IntervalRegressor": "regressor", "RowBlocks": "rowblocks", "dependence": "importance"}
+_MODULES = {"IntervalRegressor": "regressor", "RowBlocks": "rowblocks", "dependence": "importance"}
 
 
 def __getattr__(name: str) -> Any:
-    # JAX takes a second to import, which `calipers --help` and the losses on NumPy need not pay.
+    # JAX takes a second to import, which `calipers --help` and the losses on NumPy do not need.
     if name == "load":
         return __getattr__("IntervalRegressor").load
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'calipers' has no attribute {name!r}")
-    return getattr(import_module(f"calipers.{_PLACES[name]}"), name)
+    return getattr(import_module(f"calipers.{_MODULES[name]}"), name)

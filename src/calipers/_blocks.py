@@ -1,9 +1,9 @@
-"""Work on large arrays block by block, on as many threads as joblib is told to take.
+"""Process large arrays block by block, on the threads of the active joblib configuration.
 
-Every operation of the distributions goes through `blockwise`, so temporaries are as large as a
-block and not as the data. NumPy and SciPy let go of the interpreter lock inside their loops,
-which is what makes threads worth having. A row's numbers depend on that row alone: neither the
-size of the blocks nor the number of threads can change a result.
+Every operation of the distributions goes through `blockwise`, so temporaries have the size of a
+block and not of the data. NumPy and SciPy release the interpreter lock inside their loops, which
+makes threads worthwhile. A row's numbers depend on that row alone: neither the size of the blocks
+nor the number of threads can change a result.
 """
 
 import math
@@ -19,18 +19,18 @@ from calipers._checks import FloatArray
 Result = TypeVar("Result")
 Index = tuple[slice, ...]
 
-# Numbers per array and block: some twenty temporaries of this size stay within a core's cache, and
-# the C library hands them out again without asking the system for fresh pages.
+# Numbers per array and block: some twenty temporaries of this size fit into a core's cache, and the
+# C library reuses their memory without requesting new pages from the system.
 BLOCK_SIZE = 20_480
-# Below so many, one call that keeps every partial sum is quicker than one for each member.
+# With fewer rows, one call that keeps all partial sums is faster than one call per member.
 FEW_ROWS = 64
 
 
 def sum_members(values: FloatArray) -> FloatArray:
     """Sum over the first axis, one member after the other.
 
-    NumPy's own sum takes another order where rows are few or memory is laid out otherwise, so that
-    a row would have other last bits alone than in company.
+    The order of NumPy's sum depends on the number of rows and the memory layout, so that the last
+    bits of a row would depend on the other rows in the batch.
 
     >>> sum_members(np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([4., 6.])
@@ -78,7 +78,7 @@ def run_blocks(work: Callable[[Index], Result], shape: tuple[int, ...], size: in
 
 
 def _threads() -> int:
-    """Threads that an enclosing ``joblib.parallel_config`` asks for; one without."""
+    """Number of threads of an enclosing ``joblib.parallel_config``, by default one."""
     backend, n_jobs = joblib.parallel.get_active_backend()
     return joblib.effective_n_jobs(n_jobs) if getattr(backend, "supports_sharedmem", False) else 1
 
@@ -91,21 +91,21 @@ def blockwise(
     outputs: int | None = None,
     block_rows: int | None = None,
 ) -> FloatArray:
-    """Apply `function` to arrays that broadcast against each other, by blocks on threads.
+    """Apply `function` to arrays that broadcast against each other, in blocks on threads.
 
     The function takes the blocks of `rows`, each of shape (n,), then those of `members`, which have
     a leading axis, each of shape (m, n). It returns an array of shape (n,), or `outputs` of them.
     The result has the common shape, after a leading axis of `outputs` if that is given; a common
-    shape of () gives scalars. Blocks have `block_rows` rows, by default as many as a core's cache
-    holds.
+    shape of () gives scalars. Blocks have `block_rows` rows, by default as many as fit into a
+    core's cache.
     """
     shape, cut = _cutter(rows, members)
     size = block_rows or _block_rows(members)
     if 0 < math.prod(shape) <= size:
         with np.errstate(all="ignore"):
-            found = function(*cut((slice(None),) * len(shape)))
-        given = shape if outputs is None else (outputs, *shape)
-        return np.array(found, np.float64).reshape(given)[()]
+            values = function(*cut((slice(None),) * len(shape)))
+        full_shape = shape if outputs is None else (outputs, *shape)
+        return np.array(values, np.float64).reshape(full_shape)[()]
     result = np.empty((outputs or 1, *shape))
 
     def work(index: Index) -> None:
@@ -123,7 +123,7 @@ def blockwise_ragged(
     *,
     outputs: int,
 ) -> list[FloatArray]:
-    """Like `blockwise`, for a function that gives several numbers per row, here more, there fewer.
+    """Like `blockwise`, for a function that gives a varying number of values per row.
 
     The function returns `outputs` arrays of shape (k, n), padded with NaN, whose k may differ
     between blocks. So does this, each of shape (largest k, *common shape).
@@ -140,14 +140,14 @@ def blockwise_ragged(
 
 
 def _block_rows(members: Sequence[FloatArray]) -> int:
-    """Rows to a block, the fewer the more members there are."""
+    """Rows per block, fewer if there are more members."""
     return max(1, BLOCK_SIZE // max((len(array) for array in members), default=1))
 
 
 def _cutter(
     rows: Sequence[FloatArray], members: Sequence[FloatArray]
 ) -> tuple[tuple[int, ...], Callable[[Index], list[FloatArray]]]:
-    """Find the common shape, and a function that cuts one block out of every array."""
+    """Return the common shape, and a function that cuts one block out of every array."""
     shape = np.broadcast_shapes(*(a.shape for a in rows), *(a.shape[1:] for a in members))
     wide_rows = [a if a.shape == shape else np.broadcast_to(a, shape) for a in rows]
     wide_members = [_broadcast_members(a, shape) for a in members]

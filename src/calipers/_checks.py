@@ -1,7 +1,7 @@
-"""Refuse bad numbers at the door, saying which argument, which rule, which value and where.
+"""Validate numbers; errors name the argument, the rule, the value and its index.
 
-Good input costs one pass for the minimum and one for the maximum: a NaN poisons both, so no
-temporary mask is made unless there is something to report.
+Valid input costs one pass for the minimum and one for the maximum: NaN propagates to both, so a
+temporary mask is made only if there is something to report.
 """
 
 import math
@@ -21,7 +21,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 
 
 def warn(text: str) -> None:
-    """Warn, with the line of code outside of this library that led here."""
+    """Warn with the location of the caller outside this library."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("calipers."):
         frame, level = frame.f_back, level + 1
@@ -29,7 +29,7 @@ def warn(text: str) -> None:
 
 
 def refuse_masked(name: str, values: Any) -> None:
-    """Refuse a masked array in which something is masked: what is masked would be taken as it is.
+    """Refuse an array with masked values, which would otherwise be used as if they were not masked.
 
     >>> refuse_masked("y", np.ma.masked_invalid([1.0, np.nan]))
     Traceback (most recent call last):
@@ -45,7 +45,7 @@ def refuse_masked(name: str, values: Any) -> None:
 
 
 def numbers(name: str, values: ArrayLike) -> FloatArray:
-    """Read values as float64, NaN included, but not text, dates or complex numbers.
+    """Return values as float64, including NaN; refuse text, dates and complex numbers.
 
     >>> numbers("target", ["1", "2"])
     Traceback (most recent call last):
@@ -144,8 +144,8 @@ def require_same_shape(named: Mapping[str, Any]) -> None:
     """
     shapes = {name: tuple(getattr(array, "shape", ())) for name, array in named.items()}
     if len(set(shapes.values())) > 1:
-        found = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
-        raise ValueError(f"arrays must have the same shape, got {found}")
+        shown = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"arrays must have the same shape, got {shown}")
 
 
 def common_shape(names: Sequence[str], arrays: Sequence[FloatArray]) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""The steps of ``conformalize``: held-out rows in, a calibration with a guarantee out."""
+"""The steps of ``conformalize``, from held-out rows to a calibration with a guarantee."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -40,13 +40,13 @@ def conformal_ensemble(
     shifted_to: Any,
     half_life: float | None,
 ) -> tuple[Ensemble, dict[str, Any]]:
-    """The ensemble of a model, calibrated on held-out rows; and what there is to say about it."""
+    """Calibrate the ensemble of a model on held-out rows; also return a summary as plain JSON."""
     _check_options(row_weight, groups, by, sample_weight, shifted_to, half_life)
     numbers, y = model.reader_.read_with_targets(model, X, y)
-    if model.reader_.forest is not None:  # of which users' functions know nothing
+    if model.reader_.forest is not None:  # users' functions do not expect its predictions
         row_weight = None if row_weight is None else WithoutPoints(row_weight)
         by = WithoutPoints(by) if callable(by) else by
-    before = model._ensemble.calibrations  # what depends on the row is no matter of levels
+    before = model._ensemble.calibrations  # a correction by width is kept: it maps no levels
     kept = before if keep else tuple(c for c in before if c.kind == WidthCalibration.kind)
     base = replace(model._ensemble, calibrations=kept).taking(y)
     dist = base.calibrated(numbers)
@@ -57,64 +57,68 @@ def conformal_ensemble(
         weights = 0.5 ** (np.arange(len(y), 0, -1) / half_life)
     if shifted_to is not None:
         row_weight, weights = DensityRatio.learn(numbers, model.reader_.read(model, shifted_to))
-    found: Calibrator
+    calibration: Calibrator
     if by is not None:
         code, kinds = row_kinds(model.reader_, by, dist, numbers, model.coverage, labels)
-        found = CalibrationBy.from_kinds(kinds, code, scores, weights, labels, model.coverage)
+        calibration = CalibrationBy.from_kinds(kinds, code, scores, weights, labels, model.coverage)
     else:
         kind = CALIBRATIONS[model.calibration]
         make = kind if hasattr(kind, "from_scores") else Calibration
         options = {} if labels is None else {"units": labels}
-        found = make.from_scores(scores, weights, strict=True, row_weight=row_weight, **options)
-        if half_life is not None and isinstance(found, Calibration):
-            # A new row is one step younger than the last, and weighs 1.
-            found = replace(found, n_effective=found.total_weight)
-    about = {"rows": len(y), "effective_rows": float(getattr(found, "n_effective", len(y)))}
+        calibration = make.from_scores(
+            scores, weights, strict=True, row_weight=row_weight, **options
+        )
+        if half_life is not None and isinstance(calibration, Calibration):
+            # A new row is one step younger than the last, and has weight 1.
+            calibration = replace(calibration, n_effective=calibration.total_weight)
+    effective = float(getattr(calibration, "n_effective", len(y)))
+    about: dict[str, Any] = {"rows": len(y), "effective_rows": effective}
     if labels is not None:
         about["groups"] = len(np.unique(labels))
     if shifted_to is not None and weights is not None:
         about["largest_ratio"] = float(weights.max())
-    if isinstance(found, CalibrationBy):
-        about["kinds"] = len(found.place)
-        about["kinds_with_a_guarantee"] = int((found.place > 0).sum())
-    return replace(base, calibrations=(*base.calibrations, found)), about
+    if isinstance(calibration, CalibrationBy):
+        about["kinds"] = len(calibration.place)
+        about["kinds_with_a_guarantee"] = int((calibration.place > 0).sum())
+    return replace(base, calibrations=(*base.calibrations, calibration)), about
 
 
 @dataclass(frozen=True)
 class WithoutPoints:
-    """A function of rows that leaves out their last number, the points of trees."""
+    """A function of rows, applied to them without their last input, the tree predictions."""
 
     function: Callable[[FloatArray], Any]
 
     def __call__(self, X: FloatArray) -> Any:
-        """What the function makes of the other numbers."""
+        """Apply the function to the other inputs."""
         return self.function(X[:, :-1])
 
 
 def _seed(random_state: Any) -> int:
-    """A number for what is drawn, which leaves a generator as it is."""
+    """Return a seed without drawing from a generator."""
     return int(random_state) if isinstance(random_state, Integral) else 0
 
 
 def _check_options(
     row_weight: Any, groups: Any, by: Any, weight: Any, shifted_to: Any, half_life: Any
 ) -> None:
-    given = {"row_weight": row_weight, "shifted_to": shifted_to, "sample_weight": weight}
-    given["half_life"] = half_life
+    """Raise ValueError if options are invalid or cannot be combined."""
     if half_life is not None and not 1 <= half_life < np.inf:
         raise ValueError(f"half_life must be a number of rows from 1 on, got {half_life!r}")
-    names = [name for name, value in given.items() if value is not None]
-    if len(names) > 1:
-        raise ValueError(f"{names[0]} and {names[1]} both weigh rows: give one of them")
-    others = [n for n, v in (("groups", groups), ("by", by)) if v is not None]
-    if names and others:
-        raise ValueError(f"{names[0]} and {others[0]} cannot be combined: give one of them")
+    weighting = {"row_weight": row_weight, "shifted_to": shifted_to, "sample_weight": weight}
+    weighting["half_life"] = half_life
+    weights = [name for name, value in weighting.items() if value is not None]
+    if len(weights) > 1:
+        raise ValueError(f"{weights[0]} and {weights[1]} both weight rows: give one of them")
+    grouping = [n for n, v in (("groups", groups), ("by", by)) if v is not None]
+    if weights and grouping:
+        raise ValueError(f"{weights[0]} and {grouping[0]} cannot be combined: give one of them")
 
 
 def _weights(
     X: FloatArray, row_weight: Any, labels: NDArray[np.intp] | None, sample_weight: Any
 ) -> FloatArray | None:
-    """Weights of the rows: those given, or so that each group counts as one."""
+    """Weights of the rows as requested, or such that all groups have the same weight."""
     if row_weight is not None:
         return np.asarray(row_weight(X))
     if labels is not None:
@@ -133,21 +137,22 @@ def row_kinds(
     coverage: float,
     groups: NDArray[np.intp] | None,
 ) -> tuple[NDArray[np.intp], RowKinds]:
-    """Kinds of rows by a column, by the width of predictions or by a function; and each row's."""
+    """Return the subgroup of each row, and the subgroups.
+
+    They are defined by a column, by the width of predictions or by a function.
+    """
     units = len(X) if groups is None else len(np.unique(groups))
-    needed = rows_needed(coverage)
-    bins = int(np.clip(units // (2 * needed), 1, 10))  # with rows to spare in each
+    bins = int(np.clip(units // (2 * rows_needed(coverage)), 1, 10))  # twice the rows needed
     if callable(by):
-        labels = np.asarray(by(X))
-        known = np.unique(labels)
+        known = np.unique(np.asarray(by(X)))
 
         def label(rows: FloatArray) -> NDArray[np.intp]:
-            found = np.asarray(by(rows))
-            place = np.minimum(np.searchsorted(known, found), len(known) - 1)
-            return np.where(known[place] == found, place, -1)
+            labels = np.asarray(by(rows))
+            place = np.minimum(np.searchsorted(known, labels), len(known) - 1)
+            return np.where(known[place] == labels, place, -1)
 
-        nothing = np.empty(0, np.intp)
-        kinds = RowKinds(nothing, np.empty((len(known), 0)), np.empty(0), label)
+        no_columns = np.empty(0, np.intp)
+        kinds = RowKinds(no_columns, np.empty((len(known), 0)), np.empty(0), label)
         return label(X), kinds
     names = [column.name for column in reader.columns]
     if by == WIDTH and by not in names:
@@ -158,7 +163,7 @@ def row_kinds(
 
 
 def columns_of(reader: Inputs, by: Any, names: list[str]) -> NDArray[np.intp]:
-    """Columns of the numbers that networks take which come from one input."""
+    """Columns of the encoded inputs that belong to the input ``by``."""
     if isinstance(by, (int, np.integer)) and not isinstance(by, bool) and 0 <= by < len(names):
         by = names[by]
     if not isinstance(by, str) or by not in names:
@@ -175,4 +180,4 @@ def columns_of(reader: Inputs, by: Any, names: list[str]) -> NDArray[np.intp]:
         if column.name == by:
             return np.arange(start, start + width)
         start += width
-    raise ValueError(f"by names the input {by!r}, which the model does not use")
+    raise ValueError(f"by is the input {by!r}, which the model does not use")

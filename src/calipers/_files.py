@@ -1,8 +1,8 @@
-"""Files that appear whole or not at all, locks that keep other writers out, and the cache folder.
+"""Atomic writes of files, locks against concurrent writers, and the cache folder.
 
-Every file that the library writes goes through `replacing`: under a temporary name beside the final
-one, to the disk, and into place in one step. A reader sees the old bytes or the new ones, a process
-killed at any moment leaves no half of either.
+Every file that the library writes goes through `replacing`: it is written under a temporary name in
+the same folder, flushed to disk, and renamed. A reader sees the old bytes or the new ones; a
+process killed at any moment leaves no partial file.
 """
 
 import os
@@ -20,19 +20,19 @@ if sys.platform != "win32":
 
 
 def cache_folder() -> Path:
-    """Folder that keeps downloads and compiled programs.
+    """Folder of downloads and compiled programs.
 
-    ``CALIPERS_CACHE`` if that environment variable is set, otherwise the folder ``calipers`` where
-    the system wants caches: ``$XDG_CACHE_HOME`` or ``~/.cache``, ``~/Library/Caches`` on macOS,
+    The environment variable ``CALIPERS_CACHE`` if it is set, otherwise the folder ``calipers`` in
+    the system's cache folder: ``$XDG_CACHE_HOME`` or ``~/.cache``, ``~/Library/Caches`` on macOS,
     ``%LOCALAPPDATA%`` on Windows.
     """
-    if own := os.environ.get("CALIPERS_CACHE"):
-        return Path(own)
+    if folder := os.environ.get("CALIPERS_CACHE"):
+        return Path(folder)
     return platformdirs.user_cache_path("calipers", appauthor=False, opinion=False)
 
 
 def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
-    """Put a file in place in one step and see it to the disk."""
+    """Write a file atomically and flush it to disk."""
     with replacing(path) as file:
         file.write(content)
 
@@ -41,12 +41,12 @@ def replace_file(path: str | os.PathLike[str], content: bytes) -> None:
 def replacing(
     path: str | os.PathLike[str], *, wait: bool = False, mode: int = 0o666
 ) -> Iterator[BinaryIO]:
-    """Write a file that appears under its name, whole and on the disk, when the block ends.
+    """Write a file that appears under its name, complete and on disk, when the block ends.
 
-    If the block fails, nothing of it stays. The temporary name, which is the file's ``name``,
-    follows from the final one, so what a kill leaves behind is overwritten by the next attempt.
-    Raises ``BlockingIOError`` if another process is writing the same file, unless told to wait.
-    A pipe or a device stays what it is, and is written to.
+    If the block fails, the temporary file is removed. Its name, the ``name`` of the file object, is
+    derived from the final one, so that the next attempt overwrites what a killed process leaves.
+    Raises ``BlockingIOError`` if another process is writing the same file, unless ``wait`` is set.
+    A pipe or a device is not replaced, but written to.
     """
     path = Path(path)
     if path.exists() and not path.is_file():
@@ -60,10 +60,10 @@ def replacing(
             yield file
             file.flush()
             os.fsync(file.fileno())
-            if sys.platform != "win32":  # which moves no open file
+            if sys.platform != "win32":  # Windows cannot rename an open file
                 temporary.replace(path)
         except BaseException:
-            with suppress(OSError):  # Windows removes no open file
+            with suppress(OSError):  # Windows cannot remove an open file
                 temporary.unlink(missing_ok=True)
             raise
     if sys.platform == "win32":
@@ -77,7 +77,7 @@ def replacing(
 
 
 def _open_part(path: Path, wait: bool, mode: int) -> BinaryIO:
-    """Open the temporary file of `path`, empty and locked; with a name of its own without locks."""
+    """Open the temporary file of `path`, empty and locked; without locks, under a unique name."""
 
     def opened(name: str) -> BinaryIO:
         def opener(file: str, _: int) -> int:
@@ -89,7 +89,7 @@ def _open_part(path: Path, wait: bool, mode: int) -> BinaryIO:
         file = opened(f".{path.name}.part")
         try:
             locks = _lock(file.fileno(), wait)
-            # The writer before may have put the file in place between the two calls above.
+            # The previous writer may have renamed the file between the two calls above.
             ours = not locks or os.path.samestat(Path(file.name).stat(), os.fstat(file.fileno()))
         except FileNotFoundError:
             ours = False
@@ -111,9 +111,9 @@ def _open_part(path: Path, wait: bool, mode: int) -> BinaryIO:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Wait for other writers and keep them out of a folder, or of a file that is made if missing.
+    """Lock a folder, or a file that is created if missing, against other writers.
 
-    Windows and some network file systems have no such locks; there the block just runs.
+    Windows and some network file systems have no such locks; there the block runs without.
     """
     if sys.platform == "win32":
         yield
@@ -123,13 +123,13 @@ def locked(path: Path) -> Iterator[None]:
         _lock(descriptor, wait=True)
         yield
     finally:
-        with suppress(OSError):  # closing is not enough while a forked child has a copy
+        with suppress(OSError):  # closing does not unlock while a forked child has a copy
             fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 
 def _lock(descriptor: int, wait: bool) -> bool:
-    """Lock an open file; whether the file system can."""
+    """Lock an open file; return whether the file system supports it."""
     if sys.platform == "win32":
         return False
     try:

@@ -1,6 +1,6 @@
-"""The steps of ``fit`` and ``upgrade``: checked rows in, a trained and calibrated ensemble out.
+"""The steps of ``fit`` and ``upgrade``, from data to a trained and calibrated ensemble.
 
-``model`` is an ``IntervalRegressor``, whose parameters say what to do.
+``model`` is always an ``IntervalRegressor``.
 """
 
 import hashlib
@@ -41,17 +41,13 @@ from calipers.preprocessing import (
     large_categories,
     learn_targets,
 )
-from calipers.training import (
-    batch_size_of,
-    check_parameters,
-    make_plans,
-)
+from calipers.training import batch_size_of, check_parameters, make_plans
 
-_NAMED = 10  # rows that a warning names
+_NAMED = 10  # rows that a warning lists
 
 
 class TrainingRows(NamedTuple):
-    """Checked training data, and the seed that splits it."""
+    """Validated training data, and the seed of its split."""
 
     X: FloatArray
     y: FloatArray
@@ -59,20 +55,20 @@ class TrainingRows(NamedTuple):
     groups: NDArray[np.intp] | None
     used: NDArray[np.intp]
     seed: int
-    far: NDArray[np.intp] = np.empty(0, np.intp)  # rows that networks do not learn from
+    far: NDArray[np.intp] = np.empty(0, np.intp)  # outliers, which networks are not trained on
     categories: LargeCategories | None = None
     support: Support = Support()
 
     def folds(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
-        """Folds of the rows that are used."""
-        own = self.seed if seed is None else seed
-        return make_folds(cv, self.used, self.X, self.y, self.groups, n_networks, own)
+        """Split the rows in use into folds."""
+        seed = self.seed if seed is None else seed
+        return make_folds(cv, self.used, self.X, self.y, self.groups, n_networks, seed)
 
     def encoded_by_fold(self, folds: list[Fold], seed: int) -> tuple["TrainingRows", list[Fold]]:
-        """Rows of which each fold has its own copy, and the folds among them.
+        """Return one copy of the rows per fold, and the folds as indices into the copies.
 
-        What large categories tell of targets is another thing in each fold, whose held-out rows
-        must not be told of. Without large categories, the same rows and folds.
+        The target encoding of high-cardinality categories differs by fold, since it must not use
+        targets of held-out rows. Without such categories, return the same rows and folds.
         """
         if self.categories is None:
             return self, folds
@@ -84,7 +80,7 @@ class TrainingRows(NamedTuple):
     def copied(
         self, encoded: list[FloatArray], folds: list[Fold]
     ) -> tuple["TrainingRows", list[Fold]]:
-        """Rows of which each fold has a copy with inputs of its own, and the folds among them."""
+        """Return one copy of the rows per array of inputs, and the folds as indices into them."""
         count = len(encoded)
         weights = None if self.weights is None else np.tile(self.weights, count)
         groups = None if self.groups is None else np.tile(self.groups, count)
@@ -95,10 +91,10 @@ class TrainingRows(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Name of exactly these rows, for what was once done with them."""
+        """Hash of exactly these rows, by which a later fit recognises them."""
         digest = hashlib.sha256()
-        counted = None if self.weights is None else self.weights > 0
-        for part in (self.X, self.y, counted, self.groups):
+        positive = None if self.weights is None else self.weights > 0
+        for part in (self.X, self.y, positive, self.groups):
             digest.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
 
@@ -113,32 +109,32 @@ def read_rows(
     reset: bool,
     use_targets: bool = True,
 ) -> TrainingRows:
-    """Check parameters and data; learn how to read inputs if ``reset``.
+    """Validate parameters and data; fit ``model.reader_`` if ``reset``.
 
-    ``use_targets`` says whether what large categories tell of the targets may become inputs.
+    ``use_targets`` allows target encoding of high-cardinality categories.
     """
     check_parameters(model)
-    for stale in ("ensemble_", "_out_of_fold"):  # an interrupted fit must not leave half of two
+    for stale in ("ensemble_", "_out_of_fold"):  # an interrupted fit must not mix two models
         model.__dict__.pop(stale, None)
     shape: tuple[int, ...] = getattr(y, "shape", ())
     if len(shape) == 2 and shape[1] > 1:
         raise ValueError(
-            f"y holds several targets (shape {shape}), and a model predicts one: "
-            "calipers.multitarget.MultiTargetRegressor fits one to each"
+            f"y has several targets (shape {shape}), but IntervalRegressor predicts one: use "
+            "calipers.multitarget.MultiTargetRegressor"
         )
     weights = None if sample_weight is None else _weights(X, sample_weight)
     name: Any = getattr(y, "name", None) or next(iter(getattr(y, "columns", [])), None)
-    given = X
+    raw = X
     if reset:
         model.reader_, X, y = learn_inputs(model, X, y, weights, use_targets and groups is None)
-    else:  # what trees say of the rows depends on whether these know them
+    else:  # tree predictions come later: they depend on whether the trees were grown on these rows
         X, y = replace(model.reader_, forest=None).read_with_targets(model, X, y)
     used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
     if groups is not None:
         groups = group_labels(groups, X)
     categories, encoder = None, model.reader_.encoder
     if use_targets and encoder is not None and (reset or encoder.knows_targets):
-        categories = large_categories(encoder, given, X, y, weights, groups)
+        categories = large_categories(encoder, raw, X, y, weights, groups)
     if reset and categories is not None:
         X = learn_targets(encoder, categories, X)
         model.reader_ = replace(model.reader_, columns=encoder.columns_)
@@ -154,37 +150,37 @@ def read_rows(
 
 
 def without_errors(
-    model: Any, data: TrainingRows, goal: FloatArray | None = None
+    model: Any, data: TrainingRows, target: FloatArray | None = None
 ) -> tuple[TrainingRows, FloatArray]:
-    """Rows with those marked whose targets are likely to be errors, and targets within the others.
+    """Mark rows whose targets are likely to be errors, and clip their targets to the others' range.
 
-    Networks do not learn from such rows, and their targets do not set the scale of the others.
-    Calibration counts them as they are, so that coverage stays honest. Where there are any, a
-    warning names them and ``model.about_`` gets a note. ``goal`` is what networks learn in place of
-    targets.
+    Networks are not trained on these rows, and their targets do not affect the scale of the others.
+    Calibration uses them unchanged, so that coverage stays valid. A warning lists them, and
+    ``model.about_`` records them. ``target`` is what networks learn, ``data.y`` by default.
     """
-    goal = data.y if goal is None else goal
-    far = data.used[far_targets(data.X[data.used], goal[data.used])]
-    if not far.size:
-        return data, goal
-    ordinary = np.setdiff1d(data.used, far)
+    target = data.y if target is None else target
+    outliers = data.used[far_targets(data.X[data.used], target[data.used])]
+    if not outliers.size:
+        return data, target
+    ordinary = np.setdiff1d(data.used, outliers)
     low, high = data.y[ordinary].min(), data.y[ordinary].max()
-    model.about_["far_targets"] = {"count": len(far), "rows": far[:_NAMED].tolist()}
-    shown = ", ".join(f"{row} ({data.y[row]:g})" for row in far[:_NAMED])
-    more = "" if len(far) <= _NAMED else f" and {len(far) - _NAMED} more"
+    count = len(outliers)
+    model.about_["far_targets"] = {"count": count, "rows": outliers[:_NAMED].tolist()}
+    shown = ", ".join(f"{row} ({data.y[row]:g})" for row in outliers[:_NAMED])
+    more = "" if count <= _NAMED else f" and {count - _NAMED} more"
     warn(
-        f"y is far from all other targets in row{'' if len(far) == 1 else 's'} {shown}{more} (from "
-        f"0), while the others lie between {low:g} and {high:g}: networks do not learn from it, "
-        "calibration counts it. Correct or leave out what is wrong; if such targets are real, fit "
-        "their logarithm",
+        f"y is far from all other targets in row{'' if count == 1 else 's'} {shown}{more} (from "
+        f"0), while the others lie between {low:g} and {high:g}: networks are not trained on such "
+        "rows, but calibration uses them. Correct or remove wrong values; if such targets are "
+        "real, fit their logarithm"
     )
     copies = np.arange(0, len(data.y), model.about_["rows"])  # see ``encoded_by_fold``
-    data = data._replace(far=np.add.outer(copies, far).ravel())
-    return data, np.clip(goal, goal[ordinary].min(), goal[ordinary].max())
+    data = data._replace(far=np.add.outer(copies, outliers).ravel())
+    return data, np.clip(target, target[ordinary].min(), target[ordinary].max())
 
 
 def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
-    """A fold that does not train on some rows, unless it has no others."""
+    """Remove ``rows`` from the training rows of a fold, unless no others are left."""
     kept = np.setdiff1d(fold.train, rows) if rows.size else fold.train
     return fold._replace(train=kept) if kept.size else fold
 
@@ -200,22 +196,23 @@ def train_ensemble(
     source: BankPoints | ColumnPoints | Points | None = None,
     target_map: TargetMap | None = None,
 ) -> Steps[Ensemble]:
-    """Train one network after another of each fold, around the points of ``source`` if any."""
+    """Train the networks of all folds in turn, around the predictions of ``source`` if given."""
     fold_of = np.arange(model.n_networks) % len(folds)
-    learnt = [_without(fold, data.far) for fold in folds]
-    rows = [([learnt[i] for i in fold_of], data.seed)]
-    if leave_rows_out(
-        folds, model.about_["rows"]
-    ):  # those networks calibrate, and others, which know all rows, predict
+    n_rows = model.about_["rows"]
+    cleaned = [_without(fold, data.far) for fold in folds]
+    trainings = [([cleaned[i] for i in fold_of], data.seed)]
+    if leave_rows_out(folds, n_rows):  # these networks calibrate; others, trained on all, predict
         whole = _without(Fold(data.used, data.used[:0]), data.far)
-        rows.append(([whole] * model.n_networks, data.seed + 1))
-    batch_size = batch_size_of(model, len(data.used))
-    rest: dict[str, Any] = {"batch_size": batch_size, "previous": previous}
-    rest["smooth"] = getattr(program.network, "smooth", False)
+        trainings.append(([whole] * model.n_networks, data.seed + 1))
+    options: dict[str, Any] = {
+        "batch_size": batch_size_of(model, len(data.used)),
+        "previous": previous,
+        "smooth": getattr(program.network, "smooth", False),
+    }
     plans = [
         plan
-        for given, seed in rows
-        for plan in make_plans(model, given, data.weights, data.groups, seed, **rest)
+        for members, seed in trainings
+        for plan in make_plans(model, members, data.weights, data.groups, seed, **options)
     ]
     if source is not None:
         plans = [around_zero(plan, table) for plan in plans]
@@ -231,9 +228,9 @@ def train_ensemble(
         return ensemble
     if not ensemble.head.has_interval:
         points = held_out.bank.predict(data.X)["point"]
-        kept = OutOfFold.of_points(points, folds, fold_of, model.coverage)
+        predictions = OutOfFold.of_points(points, folds, fold_of, model.coverage)
     else:
-        found, kept = calibrate(
+        calibrations, predictions = calibrate(
             held_out,
             folds,
             fold_of,
@@ -243,33 +240,33 @@ def train_ensemble(
             model.calibration,
             groups=data.groups,
             seed=data.seed,
-            n_rows=model.about_["rows"],
+            n_rows=n_rows,
         )
-        support = data.support if kept is None else kept.support
-        ensemble = replace(ensemble, calibrations=found, support=support)
-        warn_of_infinite(model, found)
-    model._out_of_fold = None if kept is None else kept.of_rows(model.about_["rows"])
+        support = data.support if predictions is None else predictions.support
+        ensemble = replace(ensemble, calibrations=calibrations, support=support)
+        warn_of_infinite(model, calibrations)
+    model._out_of_fold = None if predictions is None else predictions.of_rows(n_rows)
     return ensemble
 
 
 def warn_of_infinite(model: Any, calibrations: Sequence[Calibrator]) -> None:
-    """Warn if the rows are too few for intervals of the model's coverage to be finite."""
+    """Warn if there are too few rows for finite intervals of the model's coverage."""
     last = calibrations[-1]
     if model.unsupported != "inf" or last.supports(0.5 * (1.0 - model.coverage)):
         return
     most = math.floor(1000 * (1.0 - 2.0 / (getattr(last, "n_effective", last.n_rows) + 1))) / 10
-    less = f"; those of up to {most:g}% are finite" if most > 0 else ""
+    finite = f"; those of up to {most:g}% are finite" if most > 0 else ""
     warn(
         f"intervals of {100 * model.coverage:.4g}% are infinite: it takes "
         f"{rows_needed(model.coverage):,} rows to calibrate them, and there are "
-        f"{last.n_rows:,}{worth(last)}{less}",
+        f"{last.n_rows:,}{worth(last)}{finite}"
     )
 
 
 def ensemble_of(
     model: Any, bank: Bank | Upgraded, support: Support, target_map: TargetMap | None
 ) -> Ensemble:
-    """Networks as the one distribution that the model's parameters make of them."""
+    """Return the ensemble of these networks, with the parameters of the model."""
     return Ensemble(
         bank,
         model.coverage,
@@ -281,25 +278,28 @@ def ensemble_of(
 
 
 def networks_to_continue(model: Any) -> Bank | None:
-    """Networks of an earlier fit, where training is to go on from them."""
-    before = vars(model).get("ensemble_")
-    if not model.warm_start or before is None:
+    """Return the networks of the previous fit if training continues from them, or None."""
+    previous = vars(model).get("ensemble_")
+    if not model.warm_start or previous is None:
         return None
-    if isinstance(before.bank, Upgraded):
-        raise ValueError("an upgraded model cannot go on from where it is: set warm_start=False")
-    return cast(Bank, before.bank)
+    if isinstance(previous.bank, Upgraded):
+        raise ValueError("an upgraded model cannot be trained further: set warm_start=False")
+    return cast(Bank, previous.bank)
 
 
 def _support(model: Any, y: FloatArray, used: NDArray[np.intp]) -> Support:
-    """Values that the target can take, by the rows that count; bounds given hold for all."""
+    """Learn the values that the target can take from rows of positive weight.
+
+    Bounds that the user gives hold for all rows.
+    """
     bounds = model.bounds
     if bounds is not None and not isinstance(bounds, str):
-        refuse_outside(y, Support(*bounds))  # which names rows as they were given
+        refuse_outside(y, Support(*bounds))  # the error has the user's row numbers
     return learn_support(y[used], bounds)
 
 
 def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:
-    """Weights with mean 1 over the rows that count; None where all are equal."""
+    """Scale weights to mean 1 over the rows of positive weight; None if all are equal."""
     refuse_masked("sample_weight", sample_weight)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
     if not weights.any():
@@ -308,6 +308,6 @@ def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:
         return None
     with np.errstate(over="ignore"):
         total = weights.sum()
-    if not np.isfinite(total):  # numbers near the largest there is
+    if not np.isfinite(total):  # weights near the largest float
         weights = weights / weights.max()
     return weights / weights[weights > 0].mean()

@@ -1,4 +1,4 @@
-"""The outputs of one pass through the networks, and the arrays that answer a query of them."""
+"""The outputs of one pass through the networks, from which queries are answered."""
 
 from dataclasses import dataclass
 
@@ -31,37 +31,37 @@ class Forward:
         )
 
     def answer(self, query: Query) -> Prediction:
-        """Arrays that answer a query."""
-        intervals, asked = None, query.coverages
-        if asked is None:
-            asked = () if self.bounds is None and self.dist is None else (self.coverage,)
-        coverages, levels = np.array(asked), np.array(query.quantiles)
-        dist, found = self.dist, {}
-        if self.bounds is not None and asked:
-            intervals = np.repeat(self.bounds[:, :, None], len(asked), axis=2)
+        """Return the arrays that answer a query."""
+        intervals, requested = None, query.coverages
+        if requested is None:
+            requested = () if self.bounds is None and self.dist is None else (self.coverage,)
+        coverages, levels = np.array(requested), np.array(query.quantiles)
+        dist, arrays = self.dist, {}
+        if self.bounds is not None and requested:
+            intervals = np.repeat(self.bounds[:, :, None], len(requested), axis=2)
         if dist is not None:
-            if asked:
+            if requested:
                 pair = dist.interval(coverages[:, None])
                 intervals = np.stack([side.T for side in pair], axis=1)
             if query.quantiles:
-                found["quantiles"] = dist.ppf(levels[:, None]).T
+                arrays["quantiles"] = dist.ppf(levels[:, None]).T
             if query.variance:
-                found["variance"] = dist.var
+                arrays["variance"] = dist.var
             if query.variance_parts:
-                found["aleatoric_variance"] = dist.aleatoric_var
-                found["epistemic_variance"] = dist.epistemic_var
+                arrays["aleatoric_variance"] = dist.aleatoric_var
+                arrays["epistemic_variance"] = dist.epistemic_var
             if query.members and not isinstance(getattr(dist, "latent", dist), TransformedMixture):
                 parts = dist.components
-                each = [parts.loc.T, parts.left_scale.T, parts.right_scale.T]
+                members = [parts.loc.T, parts.left_scale.T, parts.right_scale.T]
                 if dist.weights.ndim > 1:
-                    each.append(dist.weights.T)
-                found["members"] = np.stack(each, axis=1)
+                    members.append(dist.weights.T)
+                arrays["members"] = np.stack(members, axis=1)
             if query.density:
-                found["density"] = mean_density(dist, query.density)
+                arrays["density"] = mean_density(dist, query.density)
                 if isinstance(dist, ObservedDistribution):
-                    found["atoms"] = atoms(dist)
+                    arrays["atoms"] = atoms(dist)
             if query.at is not None:
-                found["cdf"] = dist.cdf(query.at)
+                arrays["cdf"] = dist.cdf(query.at)
                 if isinstance(dist, ObservedDistribution):
-                    found["cdf_below"] = dist.cdf_below(query.at)
-        return Prediction(self.point, coverages, levels, intervals, **found)
+                    arrays["cdf_below"] = dist.cdf_below(query.at)
+        return Prediction(self.point, coverages, levels, intervals, **arrays)

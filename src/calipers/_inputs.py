@@ -1,4 +1,4 @@
-"""How a model reads its inputs: arrays of numbers, or tables through an encoder."""
+"""Convert a model's inputs to numbers: arrays unchanged, tables through an encoder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,18 +32,18 @@ _FLOATS = [np.float64, np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """What ``fit`` learnt of the inputs, and how to read new ones."""
+    """The fitted conversion of inputs to numbers."""
 
-    columns: tuple[Column, ...]  # what training saw in each column
-    # what makes numbers of tables; without one, inputs are numbers
+    columns: tuple[Column, ...]  # kind, range and categories of each column in training
+    # encodes tables as numbers; without one, inputs are numbers
     encoder: TableEncoder | None = None
-    # of another library: its points of the same rows are one input more, the last
+    # a regressor of another library, whose predictions are an additional last input
     regressor: Any = None
-    # likewise, of trees that were grown with the networks; no more than one of the two is there
+    # trees grown with the networks, likewise; at most one of the two is present
     forest: Forest | None = None
 
     def read(self, estimator: Any, X: Any) -> FloatArray:
-        """Inputs as finite numbers; ``estimator`` is named in errors and knows the column names."""
+        """Inputs as finite numbers; ``estimator`` has the column names and is named in errors."""
         if self.encoder is not None:
             return self._with_points(X, self.encoder.transform(X), estimator.n_jobs)
         refuse_masked("X", X)
@@ -68,7 +68,7 @@ class Inputs:
         return self._with_points(X, numbers, estimator.n_jobs), np.asarray(y, np.float64)
 
     def read_and_check(self, estimator: Any, X: Any) -> tuple[FloatArray, BoolArray]:
-        """Inputs as finite numbers, and which values training did not see, by column."""
+        """Inputs as finite numbers, and the mask of values not seen in training, by column."""
         if self.encoder is not None:
             numbers, outside = self.encoder.transform_and_check(X)
             return self._with_points(X, numbers, estimator.n_jobs), outside
@@ -78,10 +78,10 @@ class Inputs:
     def read_columns(
         self, table: Mapping[str, NDArray[Any]]
     ) -> tuple[FloatArray, BoolArray] | None:
-        """The same of columns by name, where they are all there and hold finite numbers.
+        """The same for columns by name, if all are present with finite numbers; otherwise None.
 
-        Otherwise None: it takes a frame to read them, or to say what is wrong. To make and read one
-        takes several times as long as to predict a row.
+        In that case a frame is needed to read them or to report what is wrong. Making and reading
+        one takes several times as long as predicting a row.
         """
         if self.encoder is not None or self.regressor is not None:
             return None
@@ -103,14 +103,14 @@ class Inputs:
         return (low > numbers) | (high < numbers)
 
     def cells(self, estimator: Any, X: Any) -> dict[str, NDArray[Any]]:
-        """Columns that the model uses, as it reads them: numbers, or text for categories."""
+        """The columns that the model uses, as numbers or, for categories, text."""
         if self.encoder is not None:
             return dict(self.encoder.read(X))
         numbers = np.asarray(self.read(estimator, X), dtype=np.float64)
         return {column.name: numbers[:, i] for i, column in enumerate(self.columns)}
 
     def pick(self, frame: Any, *, named: bool) -> Any:
-        """Columns that the model takes, from a frame with any others and in any order.
+        """Select the model's inputs from a frame with other columns, in any order.
 
         ``named`` says whether the model was fitted on named columns.
         """
@@ -121,13 +121,13 @@ class Inputs:
 
     @property
     def width(self) -> int:
-        """Count of numbers that ``read`` gives for a row."""
+        """Number of columns that ``read`` returns."""
         encoder = self.encoder
-        own = len(self.columns) if encoder is None else len(encoder.get_feature_names_out())
-        return own + (self.regressor is not None) + (self.forest is not None)
+        encoded = len(self.columns) if encoder is None else len(encoder.get_feature_names_out())
+        return encoded + (self.regressor is not None) + (self.forest is not None)
 
     def to_document(self) -> dict[str, Any]:
-        """All there is to store, as plain JSON."""
+        """Return the fitted state as plain JSON."""
         return {
             "columns": None if self.encoder else [column.to_document() for column in self.columns],
             "preprocessor": None if self.encoder is None else self.encoder.to_document(),
@@ -137,14 +137,16 @@ class Inputs:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Make one again of what ``to_document`` gave; its regressor is code and not stored."""
+        """Rebuild the inputs from the result of ``to_document``, without the regressor.
+
+        The regressor is code and not stored.
+        """
         if document["preprocessor"] is None:
             list_of(anything, least=1)(document["columns"], "inputs.columns")
             for i, column in enumerate(document["columns"]):
                 check_column(column, f"inputs.columns[{i}]")
                 one_of("number")(column["kind"], f"inputs.columns[{i}].kind")
-            columns = tuple(map(Column.from_document, document["columns"]))
-            return cls(columns)
+            return cls(tuple(map(Column.from_document, document["columns"])))
         encoder = TableEncoder.from_document(document["preprocessor"])
         return cls(encoder.columns_, encoder)
 
@@ -152,10 +154,10 @@ class Inputs:
 def learn_inputs(
     estimator: Any, X: Any, y: Any, weights: FloatArray | None, use_targets: bool = False
 ) -> tuple[Inputs, FloatArray, FloatArray]:
-    """Learn how to read inputs; give them and the targets as numbers.
+    """Fit the conversion of inputs; return it with the inputs and targets as numbers.
 
-    Rows of weight 0 are read, but not learnt from. With ``use_targets``, numbers of which some are
-    also names are a table. Sets ``n_features_in_`` and ``feature_names_in_`` of the estimator.
+    Rows of weight 0 are converted, but not learnt from. With ``use_targets``, an array with numeric
+    codes is treated as a table. Sets ``n_features_in_`` and ``feature_names_in_`` of ``estimator``.
     """
     _check_order(X, y)
     y = read_target(y)
@@ -170,8 +172,8 @@ def learn_inputs(
         unnamed = [f"x{i}" for i in range(numbers.shape[1])]
         repeated = []
         if use_targets and estimator.preprocessor is not None:
-            own = numbers[seen]
-            repeated = columns_of_names(own, dict(enumerate(own.T)), y[seen])
+            subset = numbers[seen]
+            repeated = columns_of_names(subset, dict(enumerate(subset.T)), y[seen])
         if not repeated:
             names = getattr(estimator, "feature_names_in_", unnamed)
             return Inputs(describe_numbers(numbers[seen], names)), numbers, y
@@ -190,32 +192,31 @@ def learn_inputs(
 
 
 def _check_order(X: Any, y: Any) -> None:
-    """Warn of rows of a frame whose targets are in another order."""
+    """Warn if X and y are frames with the same index in a different order."""
     if not all(hasattr(getattr(part, "index", None), "sort_values") for part in (X, y)):
         return
-    rows, own = X.index, y.index
-    if len(rows) != len(own) or rows.equals(own):
+    if len(X.index) != len(y.index) or X.index.equals(y.index):
         return
     try:
-        same = rows.sort_values().equals(own.sort_values())
-    except TypeError:  # labels of several types have no order
+        same = X.index.sort_values().equals(y.index.sort_values())
+    except TypeError:  # labels of several types cannot be sorted
         return
     if same:
         warn(
-            "X and y have the same index in another order: rows are taken as they stand, by "
-            "position; y.loc[X.index] would follow the index",
+            "X and y have the same index in another order: rows are matched by position; use "
+            "y.loc[X.index] to match them by index"
         )
 
 
 def _encoder_for(preprocessor: Any, X: Any) -> TableEncoder | None:
-    """What is to make numbers of ``X``, not fitted yet; None where it holds numbers."""
+    """Return an unfitted encoder for ``X``, or None if it contains only numbers."""
     if isinstance(preprocessor, str):  # "auto"
         return TableEncoder() if holds_more_than_numbers(X) else None
     return None if preprocessor is None else clone(preprocessor)
 
 
 def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool = False) -> Any:
-    """What scikit-learn reads as finite numbers, with our remedy where it cannot."""
+    """Read finite numbers as scikit-learn does; errors also say what to do."""
     if not reset and isinstance(y, str) and (ready := _ready(estimator, X)) is not None:
         return ready
     framed, options = is_frame(X), {"reset": reset, "dtype": _FLOATS}
@@ -223,14 +224,14 @@ def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool
         options["y_numeric"] = True
     try:
         return validate_data(estimator, X, y, **options)
-    except np.exceptions.DTypePromotionError:  # of dates beside numbers
+    except np.exceptions.DTypePromotionError:  # dates together with numbers
         raise ValueError(
-            f"X does not hold numbers alone. {_remedy(estimator, framed, reset)}"
+            f"X does not contain only numbers. {_remedy(estimator, framed, reset)}"
         ) from None
     except TypeError as error:
         if "float" not in str(error) or hasattr(X, "toarray"):
             raise
-        hint = "if X is made of records or columns, pass pandas.DataFrame(X)"
+        hint = "if X is a list of records or a dict of columns, pass pandas.DataFrame(X)"
         raise TypeError(f"{error}; {hint}") from None
     except ValueError as error:
         problem = str(error).partition("\n")[0].rstrip(".")
@@ -242,13 +243,13 @@ def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool
 
 
 def _infinite(X: Any) -> int | None:
-    """The first row with an infinite number, if there is one."""
-    found = np.isinf(np.asarray(X, dtype=np.float64)).reshape(len(X), -1).any(axis=1)
-    return int(found.argmax()) if found.any() else None
+    """Index of the first row with an infinite number, if there is one."""
+    infinite = np.isinf(np.asarray(X, dtype=np.float64)).reshape(len(X), -1).any(axis=1)
+    return int(infinite.argmax()) if infinite.any() else None
 
 
 def _ready(estimator: Any, X: Any) -> FloatArray | None:
-    """New rows that scikit-learn would take as they are, which it takes its time to find out."""
+    """Return new rows if scikit-learn would do so unchanged, or None; its checks take longer."""
     names = getattr(estimator, "feature_names_in_", None)
     if names is not None and type(X).__name__ == "DataFrame" and hasattr(X, "to_numpy"):
         if list(X.columns) != names.tolist():
@@ -263,16 +264,16 @@ def _ready(estimator: Any, X: Any) -> FloatArray | None:
 
 
 def _remedy(estimator: Any, framed: bool, fitting: bool) -> str:
-    """What to do with inputs that are not numbers."""
+    """Advice for inputs that are not numbers."""
     name = type(estimator).__name__
     if not fitting:
         return (
             f"The model was fitted on numbers alone: fit it with "
-            f"{name}(preprocessor=TableEncoder()) if text or missing values are to come."
+            f"{name}(preprocessor=TableEncoder()) if new rows may have text or missing values."
         )
     if framed:
         return f"{name}(preprocessor='auto') reads text, dates and missing values."
     return (
-        f"An array is read as finite numbers: pass a pandas or polars frame, whose text, dates and "
-        f"missing values {name} reads by itself, or set preprocessor=TableEncoder()."
+        f"An array must contain finite numbers: pass a pandas or polars frame, in which {name} "
+        "reads text, dates and missing values, or set preprocessor=TableEncoder()."
     )

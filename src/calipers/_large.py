@@ -1,12 +1,12 @@
-"""Fitting to rows that are more than memory, see ``RowBlocks``: two readings and a scratch file.
+"""Out-of-core fitting, see ``RowBlocks``: two passes over the rows and a scratch file.
 
-The first reading draws a sample: rows to calibrate and to validate on, which no network trains on,
+The first pass draws a sample: rows to calibrate and to validate on, which no network is trained on,
 and rows from which the encoding, the units and the shape of the networks are learnt. The second
-encodes all other rows into shards (``calipers.bank.Shards``), on a cluster of Dask those of each
-worker (``calipers._shares``). Where rows are many, those held out tell as much as folds would, and
-every network learns from all others.
+encodes all other rows into shards (``calipers.bank.Shards``), on a Dask cluster one set of shards
+per worker (``calipers._shares``). With this many rows, held-out rows are as informative as folds,
+and every network is trained on all others.
 
-``model`` is an ``IntervalRegressor``, whose parameters say what to do.
+``model`` is always an ``IntervalRegressor``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,14 +22,9 @@ from sklearn.utils import check_random_state
 
 from calipers._candidates import FOLDS, choose_shape, has_choice
 from calipers._checks import FloatArray
-from calipers._fitting import (
-    TrainingRows,
-    ensemble_of,
-    read_rows,
-    warn_of_infinite,
-)
+from calipers._fitting import TrainingRows, ensemble_of, read_rows, warn_of_infinite
 from calipers._large_rows import Float32Array, Scale, Seen, encoded, learnt, spanning
-from calipers._outliers import far_targets, farthest
+from calipers._outliers import far_targets, outlier_limits
 from calipers._shares import WorkerShares
 from calipers._together import alone, tell_time, train_in_time
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, spawn_seeds
@@ -41,17 +36,17 @@ from calipers.rowblocks import RowBlocks, Sample
 from calipers.training import check_parameters, make_program, make_settings
 
 _SAMPLE = 170_000  # rows in memory, at most
-_CALIBRATION, _VALIDATION = 0.3, 0.12  # shares of them
-_FEWEST = 1000  # rows from which to learn the encoding, if there are so many
+_CALIBRATION, _VALIDATION = 0.3, 0.12  # fractions of the sample
+_FEWEST = 1000  # rows to learn the encoding from, if there are that many
 
 
 def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ensemble:
-    """Train and calibrate an ensemble on rows that are read in blocks."""
+    """Train and calibrate an ensemble on rows that are streamed in blocks."""
     _check(model)
     if sample_weight is not None or groups is not None:
-        raise ValueError("rows in blocks have neither sample_weight nor groups")
+        raise ValueError("RowBlocks support neither sample_weight nor groups")
     if isinstance(X, RowBlocks) and y is not None:
-        raise ValueError("RowBlocks have their own targets: RowBlocks(source, target)")
+        raise ValueError("RowBlocks contain the targets, RowBlocks(source, target): y must be None")
     rows = X if isinstance(X, RowBlocks) else RowBlocks(X, y)
     seed = int(check_random_state(model.random_state).randint(2**31))
     shares = WorkerShares.of(rows, model.n_networks) if is_lazy(rows.source) else None
@@ -59,12 +54,12 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
     to_calibrate, to_validate, to_learn = _roles(model, sample)
     try:
         data = read_rows(model, sample.X[to_learn], sample.y[to_learn], None, None, reset=True)
-    except DataError as error:  # whose row is one of the sample, not of the source
+    except DataError as error:  # its row is an index into the sample, not into the source
         raise DataError(error.problem, column=error.column) from None
     model.target_ = spanning(model.target_, sample.y.min(), sample.y.max())
     if isinstance(rows.target, str):
         model.target_ = replace(model.target_, name=rows.target)
-    # What is learnt of the targets of categories must not be trained on by the rows it is from.
+    # Rows whose targets encode categories must not be trained on.
     last = (to_learn if data.categories is not None else to_validate).stop
     count = sample.total - last
     model.about_ |= {
@@ -75,18 +70,19 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
         },
         "encoding_learnt_from": len(data.y),
     }
-    with joblib.parallel_config(backend="threading"):  # other processes see no scratch file
-        own = count if shares is None else -(-count // len(shares.workers))
-        program, scale = _shape(model, data, own, sample.total)
+    with joblib.parallel_config(backend="threading"):  # other processes cannot see a scratch file
+        per_worker = count if shares is None else -(-count // len(shares.workers))
+        program, scale = _shape(model, data, per_worker, sample.total)
         encode = partial(encoded, model, scale, data.support)
         validation = scale(*_read(model, sample, to_validate))
-        work = partial(_trained, model, program, scale, validation, data.seed)
-        rest, seeds = rows.without(sample, last, seed), spawn_seeds(data.seed, model.n_networks)
+        train = partial(_trained, model, program, scale, validation, data.seed)
+        remaining = rows.without(sample, last, seed)
+        seeds = spawn_seeds(data.seed, model.n_networks)
         seen: list[Seen] = []
         if shares is None:
-            bank = work(_here(rest, count, encode, seen), count, seeds, model.n_jobs)
+            bank = train(_encode_here(remaining, count, encode, seen), count, seeds, model.n_jobs)
         else:
-            banks, seen = shares.train(rest, encode, work, seeds)
+            banks, seen = shares.train(remaining, encode, train, seeds)
             bank = Bank.concatenate(banks)[shares.order(len(seeds))]
             model.about_["shares"] = len(banks)
         ensemble = ensemble_of(model, bank, learnt(model, seen), scale.target_map)
@@ -94,44 +90,46 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
 
 
 def _check(model: Any) -> None:
-    """Refuse parameters that rows in blocks cannot be fitted by."""
+    """Raise ValueError if out-of-core fitting does not support the parameters."""
     check_parameters(model)
     if model.warm_start:
-        raise ValueError("warm_start goes on with rows in memory, not with RowBlocks")
+        raise ValueError("warm_start is for rows in memory and does not support RowBlocks")
     trees = getattr(model.network, "trees", "auto")
     if not isinstance(trees, str) and trees > 0:
-        raise ValueError(f"RowBlocks have no points of trees: set trees of MLP to 0, got {trees}")
+        raise ValueError(
+            f"RowBlocks do not support tree predictions: set trees of MLP to 0, got {trees}"
+        )
     if model.cv is not None and not isinstance(model.cv, Integral):
         raise ValueError(
             f"RowBlocks are calibrated on rows held out at random, not by cv={model.cv!r}: set cv "
-            "to a number, or to None and conformalize on rows of your own"
+            "to an integer, or to None and conformalize on rows of your choice"
         )
 
 
 def _roles(model: Any, sample: Sample) -> tuple[slice, slice, slice]:
-    """Rows of a sample to calibrate on, to validate on and to learn the encoding from."""
-    drawn, every = len(sample.y), sample.total
-    calibration = 0 if model.cv is None else min(int(_CALIBRATION * drawn), every // 10)
+    """Split a sample into rows to calibrate on, to validate on and to learn the encoding from."""
+    drawn, total = len(sample.y), sample.total
+    calibration = 0 if model.cv is None else min(int(_CALIBRATION * drawn), total // 10)
     fraction = 0.0 if model.patience is None else model.validation_fraction
-    validation = min(int(_VALIDATION * drawn), int(fraction * every))
+    validation = min(int(_VALIDATION * drawn), int(fraction * total))
     held_out = calibration + validation
-    learnt = min(drawn - held_out, max(_FEWEST, every // 3), (every - held_out) // 2)
+    learnt = min(drawn - held_out, max(_FEWEST, total // 3), (total - held_out) // 2)
     ends = (0, calibration, held_out, held_out + learnt)
     return slice(*ends[:2]), slice(*ends[1:3]), slice(*ends[2:])
 
 
 def _read(model: Any, sample: Sample, part: slice) -> tuple[FloatArray, FloatArray]:
-    """Rows of a sample as numbers."""
+    """Encode rows of a sample as numbers."""
     if part.start == part.stop:
         return np.empty((0, model.reader_.width)), sample.y[part]
     return model.reader_.read_with_targets(model, sample.X[part], sample.y[part])
 
 
-def _shape(model: Any, data: TrainingRows, count: int, every: int) -> tuple[Program, Scale]:
-    """What networks are, and the scale of their rows, by a sample of them."""
-    ordinary = farthest(data.y, every)
+def _shape(model: Any, data: TrainingRows, count: int, total: int) -> tuple[Program, Scale]:
+    """Choose the networks for ``count`` of ``total`` rows, and the scale of rows, from a sample."""
+    ordinary = outlier_limits(data.y, total)
     inside = (data.y >= ordinary[0]) & (data.y <= ordinary[1])
-    if not inside.all() and not far_targets(data.X, data.y).any():  # inputs tell of them
+    if not inside.all() and not far_targets(data.X, data.y).any():  # the inputs explain them
         ordinary, inside = (-np.inf, np.inf), np.ones(len(data.y), dtype=bool)
     data = data._replace(y=np.clip(data.y, data.y[inside].min(), data.y[inside].max()))
     program = make_program(model, data.X, count)
@@ -139,29 +137,26 @@ def _shape(model: Any, data: TrainingRows, count: int, every: int) -> tuple[Prog
     if has_choice(model, program, data.y):
         copies, folds = data.encoded_by_fold(folds, data.seed)
     program, target_map = alone(model, choose_shape(model, program, copies, folds))
-    goal = data.y if target_map is None else target_map.forward(data.y)
+    target = data.y if target_map is None else target_map.forward(data.y)
     clips = getattr(program.network, "clips_inputs", False)
-    table = Table.from_arrays(data.X, goal, robust=clips)
+    table = Table.from_arrays(data.X, target, robust=clips)
     return program, Scale(table, target_map, ordinary)
 
 
-def _here(
+def _encode_here(
     rows: RowBlocks, count: int, encode: Callable[..., Any], seen: list[Seen]
 ) -> Iterator[tuple[Float32Array, Float32Array]]:
-    """Encoded blocks of this machine; what is seen on the way goes into a list."""
-    for block in _counted(rows, count):
-        encoded, own = encode(*block)
-        seen[:] = [seen[0] + own] if seen else [own]
-        yield encoded
+    """Yield encoded blocks on this machine; ``seen`` collects the summary of all blocks.
 
-
-def _counted(rows: RowBlocks, count: int) -> Iterator[Any]:
-    """Blocks of as many rows as a first reading has counted; for more there is no room."""
-    found = 0
-    for block in rows.numbered():  # which refuses others at the end
-        found += len(block[-1])
-        if found <= count:
-            yield block
+    Rows beyond the ``count`` of the first pass are skipped, since there is no capacity for them.
+    """
+    total = 0
+    for block in rows.numbered():  # it raises an error at the end if the rows have changed
+        total += len(block[-1])
+        if total <= count:
+            encoded, summary = encode(*block)
+            seen[:] = [seen[0] + summary] if seen else [summary]
+            yield encoded
 
 
 def _trained(
@@ -175,7 +170,7 @@ def _trained(
     seeds: list[int],
     n_jobs: int | None,
 ) -> Bank:
-    """Networks of these seeds, trained on at most so many rows by way of a scratch file."""
+    """Train one network per seed on at most ``count`` rows, by way of a scratch file."""
     model = copy(model)
     model.n_jobs = n_jobs
     table = scale.table
@@ -183,28 +178,34 @@ def _trained(
         for block in blocks:
             scratch.write(*block)
         shards = scratch.finish(*validation, table.units, table.limits)
-        stops, parts = bool(len(shards.validation)), scratch.shards
-        smooth = getattr(program.network, "smooth", False)
-        rest: dict[str, Any] = {"stops": stops, "shards": parts, "smooth": smooth}
-        settings = make_settings(model, count, program.batch_size, **rest)
+        settings = make_settings(
+            model,
+            count,
+            program.batch_size,
+            stops=bool(len(shards.validation)),
+            shards=scratch.shards,
+            smooth=getattr(program.network, "smooth", False),
+        )
         plans = [
-            Plan(own, shards.train, validation=shards.validation, settings=settings)
-            for own in seeds
+            Plan(seed, shards.train, validation=shards.validation, settings=settings)
+            for seed in seeds
         ]
         bank = train_in_time(model, program, shards, plans)
-        tell_time(model, bank, plans, parts)
+        tell_time(model, bank, plans, scratch.shards)
         return bank
 
 
 def _calibrated(
     model: Any, ensemble: Ensemble, X: FloatArray, y: FloatArray, seed: int
 ) -> Ensemble:
-    """The ensemble corrected by rows that no network has seen."""
+    """Calibrate the ensemble on rows that no network was trained on."""
     if not len(y) or not ensemble.head.has_interval:
         return ensemble
     fold = Fold(np.arange(0), np.arange(len(y)))
-    networks = np.zeros(len(ensemble.bank), dtype=np.intp)
-    found, kept = calibrate(ensemble, [fold], networks, X, y, None, model.calibration, seed=seed)
-    warn_of_infinite(model, found)
-    support = ensemble.support if kept is None else kept.support
-    return replace(ensemble, calibrations=found, support=support)
+    fold_of = np.zeros(len(ensemble.bank), dtype=np.intp)
+    calibrations, predictions = calibrate(
+        ensemble, [fold], fold_of, X, y, None, model.calibration, seed=seed
+    )
+    warn_of_infinite(model, calibrations)
+    support = ensemble.support if predictions is None else predictions.support
+    return replace(ensemble, calibrations=calibrations, support=support)

@@ -1,9 +1,11 @@
-"""Rows of a large table as networks train on them, and what all of them together tell.
+"""Encode the blocks of a large table for training, and summarise all of its rows.
 
 ``model`` is an ``IntervalRegressor`` that is being fitted, see ``calipers._large``.
 """
 
 from dataclasses import replace
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,48 +18,46 @@ from calipers.preprocessing import Column, DataError
 
 Float32Array = NDArray[np.float32]
 
-_NAMED = 10  # rows that a warning names
+_NAMED = 10  # rows that a warning lists
 
 
 class Scale(NamedTuple):
-    """How rows become what networks train on."""
+    """The transformation from rows to what networks are trained on."""
 
     table: Table  # of a sample of the rows, whose units and limits hold for all
     target_map: TargetMap | None  # the scale of the target
-    ordinary: tuple[float, float]  # ends of the targets that are no gross errors
+    ordinary: tuple[float, float]  # range of targets that are no gross errors
 
     def __call__(self, X: FloatArray, y: FloatArray) -> tuple[Float32Array, Float32Array]:
-        """Rows whose targets are no gross errors, in the units of the table."""
+        """Rows without gross errors of the target, in the units of the table."""
         kept = (y >= self.ordinary[0]) & (y <= self.ordinary[1])
         units = self.table.units
-        goal = y[kept] if self.target_map is None else self.target_map.forward(y[kept])
-        goal = (goal - units.target_center) / units.target_scale
-        return standardised(X[kept], units), goal.astype(np.float32)
+        target = y[kept] if self.target_map is None else self.target_map.forward(y[kept])
+        target = (target - units.target_center) / units.target_scale
+        return standardised(X[kept], units), target.astype(np.float32)
 
 
 class Seen(NamedTuple):
-    """What blocks of rows tell beside what is trained on."""
+    """Summary of blocks of rows."""
 
-    support: Support  # that they leave of that of a sample
+    support: Support  # that of a sample, without assumptions that these rows contradict
     target: tuple[float, float]  # lowest and highest
     low: FloatArray  # of each input
     high: FloatArray
     far_count: int  # targets that are likely to be errors
-    far: list[int]  # numbers of the first of them
+    far: list[int]  # row numbers of the first of them
 
     def __add__(self, other: "Seen") -> "Seen":  # type: ignore[override]
-        mine, its = self.support, other.support
         lattice: dict[str, Any] = {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
         support = replace(
-            mine,
-            low=None if its.low is None else mine.low,
-            high=None if its.high is None else mine.high,
-            **({} if its.step else lattice),
+            self.support,
+            low=None if other.support.low is None else self.support.low,
+            high=None if other.support.high is None else self.support.high,
+            **({} if other.support.step else lattice),
         )
-        few, many = min(self.target[0], other.target[0]), max(self.target[1], other.target[1])
         return Seen(
             support,
-            (few, many),
+            (min(self.target[0], other.target[0]), max(self.target[1], other.target[1])),
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
             self.far_count + other.far_count,
@@ -68,7 +68,7 @@ class Seen(NamedTuple):
 def encoded(
     model: Any, scale: Scale, support: Support, numbers: Any, X: Any, y: Any
 ) -> tuple[tuple[Float32Array, Float32Array], Seen]:
-    """Rows of a block as networks train on them, and what was seen in it."""
+    """Encode a block of rows for training, and summarise it; ``numbers`` are its row numbers."""
     try:
         X, y = model.reader_.read_with_targets(model, X, y)
         if support.given:
@@ -84,35 +84,33 @@ def encoded(
 
 
 def learnt(model: Any, seen: list[Seen]) -> Support:
-    """Tell the model what was seen in all rows; gives the support that they leave.
+    """Record the ranges of all rows in the model, and return the support of the target.
 
-    Warns if targets are left out since they are likely to be errors.
+    Warns if rows were left out since their targets are likely to be errors.
     """
-    found = seen[0]
-    for other in seen[1:]:
-        found = found + other
-    model.target_ = spanning(model.target_, *found.target)
+    total = reduce(add, seen)
+    model.target_ = spanning(model.target_, *total.target)
     if model.reader_.encoder is None:
-        columns = map(spanning, model.reader_.columns, found.low, found.high)
+        columns = map(spanning, model.reader_.columns, total.low, total.high)
         model.reader_ = replace(model.reader_, columns=tuple(columns))
-    if found.far:
-        model.about_["far_targets"] = {"count": found.far_count, "rows": found.far}
+    if total.far:
+        model.about_["far_targets"] = {"count": total.far_count, "rows": total.far}
         warn(
-            f"y is far from all other targets in {found.far_count:,} rows, the first of them "
-            f"{', '.join(map(str, found.far))} (from 0): networks do not learn from them. "
-            "Correct or leave out what is wrong; if such targets are real, fit their logarithm",
+            f"y is far from all other targets in {total.far_count:,} rows, the first of them "
+            f"{', '.join(map(str, total.far))} (from 0): networks are not trained on them. "
+            "Correct or remove wrong values; if such targets are real, fit their logarithm"
         )
-    return found.support
+    return total.support
 
 
 def _placed(error: ValueError, numbers: Any) -> DataError:
-    """An error in a block, with its place among all rows."""
+    """Return an error in a block with its position among all rows."""
     if isinstance(error, DataError) and error.row is not None:
         return DataError(error.problem, column=error.column, row=int(numbers[error.row]))
     return DataError(f"in the block of {len(numbers):,} rows from {numbers[0]:,} on: {error}")
 
 
 def spanning(column: Any, low: float, high: float) -> Column:
-    """What is known of a column of numbers, with the range of all rows."""
+    """Extend the range of a numeric column to ``low`` and ``high``."""
     ends = {"low": min(column.low, float(low)), "high": max(column.high, float(high))}
     return replace(column, **ends)

@@ -1,4 +1,4 @@
-"""A model as a document and arrays, and made again of them, all of which are checked first."""
+"""Convert a model to a JSON document and arrays, and back; what is loaded is validated first."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -25,12 +25,7 @@ from calipers._schema import (
     text,
     whole,
 )
-from calipers._serialization import (
-    check_arrays,
-    check_inputs,
-    ensemble_from_dict,
-    ensemble_to_dict,
-)
+from calipers._serialization import check_arrays, check_inputs, ensemble_from_dict, ensemble_to_dict
 from calipers._stored_banks import MissingCodeError
 from calipers._text import plain
 from calipers._wrapped import is_fitted
@@ -41,21 +36,21 @@ from calipers.storage import ModelFileError
 Arrays = dict[str, NDArray[Any]]
 
 ABSENT = object()
-"""Stands for a regressor where a model is checked without its code."""
+"""Stands for the regressor when a model is validated without it."""
 
 
 @contextmanager
 def stored_model(
     folder: str | os.PathLike[str], estimator: type
 ) -> Iterator[tuple[dict[str, Any], Arrays]]:
-    """Document and arrays of a folder; a ``ModelFileError`` says what the block finds wrong."""
+    """Yield the document and arrays of a folder; turn a ``SchemaError`` into ``ModelFileError``."""
     document, arrays = storage.read_model(folder)
-    found, place = document.get("estimator"), os.fspath(folder)
-    if found != estimator.__name__:
+    name, place = document.get("estimator"), os.fspath(folder)
+    if name != estimator.__name__:
         raise ModelFileError(
-            f"{place} holds a model of {found!r}, not of {estimator.__name__}; one of several "
-            "targets is loaded by calipers.multitarget.MultiTargetRegressor.load, whose "
-            "models_[0].save(...) writes a folder of one target; others by calipers.load"
+            f"{place} holds a model of {name!r}, not of {estimator.__name__}; load models of "
+            "several targets by calipers.multitarget.MultiTargetRegressor.load, whose "
+            "models_[0].save(...) writes a model of one target, and others by calipers.load"
         )
     try:
         yield document, arrays
@@ -64,7 +59,7 @@ def stored_model(
 
 
 def model_to_dict(model: Any) -> tuple[dict[str, Any], Arrays]:
-    """All there is to store of a fitted model, as JSON and arrays."""
+    """Return a fitted model as JSON and arrays."""
     ensemble, arrays = ensemble_to_dict(model.ensemble_)
     arrays |= _of_trees(model.reader_)
     names = getattr(model, "feature_names_in_", None)
@@ -80,12 +75,12 @@ def model_to_dict(model: Any) -> tuple[dict[str, Any], Arrays]:
         "ensemble": ensemble,
     }
     document = cast(dict[str, Any], plain(document, "document"))
-    check_model(type(model)(), document, arrays)  # what is saved can be loaded
+    check_model(type(model)(), document, arrays)  # refuse to save what cannot be loaded
     return document, arrays
 
 
 def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **code: Any) -> None:
-    """Make a model, as its constructor gives it, the one that ``model_to_dict`` took apart."""
+    """Restore the state that ``model_to_dict`` returned in a newly constructed model."""
     record(dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), anything))(
         document, "the document"
     )
@@ -108,19 +103,19 @@ def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **c
 
 
 def check_model(model: Any, document: Mapping[str, Any], arrays: Arrays) -> None:
-    """Check what ``model_from_dict`` checks, as far as that goes without the user's own code."""
+    """Validate as ``model_from_dict`` does, as far as possible without the user's code."""
     with suppress(MissingCodeError):
         model_from_dict(model, document, arrays, points=ABSENT)
 
 
 def _of_trees(reader: Inputs) -> Arrays:
-    """Arrays of the trees whose points are an input."""
-    found = {} if reader.forest is None else reader.forest.to_arrays()
-    return {f"trees.{name}": array for name, array in found.items()}
+    """Arrays of the trees whose predictions are an input."""
+    arrays = {} if reader.forest is None else reader.forest.to_arrays()
+    return {f"trees.{name}": array for name, array in arrays.items()}
 
 
 def _trees(inputs: Mapping[str, Any], arrays: Arrays, width: int) -> Forest | None:
-    """The trees whose points are an input beside ``width`` others; None where there are none."""
+    """The trees whose predictions are an input besides ``width`` others; None without trees."""
     if "trees" not in inputs:
         return None
     forest = Forest.from_arrays(arrays_under(arrays, "trees."))
@@ -134,7 +129,7 @@ def _trees(inputs: Mapping[str, Any], arrays: Arrays, width: int) -> Forest | No
 def _read_inputs(
     model: Any, document: Mapping[str, Any], arrays: Arrays, code: Mapping[str, Any]
 ) -> tuple[Inputs, Column]:
-    """Set the stored parameters; give the inputs and the target."""
+    """Set the stored parameters; return the inputs and the target."""
     if document["estimator"] != type(model).__name__:
         refuse("estimator", repr(type(model).__name__), document["estimator"])
     model.set_params(**parameters_from_dict(document["parameters"], model._get_param_names()))
@@ -151,7 +146,7 @@ def _read_inputs(
         refuse("inputs.target.kind", "'number'", target.kind)
     regressor = _regressor(inputs, document["ensemble"], code)
     if regressor is not None and "trees" in inputs:
-        refuse("inputs.trees", "absent where points come with the rows", inputs["trees"])
+        refuse("inputs.trees", "absent if points come from a regressor", inputs["trees"])
     forest = _trees(inputs, arrays, reader.width)
     return replace(reader, regressor=regressor, forest=forest), target
 
@@ -169,34 +164,34 @@ _INPUTS = record(
 
 
 def _regressor(inputs: Mapping[str, Any], ensemble: Any, code: Mapping[str, Any]) -> Any:
-    """The regressor whose points a model keeps; None where it keeps none."""
-    name, given = inputs.get("regressor"), code.get("points")
+    """The regressor of an upgraded model; None if the model has none."""
+    name, regressor = inputs.get("regressor"), code.get("points")
     column = isinstance(ensemble, Mapping) and ensemble.get("points") == COLUMN
     if (name is not None) != column:
-        refuse("inputs.regressor", "there exactly if points come with the rows", name)
-    if name is None or given is ABSENT:
+        refuse("inputs.regressor", "present exactly if points come from a regressor", name)
+    if name is None or regressor is ABSENT:
         return None if name is None else ABSENT
-    if given is None:
+    if regressor is None:
         raise MissingCodeError(
-            f"the points of the model come from a {name}, which is code and not stored: keep it by "
-            "joblib or skops, and pass it as load(..., points=regressor)"
+            f"the point predictions of the model come from a {name}, which is code and not stored: "
+            "save it by joblib or skops, and pass it as load(..., points=regressor)"
         )
-    if type(given).__name__ != name or not is_fitted(given):
-        state = "" if is_fitted(given) else " that is not fitted"
+    if type(regressor).__name__ != name or not is_fitted(regressor):
+        state = "" if is_fitted(regressor) else " that is not fitted"
         raise ModelFileError(
-            f"the points of the model come from a fitted {name}, got a {type(given).__name__}"
-            f"{state}"
+            "the point predictions of the model come from a fitted "
+            f"{name}, got a {type(regressor).__name__}{state}"
         )
-    return given
+    return regressor
 
 
 def _check_fit(model: Any, reader: Inputs, ensemble: Ensemble, document: Any) -> None:
-    """Refuse parameters, inputs and networks that do not go together."""
+    """Refuse parameters, inputs and networks that are inconsistent."""
     fixed = ensemble.head.has_interval and not ensemble.gives_distribution
     if fixed and model.coverage != ensemble.coverage:
         refuse("parameters.coverage", f"{ensemble.coverage}, the trained one", model.coverage)
     if document.get("points") != CUSTOM and ensemble.bank.program.in_size != reader.width:
         size = ensemble.bank.program.in_size
-        refuse("ensemble.program.in_size", f"{reader.width}, as the inputs are", size)
+        refuse("ensemble.program.in_size", f"{reader.width}, the number of inputs", size)
     for calibration in ensemble.calibrations:
         check_inputs(calibration, reader.width)

@@ -1,7 +1,7 @@
-"""What a stored model must look like, checked before anything is built of it.
+"""The schema of a stored model, checked before anything is built from it.
 
-A model folder is data that anyone may have written, checksums included. So its sizes are bounded,
-its parts must fit each other, and its numbers must not lead to predictions that are no numbers.
+A model folder is untrusted data, checksums included. So its sizes are bounded, its parts must be
+consistent, and its numbers must not lead to predictions that are not finite.
 """
 
 from collections.abc import Mapping
@@ -37,22 +37,22 @@ from calipers.preprocessing import KINDS as COLUMN_KINDS
 Arrays = Mapping[str, NDArray[Any]]
 
 CUSTOM = {"custom": True}
-"""Stands in a document for a function of the user's own."""
+"""Stands in a document for a function of the user."""
 
 COLUMN = {"kind": "column"}
-"""Stands for points that come with the rows, as their last input."""
+"""Stands for point predictions of a regressor, which are the last input of the rows."""
 
 MOST_INPUTS, MOST_NETWORKS = 10**6, 10**4
-"""Largest sizes of the inputs and an ensemble that are read."""
+"""Largest numbers of inputs and networks that are loaded."""
 
 LARGEST_TARGET = 1e150
-"""Of targets: the square is a number still."""
+"""Largest absolute target: its square is still finite."""
 
 _LAYERS = list_of(whole(1, MOST_UNITS), most=MOST_LAYERS)
 
 
 def custom_or(inner: Check) -> Check:
-    """Take the mark of a user's own function too."""
+    """Also accept the mark of a user's function."""
 
     def check(value: Any, place: str) -> None:
         if value != CUSTOM:
@@ -84,7 +84,7 @@ def _network(value: Any, place: str) -> None:
 
 
 def check_ensemble(document: Any) -> None:
-    """Refuse a document that is not of an ensemble."""
+    """Refuse a document that does not describe an ensemble."""
     program = record(
         {
             "network": _network,
@@ -136,7 +136,7 @@ _SUPPORT = record(
 
 
 def check_support(document: Any, place: str) -> None:
-    """Refuse a support that is no increasing map onto a range."""
+    """Refuse a support that is not an increasing map onto a range."""
     _SUPPORT(document, place)
     low, high = document["low"], document["high"]
     if low is not None and high is not None and not low < high:
@@ -155,7 +155,7 @@ def check_support(document: Any, place: str) -> None:
     if values:
         places = np.array(document["origin"]) + np.arange(len(values)) * document["step"]
         if not np.abs(places - values).max() <= 1e-3 * document["step"]:
-            refuse(f"{place}.values", "from the origin on, a step apart", values)
+            refuse(f"{place}.values", "a step apart, starting at the origin", values)
     elif 0 < document["step"] < 10.0 ** -document["decimals"] * 0.99:
         refuse(f"{place}.step", "a multiple of its last decimal", document["step"])
 
@@ -165,7 +165,7 @@ def _nothing(value: Any, place: str) -> None:
 
 
 def _check_parts(document: Mapping[str, Any]) -> None:
-    """Refuse parts that do not go together."""
+    """Refuse parts that are inconsistent."""
     for name in ("program", "points"):
         _check_program(document[name], f"ensemble.{name}")
     head, points = HEADS[document["program"]["objective"]["head"]], document["points"]
@@ -178,7 +178,7 @@ def _check_parts(document: Mapping[str, Any]) -> None:
     if document["row_weight"] and not document["calibrations"]:
         refuse("ensemble.row_weight", "null without a calibration", document["row_weight"])
     if (network.get("kind") == "Around") != (points is not None):
-        refuse("ensemble.points", "there exactly if networks are around points", points)
+        refuse("ensemble.points", "present exactly if networks are of kind Around", points)
     if points is None:
         return
     if network["point_at"] != head.point_at:
@@ -192,7 +192,7 @@ def _check_parts(document: Mapping[str, Any]) -> None:
 
 
 def _check_program(program: Any, place: str) -> None:
-    """Refuse more components than a head has a form for, and columns that are no inputs."""
+    """Refuse more components than the head supports, and columns that do not exist."""
     if program in (None, COLUMN, CUSTOM):
         return
     network, inputs = program["network"], program["in_size"]
@@ -207,7 +207,7 @@ def _check_program(program: Any, place: str) -> None:
 
 
 def _target_kind(value: Any, place: str) -> None:
-    """How a target is written: a kind of column, and the form of its text."""
+    """Accept how a target is written: a kind of column, optionally with the form of its text."""
     text(value, place)
     one_of(*COLUMN_KINDS)(value.partition(" ")[0], place)
 
@@ -245,11 +245,11 @@ ABOUT = record(
     },
     rest=anything,
 )
-"""When and on what a model was fitted, with entries of the user's own."""
+"""When and on what a model was fitted, with entries that the user added."""
 
 
 def check_names(arrays: Arrays, known: set[str]) -> None:
-    """Refuse arrays that no save writes."""
+    """Refuse arrays that are not part of a model."""
     extra = sorted(set(arrays) - known)
     if extra:
-        raise SchemaError(f"the weights hold the array {extra[0]!r}, which no save writes")
+        raise SchemaError(f"the weights hold the array {extra[0]!r}, which is no part of a model")

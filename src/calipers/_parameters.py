@@ -1,4 +1,4 @@
-"""Parameters of the estimator: their rules, those of the paper, and all as JSON and back."""
+"""Parameters of the estimator: constraints, those of the paper, and conversion to JSON and back."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -43,7 +43,7 @@ _JOBS = ((-1024, -1), (1, 1024))
 
 
 def constraints() -> dict[str, list[Any]]:
-    """What scikit-learn checks of each parameter, by the registries as they are now."""
+    """Return scikit-learn's constraints of each parameter, from the current registries."""
     return {
         "coverage": [Within(Real, 1e-9, 1 - 1e-9, closed="both")],
         "loss": [StrOptions(set(LOSSES)), Objective],
@@ -69,7 +69,7 @@ def constraints() -> dict[str, list[Any]]:
 
 
 def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of an estimator as JSON; objects of the user's own become a mark."""
+    """Return parameters of an estimator as JSON; the user's own objects become a mark."""
     return {
         name: plain(value, name, partial(_nested, SHORTHANDS.get(name, {}).values()))
         for name, value in parameters.items()
@@ -77,18 +77,18 @@ def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parameters_from_dict(document: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Parameters as the constructor takes them; what was not stored is left out."""
-    found, current = {}, current_parameters(document)
+    """Return parameters for the constructor, without those that were not stored."""
+    params, current = {}, current_parameters(document)
     record({}, dict.fromkeys(names, anything))(current, "parameters")
     for name, value in current.items():
         if value == CUSTOM:
             continue
         if isinstance(value, Mapping):
-            found[name] = _nested_from_dict(name, value)
+            params[name] = _nested_from_dict(name, value)
         else:
             _plain(value, f"parameters.{name}")
-            found[name] = _as_tuple(value)
-    return found
+            params[name] = _as_tuple(value)
+    return params
 
 
 def _plain(value: Any, place: str) -> None:
@@ -101,21 +101,21 @@ def _plain(value: Any, place: str) -> None:
 
 
 def _nested_from_dict(name: str, value: Mapping[str, Any]) -> Any:
-    """A loss, network or optimiser from its parameters."""
+    """Make a loss, network or optimizer from its parameters."""
     place = f"parameters.{name}"
     kinds = {kind.__name__: kind for kind in SHORTHANDS.get(name, {}).values()}
     kind = kinds.get(value.get("kind")) if isinstance(value.get("kind"), str) else None
     if kind is None:
         refuse(f"{place}.kind", f"one of {sorted(kinds)}", value.get("kind"))
-    own = {k: v for k, v in value.items() if k != "kind"}
-    record({}, dict.fromkeys(kind._get_param_names(), _plain))(own, place)
-    nested = kind(**{k: _as_tuple(v) for k, v in own.items()})
+    params = {k: v for k, v in value.items() if k != "kind"}
+    record({}, dict.fromkeys(kind._get_param_names(), _plain))(params, place)
+    nested = kind(**{k: _as_tuple(v) for k, v in params.items()})
     validated(nested, place)
     return nested
 
 
 def validated(estimator: Any, place: str) -> None:
-    """Refuse parameters that break the estimator's own rules."""
+    """Raise SchemaError if parameters violate the estimator's constraints."""
     try:
         estimator._validate_params()
     except (TypeError, ValueError) as error:
@@ -123,7 +123,7 @@ def validated(estimator: Any, place: str) -> None:
 
 
 def _nested(kinds: Any, value: Any) -> Any:
-    """A nested object of a known kind as JSON, a mark for another."""
+    """Return a nested object of a known class as JSON, and any other as a mark."""
     if type(value) not in kinds:
         return CUSTOM
     return {"kind": type(value).__name__} | parameters_to_dict(value.get_params(deep=False))

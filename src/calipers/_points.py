@@ -1,6 +1,6 @@
-"""The steps of ``upgrade``: where points come from, and how far they are off on held-out rows.
+"""The steps of ``upgrade``: the source of point predictions, and its errors on held-out rows.
 
-``model`` is an ``IntervalRegressor``, whose parameters say what to do.
+``model`` is always an ``IntervalRegressor``.
 """
 
 import warnings
@@ -23,92 +23,95 @@ from calipers.objectives import LOSSES
 from calipers.preprocessing import large_categories
 from calipers.training import objective_of
 
-_FOLDS = 5  # in which a regressor is fitted where the model has none
+_FOLDS = 5  # in which a regressor is fitted if the model has none
 _UNKNOWN_ROWS = (
-    "these are not the rows that points was fitted on in folds, so calibration could take rows "
-    "that it knows for new ones: pass those rows, or say fresh=True if it has seen none of these, "
-    "or set cv=None and conformalize on rows that it has not seen"
+    "these are not the rows that points was fitted on in folds, so calibration might mistake "
+    "training rows for new ones: pass those rows, or set fresh=True if points has seen none of "
+    "these, or set cv=None and conformalize on rows that it has not seen"
 )
 
 
 class Errors(NamedTuple):
-    """What networks that give intervals learn from."""
+    """Training data of the networks that learn intervals."""
 
-    source: BankPoints | ColumnPoints | Points  # where points come from
+    source: BankPoints | ColumnPoints | Points  # of the point predictions
     data: TrainingRows
-    folds: list[Fold]  # the folds of the networks
-    seen: NDArray[np.floating[Any]]  # (rows, inputs): what they see
-    # (rows,): what points miss by, those of networks or regressors that have not seen a row
+    folds: list[Fold]  # of the networks
+    seen: NDArray[np.floating[Any]]  # (rows, inputs): inputs of the networks
+    # (rows,): errors of point predictions by networks or regressors not trained on the row
     errors: FloatArray
 
 
 def errors_of_points(
     model: Any, points: Any, X: Any, y: Any, sample_weight: Any, groups: Any, fresh: bool
 ) -> Errors:
-    """How far points are off on the rows of ``upgrade``, which are checked."""
+    """Validate the rows of ``upgrade``, and compute the errors of point predictions on them."""
     source = take_points(model, points)
-    own = isinstance(source, ColumnPoints)  # others were made for the inputs that they know
+    column = isinstance(source, ColumnPoints)  # other sources have fixed inputs
     reset = not isinstance(source, BankPoints)
-    data = read_rows(model, X, y, sample_weight, groups, reset=reset, use_targets=own)
+    data = read_rows(model, X, y, sample_weight, groups, reset=reset, use_targets=column)
     folds = data.folds(model.cv, model.n_networks)
-    if own:
+    if column:
         data = add_points(model, points, X, data, folds, fresh)
-        known = data.X[:, -1]
+        point = data.X[:, -1]
         data, folds = data.encoded_by_fold(folds, data.seed)
-        errors = data.y - np.tile(known, len(data.y) // len(known))
+        errors = data.y - np.tile(point, len(data.y) // len(point))
         return Errors(source, data, folds, data.X, errors)
-    given = folds_of_points(model, points, data, fresh)
-    if given is None:
-        if reset is False and model.reader_.forest is not None:
+    point_folds = folds_of_points(model, points, data, fresh)
+    if point_folds is None:
+        if not reset and model.reader_.forest is not None:
             if points.about_.get("trees", {}).get("rows") == data.fingerprint:
                 data, folds = _by_fold(model, points, data, folds, points.about_["split"]["seed"])
             else:
                 data = with_known_trees(model, Rows(data, data.y, folds), data).data
-        known, seen = source(data.X)
-        return Errors(source, data, folds, seen, data.y - np.atleast_2d(known).mean(axis=0))
+        point, seen = source(data.X)
+        return Errors(source, data, folds, seen, data.y - np.atleast_2d(point).mean(axis=0))
     seed, encoder = data.seed, model.reader_.encoder
     if isinstance(source, BankPoints) and encoder is not None and encoder.knows_targets:
         seed = points.about_["split"]["seed"]
-        found = large_categories(encoder, X, data.X, data.y, data.weights, data.groups)
-        data = data._replace(categories=found)
-    rows, copies = _by_fold(model, points, data, given, seed)
-    points_of_all, seen = source(rows.X)
-    fold_of = np.arange(len(points_of_all)) % len(given)
-    held_out = points_by_fold(points_of_all, copies, fold_of)
-    known = held_out[: len(data.y)].copy()
-    for fold, copy in zip(given, copies, strict=True):
-        known[fold.held_out] = held_out[copy.held_out]
+        categories = large_categories(encoder, X, data.X, data.y, data.weights, data.groups)
+        data = data._replace(categories=categories)
+    rows, copies = _by_fold(model, points, data, point_folds, seed)
+    member_points, seen = source(rows.X)
+    fold_of = np.arange(len(member_points)) % len(point_folds)
+    held_out = points_by_fold(member_points, copies, fold_of)
+    point = held_out[: len(data.y)].copy()
+    for fold, copy in zip(point_folds, copies, strict=True):
+        point[fold.held_out] = held_out[copy.held_out]
     if model.cv is None:
         rows, copies = _by_fold(model, points, data, folds, seed)
         seen = seen if rows is data else source(rows.X)[1]
-    return Errors(source, rows, copies, seen, rows.y - np.tile(known, len(rows.y) // len(known)))
+    return Errors(source, rows, copies, seen, rows.y - np.tile(point, len(rows.y) // len(point)))
 
 
 def _by_fold(
     model: Any, points: Any, data: TrainingRows, folds: list[Fold], seed: int
 ) -> tuple[TrainingRows, list[Fold]]:
-    """Rows as the networks of points saw them in each fold, and the folds among them."""
+    """Rows with the inputs that the networks of ``points`` had in each fold, and the folds."""
     rows, copies = data.encoded_by_fold(folds, seed)
     if getattr(points, "reader_", None) is None or points.reader_.forest is None:
         return rows, copies
-    told = model.about_.copy()
+    about = model.about_.copy()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of errors, which were told of in that fit
-        marked, goal = without_errors(model, rows)
-    model.about_ = told
-    given = data._replace(seed=points.about_["split"]["seed"])
-    found = with_known_trees(model, Rows(marked, goal, copies), given, data.fingerprint)
-    return found.data._replace(far=data.far), found.folds
+        warnings.simplefilter("ignore", UserWarning)  # that fit has warned of outliers already
+        marked, target = without_errors(model, rows)
+    model.about_ = about
+    data_of_points = data._replace(seed=points.about_["split"]["seed"])
+    result = with_known_trees(model, Rows(marked, target, copies), data_of_points, data.fingerprint)
+    return result.data._replace(far=data.far), result.folds
 
 
 def take_points(model: Any, points: Any) -> BankPoints | ColumnPoints | Points:
-    """Where points come from; the reading of inputs of a model of ours becomes one's own."""
+    """Return the source of point predictions.
+
+    If ``points`` is an ``IntervalRegressor``, ``model`` reads inputs as it does.
+    """
     if is_regressor(points) and not isinstance(points, type(model)):
         return ColumnPoints()
     if hasattr(points, "held_out"):
         return cast(Points, points)
     if not isinstance(points, type(model)):
-        raise TypeError(f"points must be a regressor, which predicts, got {type(points).__name__}")
+        raise TypeError(f"points must be a regressor with predict, got {type(points).__name__}")
     check_is_fitted(points, "ensemble_")
     bank = points.ensemble_.bank
     if not isinstance(bank, Bank) or points.ensemble_.head.has_interval:
@@ -118,7 +121,7 @@ def take_points(model: Any, points: Any) -> BankPoints | ColumnPoints | Points:
         )
     if len(bank) != model.n_networks:
         raise ValueError(
-            f"every network of points gets an interval: n_networks must be {len(bank)}, "
+            f"n_networks must be {len(bank)}, the number of networks of points, "
             f"got {model.n_networks}"
         )
     for name in ("reader_", "n_features_in_", "feature_names_in_"):
@@ -131,35 +134,36 @@ def take_points(model: Any, points: Any) -> BankPoints | ColumnPoints | Points:
 def add_points(
     model: Any, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
 ) -> TrainingRows:
-    """Rows with a regressor's points as one input more, none of a row that it was fitted on.
+    """Add a regressor's out-of-fold predictions to the rows as another input.
 
-    The model's inputs get the points of the regressor itself, fitted on all rows if it is not yet.
+    For new rows, ``model.reader_`` adds the predictions of the regressor itself, which is fitted on
+    all rows if it is not fitted yet.
     """
     if fresh:
         if not is_fitted(regressor):
             raise ValueError(
-                f"fresh=True says that {type(regressor).__name__} was fitted on other rows, but it "
-                "is not fitted"
+                f"fresh=True states that {type(regressor).__name__} was fitted on other rows, but "
+                "it is not fitted"
             )
         points = points_of(regressor, X, len(data.y))
     else:
         points = out_of_fold_points(regressor, X, data.y, data.weights, folds)
-        rest = data.used[np.isnan(points[data.used])]
-        if rest.size:  # without folds, or in folds that never hold them out
-            own = make_folds(_FOLDS, rest, data.X, data.y, data.groups, _FOLDS, data.seed)
-            found = out_of_fold_points(regressor, X, data.y, data.weights, own)
-            points[rest] = found[rest]
+        missing = data.used[np.isnan(points[data.used])]
+        if missing.size:  # there are no folds, or they never hold these rows out
+            folds = make_folds(_FOLDS, missing, data.X, data.y, data.groups, _FOLDS, data.seed)
+            more_points = out_of_fold_points(regressor, X, data.y, data.weights, folds)
+            points[missing] = more_points[missing]
         if not is_fitted(regressor):
             regressor = fitted(regressor, X, data.y, data.weights, data.used)
-        unknown = np.flatnonzero(np.isnan(points))  # of weight 0, or too few for folds
-        if unknown.size:
-            points[unknown] = points_of(regressor, X, len(data.y))[unknown]
+        missing = np.flatnonzero(np.isnan(points))  # weight 0, or too few rows for folds
+        if missing.size:
+            points[missing] = points_of(regressor, X, len(data.y))[missing]
     model.reader_ = replace(model.reader_, regressor=regressor)
     return data._replace(X=np.column_stack([data.X, points]))
 
 
 def folds_of_points(model: Any, points: Any, data: TrainingRows, fresh: bool) -> list[Fold] | None:
-    """Folds in which the points were fitted on these very rows; None if they are new rows."""
+    """Folds in which ``points`` was fitted on exactly these rows; None if the rows are new."""
     if not isinstance(points, type(model)):
         if points.held_out is None:
             return None
@@ -175,10 +179,10 @@ def folds_of_points(model: Any, points: Any, data: TrainingRows, fresh: bool) ->
 
 
 def head_around_points(model: Any) -> str:
-    """Head of networks that learn the interval around a known point."""
+    """Head of networks that learn the interval around a given point prediction."""
     head = objective_of(model).head
     around = HEADS[head].around_point
     if around is None:
-        good = sorted(n for n, known in LOSSES.items() if HEADS[known.head].around_point)
+        good = sorted(n for n, loss in LOSSES.items() if HEADS[loss.head].around_point)
         raise ValueError(f"a loss over the head {head!r} trains no interval: choose one of {good}")
     return around

@@ -1,4 +1,4 @@
-"""What this process runs on, and what it can no longer do after a fork."""
+"""The processor of this machine, and an error for JAX after a fork."""
 
 import os
 import platform
@@ -9,7 +9,7 @@ _cut_off = False
 
 
 def processor() -> str:
-    """Features of the processor: machine code, and so a network's bits, may depend on them."""
+    """Features of the processor, on which machine code and so a network's bits may depend."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -18,16 +18,16 @@ def processor() -> str:
 
 
 def before_computing() -> None:
-    """Note that JAX computes in this process, and refuse where it would wait for ever.
+    """Record that JAX computes in this process; raise RuntimeError if it would hang.
 
-    That is in a process forked from one in which JAX had computed: a fork leaves its threads
-    behind.
+    It hangs in a process forked from one in which JAX has computed, since a fork does not copy its
+    threads.
     """
     global _computing
     if _cut_off:
         raise RuntimeError(
             "this process was forked from one in which calipers had trained or predicted, and the "
-            "threads of JAX do not survive a fork: start the workers by "
+            "threads of JAX do not survive a fork: start the workers with "
             "multiprocessing.get_context('spawn') or 'forkserver', or let joblib start them"
         )
     _computing = True

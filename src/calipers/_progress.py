@@ -1,4 +1,4 @@
-"""A progress bar for long work: on terminals and in notebooks, nowhere else."""
+"""A progress bar, shown on terminals and in notebooks only."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -12,10 +12,10 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 def progress(
     description: str, total: int | None, *, visible: bool = True
 ) -> Iterator[Callable[[int], None]]:
-    """Show a bar while the block runs; call what it yields with the work just done.
+    """Show a bar while the block runs, and yield a function that advances it.
 
-    Calls may come from several threads. Nothing is shown where standard error is neither a
-    terminal nor a notebook.
+    The function may be called from several threads. Nothing is shown if standard error is neither
+    a terminal nor a notebook.
 
     >>> with progress("training", total=10) as report:
     ...     report(5)

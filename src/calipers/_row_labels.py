@@ -1,4 +1,4 @@
-"""What is given beside the inputs of rows: targets as numbers, labels of groups."""
+"""Read targets as numbers, and labels of groups."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ from sklearn.utils import check_consistent_length, column_or_1d
 from calipers._checks import FloatArray, IntArray, refuse_masked
 from calipers.preprocessing import HOW, DataError, learn_number
 
-_LARGEST = 1e150  # of targets: the square is a number still
-_SMALLEST = 1e-290  # of their range: a millionth of it has all its digits
+_LARGEST = 1e150  # absolute target: its square is still finite
+_SMALLEST = 1e-290  # range of targets: a millionth of it still has full precision
 
 
 def read_target(y: Any) -> Any:
-    """Targets as scikit-learn can read them; text is read as in a column of inputs.
+    """Return targets in a form that scikit-learn reads; text is read like a column of inputs.
 
     >>> read_target(["1,234.5", "(7)"]).tolist()
     [1234.5, -7.0]
@@ -26,7 +26,7 @@ def read_target(y: Any) -> Any:
     refuse_masked("y", y)
     values = np.asarray(y)
     if values.dtype.kind in "mM":
-        raise ValueError(f"y must hold numbers, got {values.dtype}: make numbers of the times")
+        raise ValueError(f"y must hold numbers, got {values.dtype}: convert times to numbers")
     if values.dtype.kind in "OSU" and values.ndim and y is not None:
         try:
             y = values = values.astype(np.float64)
@@ -34,16 +34,16 @@ def read_target(y: Any) -> Any:
             raise ValueError(f"y must lie within +-{_LARGEST:g}, got more") from None
         except (TypeError, ValueError):
             y = values = _read_text(values)
-    if values.dtype.kind == "f" and (gone := np.isnan(values)).any():
+    if values.dtype.kind == "f" and (missing := np.isnan(values)).any():
         raise ValueError(
-            f"Input y contains NaN, in {np.count_nonzero(gone):,} of {len(values):,} rows: leave "
-            "them out, known = ~np.isnan(y); fit(X[known], y[known])"
+            f"Input y contains NaN, in {np.count_nonzero(missing):,} of {len(values):,} rows: "
+            "leave them out, known = ~np.isnan(y); fit(X[known], y[known])"
         )
     return y
 
 
 def _read_text(values: NDArray[Any]) -> FloatArray:
-    """Targets in text, or of mixed types."""
+    """Read targets given as text, or of mixed types."""
     import pandas as pd
 
     try:
@@ -54,19 +54,19 @@ def _read_text(values: NDArray[Any]) -> FloatArray:
             shown = str(values.ravel()[error.row])
             problem = f"must hold numbers, got {shown!r} in row {error.row} (from 0)"
         else:
-            way = "; make numbers of text by calipers.preprocessing.read_number(y, kind)"
-            problem = error.problem.replace(f" {HOW}", way)
+            remedy = "; convert text to numbers by calipers.preprocessing.read_number(y, kind)"
+            problem = error.problem.replace(f" {HOW}", remedy)
         raise ValueError(f"y {problem}") from None
 
 
 def check_size(y: FloatArray) -> None:
-    """Refuse targets so large, or so close to each other, that numbers lose their digits."""
+    """Refuse targets so large, or so close to each other, that precision is lost."""
     large = np.flatnonzero((np.abs(y) > _LARGEST) & np.isfinite(y))
     if large.size:
         row = int(large[0])
         raise DataError(f"y must lie within +-{_LARGEST:g}, got {y[row]:g}", row=row)
-    known = y[np.isfinite(y)]  # scikit-learn has words for the rest
-    if known.size and 0 < np.ptp(known) < _SMALLEST:
+    finite = y[np.isfinite(y)]  # scikit-learn reports the others
+    if finite.size and 0 < np.ptp(finite) < _SMALLEST:
         raise ValueError(
             f"y must have a range of at least {_SMALLEST:g}, got {y.min():g} to {y.max():g}: give "
             "it in another unit"
@@ -74,7 +74,7 @@ def check_size(y: FloatArray) -> None:
 
 
 def group_labels(groups: Any, rows: Any) -> IntArray:
-    """Labels of groups as numbers from 0."""
+    """Return labels of groups as integers from 0."""
     refuse_masked("groups", groups)
     labels = column_or_1d(groups)
     check_consistent_length(rows, labels)
@@ -83,6 +83,6 @@ def group_labels(groups: Any, rows: Any) -> IntArray:
     except TypeError:
         kinds = sorted({type(label).__name__ for label in labels})
         raise ValueError(
-            f"groups must hold labels of one type, got {' and '.join(kinds)}: make all of them "
-            "text, or all of them numbers"
+            f"groups must hold labels of one type, got {' and '.join(kinds)}: convert all of them "
+            "to text, or to numbers"
         ) from None

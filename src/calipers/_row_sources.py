@@ -1,4 +1,4 @@
-"""Where the rows of ``RowBlocks`` come from: sources that can be read again, and their blocks."""
+"""Sources of ``RowBlocks``, which can be read repeatedly, and their blocks."""
 
 import math
 import os
@@ -21,7 +21,7 @@ _ROWS, _VALUES = 2**16, 2**22  # of a block of an array, at most
 
 
 def opener(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
-    """A function that begins a reading of a source."""
+    """Return a function that starts a pass over a source."""
     if isinstance(source, str | os.PathLike):
         source = [source]
     names = source if isinstance(source, list | tuple) else [None]
@@ -40,7 +40,7 @@ def opener(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
     if isinstance(source, Iterable):
         return lambda: iter(source)
     raise TypeError(
-        "source must be names of files, an array, a frame, a dataset of Arrow or an iterable of "
+        "source must be names of files, an array, a frame, an Arrow dataset or an iterable of "
         f"blocks, got {type(source).__name__}"
     )
 
@@ -59,25 +59,27 @@ def _of_files(names: list[str]) -> Callable[[], Iterator[Any]]:
 
 
 def _is_hidden(path: Path, folder: str) -> bool:
-    """Whether a file, or a folder on the way to it, is for the notes of some program."""
+    """Whether a file, or a folder above it, is hidden, as the metadata of some programs is."""
     return any(part[0] in "._" for part in path.relative_to(folder).parts)
 
 
 def _of_dask(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
-    """Partitions of a frame, or rows of blocks of an array, computed one after another."""
+    """Partitions of a frame, or row blocks of an array, computed one after another."""
     parts = delayed_parts(source)
     if target is None or isinstance(target, str):
         return lambda: (part.compute() for part in parts)
     if not is_lazy(target):
-        raise TypeError(f"target must be of Dask as the source is, got {type(target).__name__}")
-    own = delayed_parts(target)
-    if len(own) != len(parts):
-        raise ValueError(f"source has {len(parts)} partitions and target {len(own)}")
-    return lambda: ((X.compute(), y.compute()) for X, y in zip(parts, own, strict=True))
+        raise TypeError(
+            f"target must be a Dask collection like the source, got {type(target).__name__}"
+        )
+    targets = delayed_parts(target)
+    if len(targets) != len(parts):
+        raise ValueError(f"source has {len(parts)} partitions and target {len(targets)}")
+    return lambda: ((X.compute(), y.compute()) for X, y in zip(parts, targets, strict=True))
 
 
 def delayed_parts(source: Any) -> list[Any]:
-    """Partitions of a collection of Dask, or blocks of its rows, not computed yet."""
+    """Lazy partitions of a Dask frame, or row blocks of a Dask array."""
     whole = source.rechunk({1: -1}) if hasattr(source, "rechunk") and source.ndim == 2 else source
     return list(np.ravel(whole.to_delayed()))
 
@@ -91,12 +93,12 @@ def _of_array(source: Any, target: Any) -> Callable[[], Iterator[Any]]:
         return lambda: (rows[i : i + size] for i in starts)
     if len(target) != len(source):
         raise ValueError(f"source has {len(source):,} rows and target {len(target):,}")
-    own = target.iloc if hasattr(target, "iloc") else target
-    return lambda: ((rows[i : i + size], own[i : i + size]) for i in starts)
+    targets = target.iloc if hasattr(target, "iloc") else target
+    return lambda: ((rows[i : i + size], targets[i : i + size]) for i in starts)
 
 
 class _Spool:
-    """An iterator of blocks that can be gone through again, by a scratch file without a name."""
+    """Makes an iterator of blocks repeatable, by an unnamed scratch file."""
 
     def __init__(self, blocks: Iterator[Any]) -> None:
         self.blocks = blocks
@@ -107,12 +109,12 @@ class _Spool:
 
     def __call__(self) -> Iterator[Any]:
         if not self.whole:
-            raise ValueError("the iterator of blocks has failed before its end: make a new one")
+            raise ValueError("the iterator of blocks failed before its end: make a new one")
         for start in self.starts[:]:
             self.file.seek(start)
             yield pickle.load(self.file)  # noqa: S301 - written below
         self.whole = False
-        for block in self.blocks:  # those that no reading has come to
+        for block in self.blocks:  # those that no pass has reached yet
             self.starts.append(self.file.seek(0, os.SEEK_END))
             pickle.dump(block, self.file, protocol=5)
             self.whole = True
@@ -122,12 +124,12 @@ class _Spool:
 
 
 def inputs_and_targets(block: Any, target: Any, start: int) -> tuple[Any, FloatArray]:
-    """Inputs and targets of a block, which begins at some row."""
+    """Return inputs and targets of a block, whose first row number is ``start``."""
     if isinstance(target, str):
         if not is_frame(block):
             raise TypeError(
-                f"target={target!r} names a column, and a block is of {type(block).__name__}: give "
-                "frames, or pairs of inputs and targets with target=None"
+                f"target={target!r} is a column name, but a block is of type "
+                f"{type(block).__name__}: use frames, or pairs (X, y) with target=None"
             )
         frame = _as_pandas(block)
         if target not in frame:
@@ -138,7 +140,7 @@ def inputs_and_targets(block: Any, target: Any, start: int) -> tuple[Any, FloatA
         X = _as_pandas(X) if is_frame(X) else np.asarray(X)
     else:
         raise TypeError(
-            f"a block must be a pair (X, y), or target must name a column, got a block of "
+            f"a block must be a pair (X, y), or target must name a column, got a "
             f"{type(block).__name__} and target={target!r}"
         )
     values = _as_target(y, start)
@@ -151,22 +153,22 @@ def inputs_and_targets(block: Any, target: Any, start: int) -> tuple[Any, FloatA
 
 
 def check_columns(X: Any, first: Any, start: int) -> Any:
-    """Refuse a block that has no columns, or others than the first; gives those of the first."""
+    """Refuse a block without columns, or with others than the first; return those of the first."""
     place = f"the block from row {start:,} on has inputs of shape {X.shape}"
     if X.ndim != 2 or not X.shape[1]:
-        right = "(rows, columns), with a column beside the target"
+        right = "(rows, columns), with at least one column besides the target"
         raise ValueError(f"{place}: it must be {right}")
-    own = set(X.columns) if hasattr(X, "iloc") else X.shape[1]
-    if not len(X) or first is None or own == first:
-        return own if first is None else first
+    columns = set(X.columns) if hasattr(X, "iloc") else X.shape[1]
+    if not len(X) or first is None or columns == first:
+        return columns if first is None else first
     other = f"{first} columns" if isinstance(first, int) else ", ".join(sorted(map(str, first)))
     raise ValueError(f"{place} and other columns than blocks before it, which have {other}")
 
 
 def _as_target(y: Any, start: int) -> FloatArray:
-    """Targets as numbers, NaN where they are missing."""
+    """Return targets as numbers, with NaN for missing ones."""
     try:
-        if hasattr(y, "isna"):  # of pandas, whose missing values are of several kinds
+        if hasattr(y, "isna"):  # pandas has several kinds of missing values
             return np.asarray(y.to_numpy(np.float64, na_value=np.nan)).ravel()
         values = np.asarray(y)
         return (values.astype(object) if np.iscomplexobj(y) else values).astype(np.float64).ravel()

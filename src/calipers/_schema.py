@@ -1,7 +1,7 @@
-"""What documents and arrays from a file must look like, said once and checked before they are used.
+"""Combinators that validate documents and arrays from a file before they are used.
 
-A check is a function of a value and of the place it stands at; it raises ``SchemaError``, which
-names the place, the rule and the value. Checks of lists and records are made of others.
+A check is a function of a value and its place in the document; it raises a ``SchemaError`` that
+names the place, the rule and the value. Checks of lists and records are composed of others.
 """
 
 import reprlib
@@ -18,7 +18,7 @@ LARGEST = sys.float_info.max
 
 
 class SchemaError(ValueError):
-    """A value that is not what a schema says."""
+    """A value that does not match the schema."""
 
 
 def refuse(place: str, rule: str, value: object) -> NoReturn:
@@ -27,23 +27,23 @@ def refuse(place: str, rule: str, value: object) -> NoReturn:
 
 
 def anything(value: Any, place: str) -> None:
-    """Take any JSON value."""
+    """Accept any JSON value."""
 
 
 def text(value: Any, place: str) -> None:
-    """Take text."""
+    """Accept text."""
     if not isinstance(value, str):
         refuse(place, "text", value)
 
 
 def flag(value: Any, place: str) -> None:
-    """Take true or false."""
+    """Accept true and false."""
     if not isinstance(value, bool):
         refuse(place, "true or false", value)
 
 
 def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
-    """Take finite numbers in [low, high].
+    """Accept finite numbers in [low, high].
 
     >>> number(0, 1)(1.5, "coverage")
     Traceback (most recent call last):
@@ -59,7 +59,7 @@ def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
 
 
 def whole(low: int, high: int) -> Check:
-    """Take whole numbers in [low, high]."""
+    """Accept integers in [low, high]."""
 
     def check(value: Any, place: str) -> None:
         if type(value) is not int or not low <= value <= high:
@@ -69,7 +69,7 @@ def whole(low: int, high: int) -> Check:
 
 
 def one_of(*known: str) -> Check:
-    """Take some texts."""
+    """Accept only these texts."""
 
     def check(value: Any, place: str) -> None:
         if not isinstance(value, str) or value not in known:
@@ -79,7 +79,7 @@ def one_of(*known: str) -> Check:
 
 
 def optional(inner: Check) -> Check:
-    """Take null too."""
+    """Also accept null."""
 
     def check(value: Any, place: str) -> None:
         if value is not None:
@@ -89,7 +89,7 @@ def optional(inner: Check) -> Check:
 
 
 def list_of(inner: Check, least: int = 0, most: int = sys.maxsize) -> Check:
-    """Take lists of so many values that pass a check."""
+    """Accept lists of ``least`` to ``most`` values that pass a check."""
 
     def check(value: Any, place: str) -> None:
         if not isinstance(value, list) or not least <= len(value) <= most:
@@ -105,7 +105,7 @@ def record(
     more: Mapping[str, Check] | None = None,
     rest: Check | None = None,
 ) -> Check:
-    """Take objects with the required entries, some more, and others only if ``rest`` takes them.
+    """Accept objects with the required entries, optionally ``more``, and others that pass ``rest``.
 
     >>> record({"name": text})({"nmae": "x"}, "column")
     Traceback (most recent call last):
@@ -129,33 +129,33 @@ def record(
 
 
 def mapping_of(inner: Check) -> Check:
-    """Take objects with any names."""
+    """Accept objects with any names, whose values pass a check."""
     return record({}, rest=inner)
 
 
 def array_of(
     arrays: Mapping[str, NDArray[Any]], name: str, kinds: str, shape: tuple[int, ...] | None = None
 ) -> NDArray[Any]:
-    """An array of some kinds of types, of a shape, without NaN or infinity."""
-    found = arrays.get(name)
-    if found is None:
+    """Return an array after checking its kind of type, its shape, and that it is finite."""
+    array = arrays.get(name)
+    if array is None:
         raise SchemaError(f"the weights lack the array {name!r}")
-    if found.dtype.kind not in kinds:
-        refuse(f"array {name!r}", f"of a type of kind {kinds!r}", found.dtype.name)
-    if shape is not None and found.shape != shape:
-        refuse(f"array {name!r}", f"of shape {shape}", found.shape)
-    if found.dtype.kind == "f" and not np.isfinite(found).all():
-        refuse(f"array {name!r}", "finite", found[~np.isfinite(found)].flat[0])
-    return found
+    if array.dtype.kind not in kinds:
+        refuse(f"array {name!r}", f"of a type of kind {kinds!r}", array.dtype.name)
+    if shape is not None and array.shape != shape:
+        refuse(f"array {name!r}", f"of shape {shape}", array.shape)
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        refuse(f"array {name!r}", "finite", array[~np.isfinite(array)].flat[0])
+    return array
 
 
 def arrays_under(arrays: Mapping[str, NDArray[Any]], prefix: str) -> dict[str, NDArray[Any]]:
-    """Arrays whose names begin so, by the rest of their names."""
+    """Arrays whose names start with ``prefix``, by their names without it."""
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
 
 def within(name: str, array: NDArray[Any], low: float, high: float) -> None:
-    """Refuse an array with numbers beyond [low, high]."""
+    """Refuse an array with numbers outside [low, high]."""
     array = np.asarray(array, np.float64)
     if array.size and not (array.min() >= low and array.max() <= high):
         bad = array[~((array >= low) & (array <= high))]

@@ -1,4 +1,4 @@
-"""An ensemble as JSON and arrays, and back. Code is never stored, only asked for again."""
+"""Convert an ensemble to JSON and arrays, and back. Code is not stored; loading asks for it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,11 +32,11 @@ from calipers.ensemble import Ensemble
 
 Arrays = dict[str, NDArray[Any]]
 
-_LAST = 40.0  # level on the normal scale beyond which there are no probabilities
+_LAST = 40.0  # normal score beyond which probabilities are 0 in double precision
 
 
 def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
-    """An ensemble as a document and arrays."""
+    """Return an ensemble as a document and arrays."""
     bank = ensemble.bank
     arrays: Arrays = {}
     for i, calibration in enumerate(ensemble.calibrations):
@@ -64,7 +64,7 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
             document["points"], parts = CUSTOM, bank.points.to_arrays()
         arrays |= {f"points.{name}": array for name, array in parts.items()}
         bank = bank.heads
-    check_ensemble(plain(document, "ensemble"))  # what is saved can be loaded
+    check_ensemble(plain(document, "ensemble"))  # refuse to save what cannot be loaded
     return document, arrays | bank_to_arrays(bank)
 
 
@@ -77,22 +77,21 @@ def ensemble_from_dict(
     points: Any = None,
     largest: float = 0.0,
 ) -> Ensemble:
-    """The ensemble that ``ensemble_to_dict`` took apart; ``largest`` is the size of the target.
+    """Rebuild the ensemble from the results of ``ensemble_to_dict``.
 
-    Raises ``SchemaError`` if pieces are missing or do not fit together, ``MissingCodeError`` if the
-    model has a network of the user's own and none is given.
+    ``largest`` is the largest absolute target. Raises ``SchemaError`` if parts are missing or
+    inconsistent, ``MissingCodeError`` if the model needs code of the user that is not given.
     """
     document = current_ensemble(document)
     check_ensemble(document)
     calibrations = calibrations_from_dict(document, arrays)
-    stretch = float(np.prod([_stretch(one) for one in calibrations]))
+    stretch = float(np.prod([_stretch(calibration) for calibration in calibrations]))
     bank = bank_from_arrays(document["program"], arrays, network, largest, stretch)
-    given = document["points"]
-    known = given and _points_from_dict(
-        given, arrays_under(arrays, "points."), network, points, largest, len(bank)
+    source = document["points"] and _points_from_dict(
+        document["points"], arrays_under(arrays, "points."), network, points, largest, len(bank)
     )
     if AGGREGATIONS[document["aggregation"]].single and len(bank) > 1:
-        refuse("ensemble.aggregation", "another for several networks", document["aggregation"])
+        refuse("ensemble.aggregation", "one for several networks", document["aggregation"])
     if document["row_weight"] == CUSTOM and row_weight is None:
         raise MissingCodeError(
             "the model was conformalized with a row_weight, which is code and not stored: pass "
@@ -101,14 +100,14 @@ def ensemble_from_dict(
     if row_weight is not None and calibrations:
         last = len(calibrations) - 1
         last -= last > 0 and calibrations[last].kind == AdaptiveCoverage.kind
-        found: Any = calibrations[last]
+        calibration: Any = calibrations[last]
         try:
-            weighted = replace(found, row_weight=row_weight)
+            weighted = replace(calibration, row_weight=row_weight)
         except TypeError:
-            raise ValueError(f"a calibration {found.kind!r} takes no row_weight") from None
+            raise ValueError(f"a calibration {calibration.kind!r} takes no row_weight") from None
         calibrations = (*calibrations[:last], weighted, *calibrations[last + 1 :])
     return Ensemble(
-        Upgraded(known, bank) if known else bank,
+        Upgraded(source, bank) if source else bank,
         document["coverage"],
         document["aggregation"],
         calibrations,
@@ -118,17 +117,17 @@ def ensemble_from_dict(
 
 
 def check_arrays(document: Any, arrays: Arrays) -> None:
-    """Refuse an ensemble's document, and arrays beside it, as far as no code is needed."""
-    found = current_ensemble(document)
-    check_ensemble(found)
-    check_bank(found["program"], arrays)
-    if found["points"] not in (None, COLUMN, CUSTOM):
-        check_bank(found["points"], arrays_under(arrays, "points."))
-    calibrations_from_dict(found, arrays)
+    """Validate the document and arrays of an ensemble, as far as possible without code."""
+    document = current_ensemble(document)
+    check_ensemble(document)
+    check_bank(document["program"], arrays)
+    if document["points"] not in (None, COLUMN, CUSTOM):
+        check_bank(document["points"], arrays_under(arrays, "points."))
+    calibrations_from_dict(document, arrays)
 
 
 def support_from_dict(document: Mapping[str, Any]) -> Support:
-    """The support of a stored ensemble; models without one take every number to be possible."""
+    """The support of a stored ensemble; without one, every number is possible."""
     if "support" not in document:
         return Support()
     check_support(document["support"], "ensemble.support")
@@ -136,21 +135,21 @@ def support_from_dict(document: Mapping[str, Any]) -> Support:
 
 
 def check_inputs(calibration: Calibrator, inputs: int) -> None:
-    """Refuse a calibration that looks at other inputs than rows have."""
+    """Refuse a calibration whose inputs are not those of the model."""
     if isinstance(calibration, AdaptiveCoverage):
-        known = len(calibration.shift.center)
-        if known not in (0, inputs):
-            refuse("array 'shift.center'", f"of {inputs} inputs, or none", known)
+        size = len(calibration.shift.center)
+        if size not in (0, inputs):
+            refuse("array 'shift.center'", f"of {inputs} inputs, or none", size)
     elif isinstance(calibration, CalibrationBy):
         within("by.columns", calibration.kinds.columns, 0, inputs - 1)
     elif isinstance(calibration.row_weight, DensityRatio):
-        known = len(calibration.row_weight.center)
-        if known != inputs:
-            refuse("array 'ratio.center'", f"of {inputs} inputs", known)
+        size = len(calibration.row_weight.center)
+        if size != inputs:
+            refuse("array 'ratio.center'", f"of {inputs} inputs", size)
 
 
 def _stretch(calibration: Calibrator) -> float:
-    """Scales of its row by which a value of a calibrated distribution is at most off, if over 1."""
+    """Largest shift of a calibrated value, in scales of its row's distribution; at least 1."""
     maps = getattr(calibration, "maps", [getattr(calibration, "level_map", calibration)])
     ends = [_LAST * m.tail_slope + np.abs(m.scores).max() for m in maps if hasattr(m, "tail_slope")]
     shift = calibration.shift.reach if isinstance(calibration, AdaptiveCoverage) else 0.0
@@ -165,7 +164,7 @@ def _has_code(calibration: Calibrator) -> bool:
 def _calibration_from_arrays(kind: str, arrays: Arrays) -> Any:
     try:
         return CALIBRATIONS[kind].from_arrays(arrays)
-    except (KeyError, TypeError) as error:  # of a kind of the user's own
+    except (KeyError, TypeError) as error:  # from a user's calibration
         raise SchemaError(f"the calibration lacks an array or has a wrong one: {error!r}") from None
 
 
@@ -189,7 +188,7 @@ def _points_from_dict(
         return BankPoints(bank)
     if not hasattr(points, "with_arrays"):
         raise MissingCodeError(
-            "the points of the model come from a network of PyTorch, which is code and not stored: "
-            "load it by calipers.torch.load(folder, network)"
+            "the point predictions of the model come from a PyTorch network, which is code and not "
+            "stored: load it by calipers.torch.load(folder, network)"
         )
     return points.with_arrays(arrays)

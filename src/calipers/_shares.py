@@ -1,9 +1,9 @@
-"""Rows of a Dask collection that stay on its workers: each trains some networks on its own share.
+"""Train on a Dask collection whose rows stay on its workers: each trains networks on its own share.
 
-Partition i belongs to share i modulo the number of shares, one for each worker and no more than
-networks. A worker reads and encodes the partitions of its share and trains its networks on them; to
-the client come the numbers of rows, a sample and the networks. So which rows a network sees follows
-from the number of workers and from nothing else.
+Partition i belongs to share i modulo the number of shares, which is the number of workers, but at
+most that of networks. A worker reads and encodes the partitions of its share and trains its
+networks on them; the client receives the numbers of rows, a sample and the networks. So the rows of
+a network depend on the number of workers alone.
 """
 
 import pickle
@@ -17,13 +17,13 @@ from calipers._checks import IntArray
 from calipers.rowblocks import RowBlocks, Sample, chosen_rows, dask_function, merged_sample
 
 Train = Callable[[Iterable[Any], int, Sequence[int], int], Any]
-"""From encoded blocks, how many rows they have, seeds and threads to networks."""
+"""A function of encoded blocks, their number of rows, seeds and threads that returns networks."""
 
-_SPARE = 1.2  # rows that the sample is drawn from, times its size
+_SPARE = 1.2  # rows that the sample is drawn from, as a multiple of its size
 
 
 class WorkerShares:
-    """Shares of rows on the workers of a cluster."""
+    """Shares of the rows, one for each worker of a cluster."""
 
     def __init__(self, client: Any, rows: RowBlocks, networks: int) -> None:
         self.client, self.rows, self.parts = client, rows, rows.partitions()
@@ -34,42 +34,42 @@ class WorkerShares:
         self.starts = [0, *np.cumsum(sizes).tolist()]
         workers = sorted(client.nthreads())
         self.workers = workers[: min(networks, len(self.parts))]
-        self.first: list[Any] = [None] * len(self.parts)  # what the first reading has found
+        self.first: list[Any] = [None] * len(self.parts)  # what the first pass has found
 
     @classmethod
     def of(cls, rows: RowBlocks, networks: int) -> Self | None:
-        """Shares on the cluster that joblib works on; None where that is this machine."""
+        """Return the shares on the cluster that joblib uses; None if it uses this machine."""
         client = getattr(joblib.parallel.get_active_backend()[0], "client", None)
         return None if client is None else cls(client, rows, networks)
 
     def order(self, networks: int) -> IntArray:
-        """Where networks in their own order are among those of all shares, one after the other."""
+        """Position of each network among the networks of all shares, one share after the other."""
         by_share = np.argsort(np.arange(networks) % len(self.workers), kind="stable")
         return np.argsort(by_share)
 
     def sample(self, rows: int, seed: int) -> Sample:
-        """The same sample as of ``RowBlocks``, of rows that workers have chosen."""
-        share = (_SPARE * rows + 1000) / max(1, self.starts[-1])
-        limit = 2**64 - 1 if share >= 1 else int(share * 2**64)
+        """The same sample as that of ``RowBlocks``, drawn by the workers."""
+        fraction = (_SPARE * rows + 1000) / max(1, self.starts[-1])
+        limit = 2**64 - 1 if fraction >= 1 else int(fraction * 2**64)
         choose, reader = dask_function(_chosen), self.rows.reader()
         pairs = zip(self.parts, self.starts[:-1], strict=True)
         tasks = [choose(reader, part, start, seed, limit) for part, start in pairs]
-        found = self.client.gather(self.client.compute(tasks))
-        self.first = [part[-1] for part in found]
-        return merged_sample(found, rows)
+        chosen = self.client.gather(self.client.compute(tasks))
+        self.first = [part[-1] for part in chosen]
+        return merged_sample(chosen, rows)
 
     def train(
-        self, rest: RowBlocks, encode: Callable[..., Any], train: Train, seeds: Sequence[int]
+        self, rows: RowBlocks, encode: Callable[..., Any], train: Train, seeds: Sequence[int]
     ) -> tuple[list[Any], list[Any]]:
-        """What ``train`` makes of each worker's share of ``rest``, and what was seen in each block.
+        """Return the results of ``train`` on each worker's share, and the summary of each block.
 
-        ``encode`` goes from numbers, inputs and targets of a block to its encoded rows and what was
-        seen; of the seeds, one for each network, share k has every one from k on.
+        ``encode`` maps row numbers, inputs and targets of a block to its encoded rows and its
+        summary. ``seeds`` has one seed per network, of which share k takes every n-th from k on.
         """
         import cloudpickle
 
         client, shares = self.client, len(self.workers)
-        payload, read = cloudpickle.dumps((rest.reader(), encode)), dask_function(_encoded)
+        payload, read = cloudpickle.dumps((rows.reader(), encode)), dask_function(_encoded)
         trained, seen = [], []
         for number, worker in enumerate(self.workers):
             place = {"workers": [worker], "allow_other_workers": True}
@@ -80,8 +80,8 @@ class WorkerShares:
             ]
             encoded = client.compute(tasks, **place)
             seen += client.map(_seen, encoded, pure=False, **place)
-            own = list(seeds[number::shares])
-            trained.append(client.submit(_trained, encoded, train, own, pure=False, **place))
+            own_seeds = list(seeds[number::shares])
+            trained.append(client.submit(_trained, encoded, train, own_seeds, pure=False, **place))
         return client.gather(trained), [one for one in client.gather(seen) if one is not None]
 
 
@@ -94,10 +94,11 @@ def _chosen(reader: Callable[..., RowBlocks], block: Any, start: int, *how: int)
 
 
 def _encoded(tools: tuple[Any, Any], block: Any, start: int, first: Any) -> Any:
-    """Encoded rows of one partition and what was seen; None where it has none."""
+    """Encoded rows of one partition and their summary; None if it has no rows."""
     reader, encode = tools
-    found = [encode(*rows) for rows in reader(block, start, first).numbered()]
-    return found[0] if found else None
+    # To the end of the pass, where changed rows are detected.
+    encoded = [encode(*rows) for rows in reader(block, start, first).numbered()]
+    return encoded[0] if encoded else None
 
 
 def _seen(encoded: Any) -> Any:
@@ -105,7 +106,7 @@ def _seen(encoded: Any) -> Any:
 
 
 def _trained(encoded: list[Any], train: Train, seeds: list[int]) -> Any:
-    """Networks of one share, on all threads of its worker."""
+    """Train the networks of one share, on all threads of its worker."""
     from distributed import get_worker
 
     rows = [one[0] for one in encoded if one is not None]

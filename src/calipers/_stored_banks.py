@@ -1,4 +1,4 @@
-"""A bank of networks as JSON and arrays, and made again of them, all of which are checked first."""
+"""Convert a bank of networks to JSON and arrays, and back; what is loaded is validated first."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -21,14 +21,14 @@ Arrays = dict[str, NDArray[Any]]
 _NETWORKS: dict[str, Any] = {kind.__name__: kind for kind in (DenseFactory, Around)}
 _MEASURES = [name for name in HISTORY_TYPE.names or () if name != "epoch"]
 
-_DEEP = 16  # layers from which on a bound of the outputs says too little
-_FAR = 1e4  # standardised inputs of a network that does not clip them, as its outputs are bounded
-_NARROWEST = 1e-6  # piece of an input; those of a fit are wider by far
+_DEEP = 16  # layers from which on the bound of the outputs is too loose to be useful
+_LARGEST_INPUT = 1e4  # standardised, assumed in that bound if a network does not clip its inputs
+_NARROWEST = 1e-6  # width of a segment of an input; those of a fit are much wider
 _LARGEST_OUTPUT = 1e37  # single precision ends at 3e38
 
 
 class MissingCodeError(ModelFileError):
-    """A model that needs code of its maker's own, which is not stored and was not given."""
+    """A model that needs code of its author, which is not stored and was not given."""
 
 
 def bank_to_arrays(bank: Bank) -> Arrays:
@@ -70,10 +70,10 @@ def bank_from_arrays(
 
 
 def _numbered(arrays: Arrays, name: str) -> list[NDArray[Any]]:
-    found = arrays_under(arrays, f"{name}.")
-    if set(found) != {str(i) for i in range(len(found))}:
-        refuse(f"arrays {name!r}", f"numbered from 0 to {len(found) - 1}", sorted(found)[:5])
-    return [found[str(i)] for i in range(len(found))]
+    numbered = arrays_under(arrays, f"{name}.")
+    if set(numbered) != {str(i) for i in range(len(numbered))}:
+        refuse(f"arrays {name!r}", f"numbered from 0 to {len(numbered) - 1}", sorted(numbered)[:5])
+    return [numbered[str(i)] for i in range(len(numbered))]
 
 
 def _histories_from_arrays(measures: NDArray[Any], epochs: NDArray[Any]) -> list[NDArray[np.void]]:
@@ -88,7 +88,7 @@ def _histories_from_arrays(measures: NDArray[Any], epochs: NDArray[Any]) -> list
 
 
 def check_bank(document: Mapping[str, Any], arrays: Arrays) -> None:
-    """Refuse arrays that are not those of a bank of networks of a program."""
+    """Refuse arrays that are not those of a bank with this program."""
     seeds = array_of(arrays, "seeds", "iu")
     if seeds.ndim != 1 or not 1 <= len(seeds) <= MOST_NETWORKS:
         refuse("array 'seeds'", f"a list of 1 to {MOST_NETWORKS} networks", seeds.shape)
@@ -130,15 +130,15 @@ def _check_outputs(
     largest: float,
     stretch: float,
 ) -> None:
-    """Refuse networks whose outputs could be no numbers.
+    """Refuse networks whose outputs might not be finite.
 
-    ``largest`` is the size of the target, and ``stretch`` a factor by which calibrations may at
-    most lengthen distributions.
+    ``largest`` is the largest absolute target, and ``stretch`` the largest factor by which
+    calibrations widen distributions.
     """
     for i, leaf in enumerate(weights):
         array_of({f"weights.{i}": leaf}, f"weights.{i}", "biuf")
     reach = _output_bound(document["network"], weights)
-    if (components := document.get("components", 1)) > 1:  # places are products of two outputs
+    if (components := document.get("components", 1)) > 1:  # locations are products of two outputs
         with np.errstate(over="ignore"):
             reach = (components + 1) * (reach + 1.0) ** 2
     if not (reach <= _LARGEST_OUTPUT).all():
@@ -153,7 +153,7 @@ def _check_outputs(
 
 
 def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> NDArray[np.float64]:
-    """Largest size of each network's outputs, as far as the absolute values of weights tell."""
+    """Bound of each network's absolute outputs, from the absolute values of its weights."""
     if network.get("kind") == "Around":
         network = network["network"]
     networks = len(weights[0])
@@ -161,7 +161,7 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
         return np.ones(networks)
     leaves = [np.abs(leaf).astype(np.float64) for leaf in weights]
     if network.get("frequencies") is None:
-        reach = np.full((networks, leaves[0].shape[1]), _FAR)
+        reach = np.full((networks, leaves[0].shape[1]), _LARGEST_INPUT)
     else:
         clip = float(network.get("clip", 3.0))
         frequency, phase, amplitude = leaves[:3]
@@ -175,9 +175,7 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
             within(f"weights.{3 + len(leaves)}", knots, 0, 1e9)
             gaps = np.diff(weights[-2].reshape(networks, amplitude.shape[1], -1))
             if ((gaps > 0) & (gaps < _NARROWEST)).any():
-                refuse(
-                    "knots of pieces", f"the same, or {_NARROWEST:g} apart", gaps[gaps > 0].min()
-                )
+                refuse("knots of an input", f"equal, or {_NARROWEST:g} apart", gaps[gaps > 0].min())
             parts.append(np.repeat(pieces, network["bins"], axis=1))
         plain = np.full((networks, first - sum(part.shape[1] for part in parts)), clip)
         reach = np.concatenate([plain, *parts], axis=1)
@@ -190,10 +188,10 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
 def program_to_dict(program: Program) -> dict[str, Any]:
     document = {field.name: getattr(program, field.name) for field in fields(program)}
     document["network"] = _network_to_dict(program.network)
-    names = [name for name, known in LOSSES.items() if known is program.objective]
+    names = [name for name, loss in LOSSES.items() if loss is program.objective]
     document["objective"] = {"loss": names[0] if names else CUSTOM, "head": program.output.name}
     del document["head"], document["refuse_crossing"]  # the latter only matters to training
-    if program.components == 1:  # as it was before there could be several
+    if program.components == 1:  # the format from before there could be several
         del document["components"]
     return document
 
@@ -209,12 +207,12 @@ def _network_to_dict(network: Any) -> Any:
 
 
 def _program_from_dict(document: Mapping[str, Any], network: Any) -> Program:
-    rest = dict(document)
-    shape, objective = rest.pop("network"), rest.pop("objective")
+    kwargs = dict(document)
+    shape, objective = kwargs.pop("network"), kwargs.pop("objective")
     name, head = objective["loss"], objective["head"]
-    known = _Unknown if name == CUSTOM else LOSSES[name]
-    own = "" if head == known.head else head
-    return Program(_network_from_dict(shape, network), known, head=own, **rest)
+    loss = _Unknown if name == CUSTOM else LOSSES[name]
+    other_head = "" if head == loss.head else head
+    return Program(_network_from_dict(shape, network), loss, head=other_head, **kwargs)
 
 
 def _network_from_dict(shape: Any, network: Any) -> Any:
@@ -225,19 +223,19 @@ def _network_from_dict(shape: Any, network: Any) -> Any:
         return _NETWORKS[shape["kind"]](**parts)
     if network is None:
         raise MissingCodeError(
-            "the model has a network of its maker's own, which is code and not stored: pass the "
-            "same factory as load(..., network=...)"
+            "the model has a custom network, which is code and not stored: pass the same factory "
+            "as load(..., network=...)"
         )
     return network
 
 
 class _Unknown(Objective):
-    """Stands for a loss of one's own, whose code is not stored."""
+    """Stands for a custom loss, whose code is not stored."""
 
     @staticmethod
     def loss(*_: Any, **__: Any) -> Any:
-        """Refuse."""
+        """Raise ValueError."""
         raise ValueError(
             "the loss of this model is code and was not stored: set the parameter loss to train "
-            "further"
+            "it further"
         )

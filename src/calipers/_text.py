@@ -1,4 +1,4 @@
-"""What is said and written alike everywhere: questions for a mistyped name, values as JSON."""
+"""Suggestions for mistyped names, and values as JSON."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JS
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
-    """A question for the name that was meant, or nothing if none is near.
+    """Suggest the closest known name in parentheses, or return an empty text if none is close.
 
     >>> did_you_mean("Prise", ["size", "price"])
     " (did you mean 'price'?)"
@@ -19,14 +19,15 @@ def did_you_mean(name: object, known: Iterable[object]) -> str:
     ''
     """
     folded = {str(other).casefold(): str(other) for other in known}
-    found = get_close_matches(str(name).casefold(), folded, n=1)
-    return f" (did you mean {folded[found[0]]!r}?)" if found else ""
+    matches = get_close_matches(str(name).casefold(), folded, n=1)
+    return f" (did you mean {folded[matches[0]]!r}?)" if matches else ""
 
 
 def plain(value: object, place: str = "value", other: Callable[[Any], JSON] | None = None) -> JSON:
-    """Copy of a value in JSON's own types; scalars and arrays of NumPy are numbers and lists.
+    """Copy a value to JSON types; NumPy scalars and arrays become numbers and lists.
 
-    What JSON lacks is replaced by ``other(value)``, or refused by an error that says where it is.
+    A value that JSON lacks is replaced by ``other(value)``, or raises an error that says where it
+    is.
 
     >>> plain({"layers": (np.int64(64), 64), "network": print}, other=lambda f: f.__name__)
     {'layers': [64, 64], 'network': 'print'}

@@ -1,4 +1,4 @@
-"""Cross-fitting: which rows each network trains on, and what it predicts for the others."""
+"""Cross-fitting: folds, the out-of-fold predictions of their networks, and calibration by them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,13 +36,13 @@ from calipers.distributions import (
 )
 from calipers.ensemble import Ensemble
 
-# With fewer rows than this none is set aside to stop a training. Without, a network learns some
-# dozen rows by heart and promises intervals of almost no width.
+# With fewer rows, none is set aside for early stopping. Without early stopping, a network memorises
+# a dozen rows or so and predicts intervals of almost no width.
 _FEWEST_TO_STOP = 5
 
 
 class Fold(NamedTuple):
-    """Rows that networks train on, and rows that are held out of them."""
+    """Rows that networks train on, and rows that are held out."""
 
     train: IntArray
     held_out: IntArray
@@ -51,41 +51,41 @@ class Fold(NamedTuple):
 def make_folds(
     cv: Any, rows: IntArray, X: Any, y: Any, groups: Any, n_networks: int, seed: int
 ) -> list[Fold]:
-    """Folds of some rows, each for the same number of networks.
+    """Split some rows into folds, each for the same number of networks.
 
     Parameters
     ----------
     cv : int, splitter or None
-        Number of shuffled folds, which keep groups together where there are any; or any
-        scikit-learn splitter; or None for one fold in which all rows train and none is held out.
-        Where rows are fewer than folds, as many folds as there can be.
+        Number of shuffled folds, which keep groups together if there are any; or any scikit-learn
+        splitter; or None for one fold that trains on all rows and holds none out. With fewer rows
+        than folds, as many folds as possible.
     rows : array of int
         Rows to use.
     X, y, groups : arrays
         The data of all rows; ``groups`` may be None.
     n_networks : int
-        Networks to spread over the folds.
+        Networks to distribute over the folds.
     seed : int
         Seeds the shuffle.
 
     Raises
     ------
     ValueError
-        If there are fewer groups than folds, or if networks cannot be spread evenly.
+        If there are fewer groups than folds, or if networks cannot be distributed evenly.
     """
     if cv is None or len(rows) < 2:
         return [Fold(rows, rows[:0])]
-    chosen = None if groups is None else groups[rows]
+    labels = None if groups is None else groups[rows]
     if isinstance(cv, Integral):
-        count = len(rows) if chosen is None else len(np.unique(chosen))
-        if chosen is not None and count < int(cv):
+        count = len(rows) if labels is None else len(np.unique(labels))
+        if labels is not None and count < int(cv):
             raise ValueError(f"groups has {count} distinct values, too few for cv={cv} folds")
-        kind = KFold if chosen is None else GroupKFold
+        kind = KFold if labels is None else GroupKFold
         most = next(k for k in range(min(int(cv), count), 0, -1) if n_networks % k == 0)
         if most == 1:
             return [Fold(rows, rows[:0])]
         cv = kind(n_splits=most, shuffle=True, random_state=seed)
-    folds = [Fold(rows[a], rows[b]) for a, b in cv.split(X[rows], y[rows], chosen)]
+    folds = [Fold(rows[a], rows[b]) for a, b in cv.split(X[rows], y[rows], labels)]
     empty = [number for number, fold in enumerate(folds) if not fold.train.size]
     if empty or not folds:
         what = f"no rows to train on in fold {empty[0]}" if empty else "no folds"
@@ -98,13 +98,12 @@ def make_folds(
 
 
 def leave_rows_out(folds: Sequence[Fold], n_rows: int | None = None) -> bool:
-    """Whether networks have seen less than all rows but their own fold's, as in time order.
+    """Whether a fold neither trains on nor holds out some rows, as in time order.
 
-    ``n_rows`` is how many rows there are where each fold may have a copy of them all, one after
-    the other.
-
-    ``TimeSeriesSplit`` trains its first networks on the oldest rows alone. They tell how far off
-    a model is that knows the past only, but a pool is better made of networks that know all rows.
+    ``TimeSeriesSplit`` trains its first networks on the oldest rows alone. They show the errors of
+    a model that has only seen the past, but the networks that predict are better trained on all
+    rows. ``n_rows`` is the number of original rows if each fold has a copy of them, one after the
+    other.
 
     Examples
     --------
@@ -119,27 +118,28 @@ def leave_rows_out(folds: Sequence[Fold], n_rows: int | None = None) -> bool:
 
 
 def as_given(rows: IntArray, n_rows: int | None) -> IntArray:
-    """Numbers of rows before each fold had a copy of its own."""
+    """Map indices of copied rows to those of the ``n_rows`` original rows."""
     return rows if n_rows is None else rows % n_rows
 
 
 def set_aside(rows: IntArray, fraction: float, groups: Any, seed: int) -> tuple[IntArray, IntArray]:
-    """Rows that train, and rows that tell when to stop; whole groups where there are any."""
+    """Split rows into training and validation rows, keeping groups together if there are any."""
     if len(rows) < _FEWEST_TO_STOP:
         return rows, rows[:0]
     rng = np.random.default_rng(seed)
     labels = (
         np.arange(len(rows)) if groups is None else np.unique(groups[rows], return_inverse=True)[1]
     )
-    kinds = rng.permutation(labels.max() + 1)
-    held = np.isin(labels, kinds[: int(np.ceil(fraction * len(kinds)))])
+    shuffled = rng.permutation(labels.max() + 1)
+    held = np.isin(labels, shuffled[: int(np.ceil(fraction * len(shuffled)))])
     return (rows, rows[:0]) if held.all() else (rows[~held], rows[held])
 
 
 def out_of_fold_points(points: FloatArray, folds: Sequence[Fold], fold_of: IntArray) -> FloatArray:
-    """Each row's mean point over the networks that have not seen it; over all where there is none.
+    """Mean point prediction of each row by the networks that were not trained on it.
 
-    Points are of shape (networks, rows); ``fold_of`` says which fold each network was trained in.
+    ``points`` has shape (networks, rows); ``fold_of`` is the fold of each network. For a row that
+    is never held out it is the mean over all networks.
 
     Examples
     --------
@@ -149,33 +149,33 @@ def out_of_fold_points(points: FloatArray, folds: Sequence[Fold], fold_of: IntAr
     """
     total, count = np.zeros((2, points.shape[1]))
     for number, fold in enumerate(folds):
-        own = points[fold_of == number]
-        total[fold.held_out] += own[:, fold.held_out].sum(axis=0)
-        count[fold.held_out] += len(own)
+        members = points[fold_of == number]
+        total[fold.held_out] += members[:, fold.held_out].sum(axis=0)
+        count[fold.held_out] += len(members)
     return np.where(count > 0, total / np.maximum(count, 1), points.mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class OutOfFold:
-    """What networks that have not seen a training row predict for it.
+    """Predictions for the training rows by networks that were not trained on them.
 
-    Arrays have the rows that ``fit`` was given, in their order, with NaN for rows that were not
-    held out: those of weight 0, and those that a splitter never holds out. A row that is held out
-    of several folds has the prediction of the first of them.
+    Arrays contain the rows of ``fit`` in their order, with NaN for rows that were not held out:
+    those of weight 0, and those that a splitter never holds out. A row that is held out by several
+    folds has the prediction of the first of them.
     """
 
-    point: FloatArray  #: (n_samples,): Mean of the points of the networks that have not seen a row.
-    coverage: float  #: Coverage of ``interval`` where none is asked.
+    point: FloatArray  #: (n_samples,): Mean prediction of the networks not trained on the row.
+    coverage: float  #: Default coverage of ``interval``.
     rows: IntArray  #: The rows that were held out, in ascending order.
     #: Their distributions before calibration; None for networks that predict points alone.
     dist: SplitNormalMixture | None = None
-    #: Their targets and weights, the targets on the scale of ``dist``, latent ones where the target
-    #: cannot take every value.
+    #: Their targets and weights; targets are on the scale of ``dist``, and latent ones if the
+    #: target cannot take every value.
     target: FloatArray | None = None
     weights: FloatArray | None = None
     #: Values that the target can take.
     support: Support = Support()  # noqa: RUF009 - a frozen value
-    #: The scale on which ``dist`` and ``target`` are, where it is not the target's own.
+    #: The scale of ``dist`` and ``target``, if it is not the target's own.
     target_map: TargetMap | None = None
 
     def __repr__(self) -> str:
@@ -183,18 +183,18 @@ class OutOfFold:
 
     @cached_property
     def calibrated(self) -> CalibratedMixture | TransformedMixture | ObservedDistribution:
-        """Distributions of ``rows``, calibrated among themselves.
+        """Distributions of ``rows``, calibrated on these rows themselves.
 
-        Fewer networks speak for these than for a new row, so that the calibration of the model,
-        which is for all of them together, would make the intervals too narrow.
+        Fewer networks predict these rows than new ones, so that the calibration of the model, which
+        is for all networks together, would make the intervals too narrow.
         """
-        scale, own = self.target_map, self._on_network_scale
-        latent = own if scale is None else TransformedMixture(own, scale)
+        scale, dist = self.target_map, self._on_network_scale
+        latent = dist if scale is None else TransformedMixture(dist, scale)
         return latent if self.support.is_line else ObservedDistribution(latent, self.support)
 
     @property
     def levels(self) -> FloatArray:
-        """Level of the target of each of ``rows`` in its calibrated distribution."""
+        """Calibrated distribution function of each of ``rows`` at its target."""
         return np.asarray(self._on_network_scale.cdf(np.asarray(self.target)))
 
     @cached_property
@@ -207,9 +207,9 @@ class OutOfFold:
     def interval(self, coverage: float | None = None) -> FloatArray:
         """Lower and upper bounds, of shape (n_samples, 2), for one coverage.
 
-        Over all rows they hold the share of targets that they promise by construction. They show
-        where a model is wide, and which rows it misses; rows that had no part in training measure
-        it.
+        By construction, they contain the nominal fraction of all targets. They show where the
+        intervals are wide, and which rows they miss; only rows that had no part in ``fit`` measure
+        the model's coverage.
         """
         bounds = np.full((len(self.point), 2), np.nan)
         level = self.coverage if coverage is None else coverage
@@ -217,25 +217,25 @@ class OutOfFold:
         return bounds
 
     def of_rows(self, count: int) -> "OutOfFold":
-        """The same for ``count`` rows of which these are copies, one after another."""
+        """The same for the ``count`` original rows, of which these rows are copies."""
         if count == len(self.point):
             return self
         rows, first = np.unique(self.rows % count, return_index=True)
         point = np.full(count, np.nan)
         point[rows] = self.point[self.rows[first]]
-        own = {name: getattr(self, name) for name in ("dist", "target", "weights")}
-        taken: dict[str, Any] = {k: None if v is None else v[first] for k, v in own.items()}
+        parts = {name: getattr(self, name) for name in ("dist", "target", "weights")}
+        taken: dict[str, Any] = {k: None if v is None else v[first] for k, v in parts.items()}
         return replace(self, point=point, rows=rows, **taken)
 
     @classmethod
     def of_points(
         cls, points: FloatArray, folds: Sequence[Fold], fold_of: IntArray, coverage: float
     ) -> "OutOfFold | None":
-        """Points alone, of networks that were trained in some folds; None without rows."""
+        """Point predictions of networks trained in these folds; None if no row is held out."""
         rows = np.unique(np.concatenate([fold.held_out for fold in folds]))
-        found = np.full(points.shape[1], np.nan)
-        found[rows] = out_of_fold_points(points, folds, fold_of)[rows]
-        return cls(found, coverage, rows) if rows.size else None
+        point = np.full(points.shape[1], np.nan)
+        point[rows] = out_of_fold_points(points, folds, fold_of)[rows]
+        return cls(point, coverage, rows) if rows.size else None
 
 
 def calibrate(
@@ -250,14 +250,16 @@ def calibrate(
     seed: int = 0,
     n_rows: int | None = None,
 ) -> tuple[tuple[Calibrator, ...], OutOfFold | None]:
-    """Calibrations by each row's score under the networks that have not seen it.
+    """Calibrate by each row's score under the networks that were not trained on it.
 
-    ``fold_of`` is the fold of each network, ``kind`` a key of ``CALIBRATIONS``. Rows of a group
-    count as one in what coverage is supported, as several scores of a row do; ``n_rows`` is how
-    many rows there are where folds have copies of their own. The seed is that of the scores of
-    targets that have a mass of their own, see ``latent_targets``. Where no row was
-    held out, the calibration supports no coverage; otherwise the predictions that calibrations are
-    made of come with them, with the ensemble's support matched to them.
+    Returns the calibrations and the out-of-fold predictions that they are based on, whose support
+    is that of the ensemble, matched to them. If no row was held out, the calibration supports no
+    coverage, and there are no predictions.
+
+    ``fold_of`` is the fold of each network, ``kind`` a key of ``CALIBRATIONS``. In the coverage
+    that is supported, the rows of a group count as one, as do several scores of a row; ``n_rows``
+    is the number of original rows if folds have their own copies. ``seed`` draws the scores of
+    targets with positive probability, see ``latent_targets``.
     """
     held_out = [fold.held_out for fold in folds]
     rows = np.concatenate(held_out)
@@ -267,15 +269,15 @@ def calibrate(
     mixture = ensemble.mixture(X[rows])
     if len(mixture.components) != len(fold_of) * mixture.per_network:
         raise ValueError(
-            f"aggregation={ensemble.aggregation!r} does not keep the networks apart, so that none "
-            "is known to be out of fold: set cv=None, and conformalize on held-out rows"
+            f"aggregation={ensemble.aggregation!r} merges the networks, so that those of a fold "
+            "cannot be told apart: set cv=None, and conformalize on held-out rows"
         )
-    alone = out_of_fold(mixture, fold_of, row_folds)
-    own = None if weights is None else weights[rows]
+    held_out_dist = out_of_fold(mixture, fold_of, row_folds)
+    row_weights = None if weights is None else weights[rows]
     target, support = y[rows], ensemble.support
     if not support.is_line:
-        in_own_unit = ensemble.on_own_scale(alone)
-        support = match_atoms(support, in_own_unit, target, own)
+        in_own_unit = ensemble.on_own_scale(held_out_dist)
+        support = match_atoms(support, in_own_unit, target, row_weights)
         target = latent_targets(support, in_own_unit, target, np.random.default_rng(seed))
     scale = ensemble.target_map
     target = target if scale is None else scale.forward(target)
@@ -283,40 +285,42 @@ def calibrate(
     if groups is not None or len(np.unique(unit)) < len(unit):
         units = unit = unit if groups is None else groups[rows]
     by_width = None
-    # In a single fold all networks are out of fold; networks that left rows out tell nothing of
-    # how networks differ that have seen a row.
+    # In a single fold all networks are out of fold. In folds that leave rows out, the networks do
+    # not show how much networks that were trained on a row differ.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds, n_rows):
         with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
             pools = unseen_pools(mixture, target, fold_of, row_folds)
         scores = pools.scores
         if kind == WidthCalibration.kind:
-            worth = effective_number(np.ones(len(rows)) if own is None else own, units)
-            # What a drawn pool disagrees by says nothing of its row's error: rows are as wide as
-            # pools are, in the order of what networks that have not seen them predict.
+            all_weights = np.ones(len(rows)) if row_weights is None else row_weights
+            effective = effective_number(all_weights, units)
+            # The disagreement within a drawn pool says nothing about its row's error. So rows get
+            # the widths of the pools, in the order of the widths of their out-of-fold predictions.
             width = log_width(pools.dist)
-            order = np.lexsort((width, log_width(alone)[pools.row]))
+            order = np.lexsort((width, log_width(held_out_dist)[pools.row]))
             width[order] = np.sort(width)
-            by_width, scores = evened(width, scores, int(worth), unit[pools.row])
+            by_width, scores = evened(width, scores, int(effective), unit[pools.row])
         scores = scores.reshape(-1, len(rows))
     else:
-        scores = normal_scores(alone, target)
-        if kind == WidthCalibration.kind and len(folds) == 1 and units is None and own is None:
-            by_width, scores = evened(log_width(alone), scores, len(rows), rows)
+        scores = normal_scores(held_out_dist, target)
+        unweighted = units is None and row_weights is None
+        if kind == WidthCalibration.kind and len(folds) == 1 and unweighted:
+            by_width, scores = evened(log_width(held_out_dist), scores, len(rows), rows)
     once, first = np.unique(rows, return_index=True)
-    dist, point = alone[first], np.full(len(y), np.nan)
+    dist, point = held_out_dist[first], np.full(len(y), np.nan)
     means = dist.mean if scale is None else scale.mean(dist)
     point[once] = ensemble.within_bounds(means)
-    kept = OutOfFold(
+    predictions = OutOfFold(
         point,
         ensemble.coverage,
         once,
         dist,
         target[first],
-        None if own is None else own[first],
+        None if row_weights is None else row_weights[first],
         support,
         scale,
     )
     last: Any = Calibration if kind == WidthCalibration.kind else CALIBRATIONS[kind]
     options = {} if units is None else {"units": units}
-    found: Calibrator = last.from_scores(scores, own, **options)
-    return (found,) if by_width is None else (by_width, found), kept
+    calibrator: Calibrator = last.from_scores(scores, row_weights, **options)
+    return (calibrator,) if by_width is None else (by_width, calibrator), predictions

@@ -1,7 +1,7 @@
-"""An ensemble: a bank of networks seen as one distribution, and the one path of prediction.
+"""An ensemble: a bank of networks as one predictive distribution.
 
-The estimator, the command line, the server, the report and the search all ask through
-``Ensemble.predict``. Nothing here knows of them.
+The estimator, the command line, the server, the report and the search all predict through
+``Ensemble.predict``; this module does not depend on them.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,41 +42,41 @@ from calipers.prediction import Prediction, Query
 
 LatentDistribution = NetworkDistribution | TransformedMixture
 
-_BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread its part
-_ANY = 2**31  # calibration rows of a model without calibration, which refuses no coverage
+_BLOCK = 2**13  # rows predicted at a time, which bounds memory and gives every thread some work
+_ANY = 2**31  # calibration rows of a model without calibration, which supports every coverage
 
 
 @dataclass(frozen=True, eq=False)
 class Ensemble:
-    """Trained networks, the way to aggregate them, and what calibration has found."""
+    """Trained networks, their aggregation and their calibrations."""
 
     bank: Bank | Upgraded  #: The networks.
-    #: What their bounds were trained for, and the coverage of an interval where none is asked.
+    #: Coverage that bounds were trained for, and default coverage of intervals.
     coverage: float
     aggregation: str  #: A key of ``AGGREGATIONS``.
     #: Corrections of the distribution, each on top of those before it.
     calibrations: tuple[Calibrator, ...] = ()
-    #: "inf", "raise": What an interval is whose coverage the calibration rows do not support.
+    #: "inf", "raise": What to do if the calibration rows do not support a coverage.
     unsupported: Unsupported = "inf"
     n_jobs: int | None = 1  #: Blocks of rows predicted at a time.
-    #: Values that the target can take, of which predictions are made.
+    #: Values that the target can take, to which predictions are restricted.
     support: Support = Support()  # noqa: RUF009 - a frozen value
-    #: The scale on which the networks predict, where it is not the target's own.
+    #: The scale on which the networks predict, if it is not the target's own.
     target_map: TargetMap | None = None
 
     @property
     def head(self) -> Head:
-        """What the networks' outputs mean."""
+        """The head, which interprets the networks' outputs."""
         return self.bank.program.output
 
     @property
     def members_count(self) -> int:
-        """How many split normals the networks predict together."""
+        """Number of split normals that all networks predict together."""
         return len(self.bank) * self.head.components
 
     @property
     def gives_distribution(self) -> bool:
-        """Whether intervals of any coverage, quantiles and variances can be had."""
+        """Whether intervals of any coverage, quantiles and variances are available."""
         return self.head.has_interval and self._aggregation.gives_distribution
 
     @property
@@ -86,46 +86,47 @@ class Ensemble:
     def predict(self, X: FloatArray, query: Query | None = None) -> Prediction:
         """Answer a query about some rows, from one pass through the networks.
 
-        Points and intervals of the ensemble's own coverage by default. Raises ``ValueError`` if the
-        networks or the aggregation cannot give what is asked.
+        By default, predict points and intervals of the ensemble's coverage. Raises ``ValueError``
+        if the networks or the aggregation cannot give what is requested.
         """
         query = query or Query()
         self.check(query)
         at = None if query.at is None else np.asarray(query.at, np.float64)
 
         def of_block(rows: slice) -> Prediction:
-            own = query if at is None else replace(query, at=at[rows])
-            return self._forward(X[rows]).answer(own)
+            block_query = query if at is None else replace(query, at=at[rows])
+            return self._forward(X[rows]).answer(block_query)
 
         return Prediction.concatenate(self._blocks(of_block, len(X)))
 
     def predict_each(self, X: FloatArray, queries: Sequence[tuple[int, Query]]) -> list[Prediction]:
-        """Answer several queries, each about the next so many rows, from one pass.
+        """Answer several queries from one pass.
 
+        ``queries`` are pairs of a number of rows and a query about them, in the order of the rows.
         Equal queries that follow each other are answered together.
         """
         if any(query.at is not None for _, query in queries):
-            raise ValueError("values at which to give the distribution function are for predict")
+            raise ValueError("Query.at is not supported by predict_each: use predict")
         forward, start = self._forward(X), 0
-        found: list[Prediction] = []
+        answers: list[Prediction] = []
         for query, group in groupby(queries, key=itemgetter(1)):
             self.check(query)
             ends = np.cumsum([rows for rows, _ in group]).tolist()
             alone = ends[-1] == len(X)
             whole = (forward if alone else forward[start : start + ends[-1]]).answer(query)
-            found += [whole] if len(ends) == 1 else [whole[i:j] for i, j in pairwise([0, *ends])]
+            answers += [whole] if len(ends) == 1 else [whole[i:j] for i, j in pairwise([0, *ends])]
             start += ends[-1]
-        return found
+        return answers
 
     def distribution(self, X: FloatArray) -> Distribution:
-        """Predictive distribution of each row, calibrated where the ensemble is.
+        """Predictive distribution of each row, calibrated if the ensemble is.
 
         Raises ``ValueError`` if the aggregation gives bounds and no distribution.
         """
         return self._observed(self.latent(X))
 
     def latent(self, X: FloatArray) -> LatentDistribution:
-        """The same before values are cut off at bounds or rounded."""
+        """The same before values are clipped to bounds or rounded."""
         return self.on_own_scale(self.calibrated(X))
 
     def calibrated(self, X: FloatArray) -> NetworkDistribution:
@@ -133,16 +134,16 @@ class Ensemble:
         return self._calibrated(self.mixture(X), X)
 
     def on_own_scale(self, dist: NetworkDistribution) -> LatentDistribution:
-        """What the networks predict, on the target's own scale."""
+        """Transform the prediction of the networks to the target's own scale."""
         return dist if self.target_map is None else TransformedMixture(dist, self.target_map)
 
     def scores(
         self, dist: NetworkDistribution, y: FloatArray, rng: np.random.Generator
     ) -> FloatArray:
-        """Normal scores of targets that the networks have not seen, from which to calibrate.
+        """Normal scores of held-out targets, from which to calibrate.
 
-        ``dist`` is what ``calibrated`` gives for their rows. A target with a mass of its own has no
-        single score: ``rng`` draws one within its cell.
+        ``dist`` is the result of ``calibrated`` for their rows. A target value with positive
+        probability has no single score: ``rng`` draws one within its cell.
         """
         return normal_scores(dist, self._latent_targets(dist, y, rng))
 
@@ -153,21 +154,20 @@ class Ensemble:
         delay: int = 0,
         made_by: "Sequence[Ensemble] | None" = None,
     ) -> tuple["Ensemble", Learned]:
-        """Follow a stream: take in the targets of rows in time order, one after the other.
+        """Learn online from the targets of rows in time order.
 
-        Each row counts as predicted by what was known ``delay`` rows before it, or by the ensemble
-        of ``made_by`` that did predict it, an earlier one of this stream. Gives the ensemble for
-        the rows that come next, with an ``AdaptiveCoverage`` as its last calibration, and what was
-        predicted for each row before its target was known. Raises ``ValueError`` if the aggregation
-        gives bounds and no distribution, or a target has no logarithm where the model predicts
-        that.
+        Each row counts as predicted by the ensemble as it was ``delay`` rows earlier, or by its
+        ensemble in ``made_by``, an earlier one of this stream. Returns the ensemble for the rows
+        that come next, with an ``AdaptiveCoverage`` as its last calibration, and what was predicted
+        for each row before its target was known. Raises ``ValueError`` if the aggregation gives
+        bounds and no distribution, or if the model predicts logarithms and a target has none.
         """
         if self.target_map is not None:
             self.target_map.check(y)
         return self.taking(y)._learn(X, y, delay, made_by)
 
     def _adaptive(self) -> AdaptiveCoverage:
-        """What has been learnt of a stream, nothing at first."""
+        """What has been learnt from a stream so far."""
         last = self.calibrations[-1] if self.calibrations else None
         if isinstance(last, AdaptiveCoverage):
             return last
@@ -180,23 +180,23 @@ class Ensemble:
     ) -> tuple["Ensemble", Learned]:
         online = self._adaptive()
         fixed = tuple(c for c in self.calibrations if c is not online)
-        states = {id(maker): maker._adaptive() for maker in made_by or ()}
-        makers = None if made_by is None else [states[id(maker)] for maker in made_by]
+        states = {id(ensemble): ensemble._adaptive() for ensemble in made_by or ()}
+        makers = None if made_by is None else [states[id(ensemble)] for ensemble in made_by]
         dist = replace(self, calibrations=fixed).calibrated(X)
-        rng = np.random.default_rng(int(online.levels.rows))  # no two updates draw the same
+        rng = np.random.default_rng(int(online.levels.rows))  # a new seed for each update
         latent = self._latent_targets(dist, y, rng)
         cells = None
         if not self.support.is_line:
             cells = np.stack([self.support.lower_edge(y), self.support.upper_edge(y)])
             cells = cells if self.target_map is None else self.target_map.forward(cells)
-        found = online.learn(dist, latent, X, delay, cells, makers)
-        following = replace(self, calibrations=(*fixed, found.state))
-        return following, replace(found, y=y, support=self.support, target_map=self.target_map)
+        learned = online.learn(dist, latent, X, delay, cells, makers)
+        ensemble = replace(self, calibrations=(*fixed, learned.state))
+        return ensemble, replace(learned, y=y, support=self.support, target_map=self.target_map)
 
     def taking(self, y: FloatArray) -> "Ensemble":
-        """The ensemble, without assumptions on the target that these targets contradict.
+        """Drop assumptions about the target that these targets contradict.
 
-        Bounds that were given are no assumption: targets outside of them are refused.
+        Bounds that the user gave are no assumption: targets outside them raise ``ValueError``.
         """
         if self.support.given:
             refuse_outside(y, self.support)
@@ -205,13 +205,13 @@ class Ensemble:
     def _latent_targets(
         self, dist: NetworkDistribution, y: FloatArray, rng: np.random.Generator
     ) -> FloatArray:
-        """Targets on the networks' scale, drawn where they have a mass of their own."""
+        """Targets on the networks' scale, drawn within their cells if the support has any."""
         if not self.support.is_line:
             y = latent_targets(self.support, self.on_own_scale(dist), y, rng)
         return y if self.target_map is None else self.target_map.forward(y)
 
     def within_bounds(self, point: FloatArray) -> FloatArray:
-        """Points moved to the nearest bound of the target; those that an upgrade keeps are kept."""
+        """Clip point predictions to the bounds of the target, unless an upgrade keeps them."""
         if self.support.is_line or isinstance(self.bank, Upgraded):
             return point
         return np.clip(point, *self.support.ends)
@@ -220,29 +220,26 @@ class Ensemble:
         return dist if self.support.is_line else ObservedDistribution(dist, self.support)
 
     def mixture(self, X: FloatArray) -> SplitNormalMixture:
-        """Predictive distribution of each row, as the networks have it.
-
-        That is before calibration, and on the scale of ``target_map`` where there is one.
-        """
+        """Predictive distribution of each row before calibration, on the networks' scale."""
         self._needs_distribution("a distribution")
         blocks = self._blocks(lambda rows: self._mixture(self.bank.predict(X[rows])), len(X))
         return SplitNormalMixture.concatenate(blocks)
 
     def members(self, X: FloatArray) -> Interval:
-        """Each network's own interval and point, of shape (networks, rows)."""
-        parts = self._blocks(lambda rows: self._members(self.bank.predict(X[rows])), len(X))
-        found = (np.concatenate(sides, axis=1) for sides in zip(*parts, strict=True))
-        return Interval(*found)
+        """Interval and point prediction of each network, of shape (networks, rows)."""
+        blocks = self._blocks(lambda rows: self._members(self.bank.predict(X[rows])), len(X))
+        return Interval(*(np.concatenate(sides, axis=1) for sides in zip(*blocks, strict=True)))
 
     def _blocks(self, function: Callable[[slice], Any], rows: int) -> list[Any]:
+        """Results of ``function`` for blocks of rows, in parallel."""
         if rows <= _BLOCK:
-            return [function(slice(None))]  # starting threads would take longer than a few rows
+            return [function(slice(None))]  # starting threads takes longer than a few rows
         parallel = joblib.Parallel(n_jobs=self.n_jobs, require="sharedmem")
         starts = range(0, rows, _BLOCK)
         return list(parallel(joblib.delayed(function)(slice(i, i + _BLOCK)) for i in starts))
 
     def _forward(self, X: FloatArray) -> Forward:
-        """One pass through the networks."""
+        """Pass rows through the networks once."""
         values = self.bank.predict(X)
         mixture = self.head.mixture(values)
         if mixture is None:
@@ -251,7 +248,7 @@ class Ensemble:
             density = mixture.by_network
             points = density.mean if self.target_map is None else self.target_map.mean(density)
         point = sum_members(points) / len(points)
-        checks.finite("what the networks predict", point)
+        checks.finite("the prediction of the networks", point)
         point = self.within_bounds(point)
         if self.gives_distribution:
             mixture = self._mixture(values) if mixture is None else mixture
@@ -273,7 +270,7 @@ class Ensemble:
         return dist
 
     def _moved(self, values: Values, X: FloatArray, dist: LatentDistribution) -> FloatArray | float:
-        """How far points have moved since training: as the medians of the distributions have."""
+        """Shift of the medians by online learning, which point predictions follow."""
         if not self.calibrations or not isinstance(self.calibrations[-1], AdaptiveCoverage):
             return 0.0
         fixed = replace(self, calibrations=self.calibrations[:-1])
@@ -300,7 +297,7 @@ class Ensemble:
         return Interval(scale.back(lower), scale.mean(density), scale.back(upper))
 
     def check(self, query: Query) -> None:
-        """Refuse what cannot be given, before any network runs."""
+        """Raise ValueError for what cannot be predicted, before any network runs."""
         if query.coverages:
             self._needs_interval()
             if any(level != self.coverage for level in query.coverages):

@@ -1,10 +1,10 @@
-"""What more rows would be worth: a learning curve of two points, measured and not guessed.
+"""Estimate what more rows would be worth, by a learning curve of two points.
 
-The share of variance that networks put down to noise says little of what more rows would bring,
-since a network that has not learnt a dependence takes it for noise. So the model is fitted again to
-a random half of its rows, and the out-of-fold intervals of these rows are compared: by so much they
-became narrower from half of the rows to all of them. Learning curves level off, so the next
-doubling brings as much at most, as a rule.
+The aleatoric part of the variance says little about what more rows would bring, since a network
+takes a dependence that it has not learnt for noise. So the model is fitted again on a random half
+of its rows, and the out-of-fold intervals of these rows are compared: how much narrower did they
+become from half of the rows to all of them? Learning curves level off, so the next doubling usually
+brings at most as much.
 """
 
 from dataclasses import dataclass
@@ -20,36 +20,36 @@ from calipers.regressor import IntervalRegressor
 __all__ = ["MoreRows", "worth_of_more_rows"]
 
 
-_DRAWS = 500  # of the rows, for the range of a ratio
+_DRAWS = 500  # bootstrap samples of the rows, for the confidence interval of a ratio
 
 
 @dataclass(frozen=True)
 class MoreRows:
-    """Ratios of all rows to half of them, below 1 where more rows helped."""
+    """Ratios of the results on all rows to those on half of them, below 1 if more rows helped."""
 
     rows: int  #: Rows that the model was fitted on.
     coverage: float  #: Coverage of the intervals.
     width: float  #: Ratio of mean widths of out-of-fold intervals.
-    #: Where it lies with 95% probability, as far as the choice of rows tells.
+    #: Its 95% bootstrap confidence interval over the rows.
     width_range: tuple[float, float]
-    rmse: float  #: Ratio of root mean squared errors of out-of-fold points.
+    rmse: float  #: Ratio of root mean squared errors of out-of-fold point predictions.
 
     def __str__(self) -> str:
-        """What to expect of twice the rows, in a sentence.
+        """What to expect from twice the rows, in a sentence.
 
         >>> str(MoreRows(400, 0.9, 0.92, (0.90, 0.94), 0.95))[:70]
         'From 200 to 400 rows, 90% intervals became 8% narrower (6% to 10%) and'
         >>> str(MoreRows(400, 0.9, 1.0, (0.98, 1.02), 1.0))[35:]
-        ' became no narrower beyond chance: expect little of more rows.'
+        ' did not become significantly narrower: expect little from more rows.'
         """
         start = f"From {self.rows // 2:,} to {self.rows:,} rows, {self.coverage:.0%} intervals"
         low, high = self.width_range
         if high >= 1:
-            return f"{start} became no narrower beyond chance: expect little of more rows."
+            return f"{start} did not become significantly narrower: expect little from more rows."
         errors = f"{abs(1 - self.rmse):.0%} {'smaller' if self.rmse <= 1 else 'larger'}"
         return (
             f"{start} became {1 - self.width:.0%} narrower ({1 - high:.0%} to {1 - low:.0%}) and "
-            f"errors {errors}: expect up to as much again of {2 * self.rows:,}."
+            f"errors {errors}: expect at most as much again from {2 * self.rows:,}."
         )
 
 
@@ -62,19 +62,19 @@ def worth_of_more_rows(
     coverage: float | None = None,
     random_state: int = 0,
 ) -> MoreRows:
-    """Measure what the second half of the rows was worth, by one more fit to the first.
+    """Measure what half of the rows was worth, by another fit on the other half.
 
     Parameters
     ----------
     model : IntervalRegressor
-        Fitted in this process with ``cv``, since saved models keep no out-of-fold predictions; left
-        as it is.
+        Fitted in this process with ``cv``, since saved models keep no out-of-fold predictions; it
+        is not changed.
     X, y, groups : array-like
-        What it was fitted on, without weights.
+        The data it was fitted on, without weights.
     coverage : float, optional
         Coverage of the intervals; the model's own by default.
     random_state : int
-        Draws the half; whole groups where there are any.
+        Seed of the draw of the half, which keeps groups together if there are any.
 
     Returns
     -------
@@ -98,29 +98,31 @@ def worth_of_more_rows(
     whole, rng = model.out_of_fold_, np.random.default_rng(random_state)
     if len(y) != len(whole.point):
         raise ValueError(
-            f"X, y must be what the model was fitted on, {len(whole.point)} rows, got {len(y)}"
+            f"X, y must be the {len(whole.point)} rows that the model was fitted on, got {len(y)}"
         )
     level = model.coverage if coverage is None else coverage
     labels = np.arange(len(y)) if groups is None else np.unique(groups, return_inverse=True)[1]
-    kinds = rng.permutation(int(labels.max()) + 1)
-    half = np.flatnonzero(np.isin(labels, kinds[: (len(kinds) + 1) // 2]))
-    part = None if groups is None else np.asarray(groups)[half]
-    target = np.asarray(y, dtype=np.float64)[half]
+    shuffled = rng.permutation(int(labels.max()) + 1)
+    rows = np.flatnonzero(np.isin(labels, shuffled[: (len(shuffled) + 1) // 2]))
+    half_groups = None if groups is None else np.asarray(groups)[rows]
+    target = np.asarray(y, dtype=np.float64)[rows]
     small = clone(model).set_params(verbose=0, warm_start=False, unsupported="raise")  # no warning
-    found = small.fit(_safe_indexing(X, half), target, groups=part).out_of_fold_
-    wide, narrow = (np.ptp(b, axis=1) for b in (found.interval(level), whole.interval(level)[half]))
-    there = np.isfinite(wide) & np.isfinite(narrow)
-    if not there.any():
-        raise ValueError(f"half of the rows, {len(half)}, are too few for intervals of {level:g}")
-    wide, narrow = wide[there], narrow[there]
+    half = small.fit(_safe_indexing(X, rows), target, groups=half_groups).out_of_fold_
+    wide, narrow = np.ptp(half.interval(level), axis=1), np.ptp(whole.interval(level)[rows], axis=1)
+    finite = np.isfinite(wide) & np.isfinite(narrow)
+    if not finite.any():
+        raise ValueError(f"half of the rows, {len(rows)}, are too few for intervals of {level:g}")
+    wide, narrow = wide[finite], narrow[finite]
     draws = rng.integers(0, len(wide), (_DRAWS, len(wide)))
     ratios = narrow[draws].mean(axis=1) / wide[draws].mean(axis=1)
     low, high = np.quantile(ratios, [0.025, 0.975])
-    errors = [np.nanmean((p - target) ** 2) for p in (found.point, whole.point[half])]
+    mse_half, mse_whole = (
+        np.nanmean((point - target) ** 2) for point in (half.point, whole.point[rows])
+    )
     return MoreRows(
         len(y),
         level,
         float(narrow.mean() / wide.mean()),
         (float(low), float(high)),
-        float(np.sqrt(errors[1] / errors[0])),
+        float(np.sqrt(mse_whole / mse_half)),
     )

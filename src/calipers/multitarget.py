@@ -1,23 +1,23 @@
-r"""Several targets: an interval for each, and intervals that hold all of them at once.
+r"""Several targets: an interval for each, and intervals that contain all of them at once.
 
-A model for each target says nothing of how often all intervals hold together: two of 95% hold both
-targets with a probability anywhere between 90% and 95%. ``MultiTargetRegressor`` fits one
-``IntervalRegressor`` for each target on the same folds, and sees from held-out rows how deep in its
-distribution the worst of a row's targets lies.
+Separate models do not say how often all intervals are right at once: two intervals of 95% contain
+both targets with a probability anywhere between 90% and 95%. ``MultiTargetRegressor`` fits one
+``IntervalRegressor`` per target on the same folds, and measures joint coverage on held-out rows.
 
-With :math:`u_j` the calibrated distribution function of target j at what was observed, the central
-interval of coverage c holds it if :math:`|2 u_j - 1| \le c`. A row's depth is the largest of these
-over the targets, and the quantile of level c of the depths is the coverage that every interval
-needs for all to hold with probability c. Targets that go together need less than independent ones,
-and no model of their dependence is made.
+With :math:`u_j` the calibrated distribution function of target j at the observation, the central
+interval of coverage c contains it if :math:`|2 u_j - 1| \le c`. A row's depth is the largest of
+these over the targets, and the quantile of level c of the depths is the coverage that every
+interval needs for all to contain their targets with probability c. Dependent targets need less than
+independent ones, and their dependence is not modelled.
 
-What is guaranteed: after ``fit``, depths are of out-of-fold predictions and joint coverage is close
-to nominal, as marginal coverage is. After ``conformalize`` on rows that ``fit`` has not seen it is
-at least nominal, if they and new rows are exchangeable, whatever the models.
+Guarantees: after ``fit``, the depths are those of out-of-fold predictions, and joint coverage is
+close to nominal, as marginal coverage is. After ``conformalize`` on held-out rows it is at least
+nominal if they and new rows are exchangeable, whatever the models.
 """
 
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -39,16 +39,16 @@ from calipers.regressor import IntervalRegressor
 __all__ = ["MultiTargetRegressor"]
 
 
-_MOST = 1 - 1e-12  # coverage that stands for that of an infinite interval
+_MOST = 1 - 1e-12  # coverage that stands for an infinite interval
 
 
 class MultiTargetRegressor(RegressorMixin, BaseEstimator):
-    """Calibrated intervals for several targets, one by one or all at once.
+    """Calibrated intervals for several targets, with marginal or joint coverage.
 
     Parameters
     ----------
     estimator : IntervalRegressor, optional
-        What is fitted to each target; one with its defaults by default.
+        The estimator that is cloned for each target; ``IntervalRegressor()`` by default.
 
     Examples
     --------
@@ -64,9 +64,9 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
     True
     """
 
-    #: One for each target, usable alone: reports, servers and ONNX files are made of these.
+    #: One for each target, usable alone, as for reports, servers and ONNX files.
     models_: list[IntervalRegressor]
-    #: How deep in their distributions held-out rows lie, ascending; None where there are none.
+    #: Depths of held-out rows, ascending; None without held-out rows.
     depths_: FloatArray | None
 
     def __init__(self, estimator: IntervalRegressor | None = None) -> None:
@@ -86,7 +86,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         X : array-like of shape (n_samples, n_features)
             Inputs, as ``IntervalRegressor.fit`` takes them.
         y : array-like of shape (n_samples, n_targets)
-            Targets; the columns of a frame give them their names.
+            Targets, named after the columns if it is a frame.
         sample_weight, groups : array-like of shape (n_samples,), optional
             As in ``IntervalRegressor.fit``.
         """
@@ -96,7 +96,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
                 f"estimator must be an IntervalRegressor, got {type(estimator).__name__}"
             )
         if estimator.warm_start:
-            raise ValueError("several targets cannot be fitted further: set warm_start=False")
+            raise ValueError("warm_start is not supported for several targets: set it to False")
         seed = int(check_random_state(estimator.random_state).randint(2**31))  # the same folds
         targets = _targets(y)
         models = [clone(estimator).set_params(random_state=seed) for _ in targets]
@@ -107,20 +107,19 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         for model, ensemble in zip(models, together(models, fits), strict=True):
             model.ensemble_ = ensemble
         self.models_ = models
-        found = [vars(model).get("_out_of_fold") for model in self.models_]
-        self.depths_ = _out_of_fold_depths(found)
+        self.depths_ = _out_of_fold_depths([vars(model).get("_out_of_fold") for model in models])
         return self
 
     def conformalize(self, X: Any, y: Any) -> Self:
-        """Set joint coverage by rows that ``fit`` has not seen, with a finite-sample guarantee.
+        """Calibrate joint coverage on held-out rows, with a finite-sample guarantee.
 
-        If they and new rows are exchangeable, joint intervals of coverage c hold all targets of a
-        new row with probability at least c. Intervals of single targets stay as they are.
+        If they and new rows are exchangeable, joint intervals of coverage c contain all targets of
+        a new row with probability at least c. Intervals of single targets do not change.
 
         Parameters
         ----------
         X, y : array-like of shape (n_samples, n_features) and (n_samples, n_targets)
-            Held-out rows.
+            Rows that ``fit`` has not seen.
         """
         check_is_fitted(self, "models_")
         pairs = zip(self.models_, self._checked(y), strict=True)
@@ -132,7 +131,7 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         targets = _targets(y)
         if len(targets) != len(self.models_):
             raise ValueError(
-                f"y has {len(targets)} targets, and the model was fitted to {len(self.models_)}"
+                f"y has {len(targets)} targets, but the model was fitted to {len(self.models_)}"
             )
         return targets
 
@@ -144,53 +143,53 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def inputs_(self) -> tuple[Column, ...]:
-        """What training saw in each column of ``X``."""
+        """Kind, range and categories of each column of ``X`` in training."""
         check_is_fitted(self, "models_")
         return self.models_[0].inputs_
 
     @property
     def coverage(self) -> float:
-        """Coverage of the intervals where none is asked."""
+        """Default coverage of the intervals."""
         check_is_fitted(self, "models_")
         return self.models_[0].coverage
 
     def single_coverages(self, coverage: float | Sequence[float]) -> list[float]:
-        """Coverages that the interval of each target needs for all to hold with these coverages.
+        """Marginal coverages of the intervals that jointly have these coverages.
 
-        Raises ``ValueError`` if there were no held-out rows to see it from.
+        Raises ``ValueError`` if there were no held-out rows to estimate them from.
         """
         check_is_fitted(self, "models_")
         if self.depths_ is None:
             raise ValueError(
-                "joint coverage is known from held-out rows, and there were none: set cv, or "
+                "joint coverage is estimated from held-out rows, and there were none: set cv, or "
                 "conformalize on rows that fit has not seen"
             )
-        rows, found = len(self.depths_), []
+        rows, levels = len(self.depths_), []
         for level in checked_levels("coverage", coverage):
-            place = int(np.ceil(level * (rows + 1)))
-            found.append(_MOST if place > rows else float(self.depths_[place - 1]))
-        return [min(max(level, 1 - _MOST), _MOST) for level in found]
+            rank = int(np.ceil(level * (rows + 1)))
+            levels.append(_MOST if rank > rows else float(self.depths_[rank - 1]))
+        return [min(max(level, 1 - _MOST), _MOST) for level in levels]
 
     def query_and_check(
         self, X: Any, query: Query, *, joint: bool = False
     ) -> tuple[dict[str, Prediction], NDArray[np.bool_]]:
-        """Answer a query for each target, by name; and tell which values training did not see.
+        """Return the answer to a query for each target, and the mask of values that were not seen.
 
-        With ``joint``, the intervals of all targets are to hold together.
+        Answers are keyed by target name. With ``joint``, coverages are those of all targets
+        together.
         """
         check_is_fitted(self, "models_")
-        asked = (self.coverage,) if query.coverages is None else query.coverages
-        levels = tuple(self.single_coverages(asked)) if joint and asked else asked
-        own = Query(**{**vars(query), "coverages": levels})
-        outside = self.models_[0].outside(X)
-        found = {}
-        for name, model in zip(self.target_names_, self.models_, strict=True):
-            answer = model.query(X, own)
-            found[name] = Prediction(**{**vars(answer), "coverages": np.array(asked)})
-        return found, outside
+        requested = (self.coverage,) if query.coverages is None else query.coverages
+        levels = tuple(self.single_coverages(requested)) if joint and requested else requested
+        query = replace(query, coverages=levels)
+        answers = {
+            name: replace(model.query(X, query), coverages=np.array(requested))
+            for name, model in zip(self.target_names_, self.models_, strict=True)
+        }
+        return answers, self.models_[0].outside(X)
 
     def predict(self, X: Any) -> FloatArray:
-        """Point estimates, of shape (n_samples, n_targets)."""
+        """Point predictions, of shape (n_samples, n_targets)."""
         check_is_fitted(self, "models_")
         return np.column_stack([model.predict(X) for model in self.models_])
 
@@ -206,21 +205,21 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         coverage : float or sequence of float, optional
             Coverages; by default the one the models were fitted for.
         joint : bool
-            Whether a coverage is that of all targets together, or of each alone.
+            Whether ``coverage`` refers to all targets together instead of each alone.
 
         Returns
         -------
         array of shape (n_samples, n_targets, 2) or (n_samples, n_targets, 2, n_coverages)
-            Lower and upper bounds; the last axis is there if ``coverage`` is a sequence.
+            Lower and upper bounds; with the last axis if ``coverage`` is a sequence.
         """
         check_is_fitted(self, "models_")
-        asked: Any = self.coverage if coverage is None else coverage
-        levels = self.single_coverages(asked) if joint else list(np.atleast_1d(asked))
+        requested: Any = self.coverage if coverage is None else coverage
+        levels = self.single_coverages(requested) if joint else list(np.atleast_1d(requested))
         bounds = np.stack([m.predict_interval(X, levels) for m in self.models_], axis=1)
-        return bounds if np.ndim(asked) else bounds[..., 0]
+        return bounds if np.ndim(requested) else bounds[..., 0]
 
     def pick(self, frame: Any) -> Any:
-        """Columns that the model takes, from a pandas frame with any others and in any order."""
+        """Select the model's inputs from a pandas frame with other columns, in any order."""
         check_is_fitted(self, "models_")
         return self.models_[0].pick(frame)
 
@@ -230,9 +229,9 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
         documents: list[Any] = []
         arrays: dict[str, NDArray[Any]] = {}
         for i, model in enumerate(self.models_):
-            document, own = model_to_dict(model)
+            document, model_arrays = model_to_dict(model)
             documents.append(document)
-            arrays |= {f"{i}.{name}": array for name, array in own.items()}
+            arrays |= {f"{i}.{name}": array for name, array in model_arrays.items()}
         if self.depths_ is not None:
             arrays["depths"] = self.depths_
         storage.write_model(
@@ -241,12 +240,12 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> Self:
-        """Read what ``save`` wrote.
+        """Load a model that ``save`` wrote.
 
         Raises
         ------
         calipers.storage.ModelFileError
-            If the folder holds no model, another kind of model, or a damaged one.
+            If the folder contains no model, another kind of model, or a damaged one.
         """
         with stored_model(folder, cls) as (document, arrays):
             return cls()._from_document(document, arrays)
@@ -261,11 +260,11 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
             if (np.diff(self.depths_) < 0).any():
                 refuse("array 'depths'", "in ascending order", "another")
         self.models_ = []
-        for i, own in enumerate(document["targets"]):
-            parts = arrays_under(rest, f"{i}.")
+        for i, model_document in enumerate(document["targets"]):
+            model_arrays = arrays_under(rest, f"{i}.")
             rest = {name: array for name, array in rest.items() if not name.startswith(f"{i}.")}
             self.models_.append(IntervalRegressor())
-            model_from_dict(self.models_[-1], own, parts)
+            model_from_dict(self.models_[-1], model_document, model_arrays)
         if rest:
             refuse("the weights", "those of the targets", sorted(rest)[0])
         if len({(m.inputs_, m.coverage) for m in self.models_}) > 1 or len(
@@ -291,27 +290,27 @@ def _targets(y: Any) -> list[Any]:
     else:
         values = np.asarray(y)
         if values.ndim != 2:
-            raise ValueError(f"y must have a column for each target, got shape {values.shape}")
+            raise ValueError(f"y must have one column per target, got shape {values.shape}")
         frame = pd.DataFrame(values, columns=[f"y{i}" for i in range(values.shape[1])])
     if frame.shape[1] < 2:
         raise ValueError(
-            f"y must hold two targets or more, got {frame.shape[1]}: IntervalRegressor is for one"
+            f"y must have at least two targets, got {frame.shape[1]}: use IntervalRegressor for one"
         )
     return [frame[name] for name in frame]
 
 
-def _out_of_fold_depths(found: Sequence[OutOfFold | None]) -> FloatArray | None:
-    """Depths of the rows that networks have not seen; None where there are none."""
+def _out_of_fold_depths(predictions: Sequence[OutOfFold | None]) -> FloatArray | None:
+    """Depths of the out-of-fold predictions; None if a target has none."""
     levels = []
-    for known in found:
-        if known is None or known.dist is None or known.target is None:
+    for prediction in predictions:
+        if prediction is None or prediction.dist is None or prediction.target is None:
             return None
-        levels.append(known.levels)
+        levels.append(prediction.levels)
     return _depths(levels)
 
 
 def _depths(levels: Sequence[FloatArray]) -> FloatArray:
-    """The smallest coverage whose intervals hold all targets, of each row; ascending.
+    """The smallest coverage at which a row's intervals contain all its targets, in rising order.
 
     >>> _depths([np.array([0.5, 0.25, 0.9]), np.array([0.4, 0.5, 0.5])]).round(2)
     array([0.2, 0.5, 0.8])

@@ -1,7 +1,7 @@
 """Networks as Equinox modules.
 
-A network maps one standardised row of inputs to a few raw numbers, whose meaning a head gives.
-``MLP`` says which networks an ``IntervalRegressor`` trains; a network of one's own is a factory of
+A network maps one standardised row of inputs to a few raw outputs, which a head interprets.
+``MLP`` configures the networks of an ``IntervalRegressor``; a custom network is a factory of
 Equinox modules, see ``Network``.
 """
 
@@ -20,15 +20,15 @@ from sklearn.utils._param_validation import Interval as Within, StrOptions
 
 Array = Any
 
-_ROWS_PER_FREQUENCY = 3  # of one input: few rows cannot tell which of many frequencies matter
+_ROWS_PER_FREQUENCY = 3  # per input: few rows cannot tell which of many frequencies matter
 _ROWS_PER_INPUT = 100  # from which on cosines start at full amplitude
 _MOST_FREQUENCIES = 512  # of all inputs together, which bounds the cost of wide tables
-_NARROWEST = 0.01  # piece of an input, in standardised units
-ROWS_FOR_KNOTS = 10_000  # that are enough to place them
-BINS, ROWS_FOR_PIECES = 32, 900  # that "auto" tries, and the rows from which it does
-# Of odd powers of the sine of a turn, from -1/4 to 1/4, with its sign changed: least squares.
+_NARROWEST = 0.01  # width of a segment, in standardised units
+ROWS_FOR_KNOTS = 10_000  # enough rows to place them
+BINS, ROWS_FOR_PIECES = 32, 900  # segments that "auto" tries, and the fewest rows for it
+# Least-squares coefficients of odd powers x, x^3, ... for -sin(2 pi x), with x from -1/4 to 1/4.
 _SINE = (-6.2831853, 41.341681, -81.60248, 76.581256, -39.760497)
-PIECES = 0.5  # first amplitude of pieces, in that of cosines
+PIECES = 0.5  # initial amplitude of the piecewise-linear encoding, relative to the cosines
 SPREAD, AMPLITUDE = 0.15, 0.125  # of the cosines of smooth networks; the latter is a factor
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -40,10 +40,11 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 class Network(Protocol):
-    """What trains a bank of networks: a factory of Equinox modules.
+    """A factory of Equinox modules, from which a bank of networks is trained.
 
-    It must be hashable (a function, or a frozen dataclass), since compiled programs are kept by it.
-    The module it returns takes one row of shape ``(in_size,)`` and returns ``(out_size,)``.
+    It must be hashable (a function, or a frozen dataclass), since it is a key of the cache of
+    compiled programs. The module it returns maps one row of shape ``(in_size,)`` to
+    ``(out_size,)``.
     """
 
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> eqx.Module:
@@ -53,7 +54,7 @@ class Network(Protocol):
 class Linear(eqx.Module):
     """Affine map with Glorot-uniform weights and zero biases.
 
-    The weight is stored as ``(in_size, out_size)``, the order in which a batch of rows multiplies
+    The weight has shape ``(in_size, out_size)``, the layout in which multiplying a batch of rows is
     fastest on a CPU.
     """
 
@@ -81,16 +82,16 @@ class Perceptron(eqx.Module):
         return self.after_first(self.layers[0](x))
 
     def after_first(self, x: Array) -> Array:
-        """Map what the first layer gives for one row."""
+        """Map the output of the first layer for one row."""
         for layer in self.layers[1:]:
             x = layer(ACTIVATIONS[self.activation](x))
         return x
 
 
 def cosine_of_turns(turns: Array) -> Array:
-    """Cosine of an angle in full turns, to 2e-7.
+    """Cosine of an angle in full turns, accurate to 2e-7.
 
-    ``jnp.cos`` takes care of angles beyond all turns, which a CPU does one number at a time.
+    ``jnp.cos`` also reduces huge angles exactly, which a CPU does one number at a time.
 
     Examples
     --------
@@ -100,19 +101,20 @@ def cosine_of_turns(turns: Array) -> Array:
     """
     quarter = jnp.abs(turns - jnp.round(turns)) - 0.25
     square = quarter * quarter
-    found: Array | float = _SINE[-1]
+    polynomial: Array | float = _SINE[-1]
     for coefficient in _SINE[-2::-1]:
-        found = found * square + coefficient
-    return quarter * found
+        polynomial = polynomial * square + coefficient
+    return quarter * polynomial
 
 
 class Periodic(eqx.Module):
-    """Inputs, softly clipped, beside cosines of some at learnt frequencies, phases, amplitudes.
+    """Softly clipped inputs, and cosines of some of them.
 
-    A sharp or oscillating dependence on one input, which a plain network learns late, is linear in
-    the cosines (Gorishniy, Rubachev and Babenko, 2022). Where they start small, what is smooth is
-    learnt first, and a table too small for more stops there. The clipping (Holzmueller,
-    Grinsztajn and Steinwart, 2024) keeps outliers near the rest.
+    Frequencies, phases and amplitudes of the cosines are learnt. A sharp or oscillating dependence
+    on one input, which a plain network learns late, is linear in the cosines (Gorishniy, Rubachev
+    and Babenko, 2022). If the amplitudes start small, the smooth part is learnt first, and training
+    on a table too small for more stops there. The clipping (Holzmueller, Grinsztajn and Steinwart,
+    2024) keeps outliers near the other rows.
     """
 
     frequency: Array
@@ -141,20 +143,20 @@ class Periodic(eqx.Module):
     def __call__(self, x: Array) -> Array:
         """Map one row of ``in_size`` to ``in_size + len(columns) * count``."""
         x = x / jnp.sqrt(1 + (x / self.clip) ** 2)
-        chosen = x[jnp.array(self.columns, dtype=int)]
-        cosines = cosine_of_turns(chosen[:, None] * self.frequency + self.phase)
+        selected = x[jnp.array(self.columns, dtype=int)]
+        cosines = cosine_of_turns(selected[:, None] * self.frequency + self.phase)
         return jnp.concatenate([x, (self.amplitude[:, None] * cosines).ravel()])
 
 
 class PiecewiseLinear(eqx.Module):
-    """Some inputs in pieces: how much of each piece between two knots lies below the input.
+    """Piecewise-linear encoding: the fraction of each segment between two knots below the input.
 
-    Steps and kinks in one input, which trees find, are linear in the pieces (Gorishniy, Rubachev
-    and Babenko, 2022). Knots are quantiles of the training rows and are not trained; a piece
-    without a width, where there are fewer knots, is 0.
+    Steps and kinks in one input, which trees find, are linear in the encoding (Gorishniy, Rubachev
+    and Babenko, 2022). Knots are quantiles of the training rows and are not trained; a segment of
+    width 0, which pads inputs with fewer distinct knots, is encoded as 0.
     """
 
-    knots: Array  # in one row, since matrices decay
+    knots: Array  # flat, since weight decay applies to matrices
     amplitude: Array
     columns: tuple[int, ...] = eqx.field(static=True)
 
@@ -165,16 +167,16 @@ class PiecewiseLinear(eqx.Module):
 
     @property
     def bins(self) -> int:
-        """Pieces of an input."""
+        """Number of segments per input."""
         return self.knots.shape[-1] // len(self.columns) - 1
 
     def filled(self, x: Array) -> Array:
-        """How much of each piece lies below the input, from 0 to 1."""
+        """Fraction of each segment that lies below the input, from 0 to 1."""
         knots = jax.lax.stop_gradient(self.knots).reshape(len(self.columns), -1)
         width = knots[:, 1:] - knots[:, :-1]
         slope = jnp.where(width > 0, 1 / jnp.where(width > 0, width, 1), 0)
-        chosen = x[jnp.array(self.columns, dtype=int)]
-        return jnp.clip((chosen[:, None] - knots[:, :-1]) * slope, 0, 1).ravel()
+        selected = x[jnp.array(self.columns, dtype=int)]
+        return jnp.clip((selected[:, None] - knots[:, :-1]) * slope, 0, 1).ravel()
 
 
 class EmbeddedPerceptron(eqx.Module):
@@ -186,22 +188,22 @@ class EmbeddedPerceptron(eqx.Module):
 
     def __call__(self, x: Array) -> Array:
         """Map one row."""
-        found = self.embedding(x)
+        embedded = self.embedding(x)
         if self.pieces is None:
-            return self.perceptron(found)
+            return self.perceptron(embedded)
         first = self.perceptron.layers[0]
-        own, weight = jnp.split(first.weight, [found.size])
-        # With amplitudes in the weights, no gradient has to go back to the pieces, which do not
-        # depend on what is trained: a third of their products.
+        embedded_weight, weight = jnp.split(first.weight, [embedded.size])
+        # With the amplitudes multiplied into the weights, no gradient flows back to the encoding,
+        # which depends on no trained parameter. This saves a third of its matrix products.
         weight = jnp.repeat(self.pieces.amplitude, self.pieces.bins)[:, None] * weight
         return self.perceptron.after_first(
-            found @ own + self.pieces.filled(x) @ weight + first.bias
+            embedded @ embedded_weight + self.pieces.filled(x) @ weight + first.bias
         )
 
 
 @dataclass(frozen=True)
 class DenseFactory:
-    """Factory of fully connected networks, over embeddings of the inputs if wanted.
+    """Factory of fully connected networks, optionally over embeddings of the inputs.
 
     Examples
     --------
@@ -215,18 +217,18 @@ class DenseFactory:
     activation: str = "relu"  #: A key of ``ACTIVATIONS``.
     #: Cosines per input; None for a plain network. With 0, inputs are only clipped.
     frequencies: int | None = None
-    #: Inputs that get them; all by default. They tell nothing of an input with two values.
+    #: Inputs that are embedded; all by default. Binary inputs gain nothing from it.
     columns: tuple[int, ...] | None = None
-    #: Standard deviation of the first frequencies, in periods per standardised unit.
+    #: Standard deviation of the initial frequencies, in periods per standardised unit.
     spread: float = 0.35
-    amplitude: float = 1.0  #: First amplitude of the cosines.
+    amplitude: float = 1.0  #: Initial amplitude of the cosines.
     clip: float = 3.0  #: Inputs level off at this many standardised units.
-    bins: int = 0  #: Pieces of each of ``columns`` beside the cosines.
-    smooth: bool = False  #: Whether it is trained as what is smooth, see ``calipers.training``.
+    bins: int = 0  #: Segments of the piecewise-linear encoding of each of ``columns``.
+    smooth: bool = False  #: Whether to train it for a smooth target, see ``calipers.training``.
 
     @property
     def clips_inputs(self) -> bool:
-        """Whether an input beyond all others moves a network no farther than a large one does."""
+        """Whether inputs are clipped, so that an outlier has no more effect than a large value."""
         return self.frequencies is not None
 
     def __call__(
@@ -253,23 +255,23 @@ class DenseFactory:
         return EmbeddedPerceptron(embedding, perceptron, pieces)
 
     def knots(self, inputs: NDArray[np.floating[Any]]) -> NDArray[np.float32] | None:
-        """Knots for a network that sees these standardised rows; None where it has none."""
+        """Knots for a network trained on these standardised rows; None if it has no segments."""
         columns = range(inputs.shape[1]) if self.columns is None else self.columns
         if not (self.bins and len(columns)):
             return None
-        some = inputs[:: max(1, len(inputs) // ROWS_FOR_KNOTS)]
-        found = np.zeros((len(columns), self.bins + 1), np.float32)
-        if len(some):
+        sample = inputs[:: max(1, len(inputs) // ROWS_FOR_KNOTS)]
+        knots = np.zeros((len(columns), self.bins + 1), np.float32)
+        if len(sample):
             levels = np.linspace(0, 1, self.bins + 1)
-            quantiles = np.quantile(some[:, list(columns)], levels, axis=0).T
-            for own, values in zip(found, quantiles, strict=True):
+            quantiles = np.quantile(sample[:, list(columns)], levels, axis=0).T
+            for column, values in zip(knots, quantiles, strict=True):
                 kept = _apart(values)
-                own[:] = kept[-1]
-                own[: len(kept)] = kept
-        return found.ravel()
+                column[:] = kept[-1]
+                column[: len(kept)] = kept
+        return knots.ravel()
 
     def with_knots(self, module: Any, knots: Array) -> Any:
-        """A network of this factory, at these knots."""
+        """Return a network of this factory with these knots."""
         return eqx.tree_at(lambda network: network.pieces.knots, module, knots)
 
     def _perceptron(self, in_size: int, out_size: int, key: Array) -> Perceptron:
@@ -282,9 +284,10 @@ class DenseFactory:
 
 
 def _apart(values: NDArray[np.floating[Any]]) -> list[float]:
-    """Of ascending values those that are not too near to the one before.
+    """Thin out ascending values, so that each is at least ``_NARROWEST`` above the one before.
 
-    A step steeper than that would tell rounding errors of one program from those of another.
+    A narrower segment would be so steep that the rounding errors of two programs would give
+    visibly different outputs.
     """
     kept = [float(values[0])]
     for value in values[1:].tolist():
@@ -299,7 +302,7 @@ MOST_LAYERS, MOST_UNITS = 256, 10**6
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class MLP(BaseEstimator):
-    """Fully connected networks over embeddings of inputs: what a model trains by default.
+    """Fully connected networks over embeddings of inputs, the default of ``IntervalRegressor``.
 
     Parameters
     ----------
@@ -308,19 +311,21 @@ class MLP(BaseEstimator):
     activation : str
         A key of ``ACTIVATIONS``.
     frequencies : int
-        Periodic embeddings of each input with more than two values, fewer where rows are few or
-        inputs many; 0 for a plain network.
+        Periodic embeddings of each input with more than two values, fewer with few rows or many
+        inputs; 0 for a plain network.
     bins : int or "auto"
-        Pieces into which such an input is cut besides, likewise; 0 for none. "auto" is, in ``fit``
-        on 900 rows and more, 32 where a short trial leaves 4% of the variance unexplained, and
-        otherwise none: what is nearly free of noise is mostly smooth. Where trees leave twice as
-        much as the trial, the target is smooth as well; networks then have no pieces, slower and
-        lower cosines, twice the learning rate, five times the weight decay and half the epochs.
+        Segments of a piecewise-linear encoding of each such input, fewer in the same cases; 0 for
+        none. "auto" is 32 in ``fit`` on at least 900 rows if a short trial leaves at least 4% of
+        the variance unexplained, and otherwise 0: a target with almost no noise is mostly smooth.
+        If trees leave at least twice as much unexplained as the trial, the target is smooth as
+        well; networks then have no segments, lower frequencies and amplitudes, twice the learning
+        rate, five times the weight decay and half the epochs.
     trees : int or "auto"
-        Trees whose mean point is one more input, by trees that have not seen a row where networks
-        train on it; 0 for none. "auto" is, in ``fit`` of 100 to 50,000 rows with neither ``epochs``
-        nor a ``time_budget``, 100 where they predict held-out rows about as well as networks do
-        after trials, or better, and these leave 4% of the variance unexplained; otherwise none.
+        Number of trees whose mean prediction is an additional input (for training rows, the
+        out-of-bag tree predictions); 0 for none. "auto" is 100 in ``fit`` on 100 to 50,000 rows
+        with neither ``epochs`` nor a ``time_budget``, if the trees predict held-out rows better or
+        not much worse than networks in short trials, which leave at least 4% of the variance
+        unexplained; otherwise 0.
 
     Examples
     --------
@@ -345,7 +350,7 @@ class MLP(BaseEstimator):
     }
 
     def factory(self, X: NDArray[np.floating[Any]], rows: int) -> DenseFactory:
-        """The networks that suit a table of inputs of which ``rows`` rows are trained on."""
+        """Return the factory of networks that suit inputs ``X`` with ``rows`` training rows."""
         hidden = tuple(int(units) for units in self.hidden_layers)
         if len(hidden) > MOST_LAYERS or not all(1 <= units <= MOST_UNITS for units in hidden):
             raise ValueError(
@@ -354,46 +359,46 @@ class MLP(BaseEstimator):
             )
         if not self.frequencies:
             return DenseFactory(hidden, self.activation)
-        more = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)  # than two values
-        inputs = max(1, int(more.sum()))  # ones and zeros of categories take no frequencies
-        fewest = min(rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
-        # In powers of two, since a network of another amplitude is another program to compile.
+        not_binary = ~np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0)
+        inputs = max(1, int(not_binary.sum()))  # one-hot categories have no frequencies
+        most = min(rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
+        # In powers of two, since each amplitude is another program to compile.
         amplitude = 2.0 ** min(0, round(np.log2(rows / (_ROWS_PER_INPUT * inputs))))
-        found = DenseFactory(
+        factory = DenseFactory(
             hidden,
             self.activation,
-            min(self.frequencies, fewest),
-            tuple(np.flatnonzero(more).tolist()),
+            min(self.frequencies, most),
+            tuple(np.flatnonzero(not_binary).tolist()),
             amplitude=amplitude,
         )
-        return found if isinstance(self.bins, str) else in_pieces(found, rows, int(self.bins))
+        return factory if self.bins == "auto" else in_pieces(factory, rows, int(self.bins))
 
-    def alternative(self, usual: DenseFactory, rows: int) -> DenseFactory | None:
-        """What may be better than the usual networks for so many rows, if anything is tried."""
-        if self.bins != "auto" or usual.frequencies is None or rows < ROWS_FOR_PIECES:
+    def alternative(self, base: DenseFactory, rows: int) -> DenseFactory | None:
+        """Return the networks to try besides ``base`` for this many rows, if there are any."""
+        if self.bins != "auto" or base.frequencies is None or rows < ROWS_FOR_PIECES:
             return None
-        found = in_pieces(usual, rows, BINS)
-        return found if found.bins else None
+        factory = in_pieces(base, rows, BINS)
+        return factory if factory.bins else None
 
 
-def in_pieces(usual: DenseFactory, rows: int, bins: int) -> DenseFactory:
-    """The same networks with inputs in so many pieces, or fewer where rows are few."""
-    inputs = max(1, len(usual.columns or ()))
+def in_pieces(base: DenseFactory, rows: int, bins: int) -> DenseFactory:
+    """Add a piecewise-linear encoding of ``bins`` segments, or fewer if there are few rows."""
+    inputs = max(1, len(base.columns or ()))
     most = min(bins, rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
-    return replace(usual, bins=2 ** int(np.log2(most)) if most and usual.columns else 0)
+    return replace(base, bins=2 ** int(np.log2(most)) if most and base.columns else 0)
 
 
-def smooth(usual: DenseFactory) -> DenseFactory:
-    """The same networks with slower and lower cosines."""
-    return replace(usual, spread=SPREAD, amplitude=AMPLITUDE * usual.amplitude, smooth=True)
+def smooth(base: DenseFactory) -> DenseFactory:
+    """Return the same networks with lower frequencies and amplitudes of the cosines."""
+    return replace(base, spread=SPREAD, amplitude=AMPLITUDE * base.amplitude, smooth=True)
 
 
 NETWORKS: dict[str, type[MLP]] = {"mlp": MLP}
-"""Settings of networks by name."""
+"""Network settings by name."""
 
 
 class AroundPoint(eqx.Module):
-    """A network whose point stays near zero, where it stands for a point known beforehand."""
+    """A network whose point output stays within ``reach`` of zero, the given point prediction."""
 
     network: eqx.Module
     point_at: int = eqx.field(static=True)
@@ -407,7 +412,7 @@ class AroundPoint(eqx.Module):
 
 @dataclass(frozen=True)
 class Around:
-    """Factory of networks that give an interval around a known point, not a point of their own.
+    """Factory of networks that predict an interval around a given point prediction.
 
     Examples
     --------
@@ -417,9 +422,9 @@ class Around:
     True
     """
 
-    network: Network  #: Factory of what they are otherwise.
-    point_at: int  #: Which raw output is the point, see ``calipers.heads.Head``.
-    #: How far the point may move from the known one, in units of the target; 0 keeps it.
+    network: Network  #: Factory of the networks without this constraint.
+    point_at: int  #: Index of the raw output that is the point, see ``calipers.heads.Head``.
+    #: How far the point may move from the given one, in units of the target; 0 keeps it.
     reach: float = 0.0
 
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> AroundPoint:
@@ -427,19 +432,19 @@ class Around:
         return AroundPoint(self.network(in_size, out_size, key=key), self.point_at, self.reach)
 
     def knots(self, inputs: NDArray[np.floating[Any]]) -> NDArray[np.float32] | None:
-        """Knots for a network that sees these standardised rows; None where it has none."""
+        """Knots for a network trained on these standardised rows; None if it has no segments."""
         place = getattr(self.network, "knots", None)
-        found: NDArray[np.float32] | None = None if place is None else place(inputs)
-        return found
+        knots: NDArray[np.float32] | None = None if place is None else place(inputs)
+        return knots
 
     def with_knots(self, module: AroundPoint, knots: Array) -> AroundPoint:
-        """A network of this factory, at these knots."""
+        """Return a network of this factory with these knots."""
         inner = self.network.with_knots(module.network, knots)  # type: ignore[attr-defined]
         return AroundPoint(inner, module.point_at, module.reach)
 
 
 def network_code(network: Network) -> tuple[Any, ...]:
-    """The classes and functions that a factory's networks are made of, as far as they are known.
+    """Return the classes and functions that define a factory's networks, as far as known.
 
     Examples
     --------

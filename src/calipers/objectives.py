@@ -1,6 +1,6 @@
-"""What networks are trained for: a loss over the parameters of a head, and the loss's own numbers.
+"""Training objectives: a loss over the parameters of a head, with parameters of its own.
 
-``LOSSES`` holds the trainings by name. One's own is a subclass of ``Objective``.
+``LOSSES`` maps names to objectives. A custom one is a subclass of ``Objective``.
 """
 
 from collections.abc import Callable
@@ -22,24 +22,24 @@ Array = Any
 
 _NOT_NEGATIVE = Within(Real, 0, None, closed="left")
 _POSITIVE = Within(Real, 0, None, closed="neither")
-_SHARE = Within(Real, 0, 1, closed="both")
+_FRACTION = Within(Real, 0, 1, closed="both")
 
 MOST_COMPONENTS = 16
 """Largest number of split normals that a network can predict."""
 
 SEVERAL, ROWS_FOR_SEVERAL = 3, 2000
-"""What "auto" tries beside one component, and the rows from which it does."""
+"""Components that "auto" tries besides one, and the fewest rows for it."""
 
 SKEWED, ROWS_FOR_SCALES = 1.0, 100
-"""Skewness of a target from which "auto" tries another scale, and the rows."""
+"""Least skewness of a target at which "auto" tries another scale, and the fewest rows for it."""
 
 
 class Objective(BaseEstimator):
     """A loss over the parameters of a head.
 
-    A subclass names its ``head`` and gives its ``loss``. The parameters of its constructor are
-    numbers that the loss takes as keywords; they may differ from network to network of one bank,
-    and have scikit-learn's grammar: ``IntervalRegressor(loss=QDPlus(softness=100))``, or
+    A subclass defines ``head`` and ``loss``. The parameters of its constructor are numbers that the
+    loss takes as keywords; they may differ between the networks of a bank. As in scikit-learn, they
+    are set by ``IntervalRegressor(loss=QDPlus(softness=100))`` or
     ``set_params(loss__softness=100)``.
 
     Examples
@@ -62,7 +62,7 @@ class Objective(BaseEstimator):
     """
 
     head: ClassVar[str] = "free"  #: A key of ``calipers.heads.HEADS``.
-    #: Parameters that shape the program and are no numbers of the loss: a bank has them in common.
+    #: Parameters that shape the program instead of being passed to the loss; a bank shares them.
     structure: ClassVar[tuple[str, ...]] = ()
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
 
@@ -71,10 +71,10 @@ class Objective(BaseEstimator):
         if cls.head not in HEADS:
             raise ValueError(f"head must be one of {sorted(HEADS)}, got {cls.head!r}")
 
-    #: ``loss(*parameters, target, weight=..., coverage=..., **numbers)`` gives one number for a
-    #: batch and is traced by JAX: the head's parameters and the targets, standardised and of shape
-    #: (rows,); the weights of the rows, of which those of weight 0 may hold anything; the nominal
-    #: coverage; and the objective's own parameters, but for those in ``structure``.
+    #: ``loss(*parameters, target, weight=..., coverage=..., **numbers)`` returns a scalar for a
+    #: batch and is traced by JAX. It takes the head's parameters and the targets, standardised and
+    #: of shape (rows,); the weights of the rows, where rows of weight 0 may contain anything; the
+    #: nominal coverage; and the objective's own parameters, except those in ``structure``.
     loss: ClassVar[Callable[..., Array]]
 
     @staticmethod
@@ -83,16 +83,16 @@ class Objective(BaseEstimator):
         return numbers
 
     def numbers(self) -> dict[str, Any]:
-        """Parameters that the loss takes as keywords."""
-        own = self.get_params(deep=False)
-        return {name: value for name, value in own.items() if name not in self.structure}
+        """Return the parameters that the loss takes as keywords."""
+        params = self.get_params(deep=False)
+        return {name: value for name, value in params.items() if name not in self.structure}
 
     def candidates(self, rows: int) -> tuple[int, ...]:
-        """How many components networks may predict that train on so many rows, fewest first."""
+        """Numbers of components to try for networks with ``rows`` training rows, fewest first."""
         return (1,)
 
     def scales(self, y: NDArray[np.float64]) -> tuple[str, ...]:
-        """Scales that targets may be predicted on, the simplest first."""
+        """Scales of the target to try, the simplest first."""
         return ("identity",)
 
 
@@ -103,16 +103,16 @@ class QDPlus(Objective):
     Parameters
     ----------
     coverage_weight : float
-        Importance of coverage against width (lambda_1).
+        Weight of coverage against width (lambda_1).
     point_weight : float
-        Importance of the point estimate (lambda_2).
+        Weight of the point estimate (lambda_2).
     crossing_weight : float
         Penalty on a point outside its bounds (xi).
     softness : float
         Steepness of the soft capture (s).
     target_range : float
-        The width is divided by it. 0 stands for the range of the network's training targets, so
-        that NMPIW is trained in place of MPIW; ``loss="qd+ nmpiw"`` is short for that.
+        The width is divided by it. 0 stands for the range of the network's training targets, which
+        trains NMPIW instead of MPIW; ``loss="qd+ nmpiw"`` is a shorthand for it.
     """
 
     coverage_weight: float = 0.99
@@ -123,7 +123,7 @@ class QDPlus(Objective):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "coverage_weight": [_NOT_NEGATIVE],
-        "point_weight": [_SHARE],
+        "point_weight": [_FRACTION],
         "crossing_weight": [_NOT_NEGATIVE],
         "softness": [_POSITIVE],
         "target_range": [_NOT_NEGATIVE],
@@ -133,7 +133,7 @@ class QDPlus(Objective):
 
     @staticmethod
     def fitted(numbers: dict[str, Any], target: Array) -> dict[str, Any]:
-        """Put the range of the targets in the place of 0."""
+        """Replace a ``target_range`` of 0 by the range of the targets."""
         if numbers["target_range"] == 0 and len(target):
             return numbers | {"target_range": float(target.max() - target.min()) or 1.0}
         return numbers
@@ -153,7 +153,7 @@ class QD(Objective):
     Parameters
     ----------
     coverage_weight : float
-        Importance of coverage against width (lambda).
+        Weight of coverage against width (lambda).
     softness : float
         Steepness of the soft capture (s).
     """
@@ -224,21 +224,21 @@ class CRPS(Objective):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Density(Objective):
-    """CRPS and likelihood of a split normal, or of a mixture, together; the default.
+    """Weighted mean of CRPS and likelihood of a split normal, or of a mixture; the default.
 
     Parameters
     ----------
     crps_weight : float
-        Share of the CRPS; the rest is likelihood.
+        Weight of the CRPS, the remainder being that of the likelihood.
     components : int or "auto"
-        What each network predicts: one split normal, or so many normals with shares of their own
-        for every row. "auto" is one, and in ``fit`` on 2,000 rows and more what scores best out
-        of fold, one or three, where one leaves a tenth of the variance unexplained.
+        What each network predicts: one split normal, or a mixture of this many normals with weights
+        that depend on the row. "auto" is one; in ``fit`` on at least 2,000 rows it is one or three,
+        selected by out-of-fold score if one leaves at least a tenth of the variance unexplained.
     scale : {"identity", "log", "asinh", "auto"}
-        The scale that they are predicted on: the target's own; its logarithm, for positive targets;
-        or the inverse of the hyperbolic sine, which is linear near 0 and logarithmic far from it.
-        "auto" is, in ``fit`` on a skewed target, the target's own or the last, whatever scores
-        best out of fold. Points remain means, and everything is given in the target's unit.
+        The scale of the predictions: that of the target; its logarithm, for positive targets; or
+        its inverse hyperbolic sine, which is linear near 0 and logarithmic far from it. "auto" is,
+        in ``fit`` on a skewed target, the first or the last, selected by out-of-fold score.
+        Point predictions are always means, and all results are in the target's unit.
     """
 
     crps_weight: float = 0.95
@@ -248,19 +248,19 @@ class Density(Objective):
     head = "split normal"
     structure = ("components", "scale")
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "crps_weight": [_SHARE],
+        "crps_weight": [_FRACTION],
         "components": [Within(Integral, 1, MOST_COMPONENTS, closed="both"), StrOptions({"auto"})],
         "scale": [StrOptions({"identity", "auto", *KINDS})],
     }
 
     def candidates(self, rows: int) -> tuple[int, ...]:
-        """How many components networks may predict that train on so many rows, fewest first."""
+        """Numbers of components to try for networks with ``rows`` training rows, fewest first."""
         if self.components != "auto":
             return (int(self.components),)
         return (1, SEVERAL) if rows >= ROWS_FOR_SEVERAL else (1,)
 
     def scales(self, y: NDArray[np.float64]) -> tuple[str, ...]:
-        """Scales that targets may be predicted on, the simplest first."""
+        """Scales of the target to try, the simplest first."""
         if self.scale != "auto":
             return (self.scale,)
         if len(y) < ROWS_FOR_SCALES or skewness(y) < SKEWED:
@@ -269,9 +269,9 @@ class Density(Objective):
         return ("identity", "asinh") if 1e-100 <= size <= 1e100 else ("identity",)
 
     @staticmethod
-    def loss(*given: Array, weight: Array, coverage: Array, crps_weight: Array) -> Array:
-        """Weighted mean of the two losses, of the head's parameters and the targets."""
-        *parameters, target = given
+    def loss(*arguments: Array, weight: Array, coverage: Array, crps_weight: Array) -> Array:
+        """Weighted mean of the two losses; the arguments are the head's parameters and targets."""
+        *parameters, target = arguments
         if len(parameters) == 3:
             loc, left, right = parameters
             likelihood = losses.split_normal_nll(loc, left, right, target, weight=weight)
@@ -285,11 +285,10 @@ class Density(Objective):
 
 
 def skewness(y: NDArray[np.float64]) -> float:
-    """Size of the third standardised moment; 0 for a constant."""
-    off = y - y.mean()
-    spread = float(np.abs(off).max()) or 1.0
-    off = off / spread
-    return float(abs(np.mean(off**3)) / max(float(np.mean(off**2)) ** 1.5, 1e-300))
+    """Absolute skewness, the third standardised moment; 0 for a constant."""
+    centred = y - y.mean()
+    centred = centred / (float(np.abs(centred).max()) or 1.0)  # so that powers cannot overflow
+    return float(abs(np.mean(centred**3)) / max(float(np.mean(centred**2)) ** 1.5, 1e-300))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -299,13 +298,13 @@ class IntervalScore(Objective):
     Parameters
     ----------
     point_weight : float
-        Share of the squared error.
+        Weight of the squared error, the remainder being that of the interval score.
     """
 
     point_weight: float = 0.65
 
     head = "ordered"
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"point_weight": [_SHARE]}
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {"point_weight": [_FRACTION]}
 
     @staticmethod
     def loss(
@@ -347,4 +346,4 @@ LOSSES: dict[str, type[Objective]] = {
     "interval score": IntervalScore,
     "mse": SquaredError,
 }
-"""The trainings by name."""
+"""The objectives by name."""

@@ -1,4 +1,4 @@
-"""How networks are trained: the optimiser and its numbers."""
+"""Optimizers and their parameters."""
 
 from dataclasses import dataclass
 from numbers import Real
@@ -15,24 +15,24 @@ _NOT_NEGATIVE = Within(Real, 0, None, closed="left")
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Adam(BaseEstimator):
-    """Adam with decoupled weight decay, bounded gradients and an average of the weights.
+    """Adam with decoupled weight decay, gradient clipping and weight averaging.
 
     Parameters
     ----------
     learning_rate : float
-        Rate at the first step.
+        Initial learning rate.
     schedule : str
-        How the rate falls: "exponential", "cosine" or "constant".
+        Schedule of the learning rate: "exponential", "cosine" or "constant".
     decay_rate, decay_steps : float
-        Factor of the exponential schedule and the steps after which it applies.
+        Factor of the exponential schedule, and the number of steps after which it applies.
     weight_decay : float
-        Decoupled decay of the weights.
+        Decoupled weight decay.
     averaging : float
-        Share of the running average of the weights that one step leaves; 0 for no average.
+        Decay of the exponential moving average of the weights; 0 for no averaging.
     clip_norm : float or None
-        Largest norm of a gradient; None for no bound.
+        Largest norm of a gradient; None for no clipping.
     adversarial_step : float
-        Length of adversarial steps in standardised inputs; 0 for no adversarial examples.
+        Length of adversarial steps in standardised inputs; 0 for no adversarial training.
 
     Examples
     --------
@@ -62,4 +62,4 @@ class Adam(BaseEstimator):
 
 
 OPTIMIZERS: dict[str, type[Adam]] = {"adam": Adam}
-"""Optimisers by name."""
+"""Optimizers by name."""

@@ -1,4 +1,4 @@
-"""Query and Prediction: what is asked about some rows, and the arrays that answer it."""
+"""Query, what to predict for some rows, and Prediction, the arrays that answer it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -9,16 +9,16 @@ from numpy.typing import ArrayLike
 
 from calipers._checks import FloatArray
 
-_MOST_ATOMS = 64  # that come with a density
+_MOST_ATOMS = 64  # returned with a density
 POINT = "prediction"
-"""Name of the column of points."""
+"""Column name of point predictions."""
 MEMBER = ("loc", "left_scale", "right_scale", "weight")
-"""What there is to a split normal of a network, the weight where there are several of each."""
+"""Parameters of a network's split normal; the weight only if a network predicts several."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """What to say about each row beside its point.
+    """What to predict for each row besides a point.
 
     Examples
     --------
@@ -29,14 +29,14 @@ class Query:
     #: Coverages of the intervals; None for the ensemble's own, if its networks have any.
     coverages: tuple[float, ...] | None = None
     quantiles: tuple[float, ...] = ()  #: Levels of quantiles.
-    #: Whether to give the networks' own split normals; networks that predict on another scale than
-    #: the target's have none in its unit.
+    #: Whether to return the split normals of the networks; networks that predict on another scale
+    #: than the target's have none in its unit.
     members: bool = False
-    density: int = 0  #: Number of places at which to give the density; 0 for none.
-    variance: bool = False  #: Whether to give the variance.
-    #: Whether to give the aleatoric and the epistemic variance, within and between networks.
+    density: int = 0  #: Number of values at which to return the density; 0 for none.
+    variance: bool = False  #: Whether to return the variance.
+    #: Whether to return the aleatoric and the epistemic variance, within and between networks.
     variance_parts: bool = False
-    #: (rows,): Values at which to give the distribution function, such as observed targets.
+    #: (rows,): Values at which to return the distribution function, such as observed targets.
     at: ArrayLike | None = field(default=None, compare=False)
 
     @property
@@ -46,10 +46,10 @@ class Query:
         return self.at is not None or any(getattr(self, name) for name in names)
 
     def size(self, members: int) -> int:
-        """Numbers that answer it for one row, given the number of the networks' split normals."""
+        """Count of numbers in the answer for one row; ``members`` is ``Ensemble.members_count``."""
         intervals = 1 if self.coverages is None else len(self.coverages)
         flags = sum(value is True for name, value in vars(self).items() if name != "members")
-        single = flags + self.variance_parts + (self.at is not None)  # the parts are two
+        single = flags + self.variance_parts + (self.at is not None)  # there are two parts
         atoms = 2 * _MOST_ATOMS if self.density else 0
         several = 2 * intervals + len(self.quantiles) + 2 * self.density + atoms
         return 1 + single + several + (4 * members if self.members else 0)
@@ -57,32 +57,33 @@ class Query:
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What an ensemble says about some rows; every array has the rows along its first axis.
+    """The answer of an ensemble to a query; the first axis of every array is that of the rows.
 
-    What was not asked for is None.
+    Arrays that were not requested are None.
     """
 
-    point: FloatArray  #: (rows,): Mean of the networks' points.
+    point: FloatArray  #: (rows,): Mean of the networks' point predictions.
     #: (k,): Coverages of ``intervals`` and levels of ``quantiles``.
     coverages: FloatArray
     quantile_levels: FloatArray
     intervals: FloatArray | None = None  #: (rows, 2, k): Lower and upper bounds for each coverage.
     quantiles: FloatArray | None = None  #: (rows, k): Quantiles.
-    #: (rows,): Variance of the distribution, and the two parts of the networks' own.
+    #: (rows,): Variance of the distribution, and the two parts of the networks' variance before
+    #: calibration.
     variance: FloatArray | None = None
     aleatoric_variance: FloatArray | None = None
     epistemic_variance: FloatArray | None = None
     #: (rows, 3, networks): ``loc``, ``left_scale`` and ``right_scale`` of every network's split
-    #: normal; where networks predict several, network by network, their ``weight`` in the mixture
-    #: as well.
+    #: normal; if networks predict several, also their ``weight`` in the mixture, network by
+    #: network.
     members: FloatArray | None = None
-    #: (rows, 2, places): Places and the density around them, of what has one.
+    #: (rows, 2, values): Values and the density around them, of the continuous part.
     density: FloatArray | None = None
-    #: (rows, 2, k): With the density, where a target cannot take every value: values with a mass of
-    #: their own, and these masses, padded with NaN.
+    #: (rows, 2, k): With the density, if the target cannot take every value: values with positive
+    #: probability, and these probabilities, padded with NaN.
     atoms: FloatArray | None = None
-    cdf: FloatArray | None = None  #: (rows,): Distribution function at the values asked about.
-    #: (rows,): The same without the mass on the value itself, where there may be such mass.
+    cdf: FloatArray | None = None  #: (rows,): Distribution function at the values of ``Query.at``.
+    #: (rows,): The same without the probability of the value itself, if it may be positive.
     cdf_below: FloatArray | None = None
 
     def __len__(self) -> int:
@@ -90,7 +91,7 @@ class Prediction:
 
     def bounds(self, coverage: float) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bounds of one of the coverages."""
-        assert self.intervals is not None  # noqa: S101 - asked for
+        assert self.intervals is not None  # noqa: S101 - requested
         place = int(np.flatnonzero(self.coverages == coverage)[0])
         return self.intervals[:, 0, place], self.intervals[:, 1, place]
 
@@ -98,38 +99,39 @@ class Prediction:
         return replace(self, **{name: array[rows] for name, array in self._by_row().items()})
 
     def with_coverages(self, count: int) -> "Prediction":
-        """The same with the first so many of the coverages."""
+        """The same with the first ``count`` coverages."""
         if self.intervals is None:
             return self
         kept = self.intervals[:, :, :count] if count else None
         return replace(self, coverages=self.coverages[:count], intervals=kept)
 
     def _by_row(self) -> dict[str, Any]:
-        """Arrays that have rows."""
+        """Arrays with one entry per row."""
         common = ("coverages", "quantile_levels")
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        return {k: v for k, v in found.items() if v is not None and k not in common}
+        arrays = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {k: v for k, v in arrays.items() if v is not None and k not in common}
 
     def columns(self) -> dict[str, FloatArray]:
         """Points, bounds, quantiles, variances and members by name, each of shape (rows,)."""
-        found = {POINT: self.point}
+        columns = {POINT: self.point}
         if self.intervals is not None:
             sides = np.moveaxis(self.intervals, 0, -1).swapaxes(0, 1)  # coverage by coverage
-            found |= dict(
+            columns |= dict(
                 zip(interval_names(self.coverages), sides.reshape(-1, len(self)), strict=True)
             )
         if self.quantiles is not None:
-            found |= dict(zip(quantile_names(self.quantile_levels), self.quantiles.T, strict=True))
-        found |= {k: v for k, v in self._by_row().items() if v.ndim == 1 and k != "point"}
+            names = quantile_names(self.quantile_levels)
+            columns |= dict(zip(names, self.quantiles.T, strict=True))
+        columns |= {k: v for k, v in self._by_row().items() if v.ndim == 1 and k != "point"}
         if self.members is not None:
             for number, parts in enumerate(np.moveaxis(self.members, 0, -1).swapaxes(0, 1)):
-                names = (f"{name}_{number}" for name in MEMBER[: len(parts)])
-                found |= dict(zip(names, parts, strict=True))
-        return found
+                names = [f"{name}_{number}" for name in MEMBER[: len(parts)]]
+                columns |= dict(zip(names, parts, strict=True))
+        return columns
 
     @classmethod
     def concatenate(cls, parts: Sequence["Prediction"]) -> "Prediction":
-        """One prediction from those of consecutive rows, which answer the same query."""
+        """Join the predictions of consecutive rows, which answer the same query."""
         first = parts[0]
         if len(parts) == 1:
             return first
@@ -140,28 +142,27 @@ class Prediction:
         return replace(first, **joined)
 
 
-def checked_levels(name: str, given: float | Sequence[float]) -> list[float]:
-    """Coverages or quantile levels as a list, refused unless all lie between 0 and 1."""
-    levels = np.atleast_1d(np.asarray(given, dtype=np.float64))
-    if levels.ndim != 1 or not ((levels > 0) & (levels < 1)).all():
-        raise ValueError(f"{name} must lie between 0 and 1, got {given!r}")
-    found: list[float] = levels.tolist()
-    return found
+def checked_levels(name: str, value: float | Sequence[float]) -> list[float]:
+    """Return coverages or quantile levels as a list; all must lie between 0 and 1."""
+    array = np.atleast_1d(np.asarray(value, dtype=np.float64))
+    if array.ndim != 1 or not ((array > 0) & (array < 1)).all():
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}")
+    return [float(level) for level in array]
 
 
 def frame_like(X: Any, values: FloatArray, columns: Sequence[str]) -> Any:
-    """Values of the rows of ``X`` as a frame: of polars where that is one, otherwise of pandas."""
+    """Return values of the rows of ``X`` as a polars frame if ``X`` is one, or a pandas frame."""
     if type(X).__module__.partition(".")[0] == "polars":
         import polars as pl
 
         return pl.DataFrame(np.ascontiguousarray(values), schema=list(columns))
-    import pandas as pd  # an import of its own weight, paid by those who ask for frames
+    import pandas as pd  # slow to import, and only needed here
 
     return pd.DataFrame(values, columns=list(columns), index=getattr(X, "index", None))
 
 
 def interval_names(coverages: Iterable[float]) -> list[str]:
-    """Names of the columns of bounds.
+    """Column names of bounds.
 
     Examples
     --------
@@ -172,10 +173,10 @@ def interval_names(coverages: Iterable[float]) -> list[str]:
 
 
 def quantile_names(levels: Iterable[float]) -> list[str]:
-    """Names of the columns of quantiles."""
+    """Column names of quantiles."""
     return [f"quantile_{level_name(level)}" for level in levels]
 
 
 def level_name(level: float) -> str:
-    """The shortest text that gives a level back, so that no two share a name."""
+    """The shortest text that identifies a level, so that no two share a name."""
     return repr(float(level))

@@ -1,4 +1,4 @@
-"""IntervalRegressor: the scikit-learn estimator over an ensemble of networks. Wiring only."""
+"""IntervalRegressor, the scikit-learn estimator: it only wires the other modules together."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -48,77 +48,78 @@ from calipers.training import SHORTHANDS, expanded, make_program, objective_of
 
 
 class IntervalRegressor(RegressorMixin, BaseEstimator):
-    """Regression with a calibrated prediction interval around every point.
+    """Regression with calibrated prediction intervals.
 
-    An ensemble of neural networks is trained on folds of the rows. The networks that have not seen
-    a row predict it, and how far these out-of-fold predictions are off corrects the predictive
-    distribution, so that intervals of any coverage are honest. The defaults need no tuning;
-    ``IntervalRegressor.paper()`` gives the method of the paper instead.
+    An ensemble of neural networks is trained on folds of the rows. Each row is then predicted by
+    the networks that were not trained on it, and the errors of these out-of-fold predictions
+    calibrate the predictive distribution, for intervals of any coverage. The defaults need no
+    tuning; ``IntervalRegressor.paper()`` gives the method of the paper instead.
 
     Parameters
     ----------
     coverage : float, default 0.95
-        Probability with which an interval is to hold the target.
+        Nominal coverage: the probability that an interval contains the target.
     loss : str or Objective, default "density"
-        What the networks are trained for: a key of ``calipers.objectives.LOSSES``, or an object
-        with its own numbers such as ``QDPlus(coverage_weight=0.98)``.
+        The training loss: a key of ``calipers.objectives.LOSSES``, or an object with parameters,
+        such as ``QDPlus(coverage_weight=0.98)``.
     network : str, MLP or callable, default "mlp"
-        The networks: ``calipers.networks.MLP(hidden_layers=..., activation=..., frequencies=...)``,
+        The network: ``calipers.networks.MLP(hidden_layers=..., activation=..., frequencies=...)``,
         or a factory of Equinox modules, see ``calipers.networks.Network``.
     optimizer : str or Adam, default "adam"
-        How they learn: ``calipers.optimizers.Adam(learning_rate=..., schedule=..., ...)``.
+        The optimizer: ``calipers.optimizers.Adam(learning_rate=..., schedule=..., ...)``.
     aggregation : str, default "snm"
-        How members become one prediction: "snm", a mixture of split normals; "normal", one of
-        normals; "sem" and "std", mean bounds widened by standard errors or deviations; "mean";
-        "none" for one network.
+        How the members are combined: "snm", a mixture of split normals; "normal", a mixture of
+        normals; "sem" and "std", mean bounds widened by standard errors or standard deviations;
+        "mean"; "none" for a single network.
     calibration : str, default "width"
-        How distributions are corrected by rows that were held out: "map", by one map of levels for
-        all rows; "width", by how wide they are first, where rows show that it matters, and then by
-        such a map; or another key of ``calipers.calibration.CALIBRATIONS``.
+        How held-out rows correct the predictive distributions: "map", by one map of quantile levels
+        for all rows; "width", first by a factor that depends on their width, where the rows show
+        that it matters, and then by such a map; or another key of
+        ``calipers.calibration.CALIBRATIONS``.
     cv : int, scikit-learn splitter or None, default 5
-        Folds for calibration. None trains every network on all rows and calibrates nothing.
+        Folds for calibration. None trains every network on all rows and does not calibrate.
     n_networks : int, default 10
-        Members of the ensemble, spread evenly over the folds; two or more for each fold let
-        calibration account for the pool being better than its parts.
+        Members of the ensemble, distributed evenly over the folds. With at least two per fold,
+        calibration accounts for the whole ensemble being better than the members of one fold.
     epochs : int, optional
-        Passes over the training rows, at most; by default they grow with the data.
+        Maximum number of passes over the training rows; by default it depends on the data size.
     batch_size : int, optional
-        Rows of a step; by default 64, and more from 16,000 rows on.
+        Rows per optimizer step; by default 64, and more from 16,000 rows on.
     time_budget : float, optional
-        Seconds that training may take. Networks train for fewer epochs if they must, each for one
-        at least, and a warning says so if they come less than half the way. Compiling the first
-        program of its kind, and calibration, are not counted.
+        Maximum training time in seconds. When it is exceeded, networks train for fewer epochs, at
+        least one, with a warning if they reach less than half of the planned epochs. Compiling the
+        first program of its kind, and calibration, are not counted.
     patience : int, "auto" or None, default "auto"
-        Stop a network after so many epochs without a better loss on rows that it sets aside, and
-        restore its best weights; "auto" waits for a fifth of all epochs, or twice as long as the
-        best weights took if that is less (but for 220 steps, a fifteenth of all, and ten epochs),
-        None never stops.
+        Early stopping: stop a network after this many epochs without a better validation loss, and
+        restore its best weights. "auto" is a fifth of all epochs, or twice the epoch of the best
+        weights if that is less; but at least ten epochs, and at least 220 steps or a fifteenth of
+        all epochs, whichever is less. None disables early stopping.
     validation_fraction : float, default 0.1
-        Share of its rows that each network sets aside, at random, to know when to stop.
+        Fraction of its training rows that each network sets aside, at random, for early stopping.
     preprocessor : TableEncoder, "auto" or None, default "auto"
-        Makes numbers of tables with categories, dates and missing values; a copy of it is fitted
-        with the model and saved in its folder. "auto" takes a ``TableEncoder`` where ``X`` is a
-        pandas or polars frame in which ``fit`` finds text, dates or missing values, and otherwise,
-        as None always does, finite numbers as they are.
+        Encodes tables with categories, dates and missing values as numbers; a copy of it is fitted
+        with the model and saved in its folder. "auto" uses a ``TableEncoder`` if ``X`` is a pandas
+        or polars frame in which ``fit`` finds text, dates or missing values. Otherwise, and with
+        None, the inputs must be finite numbers and are used unchanged.
     bounds : "auto", None or pair of float or None, default "auto"
-        Range that the target cannot leave, such as ``(0, None)`` or ``(0, 100)``: predicted mass
-        beyond an end lies on the end. "auto" takes 0 as the lower end of a target that has never
-        been negative, and an end at which many rows lie as a bound; it also finds targets that
-        repeat the values of a lattice (counts, grades), which predictions then keep to, as they do
-        with a pair. None takes every number to be possible. ``support_`` says what was found.
+        Range of the target, such as ``(0, None)`` or ``(0, 100)``: probability mass predicted
+        beyond a bound is moved to it. "auto" uses 0 as the lower bound of a target that is never
+        negative, and any end of the observed range that many rows share. "auto" and a pair also
+        detect targets on a lattice (counts, grades), to whose values predictions are then
+        restricted. None allows every number. ``support_`` says what was found.
     unsupported : {"inf", "raise"}, default "inf"
-        What ``predict_interval`` does when the rows are too few for the coverage asked.
+        What ``predict_interval`` does if there are too few rows for the requested coverage.
     warm_start : bool, default False
-        Whether ``fit`` goes on from the weights and scaling of the fit before, to follow new rows.
-        Calibration then takes the rows to be new: rows that an earlier fit has seen would be
-        predicted by networks that know them.
+        Whether ``fit`` continues from the weights and scaling of the previous fit, to follow new
+        rows. The rows must then be new for calibration to be valid: rows of an earlier fit would be
+        predicted by networks that were trained on them.
     n_jobs : int, optional, default -1
         Threads, or workers of an enclosing ``joblib.parallel_config``; -1 for all.
     random_state : int, RandomState or None
-        Seeds everything; the same number gives the same bits on one type of processor, whatever
-        ``n_jobs``.
+        Seed of all randomness; the same number gives the same bits on one type of processor,
+        whatever ``n_jobs`` is.
     verbose : int, default 1
-        0 shows no progress bar; otherwise one appears on terminals and in notebooks.
+        0 hides the progress bar, which is otherwise shown on terminals and in notebooks.
 
     Attributes
     ----------
@@ -126,26 +127,25 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         The trained networks (``ensemble_.bank``, with their seeds, histories and failed attempts)
         and the calibration.
     reader_ : calipers._inputs.Inputs
-        How inputs are read.
+        Converts inputs to the numbers that the networks take.
     preprocessor_ : TableEncoder
-        The fitted preprocessor, where one is used.
+        The fitted preprocessor, if there is one.
     inputs_ : tuple of Column
-        What training saw in each column of ``X``: kind, range, categories.
+        Kind, range and categories of each column of ``X`` in training.
     target_ : Column
-        What it saw in ``y``.
+        The same for ``y``.
     support_ : calipers.distributions.Support
-        Values that ``y`` is taken to be able to take, see ``bounds``; ``str(support_)`` says it in
-        words.
+        Values that the target can take, see ``bounds``; ``str(support_)`` describes them.
     out_of_fold_ : calipers.crossfit.OutOfFold
-        What the networks that have not seen a training row predict for it: ``point``, and
-        ``interval(coverage)``. Not part of the model folder.
+        Predictions for the training rows by networks that were not trained on them: ``point``, and
+        ``interval(coverage)``. Not saved with the model.
     about_ : dict
-        When, on how many rows and with which versions the model was fitted; plain JSON, saved
-        along, to which entries of one's own may be added.
+        When, on how many rows and with which versions the model was fitted; plain JSON, saved with
+        the model. You may add entries of your own.
     n_features_in_ : int
         Number of inputs.
     feature_names_in_ : array of str
-        Names of the inputs, where ``X`` had any.
+        Names of the inputs, if ``X`` had any.
 
     Examples
     --------
@@ -213,10 +213,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     @classmethod
     def paper(cls, **parameters: Any) -> Self:
-        """The method of the paper, SNM-QD+, with parameters of one's own on top.
+        """Return an estimator for the method of the paper, SNM-QD+, with ``parameters`` changed.
 
-        Five ReLU networks of 50-50 trained for QD+ on all rows, Adam with an exponential schedule,
-        batches of 100, no early stopping, no calibration. The paper searches
+        Five ReLU networks with two hidden layers of 50 units are trained with QD+ on all rows, by
+        Adam with an exponential schedule in batches of 100, without early stopping or calibration.
+        The paper tunes
         ``optimizer__learning_rate``, ``optimizer__decay_rate``, ``loss__coverage_weight``,
         ``loss__point_weight`` and ``epochs`` for each dataset.
 
@@ -226,34 +227,34 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         >>> model.loss, model.optimizer.learning_rate
         ('qd+', 0.009)
         """
-        usual = {
+        defaults = {
             k: v for k, v in PAPER.items() if "__" not in k or k.split("__")[0] not in parameters
         }
-        return cls().set_params(**(usual | parameters))
+        return cls().set_params(**(defaults | parameters))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; ``deep`` adds those of nested objects, also where a name stands."""
-        found: dict[str, Any] = super().get_params(deep=deep)
+        """Return the parameters; ``deep`` adds those of nested objects, also of objects by name."""
+        params: dict[str, Any] = super().get_params(deep=deep)
         for name in SHORTHANDS if deep else ():
-            value = found[name]
+            value = params[name]
             if isinstance(value, str) and value in SHORTHANDS[name]:
                 nested = expanded(name, value).get_params()
-                found |= {f"{name}__{key}": own for key, own in nested.items()}
-        return found
+                params |= {f"{name}__{key}": value for key, value in nested.items()}
+        return params
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters, those of nested objects as ``loss__softness``.
 
-        A name such as ``loss="qd+"`` gives way to the object that it stands for when one of the
-        object's parameters is set.
+        Setting a parameter of an object that is given by name, such as ``loss="qd+"``, replaces the
+        name by the object.
         """
         for name in SHORTHANDS:
             nested = any(key.startswith(f"{name}__") for key in params)
             value = params.get(name, getattr(self, name))
             if nested and isinstance(value, str) and value in SHORTHANDS[name]:
                 params[name] = expanded(name, value)
-        own = any(key.startswith("preprocessor__") for key in params)
-        if own and params.get("preprocessor", self.preprocessor) == "auto":
+        nested = any(key.startswith("preprocessor__") for key in params)
+        if nested and params.get("preprocessor", self.preprocessor) == "auto":
             params["preprocessor"] = TableEncoder()
         super().set_params(**params)
         return self
@@ -270,29 +271,29 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs: a pandas or polars frame of any columns, or an array of finite numbers; see
-            ``preprocessor``. Or ``RowBlocks``, or an array or frame of Dask, which are read in
-            blocks: rows held out then take the place of folds, see ``calipers.rowblocks``.
+            Inputs: a pandas or polars frame with any columns, or an array of finite numbers; see
+            ``preprocessor``. Or ``RowBlocks``, or a Dask array or frame, which are read out of
+            core: held-out rows then take the place of folds, see ``calipers.rowblocks``.
         y : array-like of shape (n_samples,)
-            Targets, in any unit; not with ``RowBlocks``, which have their own.
+            Targets, in any unit; None with ``RowBlocks``, which contain them.
         sample_weight : array-like of shape (n_samples,), optional
-            Weights of the rows; a row of weight 0 is left out.
+            Weights of the rows; rows of weight 0 are ignored.
         groups : array-like of shape (n_samples,), optional
-            Labels of rows that belong together, such as repeated measurements of one subject; no
-            fold parts them.
+            Labels of rows that belong together, such as repeated measurements of one subject; all
+            rows of a group are in the same fold.
 
         Raises
         ------
         ValueError
-            If a parameter or the data break a rule; the message says which.
+            If a parameter or the data are invalid; the message says how.
         calipers.bank.TrainingFailedError
-            If networks keep failing.
+            If too many networks fail to train, even after retries.
         """
         self.ensemble_ = alone(self, self._fit_steps(X, y, sample_weight, groups))
         return self
 
     def _fit_steps(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> Steps[Ensemble]:
-        """The steps of ``fit``, which several targets go together."""
+        """The steps of ``fit``, which the models of several targets take together."""
         if isinstance(X, RowBlocks) or is_lazy(X):
             return fit_blocks(self, X, y, sample_weight, groups)
         previous = networks_to_continue(self)
@@ -302,31 +303,34 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if previous is None:
             self.about_["split"] = {"seed": data.seed, "rows": data.fingerprint}
         folds = data.folds(self.cv, self.n_networks)
-        given = data
+        single_copy = data
         data, folds = data.encoded_by_fold(folds, data.seed)
         rows = Rows(*without_errors(self, data), folds)
         program, first = make_program(self, data.X, len(data.used)), None
         if previous is None:
-            rows, first = yield from add_trees(self, program, rows, given)
+            rows, first = yield from add_trees(self, program, rows, single_copy)
         elif self.reader_.forest is not None:
             self.about_["trees"] = trees
-            rows = with_known_trees(self, rows, given, trees.get("rows", ""))
-        data, goal, folds = rows
+            rows = with_known_trees(self, rows, single_copy, trees.get("rows", ""))
+        data, target, folds = rows
         if program.in_size < data.X.shape[1]:
             program = make_program(self, data.X, len(data.used))
         if previous is None:
-            goals = data._replace(y=goal)
-            program, target_map = yield from choose_shape(self, program, goals, folds, first)
-        else:  # more rows may ask for more frequencies and components, but these are trained
+            clipped = data._replace(y=target)
+            program, target_map = yield from choose_shape(self, program, clipped, folds, first)
+        else:  # the trained networks stay, though more rows might allow larger ones
             before = previous.program
             program = replace(program, network=before.network, components=before.components)
         units = None if previous is None else previous.units
         clips = getattr(program.network, "clips_inputs", False)
-        if target_map is not None:  # of an earlier fit, it may know no targets that low
-            goal = np.maximum(target_map.forward(goal), target_map.low)
-        table = Table.from_arrays(data.X, goal, units, robust=clips)
-        rest: dict[str, Any] = {"previous": previous, "target_map": target_map}
-        return (yield from train_ensemble(self, program, table, data, folds, **rest))
+        if target_map is not None:  # that of an earlier fit may not reach down to all targets
+            target = np.maximum(target_map.forward(target), target_map.low)
+        table = Table.from_arrays(data.X, target, units, robust=clips)
+        return (
+            yield from train_ensemble(
+                self, program, table, data, folds, previous=previous, target_map=target_map
+            )
+        )
 
     def upgrade(
         self,
@@ -339,37 +343,37 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         adapt: float = 0.0,
         fresh: bool = False,
     ) -> Self:
-        """Add intervals to a model that predicts points, which it keeps.
+        """Add intervals to a regressor whose point predictions are kept.
 
-        The second of two steps of learning: networks learn the interval around a point, from what
-        points miss by on rows that were held out. What gives the points does not change, so nothing
-        can be forgotten.
+        This is the second stage of two-stage learning: networks learn the interval around a point
+        prediction, from the errors of the regressor on held-out rows. The regressor itself does not
+        change, so it cannot forget anything.
 
         Parameters
         ----------
         points : regressor or IntervalRegressor
-            A regressor of any library with scikit-learn's methods (a Pipeline, CatBoost, LightGBM):
-            copies of it are fitted in the folds of ``cv``, to see how far it is off on rows that it
-            does not know, and predictions are its own points: as it is if it is fitted, and else of
-            a copy fitted on all rows. Or an ``IntervalRegressor`` fitted with ``loss="mse"``, to
-            each network of which one for the interval comes. For networks of PyTorch see
-            ``calipers.torch.upgrade``.
+            A regressor with scikit-learn's methods, from any library (a Pipeline, CatBoost,
+            LightGBM): copies of it are fitted on the folds of ``cv``, for its errors on rows that
+            it was not trained on. Point predictions are those of the regressor itself if it is
+            fitted, and otherwise those of a copy fitted on all rows. Or an ``IntervalRegressor``
+            fitted with ``loss="mse"``, each of whose networks gets a second one for the interval.
+            For PyTorch networks see ``calipers.torch.upgrade``.
         X, y, sample_weight, groups : array-like
-            As in ``fit``: the very rows ``points`` was fitted on, or with ``fresh`` rows of which
-            it has seen none. A regressor gets ``X`` as it is, and the weights if its ``fit`` takes
-            any.
+            As in ``fit``: exactly the rows that ``points`` was fitted on, or with ``fresh`` rows of
+            which it has seen none. A regressor gets ``X`` unchanged, and the weights if its ``fit``
+            takes any.
         adapt : float, default 0
-            How far a point may move to fit ``y`` better, at most, in root mean squared errors of
-            the points; 0 keeps them.
+            How far a point prediction may move at most to fit ``y`` better, in units of the
+            regressor's root mean squared error; 0 keeps the predictions.
         fresh : bool, default False
-            Says that ``points`` has seen none of these rows, which calibration must be able to
-            take for granted where they are not the rows of its fit. A regressor is then taken as it
-            is, and nothing is fitted again.
+            States that ``points`` was trained on none of these rows, which calibration cannot
+            check where they are not the rows of its fit. A regressor is then used as it is, and
+            nothing is fitted again.
 
         Raises
         ------
         ValueError
-            If calibration could not be honest, or a parameter breaks a rule.
+            If calibration could not be valid, or a parameter is invalid.
 
         Examples
         --------
@@ -393,7 +397,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         )
         if objective_of(self).scales(data.y)[0] != "identity":
             raise ValueError(
-                "the points that an upgrade keeps are on the target's own scale: set "
+                "an upgrade keeps point predictions on the target's own scale: set "
                 "loss__scale='identity'"
             )
         data, errors = without_errors(self, data, errors)
@@ -402,8 +406,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         point_at = cast(int, HEADS[around].point_at)
         network = Around(program.network, point_at, float(adapt))
         program = replace(program, network=network, head=around)
-        steps = train_ensemble(self, program, table, data, folds, source=source)
-        self.ensemble_ = alone(self, steps)
+        self.ensemble_ = alone(
+            self, train_ensemble(self, program, table, data, folds, source=source)
+        )
         return self
 
     @property
@@ -412,25 +417,25 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def inputs_(self) -> tuple[Column, ...]:
-        """What training saw in each column of ``X``."""
+        """Kind, range and categories of each column of ``X`` in training."""
         return self.reader_.columns
 
     @property
     def preprocessor_(self) -> TableEncoder:
-        """The fitted preprocessor, where there is one."""
+        """The fitted preprocessor, if there is one."""
         if self.reader_.encoder is None:
             raise AttributeError("the model was fitted without a preprocessor")
         return self.reader_.encoder
 
     @property
     def support_(self) -> Support:
-        """Values that the target is taken to be able to take."""
+        """Values that the target can take."""
         check_is_fitted(self, "ensemble_")
         return self.ensemble_.support
 
     @property
     def out_of_fold_(self) -> OutOfFold:
-        """Predictions of the training rows by the networks that have not seen them.
+        """Predictions for the training rows by networks that were not trained on them.
 
         Examples
         --------
@@ -440,34 +445,34 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         ((100,), (100, 2))
         """
         check_is_fitted(self, "ensemble_")
-        found: OutOfFold | None = vars(self).get("_out_of_fold")
-        if found is None:
+        predictions: OutOfFold | None = vars(self).get("_out_of_fold")
+        if predictions is None:
             raise AttributeError(
-                "there are no out-of-fold predictions: fit makes them where cv is not None, and a "
-                "saved model does not keep them"
+                "there are no out-of-fold predictions: fit makes them unless cv is None, and they "
+                "are not saved with a model"
             )
-        return found
+        return predictions
 
     @property
     def _ensemble(self) -> Ensemble:
-        if "ensemble_" not in vars(self):  # looking it up in full takes longer than a network
+        if "ensemble_" not in vars(self):  # the full check takes longer than a small network
             check_is_fitted(self, "ensemble_")
         return replace(self.ensemble_, n_jobs=self.n_jobs, unsupported=self.unsupported)
 
     def read(self, X: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
-        """Inputs as the networks take them, and which values training did not see."""
+        """Return inputs as the networks take them, and which values were not seen in training."""
         check_is_fitted(self, "ensemble_")
         return self.reader_.read_and_check(self, X)
 
     def query(self, X: Any, query: Query) -> Prediction:
-        """Answer a query about some rows: everything that is asked, from one pass.
+        """Answer a query about some rows from one pass through the networks.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
             Inputs.
         query : calipers.prediction.Query
-            Coverages, quantiles, variance, members, density.
+            What to predict: intervals, quantiles, variance, members, density.
 
         Examples
         --------
@@ -480,22 +485,21 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return self._ensemble.predict(self.reader_.read(self, X), query)
 
     def query_and_check(self, X: Any, query: Query) -> tuple[Prediction, NDArray[np.bool_]]:
-        """Answer a query, and tell which values training did not see, see ``outside``."""
+        """Return the answer to a query and the mask of values that were not seen (``outside``)."""
         numbers, outside = self.read(X)
         return self._ensemble.predict(numbers, query), outside
 
     def predict(
         self, X: ArrayLike, return_std: bool = False
     ) -> FloatArray | tuple[FloatArray, FloatArray]:
-        """Point estimates: the mean of the members' points, within the bounds of the target.
+        """Point predictions: the mean of the members' predictions, clipped to the target's bounds.
 
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs. For an array or a frame of Dask the answer is an array of Dask, not computed
-            yet.
+            Inputs. A Dask array or frame gives a lazy Dask array.
         return_std : bool
-            Whether to give the predictive standard deviation too.
+            Whether to return the predictive standard deviation as well.
 
         Returns
         -------
@@ -508,8 +512,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 return lazily(self, "predict", X, {})
             both = lazily(self, "predict", X, {"return_std": True}, (2,))
             return both[:, 0], both[:, 1]
-        found = self.query(X, Query(coverages=(), variance=return_std))
-        return found.point if found.variance is None else (found.point, np.sqrt(found.variance))
+        answer = self.query(X, Query(coverages=(), variance=return_std))
+        return answer.point if answer.variance is None else (answer.point, np.sqrt(answer.variance))
 
     def predict_interval(
         self,
@@ -523,34 +527,34 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs. For an array or a frame of Dask the answer is one of Dask, not computed yet.
+            Inputs. A Dask array or frame gives a lazy Dask array or frame.
         coverage : float or sequence of float, optional
             Any coverages, without a new fit; by default the one the model was fitted for.
         as_frame : bool
-            Give a frame with columns such as ``lower_0.95``, of polars where ``X`` is one and
-            otherwise of pandas.
+            Return a frame with columns such as ``lower_0.95``: a polars frame if ``X`` is one,
+            otherwise a pandas frame.
 
         Returns
         -------
         array of shape (n_samples, 2) or (n_samples, 2, n_coverages)
-            Lower and upper bounds; the third axis is there if ``coverage`` is a sequence.
+            Lower and upper bounds; with the third axis if ``coverage`` is a sequence.
 
         Raises
         ------
         ValueError
-            If the aggregation defines no interval of another coverage.
+            If the aggregation gives no intervals of other coverages.
         """
-        asked = self.coverage if coverage is None else coverage
-        levels = checked_levels("coverage", asked)
+        requested = self.coverage if coverage is None else coverage
+        levels = checked_levels("coverage", requested)
         names = interval_names(levels) if as_frame else None
         if is_lazy(X):
-            shape = (2, len(levels)) if np.ndim(asked) else (2,)
+            shape = (2, len(levels)) if np.ndim(requested) else (2,)
             options = {"coverage": coverage, "as_frame": as_frame}
             return lazily(self, "predict_interval", X, options, shape, names)
         bounds = cast(FloatArray, self.query(X, Query(tuple(levels))).intervals)
         if names is not None:
             return frame_like(X, bounds.swapaxes(1, 2).reshape(len(bounds), -1), names)
-        return bounds if np.ndim(asked) else bounds[:, :, 0]
+        return bounds if np.ndim(requested) else bounds[:, :, 0]
 
     def predict_quantiles(
         self, X: ArrayLike, quantiles: float | Sequence[float], *, as_frame: bool = False
@@ -560,12 +564,12 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         Parameters
         ----------
         X : array-like of shape (n_samples, n_features)
-            Inputs. For an array or a frame of Dask the answer is one of Dask, not computed yet.
+            Inputs. A Dask array or frame gives a lazy Dask array or frame.
         quantiles : float or sequence of float
             Levels between 0 and 1.
         as_frame : bool
-            Give a frame with columns such as ``quantile_0.1``, of polars where ``X`` is one and
-            otherwise of pandas.
+            Return a frame with columns such as ``quantile_0.1``: a polars frame if ``X`` is one,
+            otherwise a pandas frame.
 
         Returns
         -------
@@ -583,12 +587,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return values if np.ndim(quantiles) else values[:, 0]
 
     def predict_dist(self, X: ArrayLike) -> Distribution:
-        """Predictive distributions, one per row.
+        """Predictive distributions, one per row, calibrated if the model is.
 
-        Calibrated where the model is. Its ``aleatoric_var`` and ``epistemic_var`` are those of the
-        members: the variance within networks, and the variance between them.
+        ``aleatoric_var`` and ``epistemic_var`` of the result are those of the members before
+        calibration: the variance within networks, and the variance between them.
         """
-        check_is_fitted(self, "ensemble_")
         return self._ensemble.distribution(self.reader_.read(self, X))
 
     def predict_var(self, X: ArrayLike) -> FloatArray:
@@ -596,25 +599,25 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         return cast(FloatArray, self.query(X, Query((), variance=True)).variance)
 
     def predict_members(self, X: ArrayLike) -> Interval:
-        """Each member's own bounds and point: ``lower``, ``point``, ``upper``, (members, rows)."""
-        check_is_fitted(self, "ensemble_")
+        """Each member's ``lower``, ``point`` and ``upper``, of shape (n_members, n_samples)."""
         return self._ensemble.members(self.reader_.read(self, X))
 
     def outside(self, X: Any) -> NDArray[np.bool_]:
-        """Which values training did not see, of shape (n_samples, n_features), see ``inputs_``.
+        """Mask of values not seen in training, of shape (n_samples, n_features), see ``inputs_``.
 
-        Predictions deserve less trust there: numbers and dates beyond the range of training; with a
-        preprocessor also unseen categories, and missing values where there were none.
+        They are numbers and dates outside the range of training; with a preprocessor also unseen
+        categories, and missing values in columns that had none. Predictions for such rows deserve
+        less trust.
         """
         return self.read(X)[1]
 
     def pick(self, frame: Any) -> Any:
-        """Columns that the model takes, from a pandas frame with any others and in any order.
+        """Select the model's inputs from a pandas frame with other columns, in any order.
 
         Raises
         ------
         calipers.preprocessing.DataError
-            If columns are missing, or values that the model needs.
+            If a column is missing, or a value that the model needs.
         """
         check_is_fitted(self, "ensemble_")
         return self.reader_.pick(frame, named=hasattr(self, "feature_names_in_"))
@@ -632,73 +635,81 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         shifted_to: Any = None,
         half_life: float | None = None,
     ) -> Self:
-        """Calibrate on rows that ``fit`` has not seen, with the guarantee of split conformal.
+        """Calibrate on held-out rows, with the guarantee of split conformal prediction.
 
-        If these rows and new ones are exchangeable, an interval of coverage c holds a new target
-        with probability at least c, whatever the model; see ``calipers.calibration``. What is found
-        stands in ``about_["conformalized"]``: ``rows``, and how many independent rows of equal
-        weight they are worth, ``effective_rows``.
+        If these rows and new ones are exchangeable, an interval of coverage c contains a new target
+        with probability at least c, whatever the model; see ``calipers.calibration``.
+        ``about_["conformalized"]`` records ``rows``, and ``effective_rows``: the number of
+        independent rows of equal weight that they are worth.
 
         Parameters
         ----------
         X, y : array-like of shape (n_samples, n_features) and (n_samples,)
-            Held-out rows.
+            Rows that ``fit`` has not seen.
         keep : bool
-            Whether to calibrate on top of what is there, or in its place.
+            Whether to calibrate on top of the existing calibration instead of replacing it.
         row_weight : callable, optional
-            For covariate shift: a function from rows to how much more likely they are where the
-            model is used than among these; it is needed again at every prediction.
+            For covariate shift: a function from rows to the likelihood ratio of the deployment
+            distribution to that of these rows; it is needed again at every prediction.
         groups : array-like of shape (n_samples,), optional
-            Labels of rows that belong together. If groups and a new group are exchangeable, a row
-            drawn from the new group is held with the probability asked; groups then count as rows
-            do otherwise (hierarchical conformal prediction).
+            Labels of rows that belong together. If the groups and a new one are exchangeable, the
+            guarantee holds for a row drawn from the new group; groups then take the role of rows
+            (hierarchical conformal prediction).
         by : str, int or callable, optional
-            For the guarantee inside each kind of row: the name or number of an input, whose
-            categories or bins are kinds; ``"predicted width"``; or a function from rows, as the
-            networks take them, to labels, with which a model cannot be saved. Kinds with too few
-            rows for ``coverage`` have the guarantee of all rows together.
+            For the guarantee within each subgroup of rows: the name or number of an input, whose
+            categories or bins are the subgroups; ``"predicted width"``; or a function from rows, as
+            the networks take them, to labels, with which a model cannot be saved. Subgroups with
+            too few rows for ``coverage`` have the guarantee of all rows together.
         sample_weight : array-like of shape (n_samples,), optional
             Weights of these rows; coverage then refers to rows in proportion to them, and is
             approximate.
         shifted_to : array-like of shape (n_new, n_features), optional
-            Inputs from where the model is used. The ratio of densities is estimated by a
+            Inputs from the deployment distribution. The density ratio is estimated by a
             classifier, cross-fitted and clipped, so that the guarantee is approximate.
         half_life : float, optional
-            For rows in the order of time, the latest last: after so many further rows a row counts
-            half (NexCP; Barber et al., 2023). Coverage is then at least what is asked less the
-            weighted mean of how far the distributions of these rows are from that of new ones.
+            For rows in time order, the latest last: the number of later rows after which a row's
+            weight is halved (NexCP; Barber et al., 2023). Coverage is then at least the nominal one
+            minus the weighted mean distance of the rows' distributions from that of new rows.
         """
         check_is_fitted(self, "ensemble_")
-        options: dict[str, Any] = {"row_weight": row_weight, "groups": groups, "by": by}
-        options |= {"sample_weight": sample_weight, "shifted_to": shifted_to}
-        options["half_life"] = half_life
-        self.ensemble_, found = conformal_ensemble(self, X, y, keep=keep, **options)
-        self.about_ = {**self.about_, "conformalized": found}
+        self.ensemble_, summary = conformal_ensemble(
+            self,
+            X,
+            y,
+            keep=keep,
+            row_weight=row_weight,
+            groups=groups,
+            by=by,
+            sample_weight=sample_weight,
+            shifted_to=shifted_to,
+            half_life=half_life,
+        )
+        self.about_ = {**self.about_, "conformalized": summary}
         return self
 
     def update(self, X: Any, y: Any, *, delay: int = 0) -> Learned:
-        """Follow a stream of rows whose targets have become known, so that coverage is kept.
+        """Learn online from a stream of labelled rows, so that coverage is kept under drift.
 
-        Intervals of every coverage, quantiles, densities and points adapt to how the targets have
-        lately come out, whatever the drift, with nothing to choose; the networks stay as they are.
-        Each row is predicted before the model learns from it. ``save`` keeps what was learnt.
+        Intervals of every coverage, quantiles, densities and point predictions adapt to the recent
+        targets, whatever the drift, with nothing to tune; the networks do not change. Each row is
+        predicted before the model learns from it. ``save`` keeps what was learnt.
 
         Parameters
         ----------
         X, y : array-like of shape (n_samples, n_features) and (n_samples,)
-            Rows in the order of time, each given once.
+            Rows in time order, each given once.
         delay : int
-            How many rows are predicted between a row and its target: each of these rows counts as
-            predicted by what was known so many rows before it. The coverage that is kept is then
-            that of predictions as they were made. The first rows of a call have no earlier state
-            than that of the model.
+            Number of rows that are predicted between a row and the arrival of its target: each row
+            counts as predicted by the model as it was that many rows earlier. The coverage that is
+            kept is then that of predictions as they were made. The first rows of a call have no
+            earlier state than that of the model.
 
         Returns
         -------
         calipers.calibration.Learned
             What was predicted for each row before its target was known (``intervals(coverage)``,
-            ``coverage(coverage)``), and ``alarm``: whether the rows have stopped being exchangeable
-            with those of ``fit``.
+            ``coverage(coverage)``), and ``alarm``: whether the rows are no longer exchangeable with
+            those of ``fit``.
 
         Examples
         --------
@@ -706,16 +717,16 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         >>> X = rng.uniform(-2, 2, (600, 1))
         >>> y = X[:, 0] + rng.normal(0, 0.2, 600)
         >>> model = IntervalRegressor(n_networks=5, epochs=20, random_state=0).fit(X[:200], y[:200])
-        >>> found = model.update(X[200:], y[200:] + 3)  # everything is 3 higher from now on
-        >>> found.alarm, abs(found.coverage(0.9) - 0.9) < 0.02
+        >>> learned = model.update(X[200:], y[200:] + 3)  # everything is 3 higher from now on
+        >>> learned.alarm, abs(learned.coverage(0.9) - 0.9) < 0.02
         (True, True)
         >>> bool(abs(model.predict([[0.0]])[0] - 3) < 0.3)
         True
         """
         check_is_fitted(self, "ensemble_")
         X, y = self.reader_.read_with_targets(self, X, y)
-        self.ensemble_, found = self._ensemble.learn(X, y, delay)
-        return found
+        self.ensemble_, learned = self._ensemble.learn(X, y, delay)
+        return learned
 
     def report(
         self,
@@ -726,21 +737,21 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         title: str | None = None,
         source: str | None = None,
     ) -> Path:
-        """Write one HTML file that shows how far the intervals can be trusted.
+        """Write an HTML file that shows how far the intervals can be trusted.
 
         Parameters
         ----------
         X, y : array-like of shape (n_samples, n_features) and (n_samples,)
             Rows that ``fit`` has not seen, and their targets.
         path : path
-            The file, replaced in one step if it exists. It needs no network and no other file.
+            The file, replaced atomically if it exists. It is self-contained.
         title, source : str, optional
             Headline, and where the rows come from.
 
         Returns
         -------
         Path
-            The file. See ``calipers.report`` for what is in it.
+            The file. See ``calipers.report`` for its contents.
         """
         from calipers import report  # the page is built on this class
 
@@ -756,17 +767,17 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     ) -> Path:
         """Write the model as an ONNX file, for runtimes without Python.
 
-        Preprocessing, scaling, networks, aggregation and calibration are in the graph; see
+        The graph contains preprocessing, scaling, networks, aggregation and calibration; see
         ``calipers.onnx`` for its inputs and outputs.
 
         Parameters
         ----------
         path : path
-            The file, replaced in one step if it exists.
+            The file, replaced atomically if it exists.
         coverage : float or sequence of float, optional
-            Coverages of the interval; by default the one the model was fitted for.
+            Coverages of the intervals; by default the one the model was fitted for.
         dtype : {"float64", "float32"}
-            Type of the numbers that go in.
+            Type of the inputs.
         """
         try:
             from calipers.onnx import export  # an extra
@@ -792,9 +803,9 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write the model to a folder: JSON and safetensors, nothing that can run code.
 
-        A process killed at any moment leaves the model that was there before or the new one. A
-        network or a loss of one's own is not stored, nor a regressor whose points are kept (see
-        ``upgrade``); ``load`` takes the network and the regressor again.
+        The save is atomic: a process killed at any moment leaves the old model or the new one. A
+        custom network or loss is not stored, nor a regressor that was upgraded (see ``upgrade``);
+        ``load`` takes the network and the regressor again.
         """
         check_is_fitted(self, "ensemble_")
         storage.write_model(folder, *model_to_dict(self))
@@ -808,32 +819,33 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         row_weight: Callable[[FloatArray], FloatArray] | None = None,
         points: Any = None,
     ) -> Self:
-        """Read a model that ``save`` wrote; it predicts the same bits.
+        """Load a model that ``save`` wrote; its predictions are bit-identical.
 
         Parameters
         ----------
         folder : path
-            Where the model is.
+            The model folder.
         network : callable, optional
-            The factory of a network of one's own, for models that have one.
+            The factory of the custom network, for models that have one.
         row_weight : callable, optional
-            The function that ``conformalize`` was given, for models that have one.
+            The function that was given to ``conformalize``, for models that have one.
         points : regressor or Points, optional
-            What gives the points of a model that was upgraded: the regressor, fitted as it was, or
-            for networks of PyTorch what ``calipers.torch.load`` makes.
+            The fitted regressor of an upgraded model; for PyTorch networks, the result of
+            ``calipers.torch.load``.
 
         Raises
         ------
         calipers.storage.ModelFileError
-            If the folder holds no model, another kind of model, or a damaged one.
+            If the folder contains no model, another kind of model, or a damaged one.
         """
-        model, code = cls(), {"network": network, "row_weight": row_weight, "points": points}
+        model = cls()
         with stored_model(folder, cls) as (document, arrays):
+            code = {"network": network, "row_weight": row_weight, "points": points}
             model_from_dict(model, document, arrays, **code)
         return model
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        table = isinstance(self.preprocessor, TableEncoder)  # "auto" takes arrays of numbers only
+        table = isinstance(self.preprocessor, TableEncoder)  # "auto" accepts numeric arrays only
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = table
         return tags

@@ -1,7 +1,7 @@
-"""RowBlocks: rows of a table that is read in blocks, as often as needed, and never whole.
+"""RowBlocks: the rows of a table that is streamed in blocks, in as many passes as needed.
 
-Which rows are set aside is decided by a hash of their numbers, so that it is the same in every
-reading, whatever the size of the blocks, and needs no list of rows.
+A hash of their numbers decides which rows are held out. So these are the same in every pass,
+whatever the size of the blocks, and no list of rows is needed.
 """
 
 import zlib
@@ -25,10 +25,10 @@ class Sample(NamedTuple):
 
     X: Any  #: Their inputs.
     y: FloatArray  #: (rows,): Their targets.
-    #: (rows,): By which they were drawn, in ascending order: the first rows of a sample are a
+    #: (rows,): The hashes that selected them, in ascending order: the first rows of a sample are a
     #: sample, too.
     hashes: Hashes
-    total: int  #: How many rows there are to draw from.
+    total: int  #: Number of rows that they were drawn from.
 
 
 class RowBlocks:
@@ -36,23 +36,23 @@ class RowBlocks:
 
     Parameters
     ----------
-    source : path, list of paths, array, frame of Dask, dataset of Arrow, or iterable of blocks
-        Where the rows are:
+    source : path, list of paths, array, Dask frame, Arrow dataset, or iterable of blocks
+        Source of the rows:
 
         - names or patterns of files that ``calipers.tables`` reads (Parquet, Arrow, CSV), or a
           folder of them;
-        - an array that is sliced block by block, such as ``numpy.load(..., mmap_mode="r")`` or a
-          dataset of HDF5 or Zarr, or an array of Dask;
-        - a frame of pandas or Dask, or a dataset of Arrow (``pyarrow.dataset.dataset(...)``);
-        - an iterable of frames, or of pairs ``(X, y)``; or a function without arguments that gives
-          one. An iterator that can be gone through only once is written to a scratch file.
+        - an array that is sliced block by block, such as ``numpy.load(..., mmap_mode="r")``, an
+          HDF5 or Zarr dataset, or a Dask array;
+        - a pandas or Dask frame, or an Arrow dataset (``pyarrow.dataset.dataset(...)``);
+        - an iterable of frames, or of pairs ``(X, y)``; or a function without arguments that
+          returns one. A one-time iterator is written to a scratch file.
 
-        Every reading must give the same rows in the same order.
+        Every pass must give the same rows in the same order.
     target : str or array, optional
-        Name of the column to predict; or the targets themselves, an array as long as that of
-        inputs. None where blocks are pairs.
+        Name of the target column, or the targets as an array, of the same length as the inputs.
+        None if blocks are pairs.
     drop_missing : bool, default False
-        Whether rows without a target are left out; otherwise they are an error.
+        Whether to drop rows without a target instead of raising an error.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class RowBlocks:
         self._open = opener(source, target)
         self._left_out: tuple[tuple[int, int], ...] = ()
         self._start = 0  # number of the first row
-        self._first: dict[str, int] = {}  # what the first whole reading has found
+        self._first: dict[str, int] = {}  # row count and checksum of the first complete pass
 
     def __iter__(self) -> Iterator[tuple[Any, FloatArray]]:
         """Blocks of inputs and targets."""
@@ -80,32 +80,32 @@ class RowBlocks:
             yield X, y
 
     def hold_out(self, rows: int, seed: int = 0) -> tuple["RowBlocks", Any, FloatArray]:
-        """Set rows aside at random, such as to test a model on.
+        """Hold rows out at random, for example to test a model on.
 
         Parameters
         ----------
         rows : int
-            How many; at most half of all.
+            Number of rows to hold out; at most half of all are.
         seed : int
-            Decides which; another seed gives other rows.
+            Seed of the choice.
 
         Returns
         -------
         rest : RowBlocks
             All other rows.
         X : frame or array
-            Inputs of the rows held out, which are read at once.
+            Inputs of the held-out rows, in memory.
         y : array of shape (rows,)
             Their targets.
         """
         if rows < 1:
             raise ValueError(f"rows to hold out must be at least 1, got {rows}")
-        found = self.sample(rows, seed)
-        kept = min(rows, found.total // 2)
-        return self.without(found, kept, seed), found.X[:kept], found.y[:kept]
+        sample = self.sample(rows, seed)
+        count = min(rows, sample.total // 2)
+        return self.without(sample, count, seed), sample.X[:count], sample.y[:count]
 
     def sample(self, rows: int, seed: int) -> Sample:
-        """Draw rows at random, fewer where they are wide, in one reading."""
+        """Draw rows at random in one pass, fewer if they have many columns."""
         kept: list[tuple[Hashes, Any, FloatArray]] = []
         limit, held, count = 2**64 - 1, 0, 0
         for numbers, X, y in self.numbered():
@@ -124,7 +124,7 @@ class RowBlocks:
         return Sample(X, y, hashes, count)
 
     def without(self, sample: Sample, rows: int, seed: int) -> "RowBlocks":
-        """All rows but the first of a sample that was drawn by the seed."""
+        """All rows except the first ``rows`` of a sample that was drawn with this seed."""
         rest = RowBlocks.__new__(RowBlocks)
         rest.__dict__ |= self.__dict__
         if rows:
@@ -132,7 +132,7 @@ class RowBlocks:
         return rest
 
     def partitions(self) -> list[Any]:
-        """Blocks that are not computed yet, of a source of Dask."""
+        """Lazy blocks of a Dask source."""
         parts = delayed_parts(self.source)
         if self.target is None or isinstance(self.target, str):
             return parts
@@ -140,9 +140,9 @@ class RowBlocks:
         return [pair(X, y) for X, y in zip(parts, delayed_parts(self.target), strict=True)]
 
     def reader(self) -> Callable[..., "RowBlocks"]:
-        """A function for other processes: from a block and its first number to its rows.
+        """Return a function for other processes, from a block and its first row number to its rows.
 
-        What a first reading has found, see ``chosen_rows``, may be given besides.
+        It optionally takes what the first pass has found, see ``chosen_rows``.
         """
         target = self.target if isinstance(self.target, str) else None
         return partial(_of_block, target, self.drop_missing, self._left_out)
@@ -153,8 +153,8 @@ class RowBlocks:
         Raises
         ------
         ValueError
-            If the source gives other rows than when it was first read, or in another order: rows
-            held out are known by their numbers.
+            If the source gives other rows than in the first pass, or in another order: held-out
+            rows are identified by their numbers.
         """
         start, digest, first = self._start, 0, None
         for block in self._open():
@@ -170,7 +170,7 @@ class RowBlocks:
             elif missing.any():
                 row = int(numbers[missing][0])
                 raise ValueError(
-                    f"the target is missing in row {row:,} (from 0): leave such rows out by "
+                    f"the target is missing in row {row:,} (from 0): drop such rows by "
                     "RowBlocks(..., drop_missing=True)"
                 )
             for seed, limit in self._left_out:
@@ -180,9 +180,9 @@ class RowBlocks:
                 numbers, X, y = numbers[chosen], _take(X, chosen), y[chosen]
             if len(y):
                 yield numbers, X, y
-        rows, known = self._first.setdefault("rows", start), self._first.setdefault("y", digest)
-        if (rows, known) != (start, digest):
-            order = "" if rows != start else ", but others or in another order"
+        rows, checksum = self._first.setdefault("rows", start), self._first.setdefault("y", digest)
+        if (rows, checksum) != (start, digest):
+            order = "" if rows != start else ", but different ones or in another order"
             raise ValueError(
                 f"the source gave {rows:,} rows when first read and {start:,} now{order}: it must "
                 "give the same rows each time"
@@ -190,7 +190,7 @@ class RowBlocks:
 
 
 def dask_function(function: Callable[..., Any]) -> Any:
-    """A function that Dask calls later."""
+    """Return a lazy version of a function."""
     from dask.delayed import delayed
 
     return delayed(function, pure=False)
@@ -217,27 +217,27 @@ Chosen = tuple[Hashes, Any, FloatArray, int, dict[str, int]]
 
 
 def chosen_rows(rows: RowBlocks, seed: int, limit: int) -> Chosen:
-    """Rows of one block whose hash is low enough, how many there are, and what was found."""
-    found: tuple[Hashes, Any, FloatArray, int] = np.empty(0, np.uint64), None, np.empty(0), 0
+    """Rows of one block with hashes up to ``limit``, the number of all, and what the pass found."""
+    result: tuple[Hashes, Any, FloatArray, int] = np.empty(0, np.uint64), None, np.empty(0), 0
     for numbers, X, y in rows.numbered():
         hashes = _hashes(numbers, seed)
         chosen = np.flatnonzero(hashes <= np.uint64(limit))
-        found = hashes[chosen], _take(X, chosen), y[chosen], len(y)
-    return *found, rows._first
+        result = hashes[chosen], _take(X, chosen), y[chosen], len(y)
+    return *result, rows._first
 
 
 def merged_sample(parts: Iterable[Chosen], rows: int) -> Sample:
-    """The sample that ``RowBlocks.sample`` would have drawn of all blocks."""
-    found = [part for part in parts if part[3]]
-    if not found:
+    """The sample that ``RowBlocks.sample`` would have drawn from all blocks."""
+    parts = [part for part in parts if part[3]]
+    if not parts:
         raise ValueError("the source has no rows with a target")
-    rows = min(rows, max(1, _CELLS // found[0][1].shape[1]))
-    hashes, X, y = _lowest([part[:3] for part in found], rows)
-    return Sample(X, y, hashes, sum(part[3] for part in found))
+    rows = min(rows, max(1, _CELLS // parts[0][1].shape[1]))
+    hashes, X, y = _lowest([part[:3] for part in parts], rows)
+    return Sample(X, y, hashes, sum(part[3] for part in parts))
 
 
 def _hashes(numbers: Hashes, seed: int) -> Hashes:
-    """Random numbers that belong to row numbers (SplitMix64)."""
+    """Pseudorandom hashes of row numbers (SplitMix64)."""
     state = np.random.SeedSequence(seed).generate_state(1, np.uint64)[0]
     with np.errstate(over="ignore"):
         x = (numbers + state) * np.uint64(0x9E3779B97F4A7C15)
@@ -251,7 +251,7 @@ def _take(X: Any, rows: NDArray[np.intp]) -> Any:
 
 
 def _lowest(parts: list[tuple[Hashes, Any, FloatArray]], rows: int) -> tuple[Hashes, Any, Any]:
-    """The rows of lowest hash, in ascending order."""
+    """The rows with the lowest hashes, in ascending order."""
     hashes = np.concatenate([part[0] for part in parts])
     order = np.argsort(hashes)[:rows]
     inputs = [part[1] for part in parts]

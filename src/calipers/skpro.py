@@ -1,7 +1,7 @@
-"""A regressor of skpro, and so for sktime: the whole distribution behind their interface.
+"""A skpro regressor, which also works with sktime.
 
 ``pip install 'calipers[skpro]'``. skpro's metrics, pipelines, tuning and benchmarks, and sktime's
-reductions to tabular regression, take a `ProbaIntervalRegressor` like any of their own.
+reductions to tabular regression, accept a `ProbaIntervalRegressor` like any of their own.
 """
 
 from typing import Any, Self
@@ -26,7 +26,7 @@ _LEVELS, _WEIGHTS = (_LEVELS + 1) / 2, _WEIGHTS / 2  # from [-1, 1] to [0, 1]
 
 
 class PredictiveDistribution(BaseDistribution):
-    """What ``IntervalRegressor.predict_dist`` returns, as a distribution of skpro.
+    """The result of ``IntervalRegressor.predict_dist`` as a skpro distribution.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class PredictiveDistribution(BaseDistribution):
     index : pandas.Index, optional
         Labels of the rows; without it, one row is a scalar distribution.
     columns : pandas.Index, optional
-        The name of the target.
+        Name of the target.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class PredictiveDistribution(BaseDistribution):
         return PredictiveDistribution(self.dist[np.array([rowidx])])
 
     def _shaped(self, values: Any) -> Any:
-        """One value for each row, in the shape of this distribution."""
+        """Reshape one value per row to the shape of this distribution."""
         return np.reshape(values, self.shape)
 
     def _mean(self) -> Any:
@@ -98,7 +98,7 @@ class PredictiveDistribution(BaseDistribution):
         return self._shaped(self.dist.ppf(np.ravel(p)))
 
     def _spread(self) -> FloatArray:
-        """Mean distance of two draws: twice the integral of Q(u) (2u - 1) over levels u."""
+        """Mean absolute difference of two draws, 2 times the integral of Q(u) (2u - 1) over u."""
         total = np.zeros(len(self.dist))
         for level, weight in zip(_LEVELS, _WEIGHTS, strict=True):
             total += 2 * weight * (2 * level - 1) * self.dist.ppf(level)
@@ -123,12 +123,12 @@ class PredictiveDistribution(BaseDistribution):
 
 
 class ProbaIntervalRegressor(BaseProbaRegressor):
-    """`IntervalRegressor` behind the interface of skpro.
+    """`IntervalRegressor` with skpro's interface.
 
     Parameters
     ----------
     estimator : IntervalRegressor, optional
-        The model to fit, with its settings; the defaults if there is none. It is copied.
+        The estimator, which is cloned before fitting; ``IntervalRegressor()`` by default.
 
     Attributes
     ----------
@@ -167,12 +167,12 @@ class ProbaIntervalRegressor(BaseProbaRegressor):
     def _fit(self, X: Any, y: Any) -> Self:
         from sklearn.base import clone
 
-        wanted = IntervalRegressor() if self.estimator is None else clone(self.estimator)
-        self.estimator_ = wanted.fit(_named(X), y.iloc[:, 0])
+        estimator = IntervalRegressor() if self.estimator is None else clone(self.estimator)
+        self.estimator_ = estimator.fit(_named(X), y.iloc[:, 0])
         return self
 
     def _target(self) -> Any:
-        """The name of the target, as skpro keeps it."""
+        """Name of the target, as skpro keeps it."""
         return self._get_columns(method="predict")
 
     def _predict(self, X: Any) -> pd.DataFrame:
@@ -181,29 +181,31 @@ class ProbaIntervalRegressor(BaseProbaRegressor):
         )
 
     def _predict_proba(self, X: Any) -> PredictiveDistribution:
-        found = self.estimator_.predict_dist(_named(X))
-        return PredictiveDistribution(found, index=X.index, columns=self._target())
+        dist = self.estimator_.predict_dist(_named(X))
+        return PredictiveDistribution(dist, index=X.index, columns=self._target())
 
     def _predict_interval(self, X: Any, coverage: list[float]) -> pd.DataFrame:
         bounds = self.estimator_.predict_interval(_named(X), coverage=coverage)
         names = [self._target(), coverage, ["lower", "upper"]]
-        # From (rows, bounds, coverages) to columns: of each coverage its lower and its upper bound.
+        # From (rows, bounds, coverages) to columns: lower and upper bound of each coverage.
         values = np.moveaxis(bounds, 2, 1).reshape(len(X), -1)
         return pd.DataFrame(values, index=X.index, columns=pd.MultiIndex.from_product(names))
 
     @classmethod
     def get_test_params(cls, parameter_set: str = "default") -> list[dict[str, Any]]:
-        """Parameters for skpro's own tests: small networks, calibrated or not."""
-        network = MLP(hidden_layers=(8,), frequencies=0)
-        parts: dict[str, Any] = {
-            "network": network,
+        """Parameters for skpro's own tests: small networks, with and without calibration."""
+        small: dict[str, Any] = {
+            "n_networks": 2,
+            "epochs": 5,
+            "random_state": 0,
+            "verbose": 0,
+            "network": MLP(hidden_layers=(8,), frequencies=0),
             "optimizer": Adam(),
             "loss": LOSSES["density"](),
         }
-        small = {"n_networks": 2, "epochs": 5, "random_state": 0, **parts}
-        return [{"estimator": IntervalRegressor(cv=cv, verbose=0, **small)} for cv in (2, None)]
+        return [{"estimator": IntervalRegressor(cv=cv, **small)} for cv in (2, None)]
 
 
 def _named(X: pd.DataFrame) -> pd.DataFrame:
-    """The table with names of text, which scikit-learn's checks of names ask for."""
+    """Return the frame with column names as text, which scikit-learn requires."""
     return X.set_axis([str(name) for name in X.columns], axis=1)

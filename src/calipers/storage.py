@@ -1,4 +1,4 @@
-"""A model as a folder: JSON and safetensors, nothing that can run code.
+"""Save a model as a folder: JSON and safetensors, nothing that can run code.
 
 A model folder holds two files::
 
@@ -6,13 +6,13 @@ A model folder holds two files::
     weights-<start of SHA-256>.safetensors   its arrays
 
 ``model.json`` names the weights file with its size and SHA-256 and ends with a checksum of
-itself, so that a byte changed in either file is found. Checksums find damage, not forgery: whoever
-rewrites a model with its checksums has made another model, but one that is still only data.
+itself, so that a changed byte in either file is detected. Checksums detect damage, not tampering:
+whoever rewrites a model with its checksums has made another model, but one that is still only data.
 
-A save puts the new weights beside the old ones, then replaces ``model.json`` in one step, then
-removes what that no longer names. A process killed at any moment leaves the old model or the new
-one, whole; its other leftovers go with the next save. Writers lock the folder where the file system
-can; readers need no lock.
+A save writes the new weights next to the old ones, then replaces ``model.json`` atomically, then
+removes files that it no longer names. A process killed at any moment leaves the old model or the
+new one, complete; the next save removes other leftovers. Writers lock the folder if the file system
+supports it; readers need no lock.
 """
 
 import hashlib
@@ -37,7 +37,7 @@ from calipers._files import locked, replacing
 from calipers._text import JSON, plain
 
 FORMAT = "calipers-model"
-FORMAT_VERSION = 2  # 1 is that of calipers 0.1, which is still read
+FORMAT_VERSION = 2  # 1 is that of calipers 0.1, which can still be loaded
 
 _PACKAGES = ("calipers", "equinox", "jax", "numpy", "safetensors", "scikit-learn", "scipy")
 _RECORD = "model.json"
@@ -51,31 +51,31 @@ _TEMPORARY = re.compile(
 
 
 class ModelFileError(ValueError):
-    """A folder that is not a whole calipers model, or not one this version can read."""
+    """A folder that is not a complete calipers model, or not one that this version can read."""
 
 
 def write_model(
     folder: str | os.PathLike[str], document: Mapping[str, JSON], arrays: Mapping[str, np.ndarray]
 ) -> None:
-    """Save a model as a folder, replacing the model that was there in one step.
+    """Save a model as a folder, replacing an earlier model there atomically.
 
     Parameters
     ----------
     folder : path
-        Made with its parents where it does not exist. An existing folder must be empty or hold a
-        calipers model; files in it that are not the model's stay untouched.
+        Created with its parents if it does not exist. An existing folder must be empty or contain a
+        calipers model; other files in it are not touched.
     document : mapping of str to JSON values
-        Nested mappings, lists, strings, numbers, booleans and None. Floats come back exactly,
-        tuples as lists. NaN and infinity do not exist in JSON; `arrays` can hold them.
+        Nested mappings, lists, strings, numbers, booleans and None. Floats are restored exactly,
+        tuples as lists. NaN and infinity do not exist in JSON; `arrays` can contain them.
     arrays : mapping of str to array
         Booleans, integers and floats of up to 64 bits, in any shape.
 
     Raises
     ------
     TypeError, ValueError
-        If a value cannot be stored; the message says where it is. Nothing has been written then.
+        If a value cannot be stored; the message says where it is, and nothing is written.
     ModelFileError
-        If `folder` is a file or holds something else than a calipers model.
+        If `folder` is a file or contains something other than a calipers model.
 
     Examples
     --------
@@ -105,12 +105,12 @@ def write_model(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
-        _refuse(folder, "cannot be made a folder, a file is in the way; save somewhere else")
+        _refuse(folder, "cannot be created as a folder, since a file is in the way; save elsewhere")
     with locked(folder):
         _refuse_foreign(folder)
         try:
             for path, content in ((folder / name, weights), (folder / _RECORD, record)):
-                if path.is_symlink():  # which could lead out of the folder
+                if path.is_symlink():  # it could lead out of the folder
                     path.unlink()
                 with replacing(path, wait=True) as file:
                     file.write(content)
@@ -136,7 +136,7 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     Raises
     ------
     ModelFileError
-        If the folder holds no calipers model, a damaged one, or one of a newer format.
+        If the folder contains no calipers model, a damaged one, or one of a newer format.
 
     Examples
     --------
@@ -152,7 +152,7 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
             return record["document"], _read_arrays(path, record["weights"])
         except FileNotFoundError:
             # Either the weights are lost, or a save has just replaced them and model.json. The
-            # loop ends, since every round takes another finished save.
+            # loop ends, since every iteration needs another finished save.
             previous, record = record, _read_record(folder)
             if record == previous:
                 _refuse(path, "is missing; copy the whole folder again, or save the model again")
@@ -163,21 +163,21 @@ def _refuse(path: Path, problem: str) -> NoReturn:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the libraries behind a model, none of them imported."""
+    """Versions of Python and of the libraries behind a model, without importing them."""
     return dict(_versions())
 
 
 @cache
-def _versions() -> dict[str, str]:  # to read them takes longer than to fit a small model again
-    found = {"python": platform.python_version()}
+def _versions() -> dict[str, str]:  # reading them takes longer than refitting a small model
+    versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with suppress(metadata.PackageNotFoundError):
-            found[package] = metadata.version(package)
-    return found
+            versions[package] = metadata.version(package)
+    return versions
 
 
 def _encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
-    """Arrays as safetensors, which ignores strides and keeps one name for itself."""
+    """Encode arrays as safetensors, which ignores strides and reserves one name."""
     plain(dict.fromkeys(arrays), "arrays")
     dense = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     for name, array in dense.items():
@@ -192,20 +192,20 @@ def _encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
 
 
 def _seal(body: Mapping[str, Any]) -> bytes:
-    """Bytes of ``model.json``: the body and the checksum of its shortest spelling."""
+    """Bytes of ``model.json``: the body and the checksum of its most compact form."""
     shortest = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     sealed = {**body, "sha256": hashlib.sha256(shortest.encode()).hexdigest()}
     return (json.dumps(sealed, ensure_ascii=False, allow_nan=False, indent=2) + "\n").encode()
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Refuse to save among files of another purpose; leftovers of a killed save are our own."""
+    """Refuse to save among foreign files; leftovers of a killed save are not foreign."""
     names = sorted(entry.name for entry in folder.iterdir())
     if _RECORD in names:
         try:
             _parse_record(folder / _RECORD)
         except ModelFileError as error:
-            _refuse(folder, f"is left as it is: {error}; save in a new or empty folder")
+            _refuse(folder, f"is not changed: {error}; save in a new or empty folder")
         return
     for name in names:
         if not (_WEIGHTS.fullmatch(name) or _TEMPORARY.fullmatch(name)):
@@ -213,7 +213,7 @@ def _refuse_foreign(folder: Path) -> None:
 
 
 def _sweep(folder: Path) -> None:
-    """Remove temporary files and weights without a model; what resists waits for the next save."""
+    """Remove temporary files and weights without a model; the next save retries what fails."""
     with suppress(OSError):
         record = folder / _RECORD
         named = record.read_bytes() if record.exists() else b""
@@ -224,29 +224,29 @@ def _sweep(folder: Path) -> None:
 
 
 def _read_file(path: Path, size: int | None = None) -> bytes:
-    """Bytes of a plain file, its size checked first; links could lead out of the folder."""
+    """Bytes of a regular file after a check of its size; links could lead out of the folder."""
     status = path.lstat()
     if not stat.S_ISREG(status.st_mode):
-        _refuse(path, "is a link or a folder or a device; the files of a model are plain files")
+        _refuse(path, "is a link, a folder or a device; the files of a model are regular files")
     if size is not None and status.st_size != size:
         _refuse(path, f"has {status.st_size} bytes instead of {size}: it is cut off or replaced")
     return path.read_bytes()
 
 
 def _parse_record(path: Path) -> tuple[bytes, dict[str, Any]]:
-    """Bytes and content of a ``model.json`` that calls itself a calipers model."""
+    """Bytes and content of a ``model.json`` that claims to be a calipers model."""
     raw = _read_file(path)
     try:
         record = json.loads(raw)
     except (ValueError, RecursionError):
-        _refuse(path, "is not JSON: it is damaged, or not of a calipers model")
+        _refuse(path, "is not JSON: it is damaged, or not part of a calipers model")
     if not isinstance(record, dict) or record.get("format") != FORMAT:
-        _refuse(path, f"is not of a calipers model, which has 'format': {FORMAT!r}")
+        _refuse(path, f"is not part of a calipers model, which has 'format': {FORMAT!r}")
     return raw, record
 
 
 def _read_record(folder: Path) -> dict[str, Any]:
-    """Content of ``model.json`` after every check that needs no other file."""
+    """Content of ``model.json`` after all checks that need no other file."""
     if not folder.is_dir():
         _refuse(folder, "is not a folder; a model is one with a model.json")
     path = folder / _RECORD
@@ -258,27 +258,27 @@ def _read_record(folder: Path) -> dict[str, Any]:
     _check_keys(path, "model.json", record, _RECORD_KEYS)
     try:
         intact = raw == _seal({key: record[key] for key in record if key != "sha256"})
-    except (ValueError, RecursionError):  # what no save writes, such as NaN
+    except (ValueError, RecursionError):  # contains what a save never writes, such as NaN
         intact = False
     if not intact:
         _refuse(path, "does not match its checksum: it was changed after it was saved")
     _check_keys(path, "'weights'", record["weights"], _WEIGHTS_KEYS)
     name = record["weights"]["file"]
     if not (isinstance(name, str) and _WEIGHTS.fullmatch(name)):
-        _refuse(path, f"has {name!r} for weights, not weights-<16 hex digits>.safetensors")
+        _refuse(path, f"has weights {name!r} instead of weights-<16 hex digits>.safetensors")
     if not isinstance(record["document"], dict):
-        _refuse(path, "has a 'document' that is no JSON object")
+        _refuse(path, "has a 'document' that is not a JSON object")
     return record
 
 
 def _check_version(path: Path, record: Mapping[str, Any]) -> None:
     version, libraries = record.get("format_version"), record.get("versions")
     if type(version) is not int or version < 1:
-        _refuse(path, f"has {version!r} for 'format_version', which is a whole number from 1")
+        _refuse(path, f"has 'format_version' {version!r}, which must be an integer from 1 on")
     if version > FORMAT_VERSION:
         writer = libraries.get("calipers", "?") if isinstance(libraries, dict) else "?"
-        wrong = f"was written by calipers {writer}, format {version}"
-        _refuse(path, f"{wrong}; this is format {FORMAT_VERSION}: upgrade calipers")
+        written = f"was written by calipers {writer} in format {version}"
+        _refuse(path, f"{written}; this version reads up to {FORMAT_VERSION}: upgrade calipers")
 
 
 def _check_keys(path: Path, owner: str, found: object, expected: set[str]) -> None:
@@ -289,12 +289,12 @@ def _check_keys(path: Path, owner: str, found: object, expected: set[str]) -> No
 
 
 def _read_arrays(path: Path, entry: Mapping[str, Any]) -> dict[str, np.ndarray]:
-    """Arrays of a weights file that is what its entry in ``model.json`` says."""
+    """Arrays of a weights file that matches its entry in ``model.json``."""
     raw = _read_file(path, entry["bytes"])
     if hashlib.sha256(raw).hexdigest() != entry["sha256"]:
         _refuse(path, "does not match its checksum: it was changed after it was saved")
     try:
         arrays: dict[str, np.ndarray] = safetensors.numpy.load(raw)
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
-        _refuse(path, f"holds no arrays that calipers saves: {error}")
+        _refuse(path, f"cannot be read as safetensors: {error}")
     return arrays

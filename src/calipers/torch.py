@@ -1,32 +1,32 @@
-"""Intervals for networks of PyTorch that were trained for points alone.
+"""Prediction intervals for PyTorch networks that were trained for point predictions.
 
-Two-step learning, as the paper's conclusion suggests it: a network that already predicts well keeps
-its points, and an ensemble of small networks, the *heads*, learns the interval around them. The
-given network is only ever read, so that nothing it knows can be forgotten. The heads see its
-inputs, its point and its features (what enters its last linear layer); they are trained as any
-other bank.
+Two-stage learning, as the paper's conclusion suggests: a network that already predicts well keeps
+its point predictions, and an ensemble of small networks, the *heads*, learns the interval around
+them. The network is never changed, so it cannot forget anything. The inputs of the heads are its
+inputs, its point prediction and its features (the input of its last linear layer); they are trained
+like any other bank.
 
-What is guaranteed
-------------------
-Intervals are as honest as the rows that calibrate them are new to the network. A network errs less
-on rows it was trained on than on others, and no splitting of those rows into folds among the heads
-brings the difference back, since the network itself has seen them all. So ``upgrade`` asks for one
-of three things:
+Guarantees
+----------
+Intervals are valid only if the rows that calibrate them are new to the network. Its errors are
+smaller on rows that it was trained on than on others, and training the heads on folds of these rows
+does not help, since the network itself has seen them all. So ``upgrade`` requires one of three
+things:
 
-- ``fresh=True``: the statement that the network was not trained, stopped or chosen by any of the
-  rows ``X, y``. Heads are trained on folds of them, and every row is predicted by heads that have
-  not seen it. Coverage is close to nominal, as after ``IntervalRegressor.fit``. Rows beyond the
-  network's own are best used so: the heads learn how large its errors really are.
-- ``held_out``: the networks of a cross-validation, each with the rows that it was trained without.
-  Every row counts twice then, for points and for intervals, and is predicted by a network and by
-  heads that have not seen it. Coverage is close to nominal again. Rows that stopped a training
-  early count as seen.
+- ``fresh=True``: the statement that none of the rows ``X, y`` was used to train, stop or select the
+  network. Heads are trained on folds of them, and every row is predicted by heads that have not
+  seen it. Coverage is close to nominal, as after ``IntervalRegressor.fit``. This is the best use of
+  rows that the network was not trained on: the heads learn how large its errors really are.
+- ``held_out``: the networks of a cross-validation, each with the rows that it was not trained on.
+  Every row is then used for points and for intervals, and is predicted by a network and by heads
+  that have not seen it. Coverage is close to nominal again. Rows used for early stopping count as
+  seen.
 - ``X_cal, y_cal``: rows that neither network nor heads have seen, for the finite-sample guarantee
-  of split conformal prediction, whatever ``X, y`` are. If ``X, y`` trained the network, the heads
-  learn from errors that are too small; intervals then hold their coverage on average, but may be
-  too wide for some rows and too narrow for others.
+  of split conformal prediction, whatever ``X, y`` are. If the network was trained on ``X, y``, the
+  heads learn from errors that are too small; intervals then have their coverage on average, but may
+  be too wide for some rows and too narrow for others.
 
-See ``calipers.calibration`` for what these words mean exactly.
+See ``calipers.calibration`` for exact definitions.
 """
 
 import copy
@@ -53,22 +53,22 @@ FloatArray = NDArray[np.floating[Any]]
 Doubles = NDArray[np.float64]
 
 _BLOCK = 8192  # rows that pass through a network at a time
-_FORWARD = threading.Lock()  # a hook sees whatever passes, so one thread passes at a time
+_FORWARD = threading.Lock()  # a hook sees every forward pass, so there must be one at a time
 _HEADS: dict[str, Any] = {"network__hidden_layers": (64, 64), "network__frequencies": 0}
 
 
 @dataclass(frozen=True, eq=False)
 class TorchPoints:
-    """Points of networks of PyTorch, and what heads see beside them."""
+    """Point predictions of PyTorch networks, and the inputs of the heads."""
 
-    networks: tuple[Any, ...]  #: Each takes (rows, inputs) and gives (rows,) or (rows, 1).
-    members: NDArray[np.intp]  #: The network behind each member.
-    #: Whether heads see, of a single network, its point and what enters its last linear layer.
+    networks: tuple[Any, ...]  #: Each maps (rows, inputs) to (rows,) or (rows, 1).
+    members: NDArray[np.intp]  #: Index of the network of each member.
+    #: Whether the point prediction and features of a single network are inputs of the heads.
     features: bool = True
     held_out: NDArray[np.intp] | None = None  #: See ``calipers.bank.Points``.
 
     def __call__(self, inputs: FloatArray) -> tuple[Doubles, FloatArray]:
-        """Points of shape (members, rows), and what heads see of each row."""
+        """Point predictions of shape (members, rows), and the inputs of the heads."""
         starts = range(0, max(len(inputs), 1), _BLOCK)
         parts = [
             [self._forward(network, inputs[i : i + _BLOCK]) for i in starts]
@@ -80,17 +80,17 @@ class TorchPoints:
         features = np.concatenate([features for _, features in parts[0]])
         return points[self.members], np.column_stack([inputs, points[0], features])
 
-    def __getitem__(self, chosen: Any) -> "TorchPoints":
-        """The points of some of the members."""
-        return replace(self, members=self.members[chosen])
+    def __getitem__(self, index: Any) -> "TorchPoints":
+        """Select some of the members."""
+        return replace(self, members=self.members[index])
 
     def _forward(self, network: Any, block: FloatArray) -> tuple[Doubles, Doubles]:
         like = next(iter(network.parameters()), torch.zeros(1))
         rows = torch.as_tensor(np.ascontiguousarray(block)).to(like.device, like.dtype)
-        entered: list[Any] = []
+        layer_inputs: list[Any] = []
         with _FORWARD, torch.no_grad():
             hooks = [
-                layer.register_forward_pre_hook(lambda _, given: entered.append(given[0]))
+                layer.register_forward_pre_hook(lambda _, args: layer_inputs.append(args[0]))
                 for layer in network.modules()
                 if self.features and isinstance(layer, torch.nn.Linear)
             ]
@@ -99,11 +99,11 @@ class TorchPoints:
             finally:
                 for hook in hooks:
                     hook.remove()
-        features = entered[-1].reshape(len(rows), -1) if entered else rows[:, :0]
+        features = layer_inputs[-1].reshape(len(rows), -1) if layer_inputs else rows[:, :0]
         return _checked(point, len(rows)), _numbers(features)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The weights of the networks by their names, and how they are used."""
+        """Return the state of the networks, ``members`` and ``features``."""
         arrays = {
             f"{number}.{name}": _stored(value)
             for number, network in enumerate(self.networks)
@@ -112,7 +112,7 @@ class TorchPoints:
         return arrays | {"members": self.members, "features": np.array(self.features)}
 
     def with_arrays(self, arrays: dict[str, NDArray[Any]]) -> "TorchPoints":
-        """The same networks with the weights that ``to_arrays`` gave."""
+        """Return the same networks with the state that ``to_arrays`` returned."""
         rest = dict(arrays)
         members, features = rest.pop("members"), bool(rest.pop("features"))
         networks = _copies(self.networks * (members.max() + 1 if len(self.networks) == 1 else 1))
@@ -126,9 +126,9 @@ class TorchPoints:
             try:
                 network.load_state_dict(state)
             except RuntimeError as error:
-                raise ValueError(f"the model was made of another network: {error}") from error
+                raise ValueError(f"the model was saved with another network: {error}") from error
         if rest:
-            raise ValueError(f"the model was made of more than {len(networks)} networks")
+            raise ValueError(f"the model was saved with more than {len(networks)} networks")
         return TorchPoints(networks, members, features)
 
 
@@ -147,48 +147,48 @@ def upgrade(
     groups: Any = None,
     **parameters: Any,
 ) -> IntervalRegressor:
-    """Give networks that were trained for points calibrated prediction intervals.
+    """Add calibrated prediction intervals to networks that were trained for point predictions.
 
     Parameters
     ----------
     network : torch.nn.Module or sequence of them
-        Takes a tensor of shape (rows, inputs) in the unit of ``X`` and gives one of shape (rows,)
-        or (rows, 1) in the unit of ``y``; scaling belongs inside. It is copied and never changed.
-        The point of several networks is their mean.
+        Maps a tensor of shape (rows, inputs) in the unit of ``X`` to one of shape (rows,) or
+        (rows, 1) in the unit of ``y``; any scaling must be part of it. It is copied and never
+        changed. The point prediction of several networks is their mean.
     X, y : array or tensor of shape (n_samples, n_features) and (n_samples,)
-        Rows that the heads learn from.
+        Training rows of the heads.
     X_cal, y_cal : array or tensor, optional
         Rows that neither networks nor heads have seen: intervals get the guarantee of split
         conformal prediction, as by ``IntervalRegressor.conformalize``.
     fresh : bool
-        Says that no network has seen any of ``X, y``.
+        States that no network has seen any of ``X, y``.
     held_out : array of int of shape (n_samples,), optional
         For networks of a cross-validation on ``X, y``: the fold of each row, from 0. Network i was
-        trained without the rows of fold i, and if there are several for each fold, counting goes
-        on from the first.
+        trained without the rows of fold i modulo the number of folds.
     adapt : float, default 0
-        How far a point may move to fit ``y`` better, at most, in root mean squared errors of the
-        points on ``X, y``. 0 keeps them. The networks stay as they are even so: the heads learn a
-        bounded correction, which cannot carry a point further than that on any row, old or new.
+        How far a point prediction may move at most to fit ``y`` better, in units of the root mean
+        squared error on ``X, y``. 0 keeps the predictions. The networks do not change in any case:
+        the heads learn a correction, which has this bound on every row, old or new.
     features : bool
-        Whether heads see the point of a single network and what enters its last linear layer.
+        Whether the point prediction of a single network and the input of its last linear layer are
+        inputs of the heads.
     sample_weight, groups : array-like, optional
         As in ``IntervalRegressor.fit``.
     **parameters
-        Parameters of the ``IntervalRegressor`` that holds the heads, on top of
+        Parameters of the ``IntervalRegressor`` of the heads, on top of
         ``network__hidden_layers=(64, 64)`` and ``network__frequencies=0``.
 
     Returns
     -------
     IntervalRegressor
         Predicts points, intervals, quantiles and distributions, and is saved like any other;
-        ``calipers.torch.load`` reads it again.
+        ``calipers.torch.load`` loads it.
 
     Raises
     ------
     ValueError
-        If neither ``fresh`` nor ``held_out`` nor calibration rows are given, or if a network does
-        not give points.
+        If neither ``fresh`` nor ``held_out`` nor calibration rows are given, or if the output of a
+        network has the wrong shape or is not finite.
 
     Examples
     --------
@@ -209,8 +209,8 @@ def upgrade(
         raise ValueError("X_cal and y_cal belong together: give both or neither")
     if X_cal is None and held_out is None and not fresh:
         raise ValueError(
-            "rows that trained a network cannot calibrate it: say fresh=True if it has seen none "
-            "of X, y, or give rows that it has not seen as X_cal, y_cal, or networks of a "
+            "rows that a network was trained on cannot calibrate it: set fresh=True if it has seen "
+            "none of X, y, or pass rows that it has not seen as X_cal, y_cal, or networks of a "
             "cross-validation with held_out"
         )
     settings = _HEADS | ({} if X_cal is None else {"cv": None}) | parameters
@@ -219,7 +219,7 @@ def upgrade(
     networks = _several(network)
     if model.n_networks % len(networks):
         raise ValueError(
-            f"every network gets as many heads: n_networks must be a multiple of {len(networks)}, "
+            f"n_networks, the number of heads, must be a multiple of the {len(networks)} networks, "
             f"got {model.n_networks}"
         )
     points = TorchPoints(
@@ -239,24 +239,24 @@ def load(
     *,
     row_weight: Callable[[Doubles], Doubles] | None = None,
 ) -> IntervalRegressor:
-    """Read a model that ``upgrade`` made and ``save`` wrote.
+    """Load a model that ``upgrade`` made and ``save`` wrote.
 
     Parameters
     ----------
     folder : path
-        Where the model is.
+        The model folder.
     network : torch.nn.Module or sequence of them
-        Networks of the same build, with any weights: code is not stored, weights are. One will do
-        for several of a kind.
+        Networks of the same architecture, with any weights: code is not stored, weights are. One is
+        enough for several of the same architecture.
     row_weight : callable, optional
-        The function that ``conformalize`` was given, for models that have one.
+        The function that was given to ``conformalize``, for models that have one.
 
     Raises
     ------
     ValueError
-        If the network is not of the same build.
+        If the network has another architecture.
     calipers.storage.ModelFileError
-        If the folder holds no model, another kind of model, or a damaged one.
+        If the folder contains no model, another kind of model, or a damaged one.
     """
     networks = _copies(_several(network))
     points = TorchPoints(networks, np.arange(len(networks)))
@@ -264,52 +264,54 @@ def load(
 
 
 def _several(network: Any) -> tuple[Any, ...]:
-    """One network or a list of them; the lists that are networks themselves are one."""
+    """Return the networks as a tuple; a container that is itself a network counts as one."""
     if isinstance(network, torch.nn.Module) and not isinstance(network, torch.nn.ModuleList):
         return (network,)
     return tuple(network) if isinstance(network, Iterable) else (network,)
 
 
 def _copies(networks: Sequence[Any]) -> tuple[Any, ...]:
-    """Copies, so that training the originals further changes nothing here."""
+    """Copy networks, so that further training of the originals has no effect."""
     for network in networks:
         if not isinstance(network, torch.nn.Module):
-            raise TypeError(f"a network is a torch.nn.Module, got {type(network).__name__}")
+            raise TypeError(f"network must be a torch.nn.Module, got {type(network).__name__}")
     return tuple(copy.deepcopy(network).eval().requires_grad_(False) for network in networks)
 
 
 def _known_folds(held_out: Any, networks: int, rows: int) -> NDArray[np.intp]:
-    found = np.asarray(held_out)
-    numbers = np.unique(found)
+    """Validate ``held_out``, the fold of each row."""
+    fold_of = np.asarray(held_out)
+    numbers = np.unique(fold_of)
     in_order = np.array_equal(numbers, np.arange(len(numbers)))
-    if found.shape != (rows,) or len(numbers) < 2 or not in_order or networks % len(numbers):
+    if fold_of.shape != (rows,) or len(numbers) < 2 or not in_order or networks % len(numbers):
         raise ValueError(
-            f"held_out must hold the fold of each of {rows} rows, numbered from 0, and the "
-            f"networks must be as many as folds or a multiple of it: got shape {found.shape}, "
+            f"held_out must hold the fold of each of {rows} rows, numbered from 0, and the number "
+            f"of networks must be a multiple of the number of folds: got shape {fold_of.shape}, "
             f"folds {numbers.tolist()[:10]} and {networks} networks"
         )
-    return found.astype(np.intp)
+    return fold_of.astype(np.intp)
 
 
 def _checked(point: Any, rows: int) -> Doubles:
+    """Validate the output of a network, and return it as an array of shape (rows,)."""
     if not isinstance(point, torch.Tensor) or tuple(point.shape) not in {(rows,), (rows, 1)}:
-        found = getattr(point, "shape", type(point).__name__)
+        shape = getattr(point, "shape", type(point).__name__)
         raise ValueError(
             f"the network must give one point for each of {rows} rows, of shape ({rows},) or "
-            f"({rows}, 1), got {found}"
+            f"({rows}, 1), got {shape}"
         )
     values = _numbers(point).reshape(rows)
     wrong = np.flatnonzero(~np.isfinite(values))
     if wrong.size:
         raise ValueError(
-            f"the network gives {values[wrong[0]]} for row {wrong[0]} of these rows, and for "
-            f"{wrong.size} of {rows} in all; points must be finite"
+            f"the network's output must be finite, got {values[wrong[0]]} in row {wrong[0]} (from "
+            f"0), one of {wrong.size} of {rows} rows"
         )
     return values
 
 
 def _as_rows(values: Any) -> Any:
-    """A tensor as an array; anything else as it is."""
+    """Return a tensor as an array; anything else unchanged."""
     return _numbers(values) if isinstance(values, torch.Tensor) else values
 
 
@@ -318,18 +320,19 @@ def _numbers(tensor: Any) -> Doubles:
 
 
 def _stored(tensor: Any) -> NDArray[Any]:
-    """A weight as NumPy has it; the short floats, which NumPy lacks, as longer ones."""
+    """Return a tensor as an array; half-precision floats, some unknown to NumPy, as float32."""
     if tensor.is_floating_point() and tensor.dtype != torch.float64:
         tensor = tensor.to(torch.float32)
     return tensor.detach().cpu().numpy()
 
 
 def _warn_if_useless(points: TorchPoints, model: IntervalRegressor, X: Any, y: Any) -> None:
+    """Warn if a constant would predict better than the network."""
     inputs, target = model.reader_.read_with_targets(model, X, y)
     error = np.mean((points(inputs)[0].mean(axis=0) - target) ** 2)
     if error > np.var(target):
         warn(
             f"the network's mean squared error on X, y is {error:.3g}, more than the variance of "
-            f"y, {np.var(target):.3g}: are its points in the unit of y, and is X in the unit that "
-            "it takes?",
+            f"y, {np.var(target):.3g}: is its output in the unit of y, and X in the unit that it "
+            "takes?"
         )

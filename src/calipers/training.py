@@ -1,7 +1,7 @@
-"""From the parameters of a model and its rows to what a bank trains: programs and plans.
+"""Make the programs and plans of a bank from the parameters of a model and its rows.
 
-The estimator, the search and the study all come here. Functions take the parameters as anything
-that has them as attributes, such as an ``IntervalRegressor``.
+The estimator, the search and the study all use it. ``parameters`` is any object with the
+parameters as attributes, such as an ``IntervalRegressor``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,8 +20,8 @@ from calipers.networks import MLP, NETWORKS, Network
 from calipers.objectives import LOSSES, Objective
 from calipers.optimizers import OPTIMIZERS, Adam
 
-_SOON = 220  # steps that are waited for at least, where they are fewer than a fifteenth of all
-_FARTHEST = 1e150  # bound of a target: its square is a number still
+_EARLY_STEPS = 220  # least "auto" patience in steps, unless a fifteenth of all epochs is less
+_LARGEST = 1e150  # bound of a target: its square is still finite
 SMOOTH = (0.5, 2.0, 5.0)  # factors of epochs, learning rate and weight decay of smooth networks
 
 SHORTHANDS: dict[str, dict[str, Any]] = {
@@ -29,11 +29,11 @@ SHORTHANDS: dict[str, dict[str, Any]] = {
     "network": NETWORKS,
     "optimizer": OPTIMIZERS,
 }
-"""For each nested parameter, what its names stand for."""
+"""The classes that each nested parameter can be given as, by name."""
 
 
 class Parameters(Protocol):
-    """What says how networks are trained; ``IntervalRegressor`` describes each."""
+    """Parameters of training; ``IntervalRegressor`` describes them."""
 
     coverage: float
     loss: str | Objective
@@ -46,17 +46,16 @@ class Parameters(Protocol):
 
 
 def expanded(name: str, value: Any) -> Any:
-    """The object that a nested parameter stands for; a name stands for the defaults under it."""
+    """Return a nested parameter as an object; a name gives its class with default parameters."""
     return SHORTHANDS[name][value]() if isinstance(value, str) else value
 
 
 def check_parameters(model: Any) -> None:
-    """Refuse parameters that break a rule, alone or together."""
+    """Raise ValueError if parameters are invalid, alone or in combination."""
     model._validate_params()
-    if isinstance(model.cv, str):  # which has a method split, but not a splitter's
+    if isinstance(model.cv, str):  # str.split passes for the method of a splitter
         raise ValueError(
-            "cv must be a number of folds from 2 on, a splitter of scikit-learn or None, "
-            f"got {model.cv!r}"
+            f"cv must be an integer from 2 on, a scikit-learn splitter or None, got {model.cv!r}"
         )
     check_bounds(model.bounds)
     for name in SHORTHANDS:
@@ -65,8 +64,8 @@ def check_parameters(model: Any) -> None:
             nested._validate_params()
     if AGGREGATIONS[model.aggregation].single and model.n_networks > 1:
         raise ValueError(
-            f"aggregation={model.aggregation!r} leaves networks as they are, which is one "
-            f"prediction only for n_networks=1, got n_networks={model.n_networks}"
+            f"aggregation={model.aggregation!r} does not combine networks and needs n_networks=1, "
+            f"got n_networks={model.n_networks}"
         )
     if not AGGREGATIONS[model.aggregation].gives_distribution and model.cv is not None:
         raise ValueError(
@@ -74,49 +73,48 @@ def check_parameters(model: Any) -> None:
         )
     if isinstance(model.cv, Integral) and model.n_networks % int(model.cv):
         raise ValueError(
-            f"every fold has as many networks: n_networks must be a multiple of cv={model.cv}, "
-            f"got {model.n_networks}"
+            f"n_networks must be a multiple of cv={model.cv}, got {model.n_networks}: every fold "
+            "has the same number of networks"
         )
 
 
 def check_bounds(bounds: Any) -> None:
-    """Refuse bounds that are not a pair with a lower end below the upper one."""
+    """Raise ValueError if bounds are not a pair with the lower one below the upper one."""
     if bounds is None or isinstance(bounds, str):
         return
     ends = list(bounds) if isinstance(bounds, Sequence) or hasattr(bounds, "__array__") else []
     try:
         good = len(ends) == 2 and all(
-            end is None or (isinstance(end, Real) and abs(float(end)) <= _FARTHEST) for end in ends
+            end is None or (isinstance(end, Real) and abs(float(end)) <= _LARGEST) for end in ends
         )
-    except OverflowError:  # of a whole number beyond all floats
+    except OverflowError:  # an integer too large for a float
         good = False
     if not good or (None not in ends and not ends[0] < ends[1]):
         raise ValueError(
-            "bounds must be 'auto', None or a pair (low, high) with low below high, in which None "
-            f"stands for no bound and none is beyond +-{_FARTHEST:g}, got {bounds!r}"
+            "bounds must be 'auto', None or a pair (low, high) with low below high, each None for "
+            f"no bound or within +-{_LARGEST:g}, got {bounds!r}"
         )
 
 
 def objective_of(parameters: Parameters) -> Objective:
-    """What networks are trained for."""
+    """Return the loss as an object."""
     return expanded("loss", parameters.loss)
 
 
 def optimizer_of(parameters: Parameters) -> Adam:
-    """How networks are trained."""
-    found: Adam = expanded("optimizer", parameters.optimizer)
-    return found
+    """Return the optimizer as an object."""
+    return expanded("optimizer", parameters.optimizer)
 
 
 def batch_size_of(parameters: Parameters, rows: int) -> int:
-    """Rows of a step, where ``rows`` are trained on; no more than there are, but for padding."""
+    """Rows per step for ``rows`` training rows, at most their padded number."""
     if parameters.batch_size:
         return int(min(parameters.batch_size, padded(rows)))
     return int(np.clip(2 ** round(np.log2(max(rows, 1) / 200)), 64, 512))
 
 
 def make_program(parameters: Parameters, X: NDArray[np.floating[Any]], rows: int) -> Program:
-    """What all networks have in common, for inputs of which ``rows`` rows are trained on."""
+    """Return what all networks share, for inputs ``X`` with ``rows`` training rows."""
     network = expanded("network", parameters.network)
     factory: Network = network.factory(X, rows) if isinstance(network, MLP) else network
     optimizer = optimizer_of(parameters)
@@ -142,21 +140,25 @@ def make_settings(
     shards: int = 1,
     smooth: bool = False,
 ) -> Settings:
-    """Numbers of the training of a network on so many rows, in steps of ``batch_size``.
+    """Return the settings for training a network on ``rows`` rows in steps of ``batch_size``.
 
-    ``stops`` says that there are validation rows that tell when to stop. Where rows come in several
-    ``shards``, an epoch of the settings is a pass over one of them. ``smooth`` is for networks that
-    are so: they take larger steps, and fewer.
+    ``stops`` enables early stopping, which needs validation rows. If the rows come in several
+    ``shards``, an epoch of the settings is a pass over one of them. ``smooth`` is for smooth
+    networks, which take larger and fewer steps.
     """
-    part, rate, decay = SMOOTH if smooth else (1.0, 1.0, 1.0)
-    steps = part * 10_000 * max(1.0, rows / 10_000) ** 0.5
+    epochs_factor, rate, decay = SMOOTH if smooth else (1.0, 1.0, 1.0)
+    steps = epochs_factor * 10_000 * max(1.0, rows / 10_000) ** 0.5
     fewest = 20 if shards == 1 else 0  # passes
     passes = parameters.epochs or np.clip(steps * batch_size / rows, fewest, 1000)
     epochs = max(1, int(passes * shards))
-    given = parameters.patience
-    patience = max(10, epochs // 5) if isinstance(given, str) else (given or 0) * shards
-    soon = min(epochs // 15, _SOON // -(-rows // batch_size))
-    early = {"early_patience": max(10, soon)} if parameters.patience == "auto" else {}
+    patience = parameters.patience
+    early = {}
+    if isinstance(patience, str):  # "auto"
+        steps_per_epoch = -(-rows // batch_size)
+        early["early_patience"] = max(10, min(epochs // 15, _EARLY_STEPS // steps_per_epoch))
+        patience = max(10, epochs // 5)
+    else:
+        patience = (patience or 0) * shards
     optimizer = optimizer_of(parameters)
     return Settings(
         learning_rate=rate * optimizer.learning_rate,
@@ -186,30 +188,31 @@ def make_plans(
     previous: Bank | None = None,
     smooth: bool = False,
 ) -> list[Plan]:
-    """One plan for each fold given, which may be given several times.
+    """Return one plan for each of ``folds``, which may contain a fold several times.
 
-    The seed is that of the networks and of what they set aside, which parts no group. They go on
-    from the networks ``previous``, if any, which must be as many: ``ValueError``.
+    ``seed`` seeds the networks and the choice of their validation rows, which keeps groups
+    together. Training continues from the networks of ``previous``, if given; raises ``ValueError``
+    if their number differs.
     """
     if previous is not None and len(previous) != len(folds):
         raise ValueError(
-            f"warm_start goes on with the {len(previous)} networks of the last fit, "
+            f"warm_start continues with the {len(previous)} networks of the last fit, "
             f"got n_networks={len(folds)}"
         )
     plans = []
-    for member, own in enumerate(spawn_seeds(seed, len(folds))):
-        kept, aside = folds[member].train, folds[member].train[:0]
+    for member, network_seed in enumerate(spawn_seeds(seed, len(folds))):
+        train, valid = folds[member].train, folds[member].train[:0]
         if parameters.patience is not None:
-            kept, aside = set_aside(kept, parameters.validation_fraction, groups, own)
+            train, valid = set_aside(train, parameters.validation_fraction, groups, network_seed)
         plans.append(
             Plan(
-                own,
-                kept,
-                None if weights is None else weights[kept],
-                aside,
-                None if weights is None else weights[aside],
+                network_seed,
+                train,
+                None if weights is None else weights[train],
+                valid,
+                None if weights is None else weights[valid],
                 make_settings(
-                    parameters, len(kept), batch_size, stops=aside.size > 0, smooth=smooth
+                    parameters, len(train), batch_size, stops=valid.size > 0, smooth=smooth
                 ),
                 None if previous is None else previous.scaling_of(member),
                 None if previous is None else previous.weights_of(member),
@@ -219,9 +222,9 @@ def make_plans(
 
 
 def time_report(bank: Bank, plans: list[Plan], seconds: float) -> dict[str, Any]:
-    """How far training came in its time, as plain JSON.
+    """Return how many epochs training reached within its time budget, as plain JSON.
 
-    Epochs are the median of the networks that the clock ended, or of all where it ended none.
+    Epochs are the median over the networks that ran out of time, or over all if none did.
     """
     epochs = np.array([len(history) for history in bank.histories])
     late = bank.out_of_time
@@ -234,17 +237,17 @@ def time_report(bank: Bank, plans: list[Plan], seconds: float) -> dict[str, Any]
     }
 
 
-def out_of_time(found: Mapping[str, Any] | None) -> str:
-    """A sentence on a training that its time budget ended early; empty if that matters little."""
-    if found is None:
+def out_of_time(report: Mapping[str, Any] | None) -> str:
+    """Return a warning if a ``time_report`` shows that training ended too early, or no text."""
+    if report is None:
         return ""
-    reached, planned = found["epochs"], found["planned_epochs"]
-    late, networks = found["out_of_time"], found["networks"]
+    reached, planned = report["epochs"], report["planned_epochs"]
+    late, networks = report["out_of_time"], report["networks"]
     if 5 * late <= networks or 2 * reached >= planned:
-        return ""  # most networks had stopped by themselves, or were near their end
+        return ""  # most networks had stopped early, or were near their last epoch
     return (
-        f"time_budget={found['seconds']:g} ended training after {reached} of {planned} epochs "
-        f"({late} of {networks} networks): intervals are honest, but wider, and points worse, "
-        "than longer training is likely to make them; all epochs would take up to about "
-        f"{found['seconds'] * planned / reached:,.0f} s"
+        f"time_budget={report['seconds']:g} ended training after {reached} of {planned} epochs "
+        f"({late} of {networks} networks): intervals are calibrated, but longer training would "
+        "probably make them narrower and point predictions better; all epochs would take up to "
+        f"about {report['seconds'] * planned / reached:,.0f} s"
     )
