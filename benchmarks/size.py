@@ -26,7 +26,7 @@ FEATURES = {
         heads/_densities:_grouped,_flat,_mixture_quantile,with_components
         heads/_head:shares,onnx_shares,with_components,mixture
         onnx/_quantiles:mapped_mean,in_own_unit
-        distributions/_mixture:by_network distributions/_mixture_formulas:_of_networks
+        distributions/_mixture:by_network distributions/_mixture_formulas:_by_network
         """,
     "support and bounds of the target": """
         distributions/_support distributions/_learn_support distributions/_matching
@@ -35,7 +35,7 @@ FEATURES = {
         ensemble:taking,_latent_targets,within_bounds,_observed
         onnx/_quantiles:observed,clipped,_through_knots metrics/_chance:shared_coverage
         cli/_settings_file:parse_bounds cli/_fit:_check_bounds cli/_tune:_checked_bounds
-        cli/_measures:_shared_rate report/_verdict:_with_ties
+        cli/_measures:_shared_rate
         """,
     "calibration by width": """
         calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
@@ -73,7 +73,7 @@ FEATURES = {
         """,
     "gross errors among targets": """
         _outliers _fitting:without_errors,_without
-        cli/_notes:say_far_targets,without_repeats,note_leaks
+        cli/_notes:note_outliers,without_repeats,note_leaks
         """,
     "piecewise-linear encoding": """
         networks:PiecewiseLinear,knots,with_knots,in_pieces,alternative onnx/_networks:_pieces

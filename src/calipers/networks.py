@@ -322,10 +322,10 @@ class MLP(BaseEstimator):
         rate, five times the weight decay and half the epochs.
     trees : int or "auto"
         Number of trees whose mean prediction is an additional input (for training rows, the
-        out-of-bag tree predictions); 0 for none. "auto" is 100 in ``fit`` on 100 to 50,000 rows
-        with neither ``epochs`` nor a ``time_budget``, if the trees predict held-out rows better or
-        not much worse than networks in short trials, which leave at least 4% of the variance
-        unexplained; otherwise 0.
+        out-of-bag tree predictions); 0 for none. "auto" is 100, or fewer with more than 20 inputs,
+        in ``fit`` on 100 to 50,000 rows with neither ``epochs`` nor a ``time_budget``, if the trees
+        predict held-out rows better or not much worse than networks in short trials, which leave at
+        least 4% of the variance unexplained; otherwise 0.
 
     Examples
     --------
