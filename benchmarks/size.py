@@ -76,7 +76,7 @@ FEATURES = {
         cli/_notes:note_outliers,without_repeats,note_leaks
         """,
     "piecewise-linear encoding": """
-        networks:PiecewiseLinear,knots,with_knots,in_pieces,alternative onnx/_networks:_pieces
+        networks:PiecewiseLinear,knots,with_knots,with_segments,alternative onnx/_networks:_segments
         """,
     "tree predictions as an input": """
         preprocessing/_trees _tree_inputs onnx/_networks:with_trees _loading:_of_trees,_trees

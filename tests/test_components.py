@@ -287,7 +287,7 @@ def test_a_trial_takes_pieces_where_it_leaves_noise_and_smooth_networks_where_tr
     monkeypatch, noise, left, bins, smooth, tmp_path
 ):
     monkeypatch.setattr("calipers._candidates.unexplained_by_trees", lambda *rows: left)
-    monkeypatch.setattr(networks, "ROWS_FOR_PIECES", 300)
+    monkeypatch.setattr(networks, "ROWS_FOR_SEGMENTS", 300)
     monkeypatch.setattr(networks, "BINS", 4)
     monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
     rng = np.random.default_rng(0)

@@ -21,15 +21,16 @@ from sklearn.utils._param_validation import Interval as Within, StrOptions
 Array = Any
 
 _ROWS_PER_FREQUENCY = 3  # per input: few rows cannot tell which of many frequencies matter
-_ROWS_PER_INPUT = 100  # from which on cosines start at full amplitude
+_ROWS_PER_INPUT = 100  # with at least this many, cosines start at full amplitude
 _MOST_FREQUENCIES = 512  # of all inputs together, which bounds the cost of wide tables
 _NARROWEST = 0.01  # width of a segment, in standardised units
 ROWS_FOR_KNOTS = 10_000  # enough rows to place them
-BINS, ROWS_FOR_PIECES = 32, 900  # segments that "auto" tries, and the fewest rows for it
+BINS, ROWS_FOR_SEGMENTS = 32, 900  # segments that "auto" tries, and the fewest rows to do so
 # Least-squares coefficients of odd powers x, x^3, ... for -sin(2 pi x), with x from -1/4 to 1/4.
 _SINE = (-6.2831853, 41.341681, -81.60248, 76.581256, -39.760497)
-PIECES = 0.5  # initial amplitude of the piecewise-linear encoding, relative to the cosines
-SPREAD, AMPLITUDE = 0.15, 0.125  # of the cosines of smooth networks; the latter is a factor
+SEGMENT_AMPLITUDE = 0.5  # initial amplitude of segments, relative to that of cosines
+# Standard deviation of the frequencies of smooth networks, and factor of their amplitudes.
+SPREAD, AMPLITUDE = 0.15, 0.125
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
@@ -113,8 +114,8 @@ class Periodic(eqx.Module):
     Frequencies, phases and amplitudes of the cosines are learnt. A sharp or oscillating dependence
     on one input, which a plain network learns late, is linear in the cosines (Gorishniy, Rubachev
     and Babenko, 2022). If the amplitudes start small, the smooth part is learnt first, and training
-    on a table too small for more stops there. The clipping (Holzmueller, Grinsztajn and Steinwart,
-    2024) keeps outliers near the other rows.
+    on a small table may stop there. The clipping (Holzmueller, Grinsztajn and Steinwart, 2024)
+    keeps outliers near the other rows.
     """
 
     frequency: Array
@@ -184,20 +185,20 @@ class EmbeddedPerceptron(eqx.Module):
 
     embedding: Periodic
     perceptron: Perceptron
-    pieces: PiecewiseLinear | None = None
+    segments: PiecewiseLinear | None = None
 
     def __call__(self, x: Array) -> Array:
         """Map one row."""
         embedded = self.embedding(x)
-        if self.pieces is None:
+        if self.segments is None:
             return self.perceptron(embedded)
         first = self.perceptron.layers[0]
         embedded_weight, weight = jnp.split(first.weight, [embedded.size])
         # With the amplitudes multiplied into the weights, no gradient flows back to the encoding,
         # which depends on no trained parameter. This saves a third of its matrix products.
-        weight = jnp.repeat(self.pieces.amplitude, self.pieces.bins)[:, None] * weight
+        weight = jnp.repeat(self.segments.amplitude, self.segments.bins)[:, None] * weight
         return self.perceptron.after_first(
-            embedded @ embedded_weight + self.pieces.filled(x) @ weight + first.bias
+            embedded @ embedded_weight + self.segments.filled(x) @ weight + first.bias
         )
 
 
@@ -251,8 +252,8 @@ class DenseFactory:
         perceptron = self._perceptron(size, out_size, second)
         if not (self.bins and columns):
             return EmbeddedPerceptron(embedding, perceptron)
-        pieces = PiecewiseLinear(columns, self.bins, amplitude=PIECES * self.amplitude)
-        return EmbeddedPerceptron(embedding, perceptron, pieces)
+        segments = PiecewiseLinear(columns, self.bins, amplitude=SEGMENT_AMPLITUDE * self.amplitude)
+        return EmbeddedPerceptron(embedding, perceptron, segments)
 
     def knots(self, inputs: NDArray[np.floating[Any]]) -> NDArray[np.float32] | None:
         """Knots for a network trained on these standardised rows; None if it has no segments."""
@@ -272,7 +273,7 @@ class DenseFactory:
 
     def with_knots(self, module: Any, knots: Array) -> Any:
         """Return a network of this factory with these knots."""
-        return eqx.tree_at(lambda network: network.pieces.knots, module, knots)
+        return eqx.tree_at(lambda network: network.segments.knots, module, knots)
 
     def _perceptron(self, in_size: int, out_size: int, key: Array) -> Perceptron:
         sizes = (in_size, *self.hidden_layers, out_size)
@@ -371,17 +372,17 @@ class MLP(BaseEstimator):
             tuple(np.flatnonzero(not_binary).tolist()),
             amplitude=amplitude,
         )
-        return factory if self.bins == "auto" else in_pieces(factory, rows, int(self.bins))
+        return factory if self.bins == "auto" else with_segments(factory, rows, int(self.bins))
 
     def alternative(self, base: DenseFactory, rows: int) -> DenseFactory | None:
         """Return the networks to try besides ``base`` for this many rows, if there are any."""
-        if self.bins != "auto" or base.frequencies is None or rows < ROWS_FOR_PIECES:
+        if self.bins != "auto" or base.frequencies is None or rows < ROWS_FOR_SEGMENTS:
             return None
-        factory = in_pieces(base, rows, BINS)
+        factory = with_segments(base, rows, BINS)
         return factory if factory.bins else None
 
 
-def in_pieces(base: DenseFactory, rows: int, bins: int) -> DenseFactory:
+def with_segments(base: DenseFactory, rows: int, bins: int) -> DenseFactory:
     """Add a piecewise-linear encoding of ``bins`` segments, or fewer if there are few rows."""
     inputs = max(1, len(base.columns or ()))
     most = min(bins, rows // (_ROWS_PER_FREQUENCY * inputs), _MOST_FREQUENCIES // inputs)
@@ -424,7 +425,7 @@ class Around:
 
     network: Network  #: Factory of the networks without this constraint.
     point_at: int  #: Index of the raw output that is the point, see ``calipers.heads.Head``.
-    #: How far the point may move from the given one, in units of the target; 0 keeps it.
+    #: Largest distance of the point from the given one, in units of the target; 0 keeps it.
     reach: float = 0.0
 
     def __call__(self, in_size: int, out_size: int, *, key: Array) -> AroundPoint:

@@ -253,8 +253,8 @@ def test_pieces_between_equal_quantiles_are_left_out():
     knots = factory.knots(inputs).reshape(2, 5)
     np.testing.assert_array_equal(knots, [[0, 5, 5, 5, 5], [0, 0, 0, 0, 0]])
     module = factory.with_knots(factory(2, 3, key=jax.random.key(0)), knots.ravel())
-    pieces = module.pieces.filled(jnp.array([2.5, 7.0]))
-    np.testing.assert_allclose(pieces, [0.5, 0, 0, 0, 0, 0, 0, 0])
+    filled = module.segments.filled(jnp.array([2.5, 7.0]))
+    np.testing.assert_allclose(filled, [0.5, 0, 0, 0, 0, 0, 0, 0])
 
 
 @pytest.mark.parametrize(("early", "waited"), [(30, 30), (2, 10), (50, 40)])

@@ -76,7 +76,7 @@ def compiled(
     donate: tuple[int, ...] = (),
     results: Any = None,
 ) -> Callable[..., Any]:
-    """``function`` compiled for arguments of these shapes, from the cache where it is there.
+    """Return ``function`` compiled for arguments of these shapes, from the cache if possible.
 
     The same method of equal objects, if they can be hashed, is one program. The results may reuse
     the memory of the arguments numbered in ``donate``. ``results`` is a tree with the structure of
@@ -102,7 +102,7 @@ def compiled(
 def _identity(function: Any) -> tuple[Any, ...]:
     """A key that is equal for the same method of equal objects, unlike the bound methods.
 
-    An object that refers to other code by name has a ``code``, what the names stand for.
+    An object that refers to other code by name has a ``code``: the objects so named.
     """
     identity = (function.__func__, function.__self__, getattr(function.__self__, "code", ()))
     try:
@@ -175,7 +175,7 @@ def _compile(
 
 
 def _description(function: Any, structure: Any, donated: list[int]) -> str | None:
-    """A text that determines a program, or None if it is not just the library as it is on disk."""
+    """A text that determines a program, or None if it contains more than the library on disk."""
     description = getattr(function.__self__, "description", None)
     if description is None or not _SOURCES or _sources() != _SOURCES:
         return None
@@ -201,13 +201,13 @@ def _sources() -> str:
     return str([*digests, *(library.__version__ for library in libraries)])
 
 
-_SOURCES = _sources()  # what this process runs, even if another version is installed later
+_SOURCES = _sources()  # of this process, even if another version is installed later
 
 
 class _Kept:
     """A program from disk or the compiler; one from disk is compiled again if its first run fails.
 
-    ``lower`` makes what is compiled; it is None once the program has proved to run.
+    ``lower`` returns the code to compile; it is None once the program has been run.
     """
 
     def __init__(

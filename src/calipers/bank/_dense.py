@@ -163,10 +163,10 @@ class _Embedding:
         weight[:, embedding.columns, range(columns)] = frequency
         self.angles = _Affine(weight.reshape(networks, inputs, -1), phase)
         self.segments: _Segments | None = None
-        if network.pieces is not None:
-            self.segments = _Segments(network.pieces)
+        if network.segments is not None:
+            self.segments = _Segments(network.segments)
             bins = self.segments.left.shape[-1]
-            amplitudes.append(np.repeat(np.asarray(network.pieces.amplitude), bins, axis=1))
+            amplitudes.append(np.repeat(np.asarray(network.segments.amplitude), bins, axis=1))
         self.amplitude = np.concatenate(amplitudes, axis=1)[..., None]
 
     def __call__(self, x: Single, which: slice, buffers: _Buffers) -> Single:

@@ -31,9 +31,9 @@ class Settings(NamedTuple):
     #: restored; 0 trains to the end and keeps the last weights.
     patience: Any = 0
     #: A shorter patience, which grows to twice the best epoch: a network whose validation loss was
-    #: lowest early, and has not come near that since, needs no long wait.
+    #: lowest early, and has not been near it since, is stopped sooner.
     early_patience: Any = 2**30
-    #: Epochs between validations; the first ten times as many epochs are all validated.
+    #: Epochs between validations; the first ``10 * check_every`` epochs are all validated.
     check_every: Any = 1
     coverage: Any = 0.95  #: Nominal probability of the interval.
     #: Parameters of the loss; those left out have their defaults.

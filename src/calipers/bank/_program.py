@@ -36,7 +36,7 @@ SEGMENT = 128  # most epochs that one call of ``advance`` trains and records
 TILE = 256  # rows evaluated at a time: a fixed number, so that a row's bits depend on no other row
 SMALL_TILE = 8  # the same for predictions on a CPU, where a single row then costs 8 rows, not 256
 EARLY = 10  # the first ``EARLY * check_every`` epochs are all validated: some data is learnt fast
-FEW_STEPS, MANY_STEPS = 8, 16  # steps an accelerator takes before the host looks at the loop again
+FEW_STEPS, MANY_STEPS = 8, 16  # steps of an accelerator between two checks by the host
 
 Rows = tuple[Array, Array]  # inputs (rows, inputs) and target (rows,)
 Parameters = tuple[Array, ...]  # what the head makes of the networks' outputs, one array per field
@@ -189,7 +189,7 @@ class Program:
         sums = jnp.zeros((lanes.seed.shape[0], 1 + len(MEASURES)))
         per_check = self._steps_per_check(lanes)
         # Where epochs are short enough to run several of them unchecked, ``batches`` is replaced by
-        # a static bound: the host would have to look at its value, even if it is 0.
+        # a static bound: to use its value, even 0, the host would have to wait for the device.
         static = per_check == self._max_steps(lanes) and self._epochs_per_check(lanes) > 1
         count = per_check if static else batches
         state, sums = _loop(step, count, (state, sums), per_check)
@@ -300,7 +300,7 @@ class Program:
         )
 
     def _running(self, state: State, lane: Lanes) -> Array:
-        """Whether a network trains on: not done, not diverged and not stopped early."""
+        """Whether a network continues to train: not done, not diverged and not stopped early."""
         patience = lane.settings.patience
         early_patience = jnp.maximum(lane.settings.early_patience, 2 * state.best_epoch)
         waited = state.epoch - state.best_epoch
@@ -402,7 +402,7 @@ class Program:
     def _training_loss(
         self, network: Tree, inputs: Array, target: Array, weight: Array, settings: Settings
     ) -> tuple[Array, Parameters]:
-        """The same in training, where the loss of adversarial examples may be added."""
+        """Like ``_loss``, with the loss of adversarial examples added if requested."""
         loss, predicted = self._loss(network, inputs, target, weight, settings)
         if self.adversarial:
             slope = jax.grad(lambda x: self._loss(network, x, target, weight, settings)[0])(inputs)
@@ -467,12 +467,12 @@ def _is_array_shape(leaf: object) -> bool:
 
 
 def _name(part: Any) -> str | None:
-    """Where ``part``, a class or function, is found in calipers or JAX; None where it is not."""
+    """Return the import path of a class or function of calipers or JAX; None for other code."""
     part = getattr(part, "__func__", part)
     module, name = getattr(part, "__module__", None), getattr(part, "__qualname__", None)
     if not module or not name or module.partition(".")[0] not in ("calipers", "jax"):
         return None
-    found = sys.modules.get(module)
+    value = sys.modules.get(module)
     for attribute in name.split("."):
-        found = getattr(found, attribute, None)
-    return f"{module}.{name}" if found is part else None
+        value = getattr(value, attribute, None)
+    return f"{module}.{name}" if value is part else None

@@ -25,7 +25,7 @@ from calipers.bank._shared_rows import FloatArray, IntArray, Plan, Table
 from calipers.networks import ROWS_FOR_KNOTS
 
 _SEGMENT_SECONDS = 0.5  # aimed at
-_LONGEST_WAIT = 30.0  # seconds granted to what cannot be interrupted, such as compiling
+_LONGEST_WAIT = 30.0  # seconds to wait for work that cannot be interrupted, such as compiling
 _MANY_LANES = 128  # from here on, idle lanes slow an accelerator down as much as busy ones
 
 History = NDArray[np.void]
@@ -63,7 +63,7 @@ class StoppedError(Exception):
 
 
 class Observer:
-    """Reports on runs in threads, stops them, waits for them, and lets them take turns."""
+    """Reports the progress of runs in threads, stops and awaits them, and lets them take turns."""
 
     def __init__(self, report: Callable[[int], None], jobs: int) -> None:
         self.report = report
@@ -267,7 +267,7 @@ class _Filling:
     def shorten(self, epoch_seconds: float, deadline: float) -> None:
         """Limit epochs to those that fit before the deadline, at the measured pace.
 
-        A learning rate that falls to its end in few epochs does better than one cut short.
+        A schedule that decays fully over fewer epochs does better than one that is cut short.
         """
         busy = [lane for lane, _ in self._occupied()]
         rounds = 1 + len(self.waiting) / max(1, len(busy))
@@ -280,7 +280,7 @@ class _Filling:
         self.on_device = self.on_device._replace(settings=settings)
 
     def compact(self) -> None:
-        """Drop most lanes once few still train and no plan waits: idle lanes cost as much."""
+        """Drop most lanes once few still train and no plan waits, since idle lanes cost as much."""
         fewer = len(self.owner) // 4
         busy = [lane for lane, _ in self._occupied()]
         if self.waiting or 4 * fewer < _MANY_LANES or not 0 < len(busy) <= fewer:
@@ -353,7 +353,7 @@ class _Filling:
 def _lane(
     plan: Plan, scaling: Scaling, shape: Shape, numbers: dict[str, Any], knots: FloatArray | None
 ) -> Lanes:
-    """A plan as the arrays of one lane; ``numbers`` are the parameters of its loss."""
+    """Return a plan as the arrays of one lane; ``numbers`` are the parameters of its loss."""
 
     def rows(index: IntArray, weights: FloatArray | None, size: int) -> RowIndex:
         extra = size - len(index)
@@ -372,7 +372,7 @@ def _lane(
 
 
 def _single(value: ArrayLike) -> NDArray[Any]:
-    """A number or array in single precision, or as integers of 32 bits."""
+    """Convert a number or array to 32 bits."""
     array = np.asarray(value)
     types = {"f": np.float32, "i": np.int32, "u": np.uint32}
     return array.astype(types[array.dtype.kind])

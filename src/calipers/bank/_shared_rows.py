@@ -56,8 +56,8 @@ class Table:
     target: FloatArray  #: (padded rows,)
     units: Scaling  #: Centres and scales that lead back to the units of the data.
     rows: int  #: Number of rows without padding.
-    #: Range of each input without gross errors, where inputs may have some: values beyond it are
-    #: clipped for a network's own scaling too.
+    #: Range of each input without gross errors, if there are any: a network's own scaling clips
+    #: inputs to it.
     limits: tuple[FloatArray, FloatArray] | None = None
     streams = False  # whether each epoch sees other rows than the one before
 
@@ -72,9 +72,9 @@ class Table:
     ) -> "Table":
         """Make a table of finite inputs (rows, inputs) and targets (rows,).
 
-        To train a bank further, ``units`` are those of the table that it was trained on. With
+        To train a bank further, pass the ``units`` of the table that it was trained on. With
         ``robust``, gross errors among the inputs do not affect their scale; they stay in the table,
-        so that this is for networks that clip their inputs.
+        so this is for networks that clip their inputs.
         """
         limits = ordinary_limits(inputs) if robust else None
         if units is None:

@@ -89,8 +89,8 @@ def train(
     plans = list(plans)
     clock = Clock(seconds)
     work = partial(_run_all, program, table)
-    rest = (n_jobs, largest_loss, report, clock, examine, room)
-    trained, lost = work(plans, *rest)
+    options = (n_jobs, largest_loss, report, clock, examine, room)
+    trained, lost = work(plans, *options)
     failures = np.zeros(len(plans), dtype=np.int64)
     failed = np.flatnonzero(lost)
     for attempt in range(1, retries + 1):
@@ -99,8 +99,7 @@ def train(
         failures[failed] += 1
         for i in failed:
             plans[i] = replace(plans[i], seed=spawn_seeds((plans[i].seed, attempt), 1)[0])
-        again = [plans[i] for i in failed]
-        results, lost = work(again, *rest)
+        results, lost = work([plans[i] for i in failed], *options)
         for i, result in zip(failed, results, strict=True):
             trained[i] = result
         failed = failed[lost]
@@ -132,36 +131,36 @@ def _run_all(
     examine: Examine | None,
     room: tuple[int, int, int],
 ) -> tuple[list[Trained], BoolArray]:
-    """Train groups of plans in parallel; results in the plans' order, and which have failed."""
+    """Train groups of plans in parallel; return results in the plans' order, and which failed."""
     jobs = joblib.effective_n_jobs(n_jobs)
     backend = joblib.parallel.get_active_backend(prefer="threads")[0]
     threads = getattr(backend, "supports_sharedmem", False)  # other processes see no callback
     devices = training_devices(jobs) if threads else [None]
     jobs = max(jobs, len(devices))
-    rows, aside, networks = map(max, room, room_of(plans))
+    rows, validation, networks = map(max, room, room_of(plans))
     lanes = lane_count(program, -(-networks // len(devices)), rows)
-    shape = Shape(lanes, padded(rows), padded(aside))
+    shape = Shape(lanes, padded(rows), padded(validation))
     groups = _groups(plans, lanes, jobs)
     report = report or (lambda _: None)
     watch = Observer(report, jobs) if threads else None
     at_a_time = jobs
-    in_turns = not table.streams  # else each chunk holds two parts of the table
+    in_turns = not table.streams  # each chunk of a streamed table holds two shards in memory
     if in_turns and threads and jobs > 1 and len(devices) == 1 and jax.default_backend() == "cpu":
         at_a_time = min(max(jobs, len(groups)), 2 * jobs)  # so that no core is idle
     rounds = [-(-(len(groups) - number) // at_a_time) for number in range(len(groups))]
-    dues: list[tuple[Clock, float]] = [(clock, 1 / left) for left in rounds]
+    dues: list[tuple[Clock, float]] = [(clock, 1 / remaining) for remaining in rounds]
     if not threads and groups:
         dues = [(Clock(clock.seconds / rounds[0]), 1.0)] * len(groups)
     chunks = [[plans[i] for i in group] for group in groups]
     work: Callable[..., Any] = _chunk
-    given: list[tuple[Any, ...]] = [(program, table, chunk) for chunk in chunks]
+    arguments: list[tuple[Any, ...]] = [(program, table, chunk) for chunk in chunks]
     if not threads and jobs > 1:  # joblib works here if there is one job
-        work, given = _remote_chunk, _sent(program, table, chunks, sender(backend, table))
+        work, arguments = _remote_chunk, _sent(program, table, chunks, sender(backend, table))
     tasks = (
         joblib.delayed(work)(
             *first, shape, largest_loss, watch, due, examine, devices[i % len(devices)]
         )
-        for i, (first, due) in enumerate(zip(given, dues, strict=True))
+        for i, (first, due) in enumerate(zip(arguments, dues, strict=True))
     )
     trained: dict[int, Trained] = {}
     failed = np.zeros(len(plans), dtype=bool)
@@ -185,9 +184,9 @@ def _run_all(
 
 
 def room_of(plans: Sequence[Plan]) -> tuple[int, int, int]:
-    """Most training rows and validation rows of the plans, and their number: see ``train``."""
-    rows, aside = (max(len(getattr(p, name)) for p in plans) for name in ("rows", "validation"))
-    return rows, aside, len(plans)
+    """Return the ``room`` that ``train`` needs for these plans."""
+    rows, validation = max(len(p.rows) for p in plans), max(len(p.validation) for p in plans)
+    return rows, validation, len(plans)
 
 
 def _groups(plans: list[Plan], lanes: int, jobs: int) -> list[IntArray]:
@@ -203,41 +202,42 @@ def _sent(
     program: Program, table: Table, chunks: list[list[Plan]], send: Callable[[Any], Any]
 ) -> list[tuple[Any, ...]]:
     """First arguments of ``_remote_chunk``; arrays that several chunks share are sent once."""
-    own = [{id(array): array for plan in chunk for array in _arrays(plan)} for chunk in chunks]
-    uses = Counter(number for arrays in own for number in arrays)
-    given = []
-    for chunk, arrays in zip(chunks, own, strict=True):
-        places = {number: i for i, number in enumerate(arrays)}
-        light = [_with(plan, partial(_place, places)) for plan in chunk]
-        sent = [send(array) if uses[number] > 1 else array for number, array in arrays.items()]
-        given.append((send(program), send(table), light, sent))
-    return given
+    by_id = [{id(array): array for plan in chunk for array in _arrays(plan)} for chunk in chunks]
+    uses = Counter(key for arrays in by_id for key in arrays)
+    arguments = []
+    for chunk, arrays in zip(chunks, by_id, strict=True):
+        positions = {key: i for i, key in enumerate(arrays)}
+        light = [_with_arrays(plan, partial(_position, positions)) for plan in chunk]
+        sent = [send(array) if uses[key] > 1 else array for key, array in arrays.items()]
+        arguments.append((send(program), send(table), light, sent))
+    return arguments
 
 
-def _place(places: dict[int, int], array: object) -> int | None:
-    return places.get(id(array))
+def _position(positions: dict[int, int], array: object) -> int | None:
+    return positions.get(id(array))
 
 
 def _arrays(plan: Plan) -> list[Any]:
     return [array for name in _ARRAYS if (array := getattr(plan, name)) is not None]
 
 
-def _whole(plans: list[Plan], arrays: list[Any]) -> list[Plan]:
-    """Put the arrays back into plans, where ``_sent`` left indices."""
-    found = dict(enumerate(map(received, arrays)))
-    return [_with(plan, found.get) for plan in plans]
+def _restored(plans: list[Plan], arrays: list[Any]) -> list[Plan]:
+    """Put the arrays back into plans in which ``_sent`` replaced them by indices."""
+    by_position = dict(enumerate(map(received, arrays)))
+    return [_with_arrays(plan, by_position.get) for plan in plans]
 
 
-def _with(plan: Plan, values: Callable[[Any], Any]) -> Plan:
-    changed: dict[str, Any] = {name: values(getattr(plan, name)) for name in _ARRAYS}
+def _with_arrays(plan: Plan, function: Callable[[Any], Any]) -> Plan:
+    """Apply a function to the arrays of a plan."""
+    changed: dict[str, Any] = {name: function(getattr(plan, name)) for name in _ARRAYS}
     return replace(plan, **changed)
 
 
 def _remote_chunk(
-    program: object, table: object, plans: list[Plan], arrays: list[Any], *rest: Any
+    program: object, table: object, plans: list[Plan], arrays: list[Any], *options: Any
 ) -> tuple[list[Trained], BoolArray]:
     """Train, in another process, a chunk that ``_sent`` has prepared."""
-    return _chunk(received(program), received(table), _whole(plans, arrays), *rest)
+    return _chunk(received(program), received(table), _restored(plans, arrays), *options)
 
 
 def _chunk(
@@ -251,22 +251,22 @@ def _chunk(
     examine: Examine | None,
     device: jax.Device | None = None,
 ) -> tuple[list[Trained], BoolArray]:
-    """Train some plans within a fraction of the time left on a clock, and see which failed."""
+    """Train some plans within a fraction of the time left on a clock; also return which failed."""
     placed = nullcontext() if device is None else jax.default_device(device)
     with placed, nullcontext() if watch is None else watch.running():
         trained = run(program, table, plans, shape, watch, *due)
         bank = _collect(program, table, plans, trained, np.zeros(len(plans), np.int64))
         failed = _failed(bank, table, plans, trained, largest_loss)
         if examine is not None:
-            found = examine(bank, table, plans)
-            trained = [one._replace(examined=own) for one, own in zip(trained, found, strict=True)]
+            pairs = zip(trained, examine(bank, table, plans), strict=True)
+            trained = [network._replace(examined=result) for network, result in pairs]
         return trained, failed
 
 
 def _failed(
     bank: Bank, table: Table, plans: list[Plan], trained: list[Trained], largest_loss: float
 ) -> BoolArray:
-    """Which networks have too large a loss or crossing bounds."""
+    """Mask of the networks with too large a loss or crossing bounds."""
     failed = np.array([not result.loss <= largest_loss for result in trained])
     if bank.program.output.can_cross:
         crossed = np.empty((len(plans), table.rows), dtype=bool)

@@ -2,9 +2,8 @@
 
 The point model was trained first. *Heads*, networks that predict an interval around a point, are
 then trained on its errors. The point model itself is not trained again, so that it forgets nothing.
-Heads that learnt from rows the point model was trained on would learn errors that are too small;
-the caller, who knows which networks have not seen a row, therefore chooses the point predictions
-that it is compared with.
+On rows that the point model was trained on, heads would learn errors that are too small. So the
+caller, who knows which networks were not trained on a row, computes the errors.
 """
 
 from dataclasses import dataclass, replace
@@ -60,7 +59,7 @@ class BankPoints:
 
 @dataclass(frozen=True, eq=False)
 class ColumnPoints:
-    """Point predictions in the last input, the same for all heads, which have it as input too."""
+    """Point predictions in the last input, which is also an input of the heads."""
 
     def __call__(self, inputs: FloatArray) -> tuple[NDArray[np.float64], FloatArray]:
         """Point predictions of shape (rows,), and the inputs unchanged."""
@@ -101,7 +100,7 @@ class Upgraded:
 
 
 def error_table(inputs: FloatArray, errors: FloatArray, weights: FloatArray | None = None) -> Table:
-    """A table of inputs of heads and errors of points; errors are not centred, so 0 stays 0."""
+    """Table of the heads' inputs and the errors of points; errors are scaled but not centred."""
     center, scale = center_and_scale(inputs, weights)
     units = Scaling(center, scale, np.float64(0), _root_mean_square(errors, weights))
     return Table.from_arrays(inputs, errors, units)

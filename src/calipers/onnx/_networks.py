@@ -222,8 +222,8 @@ def _module(graph: Graph, module: Any, x: str) -> str:
         return _module(graph, module.network, x)
     if isinstance(module, EmbeddedPerceptron):
         embedded = _periodic(graph, module.embedding, x)
-        if module.pieces is not None:
-            embedded = graph("Concat", embedded, _pieces(graph, module.pieces, x), axis=2)
+        if module.segments is not None:
+            embedded = graph("Concat", embedded, _segments(graph, module.segments, x), axis=2)
         return _module(graph, module.perceptron, embedded)
     if not isinstance(module, Perceptron):
         raise ValueError(
@@ -257,7 +257,7 @@ def _periodic(graph: Graph, embedding: Periodic, x: str) -> str:
     return graph("Concat", x, flat, axis=2)
 
 
-def _pieces(graph: Graph, encoding: PiecewiseLinear, x: str) -> str:
+def _segments(graph: Graph, encoding: PiecewiseLinear, x: str) -> str:
     """The piecewise-linear encoding of inputs."""
     members, inputs = encoding.amplitude.shape
     knots = np.asarray(encoding.knots).reshape(members, 1, inputs, -1)
