@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 
 from calipers import IntervalRegressor, _fitting as fitting, metrics
-from calipers._outliers import far_targets
+from calipers._outliers import outlying_targets
 from calipers.bank import _shared_rows as shared_rows
 
 
@@ -95,7 +95,7 @@ def measure(case, rows, seed, networks, epochs):
 def mistaken(degrees, rows, samples):
     """Fraction of samples without errors in which the rule finds one."""
     drawn = (student(rows, np.random.default_rng(seed), degrees) for seed in range(samples))
-    return np.mean([far_targets(X, y).any() for X, y in drawn])
+    return np.mean([outlying_targets(X, y).any() for X, y in drawn])
 
 
 def main():
@@ -115,7 +115,7 @@ def main():
             print(f"{name}: {share:.1%} of {given.rule:,} samples of {given.rows:,} rows")
         return
     if given.trusting:
-        fitting.far_targets = lambda X, y: np.zeros(len(y), dtype=bool)
+        fitting.outlying_targets = lambda X, y: np.zeros(len(y), dtype=bool)
         shared_rows.ordinary_limits = lambda columns: None
     print("| table | RMSE | interval score | coverage | median width | fits with a warning |")
     print("|---|--:|--:|--:|--:|--:|")

@@ -22,7 +22,7 @@ from _tables import R_TABLES, SKEWED_TABLES, UCI, append, read, stored, two_comm
 
 from calipers import IntervalRegressor
 from calipers._candidates import EPOCHS, EXPLAINED, Measures, OutputShape, decide, measure, trial
-from calipers._fitting import read_rows, without_errors
+from calipers._fitting import mark_outliers, read_rows
 from calipers._together import alone
 from calipers.objectives import ROWS_FOR_SEVERAL, SKEWED, Density, skewness
 from calipers.training import make_program
@@ -55,7 +55,7 @@ def evaluate(name):
         yield row(known, count, scale, 1, measure(model.out_of_fold_, y), y, took)
         data = read_rows(model, X, y, None, None, reset=True)
         folds = data.folds(5, 10)
-        data, goal = without_errors(model, data)
+        data, goal = mark_outliers(model, data)
         data = data._replace(y=goal)
         for part in PARTS:
             began = time.perf_counter()

@@ -41,7 +41,7 @@ FEATURES = {
         calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
         """,
     "guarantees for groups, subgroups and shifts": """
-        _conformal calibration/_by calibration/_row_kinds calibration/_ratio calibration/_effective
+        _conformal calibration/_by calibration/_subgroups calibration/_ratio calibration/_effective
         cli/_conformalize regressor:conformalize
         """,
     "streams": """
@@ -72,7 +72,7 @@ FEATURES = {
         _fitting:encoded_by_fold
         """,
     "gross errors among targets": """
-        _outliers _fitting:without_errors,_without
+        _outliers _fitting:mark_outliers,_without
         cli/_notes:note_outliers,without_repeats,note_leaks
         """,
     "piecewise-linear encoding": """

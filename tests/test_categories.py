@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from calipers import IntervalRegressor, load
 from calipers.networks import MLP
 from calipers.optimizers import Adam
-from calipers.preprocessing import LargeCategories, TableEncoder
+from calipers.preprocessing import TableEncoder, TargetEncoding
 from calipers.preprocessing._targets import Differ, level_targets
 
 TINY = {
@@ -116,7 +116,7 @@ def test_no_row_is_told_of_its_own_target(seed, grouped):
 
     def encoded(targets):
         differ = {1: Differ(means=True, spreads=True)}  # found out once, from all rows
-        found = LargeCategories({1: codes}, {1: levels}, {1: 0}, targets, None, groups, differ)
+        found = TargetEncoding({1: codes}, {1: levels}, {1: 0}, targets, None, groups, differ)
         return found.encoded(X, train, 3)
 
     before, changed = encoded(y), y.copy()
@@ -138,7 +138,7 @@ def test_networks_learn_what_rows_of_unseen_levels_are_like():
     X = np.zeros((2000, kept + 4))
     X[codes < kept, codes[codes < kept]], X[codes >= kept, kept] = 1.0, 1.0
     y, train, place = codes + rng.normal(size=2000), np.arange(1500), kept + 1
-    found = LargeCategories({place: codes}, {place: 50}, {place: kept}, y)
+    found = TargetEncoding({place: codes}, {place: 50}, {place: kept}, y)
     encoded = found.encoded(X, train, 0)
     unseen = encoded[:, place] == 0
     assert not unseen[1500:].any()

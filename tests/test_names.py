@@ -12,7 +12,7 @@ from calipers import IntervalRegressor, load
 from calipers._fitting import read_rows
 from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
-from calipers.preprocessing._repeats import columns_of_names, distinct_rows, smooth_residuals
+from calipers.preprocessing._repeats import distinct_rows, numeric_code_columns, smooth_residuals
 
 TINY = {
     "n_networks": 4,
@@ -45,7 +45,7 @@ def model():
 
 
 def found(X, y):
-    return columns_of_names(X, dict(enumerate(X.T)), y)
+    return numeric_code_columns(X, dict(enumerate(X.T)), y)
 
 
 def test_a_number_that_names_is_found_and_one_that_counts_is_not():
@@ -61,10 +61,10 @@ def test_an_array_is_searched_once(monkeypatch):
 
     def search(*arguments):
         searched.append(1)
-        return columns_of_names(*arguments)
+        return numeric_code_columns(*arguments)
 
     for module in (_inputs, _target_inputs):
-        monkeypatch.setattr(module, "columns_of_names", search)
+        monkeypatch.setattr(module, "numeric_code_columns", search)
     rows = read_rows(IntervalRegressor(**TINY), X, Y, None, None, reset=True)
     assert len(searched) == 1
     assert rows.categories is not None

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from calipers import IntervalRegressor, load
-from calipers._outliers import far_targets, outlying_values
+from calipers._outliers import outlying_targets, outlying_values
 from calipers.bank import Table
 from calipers.networks import MLP, DenseFactory
 
@@ -52,11 +52,11 @@ def test_gross_errors_are_found_in_any_unit(rows, unit):
     assert set(np.flatnonzero(outlying_values(y * unit))) == set(wrong)
 
 
-def test_far_targets_that_inputs_explain_are_no_errors():
+def test_outlying_targets_that_inputs_explain_are_no_errors():
     X, y = RNG.normal(size=(1000, 3)), RNG.normal(size=1000)
     assert outlying_values(y + 1e4 * (X[:, 0] > 2.2)).sum() > 5
-    assert not far_targets(X, y + 1e4 * (X[:, 0] > 2.2)).any()
-    assert far_targets(X, y + 1e4 * (RNG.random(1000) < 0.01)).any()
+    assert not outlying_targets(X, y + 1e4 * (X[:, 0] > 2.2)).any()
+    assert outlying_targets(X, y + 1e4 * (RNG.random(1000) < 0.01)).any()
 
 
 @pytest.fixture(scope="module")

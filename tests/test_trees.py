@@ -59,7 +59,7 @@ def test_leaves_of_scikit_learn():
     trees = [DecisionTreeRegressor(random_state=i).fit(X[i:], y[i:]) for i in range(3)]
     found = Forest.of([tree.tree_ for tree in trees], np.zeros(3), np.ones(3))
     expected = np.mean([tree.predict(X) for tree in trees], axis=0)
-    np.testing.assert_allclose(found.points(X), expected, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(found.predict(X), expected, rtol=0, atol=1e-6)
 
 
 def test_a_threshold_between_two_single_precision_numbers():
@@ -68,14 +68,14 @@ def test_a_threshold_between_two_single_precision_numbers():
     tree = DecisionTreeRegressor().fit(X[[0, 3]], [0.0, 1.0])
     assert tree.tree_.threshold[0] == 1.0 + 1.5 * step
     found = Forest.of([tree.tree_], np.zeros(1), np.ones(1))
-    np.testing.assert_array_equal(found.points(X), [0.0, 0.0, 1.0, 1.0])
+    np.testing.assert_array_equal(found.predict(X), [0.0, 0.0, 1.0, 1.0])
 
 
 def test_a_row_has_the_same_bits_in_any_company(forest):
     X = steps(5000, seed=1)[0]
-    points = forest.points(X)
-    np.testing.assert_array_equal(points[[17]], forest.points(X[[17]]))
-    np.testing.assert_array_equal(points[100:300], forest.points(X[100:300]))
+    points = forest.predict(X)
+    np.testing.assert_array_equal(points[[17]], forest.predict(X[[17]]))
+    np.testing.assert_array_equal(points[100:300], forest.predict(X[100:300]))
 
 
 def test_points_do_not_know_a_rows_own_target():
@@ -105,8 +105,8 @@ def test_the_same_trees_on_any_number_of_threads():
 def test_inputs_of_any_size():
     X, y = steps()
     found, _ = grown(X * [1e300, 1e-300, 1.0] + [0, 0, 1e9], y)
-    assert np.mean((found.points(X * [1e300, 1e-300, 1.0] + [0, 0, 1e9]) - y) ** 2) < 0.2
-    assert np.isfinite(found.points(np.array([[1.7e308, -1e308, 0.0]]))).all()
+    assert np.mean((found.predict(X * [1e300, 1e-300, 1.0] + [0, 0, 1e9]) - y) ** 2) < 0.2
+    assert np.isfinite(found.predict(np.array([[1.7e308, -1e308, 0.0]]))).all()
 
 
 def test_many_rows_have_a_bounded_number_of_nodes(monkeypatch):
@@ -159,7 +159,7 @@ def test_forged_trees_are_refused(forest):
 def test_trees_as_arrays(forest):
     again = Forest.from_arrays(forest.to_arrays())
     X = steps(seed=2)[0]
-    np.testing.assert_array_equal(again.points(X), forest.points(X))
+    np.testing.assert_array_equal(again.predict(X), forest.predict(X))
 
 
 def test_a_held_out_row_is_unknown_to_its_fold():
@@ -355,7 +355,7 @@ def test_a_far_value_does_not_hide_the_others(far):
     plain = grown(X, y)[0]
     X[0, 0] = far
     new, expected = steps(500, seed=1, noise=0.0)
-    errors = [np.mean((forest.points(new) - expected) ** 2) for forest in (plain, grown(X, y)[0])]
+    errors = [np.mean((forest.predict(new) - expected) ** 2) for forest in (plain, grown(X, y)[0])]
     assert errors[1] < 1.5 * errors[0] < 0.2
 
 

@@ -1,9 +1,9 @@
 """Choices that ``fit`` makes by out-of-fold scores: components, target scale and kind of network.
 
-They are made where loss and network leave them open. In a trial, one network per fold trains
-on a sample of the rows for a fraction of the epochs. The trial is calibrated as the model will be,
-and scores the held-out rows in the target's own unit. A candidate that is less simple is taken only
-if it is better by a margin. ``benchmarks/shapes.py`` is where the numbers come from.
+They are made where loss and network have parameters set to "auto". In a trial, one network per fold
+trains on a sample of the rows for a fraction of the epochs. It is calibrated as the model will be
+and scored on held-out rows, in the target's own unit. A candidate replaces the simplest one only if
+it is better by a margin. The constants come from ``benchmarks/shapes.py``.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,12 +28,12 @@ MARGIN = 0.01  # by which a candidate must be better than the simplest
 # Bounds of the unexplained fraction of the variance. Below the first, short trials say little about
 # the benefit of components; below the second, inputs get no piecewise-linear encoding.
 EXPLAINED, NOISE = 0.1, 0.04
-SMOOTH = 2.0  # a target is smooth if trees leave so many times the unexplained variance of a trial
+SMOOTH = 2.0  # a target is smooth if trees leave this many times as much unexplained as a trial
 _TREES, _LEAF = 30, 5  # number of trees, and the fewest rows of a leaf
 FOLDS = 5
 MOST_ROWS = 4000  # sampled for trials
 _MEASURED = 2000  # held-out rows that are scored
-_TAIL_ROWS = 4  # at least so many rows lie beyond each bound of the interval that is scored
+_TAIL_ROWS = 4  # fewest rows beyond each bound of the interval that is scored
 _LEVELS = np.arange(1, 20) / 20  # quantiles that represent the whole distribution
 
 
@@ -64,7 +64,7 @@ class Measures(NamedTuple):
         return float((self.interval * self.pinball) ** (1 / 3) * self.squared ** (1 / 6))
 
 
-_FAILED = Measures(np.inf, np.inf, np.inf, 0.0)  # if networks fail in so short a training
+_FAILED = Measures(np.inf, np.inf, np.inf, 0.0)  # of a trial in which networks fail to train
 
 
 def choose_shape(
@@ -74,28 +74,28 @@ def choose_shape(
     folds: list[Fold],
     first: Measures | None = None,
 ) -> Steps[tuple[Program, TargetMap | None]]:
-    """Choose the network and its number of components, and the scale of the target, if any.
+    """Choose the network, its number of components, and the scale of the target.
 
-    The model's loss says which shapes there are; with a ``time_budget`` the first is taken.
+    The model's loss defines the candidate shapes; with a ``time_budget`` the first is used.
     ``first`` are the measures of ``first_trial``, if it has been run, perhaps before tree
     predictions became an input. ``model.about_["shapes"]`` keeps the scores of the trials.
     """
     shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]
     if has_choice(model, program, data.y[data.used]):
-        tried, some, trial_of = _short_trials(model, program, data, folds)
+        tried, sample, trial_of = _short_trials(model, program, data, folds)
         has_trees = model.reader_.forest is not None
         if first is None or (has_trees and len(shapes) > 1):  # shapes compete on the same inputs
             first = yield from trial_of(best)
-        found = {best: first}
+        measured = {best: first}
         if tried is not program and first.unexplained >= NOISE:
             program, usual = tried, cast(DenseFactory, program.network)
             smooth_target = SMOOTH * first.unexplained
-            if not has_trees and unexplained_by_trees(data, some[0]) >= smooth_target:
+            if not has_trees and unexplained_by_trees(data, sample[0]) >= smooth_target:
                 program = replace(tried, network=smooth(usual))
         for shape in worth_trying(shapes[1:], first):
-            found[shape] = yield from trial_of(shape)
-        scores = {shape: measures.score for shape, measures in found.items()}
+            measured[shape] = yield from trial_of(shape)
+        scores = {shape: measures.score for shape, measures in measured.items()}
         best = decide(scores)
         model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
     return replace(program, components=best.components), map_of(best, data)
@@ -120,42 +120,42 @@ def _short_trials(
     folds: list[Fold],
     epochs: float | None = None,
 ) -> tuple[Program, list[Fold], Callable[[OutputShape], Steps[Measures]]]:
-    """The program of trials, their rows by fold, and a function that runs a trial of a shape."""
+    """Return the program of trials, the folds of a sample, and a function that tries a shape."""
     tried = _alternative(model, program, len(data.used)) or program
     if not any(fold.held_out.size for fold in folds):
         folds = data.folds(FOLDS, FOLDS)
     short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0, 0)
     short = replace(short, network=tried.network)
     if short.batch_size == program.batch_size:  # then the fit uses the same compiled program
-        rows, aside, _ = room_of(_plans(model, program, data, folds))
-        short, room = tried, (rows, aside, model.n_networks)
-    some = some_rows(data, folds)
+        rows, validation, _ = room_of(_plans(model, program, data, folds))
+        short, room = tried, (rows, validation, model.n_networks)
+    sample = sampled_folds(data, folds)
     return (
         tried,
-        some,
-        lambda shape: trial(model, short, shape, data, some, epochs=epochs, room=room),
+        sample,
+        lambda shape: trial(model, short, shape, data, sample, epochs=epochs, room=room),
     )
 
 
 def _alternative(model: Any, program: Program, rows: int) -> Program | None:
-    """The program with the network that is tried instead of the usual one, if there is one."""
+    """Return the program with the network to try instead of the usual one, or None."""
     network, usual = expanded("network", model.network), program.network
     if not (isinstance(network, MLP) and isinstance(usual, DenseFactory)):
         return None
-    found = network.alternative(usual, rows)
-    return None if found is None else replace(program, network=found)
+    alternative = network.alternative(usual, rows)
+    return None if alternative is None else replace(program, network=alternative)
 
 
 def unexplained_by_trees(data: TrainingRows, fold: Fold) -> float:
-    """Unexplained fraction of the variance of a fold's held-out rows, by a few trees."""
+    """Fraction of the variance of a fold's held-out rows that a few trees leave unexplained."""
     from sklearn.ensemble import ExtraTreesRegressor  # takes half a second to import
 
     trees = ExtraTreesRegressor(_TREES, min_samples_leaf=_LEAF, random_state=data.seed)
-    own = [None if data.weights is None else data.weights[rows] for rows in fold]
+    weights = [None if data.weights is None else data.weights[rows] for rows in fold]
     X = standardised(data.X, *center_and_scale(data.X[fold.train]))
-    trees.fit(X[fold.train], data.y[fold.train], own[0])
+    trees.fit(X[fold.train], data.y[fold.train], weights[0])
     y = data.y[fold.held_out]
-    return unexplained(y, y - trees.predict(X[fold.held_out]), own[1])
+    return unexplained(y, y - trees.predict(X[fold.held_out]), weights[1])
 
 
 def unexplained(y: FloatArray, errors: FloatArray, weights: FloatArray | None) -> float:
@@ -171,18 +171,18 @@ def has_choice(model: Any, program: Program, y: FloatArray) -> bool:
     return len(shapes_of(model, y)) > 1 or _alternative(model, program, len(y)) is not None
 
 
-def some_rows(data: TrainingRows, folds: list[Fold]) -> list[Fold]:
+def sampled_folds(data: TrainingRows, folds: list[Fold]) -> list[Fold]:
     """Sample the rows of each fold for trials, if there are many."""
-    share, found = MOST_ROWS / len(data.used), []
-    for fold in folds if share < 1 else ():
+    fraction, result = MOST_ROWS / len(data.used), []
+    for fold in folds if fraction < 1 else ():
         rng = np.random.default_rng(data.seed)
-        parts = (rng.permutation(rows)[: int(np.ceil(share * len(rows)))] for rows in fold)
-        found.append(Fold(*parts))
-    return found or folds
+        parts = (rng.permutation(rows)[: int(np.ceil(fraction * len(rows)))] for rows in fold)
+        result.append(Fold(*parts))
+    return result or folds
 
 
 def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
-    """Candidate shapes, the simplest first; other scales have the most components."""
+    """Return candidate shapes, the simplest first; other scales use the most components."""
     objective = objective_of(model)
     counts, (simplest, *scales) = objective.candidates(len(y)), objective.scales(y)
     return [OutputShape(n, simplest) for n in counts] + [
@@ -191,7 +191,7 @@ def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
 
 
 def worth_trying(shapes: Sequence[OutputShape], first: Measures) -> list[OutputShape]:
-    """Candidates to try if the simplest shape has the measures ``first``."""
+    """Return the shapes to try if the simplest one has the measures ``first``."""
     return [s for s in shapes if s.components == 1 or first.unexplained >= EXPLAINED]
 
 
@@ -243,46 +243,48 @@ def trial(
         return _measure_points(points, data.y, data.weights)
     rows = (data.X, data.y, data.weights)
     options: dict[str, Any] = {"kind": "map", "seed": data.seed, "n_rows": model.about_["rows"]}
-    found = calibrate(ensemble, folds, fold_of, *rows, **options)[1]
-    assert found is not None  # noqa: S101 - folds hold rows out
-    return measure(found, data.y, data.weights)
+    predictions = calibrate(ensemble, folds, fold_of, *rows, **options)[1]
+    assert predictions is not None  # noqa: S101 - folds hold rows out
+    return measure(predictions, data.y, data.weights)
 
 
 def _plans(model: Any, program: Program, data: TrainingRows, folds: list[Fold]) -> list[Plan]:
     """One plan for each fold."""
-    rest = (data.weights, data.groups, data.seed)
-    return make_plans(model, folds, *rest, batch_size=program.batch_size)
+    rows = (data.weights, data.groups, data.seed)
+    return make_plans(model, folds, *rows, batch_size=program.batch_size)
 
 
-def measure(found: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Measures:
+def measure(predictions: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Measures:
     """Measure out-of-fold predictions."""
-    some = np.unique(np.linspace(0, len(found.rows) - 1, _MEASURED).astype(int))
-    rows = found.rows[some]
-    tail = max((1 - found.coverage) / 2, _TAIL_ROWS / len(found.rows))
+    sample = np.unique(np.linspace(0, len(predictions.rows) - 1, _MEASURED).astype(int))
+    rows = predictions.rows[sample]
+    tail = max((1 - predictions.coverage) / 2, _TAIL_ROWS / len(predictions.rows))
     levels = np.array([tail, 1 - tail, *_LEVELS])[:, None]
-    own, target = None if weights is None else weights[rows], y[rows]
-    off = target - found.calibrated[some].ppf(levels)
-    losses = np.average(np.maximum(levels * off, (levels - 1) * off), axis=1, weights=own)
-    missed = target - found.point[rows]
+    weights, target = None if weights is None else weights[rows], y[rows]
+    excess = target - predictions.calibrated[sample].ppf(levels)
+    pinball = np.maximum(levels * excess, (levels - 1) * excess)
+    losses = np.average(pinball, axis=1, weights=weights)
+    errors = target - predictions.point[rows]
     return Measures(
         float(losses[:2].sum() / tail),
         float(losses[2:].mean()),
-        float(np.average(missed**2, weights=own)),
-        unexplained(target, missed, own),
+        float(np.average(errors**2, weights=weights)),
+        unexplained(target, errors, weights),
     )
 
 
-def _measure_points(found: OutOfFold, y: FloatArray, weights: FloatArray | None) -> Measures:
-    """Measure point predictions without a distribution: the RMSE stands for the other scores."""
-    own, target = None if weights is None else weights[found.rows], y[found.rows]
-    missed = target - found.point[found.rows]
-    squared = float(np.average(missed**2, weights=own))
-    return Measures(squared**0.5, squared**0.5, squared, unexplained(target, missed, own))
+def _measure_points(predictions: OutOfFold, y: FloatArray, weights: FloatArray | None) -> Measures:
+    """Measure point predictions without a distribution: the RMSE replaces the other scores."""
+    rows = predictions.rows
+    weights, target = None if weights is None else weights[rows], y[rows]
+    errors = target - predictions.point[rows]
+    squared = float(np.average(errors**2, weights=weights))
+    return Measures(squared**0.5, squared**0.5, squared, unexplained(target, errors, weights))
 
 
-def _shorter(settings: Any, part: float) -> Any:
+def _shorter(settings: Any, fraction: float) -> Any:
     """Settings for a fraction of the epochs."""
-    epochs = max(1, int(np.ceil(part * settings.epochs)))
+    epochs = max(1, int(np.ceil(fraction * settings.epochs)))
     shorter = settings._replace(epochs=epochs, check_every=max(1, epochs // 200))
     if not settings.patience:
         return shorter

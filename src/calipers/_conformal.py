@@ -20,7 +20,7 @@ from calipers.calibration import (
     CalibrationBy,
     Calibrator,
     DensityRatio,
-    RowKinds,
+    Subgroups,
     WidthCalibration,
     rows_needed,
 )
@@ -44,8 +44,8 @@ def conformal_ensemble(
     _check_options(row_weight, groups, by, sample_weight, shifted_to, half_life)
     numbers, y = model.reader_.read_with_targets(model, X, y)
     if model.reader_.forest is not None:  # users' functions do not expect its predictions
-        row_weight = None if row_weight is None else WithoutPoints(row_weight)
-        by = WithoutPoints(by) if callable(by) else by
+        row_weight = None if row_weight is None else WithoutTreePredictions(row_weight)
+        by = WithoutTreePredictions(by) if callable(by) else by
     before = model._ensemble.calibrations  # a correction by width is kept: it maps no levels
     kept = before if keep else tuple(c for c in before if c.kind == WidthCalibration.kind)
     base = replace(model._ensemble, calibrations=kept).taking(y)
@@ -59,8 +59,10 @@ def conformal_ensemble(
         row_weight, weights = DensityRatio.learn(numbers, model.reader_.read(model, shifted_to))
     calibration: Calibrator
     if by is not None:
-        code, kinds = row_kinds(model.reader_, by, dist, numbers, model.coverage, labels)
-        calibration = CalibrationBy.from_kinds(kinds, code, scores, weights, labels, model.coverage)
+        code, subgroups = find_subgroups(model.reader_, by, dist, numbers, model.coverage, labels)
+        calibration = CalibrationBy.from_kinds(
+            subgroups, code, scores, weights, labels, model.coverage
+        )
     else:
         kind = CALIBRATIONS[model.calibration]
         make = kind if hasattr(kind, "from_scores") else Calibration
@@ -84,7 +86,7 @@ def conformal_ensemble(
 
 
 @dataclass(frozen=True)
-class WithoutPoints:
+class WithoutTreePredictions:
     """A function of rows, applied to them without their last input, the tree predictions."""
 
     function: Callable[[FloatArray], Any]
@@ -129,14 +131,14 @@ def _weights(
     return _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
 
 
-def row_kinds(
+def find_subgroups(
     reader: Inputs,
     by: Any,
     dist: Any,
     X: FloatArray,
     coverage: float,
     groups: NDArray[np.intp] | None,
-) -> tuple[NDArray[np.intp], RowKinds]:
+) -> tuple[NDArray[np.intp], Subgroups]:
     """Return the subgroup of each row, and the subgroups.
 
     They are defined by a column, by the width of predictions or by a function.
@@ -144,22 +146,22 @@ def row_kinds(
     units = len(X) if groups is None else len(np.unique(groups))
     bins = int(np.clip(units // (2 * rows_needed(coverage)), 1, 10))  # twice the rows needed
     if callable(by):
-        known = np.unique(np.asarray(by(X)))
+        seen = np.unique(np.asarray(by(X)))
 
         def label(rows: FloatArray) -> NDArray[np.intp]:
             labels = np.asarray(by(rows))
-            place = np.minimum(np.searchsorted(known, labels), len(known) - 1)
-            return np.where(known[place] == labels, place, -1)
+            place = np.minimum(np.searchsorted(seen, labels), len(seen) - 1)
+            return np.where(seen[place] == labels, place, -1)
 
         no_columns = np.empty(0, np.intp)
-        kinds = RowKinds(no_columns, np.empty((len(known), 0)), np.empty(0), label)
-        return label(X), kinds
+        subgroups = Subgroups(no_columns, np.empty((len(seen), 0)), np.empty(0), label)
+        return label(X), subgroups
     names = [column.name for column in reader.columns]
     if by == WIDTH and by not in names:
-        kinds = RowKinds.of_width(dist, bins)
+        subgroups = Subgroups.of_width(dist, bins)
     else:
-        kinds = RowKinds.of_columns(X, columns_of(reader, by, names), bins)
-    return kinds.of_rows(dist, X), kinds
+        subgroups = Subgroups.of_columns(X, columns_of(reader, by, names), bins)
+    return subgroups.of_rows(dist, X), subgroups
 
 
 def columns_of(reader: Inputs, by: Any, names: list[str]) -> NDArray[np.intp]:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import _check_sample_weight
 from calipers import storage
 from calipers._checks import FloatArray, refuse_masked, warn
 from calipers._inputs import learn_inputs
-from calipers._outliers import far_targets
+from calipers._outliers import outlying_targets
 from calipers._row_labels import group_labels
 from calipers._together import Steps, Training
 from calipers.bank import (
@@ -36,10 +36,10 @@ from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out, make_f
 from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import (
-    LargeCategories,
+    TargetEncoding,
     describe_numbers,
-    large_categories,
-    learn_targets,
+    find_target_encoding,
+    learn_target_encoding,
 )
 from calipers.training import batch_size_of, check_parameters, make_plans
 
@@ -55,8 +55,8 @@ class TrainingRows(NamedTuple):
     groups: NDArray[np.intp] | None
     used: NDArray[np.intp]
     seed: int
-    far: NDArray[np.intp] = np.empty(0, np.intp)  # outliers, which networks are not trained on
-    categories: LargeCategories | None = None
+    outliers: NDArray[np.intp] = np.empty(0, np.intp)  # rows that networks are not trained on
+    encoding: TargetEncoding | None = None  # which differs by fold
     support: Support = Support()
 
     def folds(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
@@ -70,12 +70,12 @@ class TrainingRows(NamedTuple):
         The target encoding of high-cardinality categories differs by fold, since it must not use
         targets of held-out rows. Without such categories, return the same rows and folds.
         """
-        if self.categories is None:
+        if self.encoding is None:
             return self, folds
         encoded = [
-            self.categories.encoded(self.X, fold.train, seed + i) for i, fold in enumerate(folds)
+            self.encoding.encoded(self.X, fold.train, seed + i) for i, fold in enumerate(folds)
         ]
-        return self._replace(categories=None).copied(encoded, folds)
+        return self._replace(encoding=None).copied(encoded, folds)
 
     def copied(
         self, encoded: list[FloatArray], folds: list[Fold]
@@ -84,10 +84,10 @@ class TrainingRows(NamedTuple):
         count = len(encoded)
         weights = None if self.weights is None else np.tile(self.weights, count)
         groups = None if self.groups is None else np.tile(self.groups, count)
-        far = np.add.outer(np.arange(count) * len(self.y), self.far).ravel()
+        outliers = np.add.outer(np.arange(count) * len(self.y), self.outliers).ravel()
         copies = [Fold(*(part + i * len(self.y) for part in fold)) for i, fold in enumerate(folds)]
-        rows = self._replace(X=np.concatenate(encoded), y=np.tile(self.y, count), far=far)
-        return rows._replace(weights=weights, groups=groups), copies
+        X, y = np.concatenate(encoded), np.tile(self.y, count)
+        return self._replace(X=X, y=y, weights=weights, groups=groups, outliers=outliers), copies
 
     @property
     def fingerprint(self) -> str:
@@ -132,11 +132,11 @@ def read_rows(
     used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
     if groups is not None:
         groups = group_labels(groups, X)
-    categories, encoder = None, model.reader_.encoder
+    encoding, encoder = None, model.reader_.encoder
     if use_targets and encoder is not None and (reset or encoder.knows_targets):
-        categories = large_categories(encoder, raw, X, y, weights, groups)
-    if reset and categories is not None:
-        X = learn_targets(encoder, categories, X)
+        encoding = find_target_encoding(encoder, raw, X, y, weights, groups)
+    if reset and encoding is not None:
+        X = learn_target_encoding(encoder, encoding, X)
         model.reader_ = replace(model.reader_, columns=encoder.columns_)
     (model.target_,) = describe_numbers(y[used, None], ["y" if name is None else str(name)])
     model.about_ = {
@@ -146,20 +146,20 @@ def read_rows(
     }
     seed = int(check_random_state(model.random_state).randint(2**31))
     support = _support(model, y, used)
-    return TrainingRows(X, y, weights, groups, used, seed, categories=categories, support=support)
+    return TrainingRows(X, y, weights, groups, used, seed, encoding=encoding, support=support)
 
 
-def without_errors(
+def mark_outliers(
     model: Any, data: TrainingRows, target: FloatArray | None = None
 ) -> tuple[TrainingRows, FloatArray]:
     """Mark rows whose targets are likely to be errors, and clip their targets to the others' range.
 
     Networks are not trained on these rows, and their targets do not affect the scale of the others.
     Calibration uses them unchanged, so that coverage stays valid. A warning lists them, and
-    ``model.about_`` records them. ``target`` is what networks learn, ``data.y`` by default.
+    ``model.about_`` records them. ``target`` is what networks learn, by default ``data.y``.
     """
     target = data.y if target is None else target
-    outliers = data.used[far_targets(data.X[data.used], target[data.used])]
+    outliers = data.used[outlying_targets(data.X[data.used], target[data.used])]
     if not outliers.size:
         return data, target
     ordinary = np.setdiff1d(data.used, outliers)
@@ -175,7 +175,7 @@ def without_errors(
         "real, fit their logarithm"
     )
     copies = np.arange(0, len(data.y), model.about_["rows"])  # see ``encoded_by_fold``
-    data = data._replace(far=np.add.outer(copies, outliers).ravel())
+    data = data._replace(outliers=np.add.outer(copies, outliers).ravel())
     return data, np.clip(target, target[ordinary].min(), target[ordinary].max())
 
 
@@ -199,10 +199,10 @@ def train_ensemble(
     """Train the networks of all folds in turn, around the predictions of ``source`` if given."""
     fold_of = np.arange(model.n_networks) % len(folds)
     n_rows = model.about_["rows"]
-    cleaned = [_without(fold, data.far) for fold in folds]
+    cleaned = [_without(fold, data.outliers) for fold in folds]
     trainings = [([cleaned[i] for i in fold_of], data.seed)]
     if leave_rows_out(folds, n_rows):  # these networks calibrate; others, trained on all, predict
-        whole = _without(Fold(data.used, data.used[:0]), data.far)
+        whole = _without(Fold(data.used, data.used[:0]), data.outliers)
         trainings.append(([whole] * model.n_networks, data.seed + 1))
     options: dict[str, Any] = {
         "batch_size": batch_size_of(model, len(data.used)),

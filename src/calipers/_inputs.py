@@ -20,10 +20,10 @@ from calipers.preprocessing import (
     Forest,
     TableEncoder,
     check_column,
-    columns_of_names,
     describe_numbers,
     holds_more_than_numbers,
     is_frame,
+    numeric_code_columns,
     pick_numbers,
 )
 
@@ -51,7 +51,7 @@ class Inputs:
 
     def _with_points(self, X: Any, numbers: FloatArray, n_jobs: int | None = 1) -> FloatArray:
         if self.forest is not None:
-            return np.column_stack([numbers, self.forest.points(numbers, n_jobs)])
+            return np.column_stack([numbers, self.forest.predict(numbers, n_jobs)])
         if self.regressor is None:
             return numbers
         return np.column_stack([numbers, points_of(self.regressor, X, len(numbers))])
@@ -173,7 +173,7 @@ def learn_inputs(
         repeated = []
         if use_targets and estimator.preprocessor is not None:
             subset = numbers[seen]
-            repeated = columns_of_names(subset, dict(enumerate(subset.T)), y[seen])
+            repeated = numeric_code_columns(subset, dict(enumerate(subset.T)), y[seen])
         if not repeated:
             names = getattr(estimator, "feature_names_in_", unnamed)
             return Inputs(describe_numbers(numbers[seen], names)), numbers, y

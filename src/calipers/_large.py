@@ -24,7 +24,7 @@ from calipers._candidates import FOLDS, choose_shape, has_choice
 from calipers._checks import FloatArray
 from calipers._fitting import TrainingRows, ensemble_of, read_rows, warn_of_infinite
 from calipers._large_rows import Float32Array, Scale, Seen, encoded, learnt, spanning
-from calipers._outliers import far_targets, outlier_limits
+from calipers._outliers import outlier_limits, outlying_targets
 from calipers._shares import WorkerShares
 from calipers._together import alone, tell_time, train_in_time
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, spawn_seeds
@@ -60,7 +60,7 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
     if isinstance(rows.target, str):
         model.target_ = replace(model.target_, name=rows.target)
     # Rows whose targets encode categories must not be trained on.
-    last = (to_learn if data.categories is not None else to_validate).stop
+    last = (to_learn if data.encoding is not None else to_validate).stop
     count = sample.total - last
     model.about_ |= {
         "rows": sample.total,
@@ -129,7 +129,7 @@ def _shape(model: Any, data: TrainingRows, count: int, total: int) -> tuple[Prog
     """Choose the networks for ``count`` of ``total`` rows, and the scale of rows, from a sample."""
     ordinary = outlier_limits(data.y, total)
     inside = (data.y >= ordinary[0]) & (data.y <= ordinary[1])
-    if not inside.all() and not far_targets(data.X, data.y).any():  # the inputs explain them
+    if not inside.all() and not outlying_targets(data.X, data.y).any():  # the inputs explain them
         ordinary, inside = (-np.inf, np.inf), np.ones(len(data.y), dtype=bool)
     data = data._replace(y=np.clip(data.y, data.y[inside].min(), data.y[inside].max()))
     program = make_program(model, data.X, count)

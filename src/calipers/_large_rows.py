@@ -44,8 +44,8 @@ class Seen(NamedTuple):
     target: tuple[float, float]  # lowest and highest
     low: FloatArray  # of each input
     high: FloatArray
-    far_count: int  # targets that are likely to be errors
-    far: list[int]  # row numbers of the first of them
+    outlier_count: int  # targets that are likely to be errors
+    outliers: list[int]  # row numbers of the first of them
 
     def __add__(self, other: "Seen") -> "Seen":  # type: ignore[override]
         lattice: dict[str, Any] = {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
@@ -60,8 +60,8 @@ class Seen(NamedTuple):
             (min(self.target[0], other.target[0]), max(self.target[1], other.target[1])),
             np.minimum(self.low, other.low),
             np.maximum(self.high, other.high),
-            self.far_count + other.far_count,
-            sorted(self.far + other.far)[:_NAMED],
+            self.outlier_count + other.outlier_count,
+            sorted(self.outliers + other.outliers)[:_NAMED],
         )
 
 
@@ -76,10 +76,10 @@ def encoded(
     except ValueError as error:
         raise _placed(error, numbers) from None
     outside = (y < scale.ordinary[0]) | (y > scale.ordinary[1])
-    far = numbers[outside][:_NAMED].tolist()
+    outliers = numbers[outside][:_NAMED].tolist()
     ends = (float(y.min()), float(y.max()))
     low, high = X.min(axis=0), X.max(axis=0)
-    seen = Seen(support.widened(y), ends, low, high, int(outside.sum()), far)
+    seen = Seen(support.widened(y), ends, low, high, int(outside.sum()), outliers)
     return scale(X, y), seen
 
 
@@ -93,11 +93,11 @@ def learnt(model: Any, seen: list[Seen]) -> Support:
     if model.reader_.encoder is None:
         columns = map(spanning, model.reader_.columns, total.low, total.high)
         model.reader_ = replace(model.reader_, columns=tuple(columns))
-    if total.far:
-        model.about_["far_targets"] = {"count": total.far_count, "rows": total.far}
+    if total.outliers:
+        model.about_["far_targets"] = {"count": total.outlier_count, "rows": total.outliers}
         warn(
-            f"y is far from all other targets in {total.far_count:,} rows, the first of them "
-            f"{', '.join(map(str, total.far))} (from 0): networks are not trained on them. "
+            f"y is far from all other targets in {total.outlier_count:,} rows, the first of them "
+            f"{', '.join(map(str, total.outliers))} (from 0): networks are not trained on them. "
             "Correct or remove wrong values; if such targets are real, fit their logarithm"
         )
     return total.support

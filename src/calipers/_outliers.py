@@ -78,7 +78,7 @@ def ordinary_limits(columns: FloatArray) -> tuple[FloatArray, FloatArray] | None
     return low, high
 
 
-def far_targets(X: FloatArray, y: FloatArray) -> BoolArray:
+def outlying_targets(X: FloatArray, y: FloatArray) -> BoolArray:
     """Mask of targets that are likely to be errors: outliers that the inputs do not explain.
 
     If many rows with outlying targets are neighbours of each other, the inputs explain the targets,

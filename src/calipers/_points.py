@@ -13,17 +13,17 @@ from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import check_is_fitted
 
 from calipers._checks import FloatArray
-from calipers._fitting import TrainingRows, read_rows, without_errors
-from calipers._tree_inputs import Rows, with_known_trees
+from calipers._fitting import TrainingRows, mark_outliers, read_rows
+from calipers._tree_inputs import Rows, with_fitted_trees
 from calipers._wrapped import fitted, is_fitted, is_regressor, out_of_fold_points, points_of
 from calipers.bank import Bank, BankPoints, ColumnPoints, Points
 from calipers.crossfit import Fold, leave_rows_out, make_folds, out_of_fold_points as points_by_fold
 from calipers.heads import HEADS
 from calipers.objectives import LOSSES
-from calipers.preprocessing import large_categories
+from calipers.preprocessing import find_target_encoding
 from calipers.training import objective_of
 
-_FOLDS = 5  # in which a regressor is fitted if the model has none
+_FOLDS = 5  # in which a regressor is fitted if the model has no folds
 _UNKNOWN_ROWS = (
     "these are not the rows that points was fitted on in folds, so calibration might mistake "
     "training rows for new ones: pass those rows, or set fresh=True if points has seen none of "
@@ -63,14 +63,14 @@ def errors_of_points(
             if points.about_.get("trees", {}).get("rows") == data.fingerprint:
                 data, folds = _by_fold(model, points, data, folds, points.about_["split"]["seed"])
             else:
-                data = with_known_trees(model, Rows(data, data.y, folds), data).data
+                data = with_fitted_trees(model, Rows(data, data.y, folds), data).data
         point, seen = source(data.X)
         return Errors(source, data, folds, seen, data.y - np.atleast_2d(point).mean(axis=0))
     seed, encoder = data.seed, model.reader_.encoder
     if isinstance(source, BankPoints) and encoder is not None and encoder.knows_targets:
         seed = points.about_["split"]["seed"]
-        categories = large_categories(encoder, X, data.X, data.y, data.weights, data.groups)
-        data = data._replace(categories=categories)
+        encoding = find_target_encoding(encoder, X, data.X, data.y, data.weights, data.groups)
+        data = data._replace(encoding=encoding)
     rows, copies = _by_fold(model, points, data, point_folds, seed)
     member_points, seen = source(rows.X)
     fold_of = np.arange(len(member_points)) % len(point_folds)
@@ -87,18 +87,20 @@ def errors_of_points(
 def _by_fold(
     model: Any, points: Any, data: TrainingRows, folds: list[Fold], seed: int
 ) -> tuple[TrainingRows, list[Fold]]:
-    """Rows with the inputs that the networks of ``points`` had in each fold, and the folds."""
+    """Return rows with the inputs that ``points`` had in each fold, and the folds."""
     rows, copies = data.encoded_by_fold(folds, seed)
-    if getattr(points, "reader_", None) is None or points.reader_.forest is None:
+    if getattr(getattr(points, "reader_", None), "forest", None) is None:
         return rows, copies
     about = model.about_.copy()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # that fit has warned of outliers already
-        marked, target = without_errors(model, rows)
+        warnings.simplefilter("ignore", UserWarning)  # the fit of ``points`` warned of outliers
+        marked, target = mark_outliers(model, rows)
     model.about_ = about
     data_of_points = data._replace(seed=points.about_["split"]["seed"])
-    result = with_known_trees(model, Rows(marked, target, copies), data_of_points, data.fingerprint)
-    return result.data._replace(far=data.far), result.folds
+    result = with_fitted_trees(
+        model, Rows(marked, target, copies), data_of_points, data.fingerprint
+    )
+    return result.data._replace(outliers=data.outliers), result.folds
 
 
 def take_points(model: Any, points: Any) -> BankPoints | ColumnPoints | Points:
@@ -151,8 +153,8 @@ def add_points(
         missing = data.used[np.isnan(points[data.used])]
         if missing.size:  # there are no folds, or they never hold these rows out
             folds = make_folds(_FOLDS, missing, data.X, data.y, data.groups, _FOLDS, data.seed)
-            more_points = out_of_fold_points(regressor, X, data.y, data.weights, folds)
-            points[missing] = more_points[missing]
+            new_points = out_of_fold_points(regressor, X, data.y, data.weights, folds)
+            points[missing] = new_points[missing]
         if not is_fitted(regressor):
             regressor = fitted(regressor, X, data.y, data.weights, data.used)
         missing = np.flatnonzero(np.isnan(points))  # weight 0, or too few rows for folds

@@ -1,4 +1,4 @@
-"""Runs one fit, or several in step, so that the networks of all of them train in one bank.
+"""Runs one fit, or several in step, so that the networks of all fits train in one bank.
 
 A fit is a generator: it yields a ``Training`` for the networks that it needs and is sent the bank.
 Fits of several targets advance together, and networks that share a program train in one call.
@@ -26,7 +26,7 @@ class Training(NamedTuple):
     program: Program
     table: Table
     plans: list[Plan]
-    trial: bool = False  #: Whether they only help a choice: no progress bar, no time budget.
+    trial: bool = False  #: Whether they only inform a choice: no progress bar, no time budget.
     room: tuple[int, int, int] = (0, 0, 0)  #: See ``train``.
 
 
@@ -44,81 +44,81 @@ def together(models: Sequence[Any], fits: Sequence[Steps[T]]) -> list[T]:
 
     Trials go first, so that the final networks of all fits train at the same time.
     """
-    asked: dict[int, Training] = {}
-    found: dict[int, T] = {}
+    requested: dict[int, Training] = {}
+    results: dict[int, T] = {}
 
     def advance(number: int, bank: Bank | None) -> None:
         try:
-            asked[number] = fits[number].send(bank)
+            requested[number] = fits[number].send(bank)
         except StopIteration as end:
-            asked.pop(number, None)
-            found[number] = end.value
+            requested.pop(number, None)
+            results[number] = end.value
 
     for number in range(len(fits)):
         advance(number, None)
-    rows = [training.table.rows for training in asked.values()]
-    while asked:
-        first = min(asked.values(), key=lambda training: not training.trial)
+    rows = [training.table.rows for training in requested.values()]
+    while requested:
+        first = min(requested.values(), key=lambda training: not training.trial)
         kind = (first.trial, first.program)
-        same = [i for i, other in asked.items() if (other.trial, other.program) == kind]
-        some = [asked[number] for number in same]
+        same = [i for i, other in requested.items() if (other.trial, other.program) == kind]
+        trainings = [requested[number] for number in same]
         # Compile for the rows of all fits, even if only some take part.
-        given = _joined(some, sum(rows)) if len(fits) > 1 else first
-        bank = _trained(models[0], given, len(same))
-        if bank is None and len(same) > 1:  # the others come up again
-            same, some = same[:1], some[:1]
-            given = _joined(some, sum(rows))
-            bank = _trained(models[0], given, 1)
+        joined = _joined(trainings, sum(rows)) if len(fits) > 1 else first
+        bank = _trained(models[0], joined, len(same))
+        if bank is None and len(same) > 1:  # the others have their turn in a later round
+            same, trainings = same[:1], trainings[:1]
+            joined = _joined(trainings, sum(rows))
+            bank = _trained(models[0], joined, 1)
         start = 0
-        for number, training in zip(same, some, strict=True):
+        for number, training in zip(same, trainings, strict=True):
             stop = start + len(training.plans)
-            own = bank
+            result = bank
             if bank is not None and len(fits) > 1:
-                own = _own(bank[start:stop], training, given.table, start)
-            if own is not None and not training.trial:
-                tell_time(models[number], own, training.plans)
-            advance(number, own)
+                result = _separated(bank[start:stop], training, joined.table, start)
+            if result is not None and not training.trial:
+                tell_time(models[number], result, training.plans)
+            advance(number, result)
             start = stop
-    return [found[number] for number in range(len(fits))]
+    return [results[number] for number in range(len(fits))]
 
 
-def _trained(model: Any, given: Training, fits: int) -> Bank | None:
+def _trained(model: Any, training: Training, fits: int) -> Bank | None:
     """Train the networks of ``fits`` fits, each of which has its own time budget."""
-    if not given.trial:
-        return train_in_time(model, *given[:3], fits)
+    if not training.trial:
+        return train_in_time(model, *training[:3], fits)
     try:
-        return train(*given[:3], n_jobs=model.n_jobs, room=given.room)
+        return train(*training[:3], n_jobs=model.n_jobs, room=training.room)
     except TrainingFailedError:  # a longer training may still succeed
         return None
 
 
-def _joined(some: Sequence[Training], rows: int) -> Training:
+def _joined(trainings: Sequence[Training], rows: int) -> Training:
     """Join the trainings of several fits, with their tables concatenated and padded to ``rows``.
 
     Each table stays in its own units, and each network is scaled by its own table.
     """
     inputs, target, plans, start = [], [], [], 0
-    for _, table, own, *_ in some:
+    for _, table, table_plans, *_ in trainings:
         inputs.append(table.inputs[: table.rows])
         target.append(table.target[: table.rows])
-        for plan in own:
+        for plan in table_plans:
             scaling = plan.scaling or table.scaling(plan.rows, plan.weights)
-            rows_of, aside = plan.rows + start, plan.validation + start
-            plans.append(replace(plan, rows=rows_of, validation=aside, scaling=scaling))
+            train, validation = plan.rows + start, plan.validation + start
+            plans.append(replace(plan, rows=train, validation=validation, scaling=scaling))
         start += table.rows
-    extra, first = padded(max(rows, start)) - start, some[0]
+    extra, first = padded(max(rows, start)) - start, trainings[0]
     table = replace(
         first.table,
         inputs=np.pad(np.concatenate(inputs), ((0, extra), (0, 0))),
         target=np.pad(np.concatenate(target), (0, extra)),
         rows=start,
     )
-    room = tuple(map(max, zip(*(training.room for training in some), strict=True)))
+    room = tuple(map(max, zip(*(training.room for training in trainings), strict=True)))
     return first._replace(table=table, plans=plans, room=room)
 
 
-def _own(bank: Bank, training: Training, joined: Table, start: int) -> Bank:
-    """The networks of one fit as if trained alone, in the units of their own table."""
+def _separated(bank: Bank, training: Training, joined: Table, start: int) -> Bank:
+    """Return the networks of one fit as if trained alone, in the units of its own table."""
     units = training.table.units
     unit = units.target_scale / joined.units.target_scale
     for history in bank.histories:
@@ -139,7 +139,7 @@ def train_in_time(
 
 
 def tell_time(model: Any, bank: Bank, plans: list[Plan], shards: int = 1) -> None:
-    """Record in ``about_`` how far the time budget went, and warn if training stopped far short.
+    """Record in ``about_`` how many epochs fitted into the time budget, and warn if too few did.
 
     If rows come in several shards, an epoch of the plans is a pass over one of them.
     """

@@ -22,7 +22,7 @@ from calipers._candidates import (
     SMOOTH,
     Measures,
     first_trial,
-    some_rows,
+    sampled_folds,
     unexplained,
     unexplained_by_trees,
 )
@@ -37,8 +37,8 @@ from calipers.training import expanded
 
 TREES = 100  # grown with trees="auto" for tables of few inputs
 _FEW_PER_SPLIT, _FEWEST_TREES = 10, 25  # if a split looks at more inputs, fewer trees are grown
-# Trees are taken if their squared error is at most so many times that of the networks: after a
-# short trial, and after one of a larger fraction of all epochs, in which networks learn more.
+# Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
+# trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, when networks know more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
 _FEWEST, _MOST = 100, 50_000  # rows with which trees="auto" tries trees
 _MOST_NUMBERS = 10**7  # rows times inputs
@@ -46,48 +46,48 @@ _FEW = 4000  # rows up to which trees cost little: they are grown early, and twi
 
 
 class Rows(NamedTuple):
-    """Training rows, which may be one copy for each fold, the targets to learn, and the folds."""
+    """Training rows, perhaps one copy per fold; the targets to learn; and the folds."""
 
     data: TrainingRows
-    goal: FloatArray
+    target: FloatArray
     folds: list[Fold]
 
 
 def add_trees(
-    model: Any, program: Program, rows: Rows, given: TrainingRows
+    model: Any, program: Program, rows: Rows, original: TrainingRows
 ) -> Steps[tuple[Rows, Measures | None]]:
-    """Add tree predictions to the inputs, if the model asks for trees or a trial is in favour.
+    """Add tree predictions to the inputs if the model requests trees, or if a trial favours them.
 
-    ``given`` are the rows before each fold got its own copy. The forest for new rows becomes part
-    of ``model.reader_``. Returns the rows, and the measures of the last trial without trees.
+    ``original`` are the rows before each fold got its own copy. The forest for new rows becomes
+    part of ``model.reader_``. Returns the rows, and the measures of the last trial without trees.
     """
-    trees, certain = _wanted(model, given)
+    trees, certain = _wanted(model, original)
     if not trees:
         return rows, None
-    base = _base(rows, given)
+    base = _base(rows, original)
     grown: list[FloatArray] = []
     trial = None
     if not certain:
-        helpful, trial, grown = yield from _try_trees(model, program, rows, given, base, trees)
+        helpful, trial, grown = yield from _try_trees(model, program, rows, original, base, trees)
         if not helpful:
             return rows, trial
     last, forest = _with_trees(model, base, base.X, Fold(base.used, base.used[:0]), trees, -1)
     model.reader_ = replace(model.reader_, forest=forest)
-    model.about_.setdefault("trees", {})["rows"] = given.fingerprint
+    model.about_.setdefault("trees", {})["rows"] = original.fingerprint
     return _by_fold(model, base, rows, trees, last, grown), trial
 
 
 def _try_trees(
-    model: Any, program: Program, rows: Rows, given: TrainingRows, base: TrainingRows, trees: int
+    model: Any, program: Program, rows: Rows, original: TrainingRows, base: TrainingRows, trees: int
 ) -> Steps[tuple[bool, Measures, list[FloatArray]]]:
     """Compare trees with networks on held-out rows.
 
     Returns whether trees help, the measures of the networks, and the inputs of each fold with tree
     predictions, if they can be used for the fit.
     """
-    data, folds = rows.data._replace(y=rows.goal), rows.folds
+    data, folds = rows.data._replace(y=rows.target), rows.folds
     cross_fitted = any(fold.held_out.size for fold in folds)
-    tried = some_rows(data, folds if cross_fitted else given.folds(FOLDS, FOLDS))
+    tried = sampled_folds(data, folds if cross_fitted else original.folds(FOLDS, FOLDS))
     # The first trial trains in one thread, and another core may grow trees meanwhile.
     early = len(base.used) <= _FEW and joblib.effective_n_jobs(model.n_jobs) > 1
     pool = ThreadPoolExecutor(1)
@@ -98,7 +98,7 @@ def _try_trees(
     try:
         growing = start() if early else []
         trial = first = yield from first_trial(model, program, data, folds)
-        # A few trees tell whether a target is so smooth that trees cannot help.
+        # A few trees show whether the target is too smooth for trees to help.
         error = unexplained_by_trees(data, tried[-1])
         helpful = _helpful(error, first, SMOOTH)
         if helpful:
@@ -107,7 +107,7 @@ def _try_trees(
             helpful = _helpful(error, first, WORSE)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    if helpful:  # given trees, networks would not learn what they would have learned late
+    if helpful:  # networks that have trees no longer learn what they would learn late
         trial = yield from first_trial(model, program, data, folds, LONG)
         helpful = _helpful(error, trial, LONG_WORSE)
     fractions = {"trees": error, "networks": trial.unexplained}
@@ -125,51 +125,51 @@ def _helpful(error: float, trial: Measures, worse: float) -> bool:
     return trial.unexplained >= NOISE and error <= worse * trial.unexplained
 
 
-def with_known_trees(model: Any, rows: Rows, given: TrainingRows, seen: str = "") -> Rows:
+def with_fitted_trees(model: Any, rows: Rows, original: TrainingRows, seen: str = "") -> Rows:
     """Add the predictions of the model's trees, grown on rows of fingerprint ``seen``.
 
     Rows of another fingerprint are new to these trees. For the same rows, the trees of each fold
     are grown again.
     """
     forest = model.reader_.forest
-    if given.fingerprint != seen:
-        X = np.column_stack([rows.data.X, forest.points(rows.data.X, model.n_jobs)])
+    if original.fingerprint != seen:
+        X = np.column_stack([rows.data.X, forest.predict(rows.data.X, model.n_jobs)])
         return rows._replace(data=rows.data._replace(X=X))
-    base, whole = _base(rows, given), Fold(given.used, given.used[:0])
+    base, whole = _base(rows, original), Fold(original.used, original.used[:0])
     last, _ = _with_trees(model, base, base.X, whole, len(forest), -1)
     return _by_fold(model, base, rows, len(forest), last, [])
 
 
-def _wanted(model: Any, given: TrainingRows) -> tuple[int, bool]:
-    """How many trees to grow, and whether they are taken without a trial."""
+def _wanted(model: Any, original: TrainingRows) -> tuple[int, bool]:
+    """Return how many trees to grow, and whether to use them without a trial."""
     network = expanded("network", model.network)
     if not isinstance(network, MLP):
         return 0, True
     if not isinstance(network.trees, str):
         return int(network.trees), True
-    rows, inputs = len(given.used), given.X.shape[1]
+    rows, inputs = len(original.used), original.X.shape[1]
     fits = _FEWEST <= rows <= _MOST and rows * inputs <= _MOST_NUMBERS
-    # A trial takes a fraction of the epochs, and says little if these are few.
+    # A trial takes a fraction of the epochs, and is not informative if there are few.
     usual = network.frequencies and model.epochs is None and model.time_budget is None
     trees = TREES * _FEW_PER_SPLIT // max(_FEW_PER_SPLIT, inputs_per_split(inputs))
     return (max(_FEWEST_TREES, trees) if fits and usual else 0), False
 
 
-def _base(rows: Rows, given: TrainingRows) -> TrainingRows:
-    """One copy of the rows: inputs as trees of all rows see them, and standardised targets."""
-    count, X = len(given.y), given.X
-    if given.categories is not None:
-        X = given.categories.encoded(X, given.used, given.seed + len(rows.folds))
-    goal, far = rows.goal[:count], rows.data.far[rows.data.far < count]
-    used = goal[given.used]
-    y = (goal - used.mean()) / (used.std() or 1.0)
-    return given._replace(X=X, y=y, far=far, categories=None)
+def _base(rows: Rows, original: TrainingRows) -> TrainingRows:
+    """Return one copy of the rows, with standardised targets, for trees grown on all rows."""
+    count, X = len(original.y), original.X
+    if original.encoding is not None:
+        X = original.encoding.encoded(X, original.used, original.seed + len(rows.folds))
+    target, outliers = rows.target[:count], rows.data.outliers[rows.data.outliers < count]
+    used = target[original.used]
+    y = (target - used.mean()) / (used.std() or 1.0)
+    return original._replace(X=X, y=y, outliers=outliers, encoding=None)
 
 
 def _jobs(
     model: Any, base: TrainingRows, rows: Rows, folds: list[Fold], trees: int
 ) -> list[Callable[[], FloatArray]]:
-    """For each fold, what grows its trees and returns its inputs with their predictions."""
+    """Return a function for each fold that grows its trees and adds their predictions to inputs."""
 
     def job(number: int, X: FloatArray, fold: Fold) -> Callable[[], FloatArray]:
         # The fit needs predictions of all rows if it has the same folds.
@@ -182,18 +182,18 @@ def _jobs(
 def _held_out_error(
     base: TrainingRows, rows: Rows, folds: list[Fold], grown: list[FloatArray]
 ) -> float:
-    """Unexplained fraction of the variance of held-out rows, by the tree predictions of folds."""
-    own = [fold.held_out for _, fold in _parts(base, rows, folds)]
-    held_out = np.concatenate(own)
-    predicted = np.concatenate([X[part, -1] for X, part in zip(grown, own, strict=True)])
+    """Fraction of the held-out rows' variance that the tree predictions leave unexplained."""
+    by_fold = [fold.held_out for _, fold in _parts(base, rows, folds)]
+    held_out = np.concatenate(by_fold)
+    predicted = np.concatenate([X[part, -1] for X, part in zip(grown, by_fold, strict=True)])
     weights = None if base.weights is None else base.weights[held_out]
     return unexplained(base.y[held_out], base.y[held_out] - predicted, weights)
 
 
 def _parts(base: TrainingRows, rows: Rows, folds: list[Fold]) -> list[tuple[FloatArray, Fold]]:
-    """The inputs of each fold, and its rows as numbered among them."""
+    """Return the inputs of each fold, and the fold as indices into them."""
     count = len(base.y)
-    starts = [i * count if len(rows.goal) > count else 0 for i in range(len(folds))]
+    starts = [i * count if len(rows.target) > count else 0 for i in range(len(folds))]
     return [
         (rows.data.X[start : start + count], Fold(*(part - start for part in fold)))
         for start, fold in zip(starts, folds, strict=True)
@@ -210,17 +210,17 @@ def _by_fold(
 ) -> Rows:
     """Give each fold its own copy of the rows, with tree predictions as the last input.
 
-    ``last`` are the inputs with predictions of trees grown on all rows, ``grown`` those of the
-    folds, if they are there already.
+    ``last`` are the inputs with predictions of trees grown on all rows; ``grown`` are those of each
+    fold, or empty if its trees have yet to be grown.
     """
     encoded = grown or [job() for job in _jobs(model, base, rows, rows.folds, trees)]
-    own, used = [fold for _, fold in _parts(base, rows, rows.folds)], base.used
-    if leave_rows_out(own):  # the networks that predict are trained on all rows, in no fold
+    single, used = [fold for _, fold in _parts(base, rows, rows.folds)], base.used
+    if leave_rows_out(single):  # the networks that predict are trained on all rows, in no fold
         encoded = [*encoded, last]
-        used = used + len(base.y) * len(own)
-    data, folds = base.copied(encoded, own)
-    y, goal = (np.tile(part[: len(base.y)], len(encoded)) for part in (rows.data.y, rows.goal))
-    return Rows(data._replace(y=y, used=used), goal, folds)
+        used = used + len(base.y) * len(single)
+    data, folds = base.copied(encoded, single)
+    y, target = (np.tile(part[: len(base.y)], len(encoded)) for part in (rows.data.y, rows.target))
+    return Rows(data._replace(y=y, used=used), target, folds)
 
 
 def _with_trees(
@@ -234,18 +234,19 @@ def _with_trees(
 ) -> tuple[FloatArray, Forest]:
     """Grow trees on the training rows of a fold, and append their predictions to the inputs.
 
-    Besides the training rows, all rows get predictions, or only ``predicted``.
+    Training rows get out-of-bag predictions. The other rows, or only ``predicted``, get those of
+    all trees.
     """
-    train = np.setdiff1d(fold.train, data.far)
+    train = np.setdiff1d(fold.train, data.outliers)
     train = train if train.size else fold.train
     weights = None if data.weights is None else data.weights[train]
     groups = None if data.groups is None else data.groups[train]
     seed = (data.seed, number + 1)
-    more = trees if fold.held_out.size and len(train) <= _FEW else 0
-    options = (trees, seed, model.n_jobs, more)
+    extra = trees if fold.held_out.size and len(train) <= _FEW else 0
+    options = (trees, seed, model.n_jobs, extra)
     forest, out_of_bag = grow(X[train], data.y[train], weights, groups, *options)
-    points = np.full(len(X), np.nan)
-    points[train] = out_of_bag
+    predictions = np.full(len(X), np.nan)
+    predictions[train] = out_of_bag
     others = np.setdiff1d(np.arange(len(X)), train) if predicted is None else predicted
-    points[others] = forest.points(X[others], model.n_jobs)
-    return np.column_stack([X, points]), forest
+    predictions[others] = forest.predict(X[others], model.n_jobs)
+    return np.column_stack([X, predictions]), forest

@@ -51,7 +51,7 @@ class Fold(NamedTuple):
 def make_folds(
     cv: Any, rows: IntArray, X: Any, y: Any, groups: Any, n_networks: int, seed: int
 ) -> list[Fold]:
-    """Split some rows into folds, each for the same number of networks.
+    """Split rows into folds, each for the same number of networks.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def make_folds(
 
 
 def leave_rows_out(folds: Sequence[Fold], n_rows: int | None = None) -> bool:
-    """Whether a fold neither trains on nor holds out some rows, as in time order.
+    """Whether some fold neither trains on nor holds out some of the rows, as in time order.
 
     ``TimeSeriesSplit`` trains its first networks on the oldest rows alone. They show the errors of
     a model that has only seen the past, but the networks that predict are better trained on all
@@ -113,17 +113,17 @@ def leave_rows_out(folds: Sequence[Fold], n_rows: int | None = None) -> bool:
     >>> [leave_rows_out(each) for each in folds]
     [False, True]
     """
-    each = [np.unique(as_given(np.concatenate(fold), n_rows)) for fold in folds]
+    each = [np.unique(original_rows(np.concatenate(fold), n_rows)) for fold in folds]
     return min(map(len, each)) < len(np.unique(np.concatenate(each)))
 
 
-def as_given(rows: IntArray, n_rows: int | None) -> IntArray:
+def original_rows(rows: IntArray, n_rows: int | None) -> IntArray:
     """Map indices of copied rows to those of the ``n_rows`` original rows."""
     return rows if n_rows is None else rows % n_rows
 
 
 def set_aside(rows: IntArray, fraction: float, groups: Any, seed: int) -> tuple[IntArray, IntArray]:
-    """Split rows into training and validation rows, keeping groups together if there are any."""
+    """Split rows into training and validation rows, without splitting groups if there are any."""
     if len(rows) < _FEWEST_TO_STOP:
         return rows, rows[:0]
     rng = np.random.default_rng(seed)
@@ -253,10 +253,10 @@ def calibrate(
     """Calibrate by each row's score under the networks that were not trained on it.
 
     Returns the calibrations and the out-of-fold predictions that they are based on, whose support
-    is that of the ensemble, matched to them. If no row was held out, the calibration supports no
-    coverage, and there are no predictions.
+    is that of the ensemble, with its atoms matched to them. If no row was held out, the calibration
+    supports no coverage, and there are no predictions.
 
-    ``fold_of`` is the fold of each network, ``kind`` a key of ``CALIBRATIONS``. In the coverage
+    ``fold_of`` is the fold of each network, ``kind`` a key of ``CALIBRATIONS``. For the coverage
     that is supported, the rows of a group count as one, as do several scores of a row; ``n_rows``
     is the number of original rows if folds have their own copies. ``seed`` draws the scores of
     targets with positive probability, see ``latent_targets``.
@@ -281,12 +281,12 @@ def calibrate(
         target = latent_targets(support, in_own_unit, target, np.random.default_rng(seed))
     scale = ensemble.target_map
     target = target if scale is None else scale.forward(target)
-    units, unit = None, as_given(rows, n_rows)
+    units, unit = None, original_rows(rows, n_rows)
     if groups is not None or len(np.unique(unit)) < len(unit):
         units = unit = unit if groups is None else groups[rows]
     by_width = None
-    # In a single fold all networks are out of fold. In folds that leave rows out, the networks do
-    # not show how much networks that were trained on a row differ.
+    # Pools need, for each row, other folds that were trained on it: a single fold has none, and if
+    # folds leave rows out, some other folds were not trained on the row.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds, n_rows):
         with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
             pools = unseen_pools(mixture, target, fold_of, row_folds)

@@ -15,14 +15,14 @@ from calipers import storage
 from calipers._candidates import choose_shape
 from calipers._checks import FloatArray
 from calipers._conformal import conformal_ensemble
-from calipers._fitting import networks_to_continue, read_rows, train_ensemble, without_errors
+from calipers._fitting import mark_outliers, networks_to_continue, read_rows, train_ensemble
 from calipers._inputs import Inputs
 from calipers._large import fit_blocks
 from calipers._loading import model_from_dict, model_to_dict, stored_model
 from calipers._parameters import PAPER, constraints
 from calipers._points import errors_of_points, head_around_points
 from calipers._together import Steps, alone
-from calipers._tree_inputs import Rows, add_trees, with_known_trees
+from calipers._tree_inputs import Rows, add_trees, with_fitted_trees
 from calipers.aggregation import Interval
 from calipers.bank import Table, error_table
 from calipers.calibration import Learned, Unsupported
@@ -305,13 +305,13 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         folds = data.folds(self.cv, self.n_networks)
         single_copy = data
         data, folds = data.encoded_by_fold(folds, data.seed)
-        rows = Rows(*without_errors(self, data), folds)
+        rows = Rows(*mark_outliers(self, data), folds)
         program, first = make_program(self, data.X, len(data.used)), None
         if previous is None:
             rows, first = yield from add_trees(self, program, rows, single_copy)
         elif self.reader_.forest is not None:
             self.about_["trees"] = trees
-            rows = with_known_trees(self, rows, single_copy, trees.get("rows", ""))
+            rows = with_fitted_trees(self, rows, single_copy, trees.get("rows", ""))
         data, target, folds = rows
         if program.in_size < data.X.shape[1]:
             program = make_program(self, data.X, len(data.used))
@@ -400,7 +400,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 "an upgrade keeps point predictions on the target's own scale: set "
                 "loss__scale='identity'"
             )
-        data, errors = without_errors(self, data, errors)
+        data, errors = mark_outliers(self, data, errors)
         table = error_table(seen, errors, data.weights)
         program = make_program(self, seen, len(data.used))
         point_at = cast(int, HEADS[around].point_at)

@@ -91,13 +91,13 @@ from calipers.calibration._online import AdaptiveCoverage
 from calipers.calibration._pool import UnseenPools as UnseenPools, unseen_pools
 from calipers.calibration._protocol import Calibrator, LevelMap as LevelMap, ScoreCalibrator
 from calipers.calibration._ratio import DensityRatio
-from calipers.calibration._row_kinds import (
-    WIDTH as WIDTH,
-    RowKinds as RowKinds,
-    log_width as log_width,
-)
 from calipers.calibration._score_map import Calibration
 from calipers.calibration._scores import normal_scores
+from calipers.calibration._subgroups import (
+    WIDTH as WIDTH,
+    Subgroups as Subgroups,
+    log_width as log_width,
+)
 from calipers.calibration._width import WidthCalibration, evened as evened
 
 __all__ = [

@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 from calipers._checks import FloatArray
 from calipers._schema import array_of, arrays_under, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported
-from calipers.calibration._row_kinds import MAX_KINDS, RowKinds
 from calipers.calibration._score_map import BoolArray, Calibration, IntArray, Pieces
+from calipers.calibration._subgroups import MAX_SUBGROUPS, Subgroups
 from calipers.distributions import SplitNormalMixture
 
 
@@ -24,9 +24,10 @@ class CalibrationBy:
     the map of all rows, whose guarantee is marginal over all rows.
     """
 
-    kinds: RowKinds  #: The subgroups.
+    kinds: Subgroups  #: The subgroups.
     maps: tuple[Calibration, ...]  #: The map of all rows, then those of subgroups.
-    place: IntArray  #: (kinds,): Index into ``maps`` for each subgroup; 0 is the map of all rows.
+    #: (subgroups,): Index into ``maps`` of each subgroup; 0 is the map of all rows.
+    place: IntArray
 
     kind: ClassVar[str] = "by"
     """Key in ``CALIBRATIONS``."""
@@ -35,7 +36,7 @@ class CalibrationBy:
     @classmethod
     def from_kinds(
         cls,
-        kinds: RowKinds,
+        kinds: Subgroups,
         code: IntArray,
         scores: FloatArray,
         weights: FloatArray | None,
@@ -166,9 +167,9 @@ class CalibrationBy:
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
         stored = {name: np.asarray(array) for name, array in arrays.items()}
-        kinds = RowKinds.from_arrays(arrays_under(stored, "by."))
+        kinds = Subgroups.from_arrays(arrays_under(stored, "by."))
         place = array_of(stored, "place", "iu", (len(kinds),))
-        within("place", place, 0, MAX_KINDS)
+        within("place", place, 0, MAX_SUBGROUPS)
         count = int(place.max()) + 1
         maps = [Calibration.from_arrays(arrays_under(stored, f"map.{i}.")) for i in range(count)]
         if not all(calibration.strict and calibration.n_rows for calibration in maps):

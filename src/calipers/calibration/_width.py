@@ -22,8 +22,8 @@ from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers._schema import array_of, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported
-from calipers.calibration._row_kinds import log_width
 from calipers.calibration._score_map import BoolArray, Pieces
+from calipers.calibration._subgroups import log_width
 from calipers.distributions import SplitNormalMixture
 
 # Minimum rows per bin, maximum and minimum number of bins: with fewer than 500 rows the correction

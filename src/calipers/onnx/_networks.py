@@ -26,7 +26,7 @@ from calipers.networks import (
 from calipers.onnx._graph import Graph, array_info
 from calipers.preprocessing import (
     CYCLES,
-    FAR,
+    INPUT_LIMIT,
     SINGLE,
     CategoryEncoder,
     DateEncoder,
@@ -36,7 +36,7 @@ from calipers.preprocessing import (
 )
 
 OUTPUTS = ("point", "lower", "upper")
-_FAR = 1e150  # where inputs of asinh are clipped, since squares of larger numbers overflow
+_ASINH_LIMIT = 1e150  # where inputs of asinh are clipped, since squares of larger numbers overflow
 
 
 def matrix(graph: Graph, width: int, dtype: str) -> tuple[str, list[ValueInfoProto]]:
@@ -68,7 +68,7 @@ def with_trees(graph: Graph, forest: Forest, X: str) -> str:
     """The inputs, with the mean prediction of the trees as a last column."""
     x = graph("Sub", X, graph.constant(forest.center))
     x = graph("Div", x, graph.constant(forest.scale))
-    x = graph("Clip", x, graph.constant(-FAR), graph.constant(FAR))
+    x = graph("Clip", x, graph.constant(-INPUT_LIMIT), graph.constant(INPUT_LIMIT))
     leaf, sizes = forest.feature < 0, forest.sizes
     tree, node = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(leaf))
     node = node - np.repeat(forest.roots, sizes)
@@ -105,7 +105,7 @@ def _number(graph: Graph, encoder: NumberEncoder, value: str) -> list[str]:
     if encoder.scale:
         scaled = graph("Div", filled, graph.constant(encoder.scale))
         scaled = graph("Sub", scaled, graph.constant(encoder.center / encoder.scale))
-        size = graph("Min", graph("Abs", scaled), graph.constant(_FAR))
+        size = graph("Min", graph("Abs", scaled), graph.constant(_ASINH_LIMIT))
         root = graph("Sqrt", graph("Add", graph("Mul", size, size), graph.constant(1.0)))
         filled = graph("Mul", graph("Sign", scaled), graph("Log", graph("Add", size, root)))
     parts = [filled, graph.cast(missing, "float64")] if encoder.missing else [filled]

@@ -2,9 +2,9 @@
 
 ``TableEncoder`` takes frames with numbers, booleans, categories, dates, text that means numbers,
 and missing values; a ``Column`` describes each column. The encoder never looks at the target, which
-``learn_number`` reads by the same rules; a model that the encoder is part of adds the target
-encoding of ``LargeCategories``, which have too many levels for an input each. What it has learnt is
-plain JSON (``to_document``), so that it can be saved with a model; it keeps no values of columns
+``learn_number`` reads by the same rules; a model that the encoder is part of adds a
+``TargetEncoding`` of categories with too many levels for an input each. What the encoder has learnt
+is plain JSON (``to_document``), so that it can be saved with a model; it keeps no values of columns
 that it does not use.
 """
 
@@ -35,12 +35,12 @@ from calipers.preprocessing._learn import (
     learn_number as learn_number,
     read_number,
 )
-from calipers.preprocessing._repeats import columns_of_names as columns_of_names
+from calipers.preprocessing._repeats import numeric_code_columns as numeric_code_columns
 from calipers.preprocessing._target_inputs import (
-    large_categories as large_categories,
-    learn_targets as learn_targets,
+    find_target_encoding as find_target_encoding,
+    learn_target_encoding as learn_target_encoding,
 )
-from calipers.preprocessing._targets import LargeCategories as LargeCategories
+from calipers.preprocessing._targets import TargetEncoding as TargetEncoding
 from calipers.preprocessing._text_columns import (
     HOW as HOW,
     MISSING_MARKS,
@@ -48,7 +48,7 @@ from calipers.preprocessing._text_columns import (
     as_text as as_text,
 )
 from calipers.preprocessing._trees import (
-    FAR as FAR,
+    INPUT_LIMIT as INPUT_LIMIT,
     MOST_TREES as MOST_TREES,
     Forest as Forest,
     center_and_scale as center_and_scale,

@@ -26,8 +26,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     - Numbers stay as they are. Missing ones are imputed by the median and marked in a column of
       their own. A column with far outliers is transformed by ``asinh``. In a model, numeric codes
-      (store numbers, postcodes: rows with the same value share more than nearby values tell) are
-      also target-encoded, see ``target_encoding``.
+      (store numbers, postcodes: rows with the same value have more in common than nearby values
+      explain) are also target-encoded, see ``target_encoding``.
     - Booleans become 1 and 0.
     - Categories are one-hot encoded if they are frequent; rare and unseen ones share a column.
       Where there are more than ``max_categories``, the frequency of a category is added, and in a

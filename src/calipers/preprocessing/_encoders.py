@@ -22,7 +22,7 @@ from calipers.preprocessing._dates import read_dates
 from calipers.preprocessing._numbers import NumberText
 from calipers.preprocessing._text_columns import as_text, read_truth
 
-TAIL = 10.0  # a column with values beyond so many robust standard deviations has heavy tails
+TAIL = 10.0  # robust standard deviations beyond which values make a column heavy-tailed
 DAY = 86_400.0  # seconds
 SINGLE = 2e-7  # a little more than the relative error of a number in single precision
 _LARGEST = np.finfo(np.float64).max

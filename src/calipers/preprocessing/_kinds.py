@@ -66,8 +66,8 @@ class Texts:
         """Number of rows of each level."""
         return np.bincount(self.codes[self.codes >= 0], minlength=len(self.levels))
 
-    def spread(self, values: FloatArray) -> FloatArray:
-        """The value of each row, from those of ``words``; NaN where it is missing."""
+    def by_row(self, values: FloatArray) -> FloatArray:
+        """Expand values of ``words`` to one per row; NaN where the text is missing."""
         by_level = np.full(len(self.levels) + 1, np.nan)
         by_level[:-1][self.is_word] = values
         return by_level[self.codes]
@@ -149,16 +149,16 @@ def _kind_of_text(series: Any, most: int) -> DetectedKind:
         return DetectedKind("constant", texts=texts)
     style, note = number_text(words)
     if style is not None:
-        values = texts.spread(style.read(words))
+        values = texts.by_row(style.read(words))
         check_finite(series, values)
         if not missing and is_whole(words) and _counts_rows(values, len(words), name):
             return _ROW_NUMBERS
         return DetectedKind("number", style, None, _how_written(style, words), values)
     if is_truth(words):
-        return DetectedKind("boolean", values=texts.spread(read_truth(words)))
+        return DetectedKind("boolean", values=texts.by_row(read_truth(words)))
     form, hint = date_text(words)
     if form is not None:
-        values = texts.spread(read_dates(words, form))
+        values = texts.by_row(read_dates(words, form))
         if form == "ISO8601":  # the default
             return DetectedKind("date", values=values)
         return DetectedKind("date", form=form, note=f"dates written as {form}", values=values)

@@ -108,7 +108,7 @@ def as_numbers(series: Any) -> Any:
     style, _ = number_text(texts.words)
     if style is None or not len(texts.words):
         return series
-    return pd.Series(texts.spread(style.read(texts.words)), series.index, name=series.name)
+    return pd.Series(texts.by_row(style.read(texts.words)), series.index, name=series.name)
 
 
 def kind_of(kind: str, encoder: Encoder) -> str:

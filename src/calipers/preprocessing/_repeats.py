@@ -1,9 +1,9 @@
 r"""Detection of numeric codes: numeric columns whose equal values share more than nearby values do.
 
-A store number, a postcode, the pressure of a day on which many rows were taken: rows of exactly the
-same value have something in common that rows of nearly the same value have not. Trees find that;
-networks, which are smooth functions, do not. Whether a column is of this kind shows in the
-residuals :math:`r` of a smooth function of all inputs. The covariance of two rows with the same
+Examples are store numbers, postcodes, or the pressure on a day on which many rows were taken: rows
+with the same value have something in common that rows with nearby values do not have. Trees find
+that; networks, which are smooth functions, do not. Numeric codes are detected by the residuals
+:math:`r` of a smooth function of all inputs. The covariance of two rows with the same
 value, less that of two rows with neighbouring values, is the variance that the value explains as a
 category, relative to the unexplained variance:
 
@@ -20,12 +20,12 @@ from calipers._checks import FloatArray
 
 _FEATURES = 256  # random frequencies of the smooth function
 _PENALTIES = 10.0 ** np.arange(-2, 4)
-_FAR = 4.0  # standard deviations at which inputs and residuals are clipped
+_CLIP = 4.0  # standard deviations at which inputs and residuals are clipped
 _ROWS = 5_000  # rows that the smooth function is fitted to; it predicts the others
 _LEAST_ROWS = 200
 _MOST_INPUTS = 300  # the time to fit the smooth function grows as the cube of their number
-_FEWEST, _REPEATED = 10, 2.0  # a column needs more values than this, and rows per value on average
-_SHARE = 0.1  # of the unexplained variance that codes must explain
+_FEWEST, _REPEATED = 10, 2.0  # a column must have more values, and at least as many rows per value
+_LEAST_EXPLAINED = 0.1  # fraction of the unexplained variance that codes must explain
 _BEYOND_DOUBT = 6.0  # standard errors under the hypothesis that values are not codes
 _CLEAR = 3.0  # standard errors under the hypothesis that they are
 
@@ -47,7 +47,7 @@ def smooth_residuals(X: FloatArray, y: FloatArray) -> FloatArray:
     phases = rng.uniform(0, 2 * np.pi, _FEATURES)
 
     def features(rows: NDArray[np.intp]) -> FloatArray:
-        Z = np.clip((X[rows] - center) / scale, -_FAR, _FAR)
+        Z = np.clip((X[rows] - center) / scale, -_CLIP, _CLIP)
         cosines = np.sqrt(2) * np.cos(Z @ frequencies + phases)
         return np.column_stack([np.ones(len(Z)), Z, cosines])
 
@@ -93,7 +93,7 @@ def are_codes(values: FloatArray, residuals: FloatArray) -> bool:
     present = ~np.isnan(values)
     codes = np.unique(values[present], return_inverse=True)[1]
     r = residuals[present] - np.median(residuals[present])
-    limit = _FAR * float(np.median(np.abs(r))) / 0.6745  # so that single rows do not dominate
+    limit = _CLIP * float(np.median(np.abs(r))) / 0.6745  # so that single rows do not dominate
     r = np.clip(r, -limit, limit)
     r -= r.mean()
     rows = np.bincount(codes).astype(np.float64)
@@ -113,7 +113,7 @@ def are_codes(values: FloatArray, residuals: FloatArray) -> bool:
         (weight * sums[:-1] * sums[1:]).sum() / (weight * rows[:-1] * rows[1:]).sum()
     )
     excess = covariance - max(neighbours, 0.0)
-    return excess > max(_SHARE * variance, _BEYOND_DOUBT * by_chance, _CLEAR * error)
+    return excess > max(_LEAST_EXPLAINED * variance, _BEYOND_DOUBT * by_chance, _CLEAR * error)
 
 
 def distinct_rows(X: FloatArray) -> NDArray[np.intp]:
@@ -122,7 +122,7 @@ def distinct_rows(X: FloatArray) -> NDArray[np.intp]:
     return np.sort(np.unique(rows.ravel(), return_index=True)[1])
 
 
-def columns_of_names(X: FloatArray, columns: dict[int, FloatArray], y: FloatArray) -> list[int]:
+def numeric_code_columns(X: FloatArray, columns: dict[int, FloatArray], y: FloatArray) -> list[int]:
     """Keys of the columns that are numeric codes.
 
     ``X`` holds all inputs, ``columns`` the numeric columns by any key, NaN where they are missing.

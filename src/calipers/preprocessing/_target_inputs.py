@@ -12,19 +12,19 @@ from calipers.preprocessing._categories import CategoryEncoder
 from calipers.preprocessing._encoder import TableEncoder
 from calipers.preprocessing._encoders import NumberEncoder, distinct_levels, level_codes
 from calipers.preprocessing._frames import as_frame
-from calipers.preprocessing._repeats import columns_of_names
-from calipers.preprocessing._targets import WIDTH, Differ, LargeCategories
+from calipers.preprocessing._repeats import numeric_code_columns
+from calipers.preprocessing._targets import WIDTH, Differ, TargetEncoding
 
 
-def large_categories(
+def find_target_encoding(
     table: TableEncoder,
     X: Any,
     encoded: FloatArray,
     y: FloatArray,
     weights: FloatArray | None = None,
     groups: Any = None,
-) -> LargeCategories | None:
-    """The columns of ``X`` that are to be target-encoded, or None if there are none.
+) -> TargetEncoding | None:
+    """Find the columns of ``X`` to target-encode; None if there are none.
 
     These are high-cardinality categories whose levels differ, and numeric codes. ``encoded`` is
     what ``table.transform(X)`` returns.
@@ -43,7 +43,7 @@ def large_categories(
         if isinstance(encoder, CategoryEncoder) and encoder.large:
             row_codes = np.maximum(encoder.codes(encoder.read(frame[column.name])), -1)
             count = len(encoder.levels)
-            alone = LargeCategories({0: row_codes}, {0: count}, {}, y, weights, groups)
+            alone = TargetEncoding({0: row_codes}, {0: count}, {}, y, weights, groups)
             if any(found := alone.learnt(0).differ):
                 at = place + encoder.kept + 1
                 codes[at], levels[at], differ[at] = row_codes, count, found
@@ -57,7 +57,7 @@ def large_categories(
         place += width
     if not codes:
         return None
-    return LargeCategories(codes, levels, kept, y, weights, groups, differ, numbers)
+    return TargetEncoding(codes, levels, kept, y, weights, groups, differ, numbers)
 
 
 def _numeric_codes(
@@ -72,7 +72,7 @@ def _numeric_codes(
     values = {i: e.read(frame[table.columns_[i].name])[rows] for i, e in encoders.items()}
     repeated = table.repeated
     if repeated is None:
-        repeated = columns_of_names(encoded[rows], values, y[rows])
+        repeated = numeric_code_columns(encoded[rows], values, y[rows])
     result = {}
     for i in repeated:
         levels = distinct_levels(values[i][~np.isnan(values[i])])
@@ -83,31 +83,30 @@ def _numeric_codes(
     return result
 
 
-def learn_targets(
-    table: TableEncoder, categories: LargeCategories, encoded: FloatArray
+def learn_target_encoding(
+    table: TableEncoder, encoding: TargetEncoding, encoded: FloatArray
 ) -> FloatArray:
-    """Let the encoders of ``table`` learn the target encoding, from all rows.
+    """Let the encoders of ``table`` learn the target encoding from all rows.
 
-    ``encoded`` is what ``transform`` returned for these rows before; returned is what it will
-    return from now on.
+    ``encoded`` is the result of ``transform`` for these rows before; the new result is returned.
     """
     columns, encoders, place = list(table.columns_), list(table._encoders), 0
-    encoded = categories.inserted(encoded)
-    residuals = categories.residuals(encoded, categories.rows)
+    encoded = encoding.inserted(encoded)
+    residuals = encoding.residuals(encoded, encoding.rows)
     for i, (column, encoder) in enumerate(zip(columns, encoders, strict=True)):
         start, note = place, column.note
         place += len(encoder.names(column.name))
         if (
             isinstance(encoder, CategoryEncoder)
-            and (at := start + encoder.kept + 1) in categories.kept
+            and (at := start + encoder.kept + 1) in encoding.kept
         ):
-            learnt, codes = categories.learnt(at), categories.codes[at]
+            learnt, codes = encoding.learnt(at), encoding.codes[at]
             encoders[i] = encoder.with_targets(learnt.means, learnt.spreads)
             note = note.replace("have inputs", "have inputs, all by their targets")
             place += WIDTH - 1
-        elif isinstance(encoder, NumberEncoder) and (at := place) in categories.numbers:
-            learnt, codes = categories.learnt(at, residuals=residuals), categories.codes[at]
-            levels, row_codes = categories.numbers[at], codes[categories.rows]
+        elif isinstance(encoder, NumberEncoder) and (at := place) in encoding.numbers:
+            learnt, codes = encoding.learnt(at, residuals=residuals), encoding.codes[at]
+            levels, row_codes = encoding.numbers[at], codes[encoding.rows]
             counts = np.bincount(row_codes[row_codes >= 0], minlength=len(levels))
             encoder = encoder.with_levels(levels, counts, learnt.means, learnt.spreads)
             encoders[i], encoded[:, at] = encoder, encoder.numbers[0][codes]

@@ -1,18 +1,18 @@
 r"""Target encoding of high-cardinality categories, without leaking a row's own target.
 
-A category of thousands of levels cannot have an input for each. Instead, two numbers say what a
-level tells of the target: the mean of its targets and their standard deviation, both shrunk towards
-those of all rows the more, the rarer the level. With :math:`n` rows of a level, their mean
-:math:`m`, the mean :math:`\mu` of all rows and the variances :math:`\sigma^2` within and
-:math:`\tau^2` between levels (those of one-way analysis of variance), the mean becomes
+A category of thousands of levels cannot have an input for each. Instead, a level is encoded by the
+mean and the standard deviation of its targets, both shrunk towards those of all rows, the more so
+the rarer the level. With :math:`n` rows of a level, their mean :math:`m`, the mean :math:`\mu` of
+all rows and the variances :math:`\sigma^2` within and :math:`\tau^2` between levels (from one-way
+analysis of variance), the mean becomes
 
 .. math:: \mu + \frac{n}{n + \sigma^2 / \tau^2} (m - \mu)
 
-so that a level seen once tells little, and one never seen tells :math:`\mu`. The standard deviation
-is that of a new row of the level, which includes the uncertainty of the mean:
-:math:`\sigma^2 + \tau^2` is the variance for a level never seen. A category whose levels do not
-differ significantly, in means or standard deviations, has no such inputs: they would be noise to
-learn from. This is tested on all rows, and thus tells a row one bit about all of them.
+which is near :math:`\mu` for a level seen once, and :math:`\mu` for one never seen. The standard
+deviation is that of a new row of the level, which includes the uncertainty of the mean: the
+variance for a level never seen is :math:`\sigma^2 + \tau^2`. A category whose levels do not differ
+significantly, in means or standard deviations, has no such inputs, since they would be noise. This
+is tested on all rows, including held-out ones, which leaks two bits per category.
 
 If a row's own target were part of its inputs, a network would learn to read the target from them,
 and a calibration row would be predicted from its own target. In a fold, the encoding of held-out
@@ -21,9 +21,10 @@ rows in the other four of five parts; and new rows are later encoded by all rows
 rows are shown as if their level had never been seen: otherwise networks would first meet such rows
 when they predict, and mistake the mean of all rows for the mean of a level.
 
-The levels of numeric codes are numbers, whose size tells of the target too. Their encoding is that
-of the residuals of a smooth function of the inputs, which is fitted to the training rows of the
-fold, for each row without its own target: what remains is what the number tells as a category.
+The levels of numeric codes are numbers, whose size is informative too. So the residuals of a smooth
+function of the inputs are encoded in place of the targets: they show the effect of a number as a
+category. The function is fitted to the training rows of the fold, for each row without its own
+target.
 """
 
 from collections.abc import Mapping
@@ -36,7 +37,7 @@ from scipy import stats
 from calipers._checks import FloatArray, IntArray
 from calipers.preprocessing._repeats import smooth_residuals
 
-WIDTH = 3  # inputs of a target-encoded column besides its own: frequency, mean and spread
+WIDTH = 3  # additional inputs of a target-encoded column: frequency, mean and spread
 _PARTS = 5  # into which training rows are divided, each encoded by the others
 _HIDDEN = 0.05  # fraction of training rows that are shown without their level
 _PRIOR_ROWS = 10.0  # rows from which on a level's own variance counts more than that of all rows
@@ -92,8 +93,8 @@ class Variances(NamedTuple):
         squares = np.bincount(codes, w**2, levels)
         used = float((squares / np.maximum(counts, tiny)).sum())  # degrees of freedom of the means
         expected = used - float(squares.sum()) / total  # of ``across``, in units of ``within``
-        rest = total - used
-        within = float(inside.sum()) / rest if rest > _SMALLEST * total else 0.0
+        remaining = total - used
+        within = float(inside.sum()) / remaining if remaining > _SMALLEST * total else 0.0
         within = max(within, _SMALLEST**2)
         across = float(counts @ (means - (counts @ means) / total) ** 2)
         spare = total - float((counts**2).sum()) / total
@@ -153,7 +154,7 @@ def standardised(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class LargeCategories:
+class TargetEncoding:
     """The columns of a table that are target-encoded, with the targets to encode them by.
 
     Columns are high-cardinality categories and numeric codes. Mappings have the position of the
@@ -175,14 +176,14 @@ class LargeCategories:
 
     @property
     def rows(self) -> IntArray:
-        """All rows that have a weight."""
+        """All rows of positive weight."""
         every = np.arange(len(self.targets))
         return every if self.weights is None else np.flatnonzero(self.weights)
 
     def learnt(
         self, place: int, rows: IntArray | None = None, residuals: FloatArray | None = None
     ) -> LevelTargets:
-        """The targets of each level of one column, from ``rows`` or all rows with a weight.
+        """The targets of each level of one column, from ``rows`` or all rows of positive weight.
 
         For numeric codes, ``residuals`` of all rows take the place of targets.
         """
@@ -195,9 +196,9 @@ class LargeCategories:
         return level_targets(codes, targets, weights, levels, self.differ.get(place))
 
     def residuals(self, X: FloatArray, rows: IntArray) -> FloatArray | None:
-        """Residuals of ``rows``, of a smooth function of the inputs that are no target encoding.
+        """Residuals of a smooth function of the inputs, without target encodings, for ``rows``.
 
-        NaN for all other rows. None if there are no numeric codes, for which they are needed.
+        NaN for all other rows. None if there are no numeric codes, which alone need residuals.
         """
         if not self.numbers:
             return None

@@ -24,7 +24,7 @@ from calipers._schema import array_of, refuse, within
 _SAMPLED = 0.7  # fraction of the training rows that a tree grows on
 _FEATURES = (0.5, 8, 8)  # a split looks at half of the inputs, at most 8 plus an eighth of them
 _LEAVES = 2**19  # of all trees together, roughly, to bound what is stored
-FAR = 1e9  # standardised inputs are clipped here
+INPUT_LIMIT = 1e9  # standardised inputs are clipped here
 _TOGETHER = 2**14  # rows times trees traversed at a time, to stay within a core's cache
 _STEPS = 4  # levels traversed between checks for rows that have reached a leaf
 _DEEPEST = 60  # levels of a tree
@@ -48,22 +48,22 @@ class Forest:
     def __len__(self) -> int:
         return len(self.sizes)
 
-    def points(self, X: FloatArray, n_jobs: int | None = 1) -> FloatArray:
-        """Mean prediction of the trees for each row, the same bits whatever the other rows."""
-        found = np.empty(len(X))
+    def predict(self, X: FloatArray, n_jobs: int | None = 1) -> FloatArray:
+        """Mean prediction of the trees for each row; its bits do not depend on the other rows."""
+        result = np.empty(len(X))
 
         def work(part: Index) -> None:
             rows = standardised(X[part], self.center, self.scale)
-            points = self.number[self._leaves(rows)].astype(np.float64)
-            found[part] = sum_members(points) / len(self)
+            by_tree = self.number[self._leaves(rows)].astype(np.float64)
+            result[part] = sum_members(by_tree) / len(self)
 
         step = max(1, _TOGETHER // len(self))
         if len(X) <= step:  # looking up the number of threads would take as long
             work((slice(None),))
-            return found
+            return result
         with joblib.parallel_config("threading", n_jobs=n_jobs):
             run_blocks(work, (len(X),), step)
-        return found
+        return result
 
     @cached_property
     def roots(self) -> IntArray:
@@ -75,8 +75,8 @@ class Forest:
         """(nodes,): Left child of each node; a leaf is its own."""
         inner = self.feature >= 0
         before: IntArray = np.cumsum(inner) - inner
-        own = np.repeat(self.roots, self.sizes)
-        first = own + 1 + 2 * (before - before[own])
+        root = np.repeat(self.roots, self.sizes)
+        first = root + 1 + 2 * (before - before[root])
         return np.where(inner, first, np.arange(len(inner)))
 
     @cached_property
@@ -89,22 +89,22 @@ class Forest:
     def _leaves(self, rows: NDArray[np.float32]) -> IntArray:
         """(trees, rows): Leaf that each row reaches in each tree."""
         feature, threshold = self._steps
-        found = np.repeat(self.roots, len(rows))
-        node, place = found, np.tile(np.arange(len(rows)) * rows.shape[1], len(self))
-        flat, there = rows.ravel(), None
+        leaves = np.repeat(self.roots, len(rows))
+        node, offset = leaves, np.tile(np.arange(len(rows)) * rows.shape[1], len(self))
+        flat, position = rows.ravel(), None
         while node.size:
             for _ in range(_STEPS):
-                right = flat.take(feature.take(node) + place) > threshold.take(node)
+                right = flat.take(feature.take(node) + offset) > threshold.take(node)
                 node = self.first_child.take(node)
                 node += right
-            if there is None:
-                found[:] = node
+            if position is None:
+                leaves[:] = node
             else:
-                found[there] = node
+                leaves[position] = node
             moving = np.flatnonzero(self.feature.take(node) >= 0)
-            node, place = node[moving], place[moving]
-            there = moving if there is None else there[moving]
-        return found.reshape(len(self), -1)
+            node, offset = node[moving], offset[moving]
+            position = moving if position is None else position[moving]
+        return leaves.reshape(len(self), -1)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays that define the forest."""
@@ -119,22 +119,24 @@ class Forest:
         for name in ("center", "scale"):
             array_of(arrays, name, "f", (inputs,))
         within("scale", arrays["scale"], 5e-324, np.inf)
-        within("number", array_of(arrays, "number", "f", (feature.size,)), -FAR, FAR)
+        within(
+            "number", array_of(arrays, "number", "f", (feature.size,)), -INPUT_LIMIT, INPUT_LIMIT
+        )
         within("feature", feature, -1, inputs - 1)
         within("sizes", sizes, 1, feature.size)
         if sizes.ndim != 1 or not 1 <= len(sizes) <= MOST_TREES or sizes.sum() != feature.size:
             refuse("array 'sizes'", f"of 1 to {MOST_TREES} trees of {feature.size} nodes", sizes)
-        found = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
-        inner = np.add.reduceat(feature >= 0, found.roots, dtype=np.int64)
-        if (2 * inner + 1 != sizes).any() or (found.first_child < np.arange(feature.size)).any():
+        forest = cls(**{name: arrays[name] for name in cls.__dataclass_fields__})
+        inner = np.add.reduceat(feature >= 0, forest.roots, dtype=np.int64)
+        if (2 * inner + 1 != sizes).any() or (forest.first_child < np.arange(feature.size)).any():
             refuse("array 'feature'", "of trees, level by level", feature)
-        level = found.roots
+        level = forest.roots
         for _ in range(_DEEPEST + 1):
-            level = found.first_child[level[feature[level] >= 0]]
+            level = forest.first_child[level[feature[level] >= 0]]
             level = np.concatenate([level, level + 1])
         if level.size:
             refuse("array 'feature'", f"of trees of at most {_DEEPEST} levels", feature)
-        return found
+        return forest
 
     @classmethod
     def of(cls, trees: list[Any], center: FloatArray, scale: FloatArray) -> Self:
@@ -163,7 +165,7 @@ class Forest:
 
 
 def center_and_scale(X: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Median of each input, and the median distance of the other values from it.
+    """Median of each input, and median distance of the values that differ from it.
 
     Single precision is finest near zero, and scikit-learn does not split values within 1e-7 of each
     other: the scale must not be set by a few outliers.
@@ -171,15 +173,15 @@ def center_and_scale(X: FloatArray) -> tuple[FloatArray, FloatArray]:
     center = np.median(X, axis=0)
     with np.errstate(over="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a constant input has no other values
-        beside = np.abs(X - center)
-        scale = np.nanmedian(np.where(beside > 0, beside, np.nan), axis=0)
+        distance = np.abs(X - center)
+        scale = np.nanmedian(np.where(distance > 0, distance, np.nan), axis=0)
     return center, np.where(np.isfinite(scale), np.minimum(scale, 1e300), 1.0)
 
 
 def standardised(X: FloatArray, center: FloatArray, scale: FloatArray) -> NDArray[np.float32]:
     """Inputs as trees see them: standardised, in single precision."""
     with np.errstate(over="ignore"):
-        return np.clip((X - center) / scale, -FAR, FAR).astype(np.float32)
+        return np.clip((X - center) / scale, -INPUT_LIMIT, INPUT_LIMIT).astype(np.float32)
 
 
 def inputs_per_split(inputs: int) -> int:
@@ -200,7 +202,7 @@ def grow(
     trees: int,
     seed: tuple[int, ...],
     n_jobs: int | None = 1,
-    more: int = 0,
+    extra: int = 0,
 ) -> tuple[Forest, FloatArray]:
     """Grow a forest, and predict each training row out of bag.
 
@@ -218,9 +220,9 @@ def grow(
         Determines the forest, whatever ``n_jobs``.
     n_jobs : int, optional
         Number of threads.
-    more : int
-        Additional trees that only serve the out-of-bag predictions, for which less than a third of
-        the trees can be used.
+    extra : int
+        Additional trees for the out-of-bag predictions only, for which less than a third of the
+        trees can be used.
     """
     from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
@@ -241,15 +243,15 @@ def grow(
             max_depth=_DEEPEST,
             random_state=int(rng.integers(2**31)),
         )
-        own = None if weights is None else weights[seen]
-        return tree.fit(rows[seen], y[seen], own, check_input=False).tree_, seen
+        seen_weights = None if weights is None else weights[seen]
+        return tree.fit(rows[seen], y[seen], seen_weights, check_input=False).tree_, seen
 
     parallel = joblib.Parallel(n_jobs, require="sharedmem")
-    grown = parallel(joblib.delayed(one)(number) for number in range(trees + more))
+    grown = parallel(joblib.delayed(one)(number) for number in range(trees + extra))
     total, count = np.zeros((2, len(y)))
     for tree, seen in grown:
         total[~seen] += tree.predict(rows[~seen])[:, 0]
         count[~seen] += 1
     mean = np.average(y, weights=weights)
-    points = np.where(count > 0, total / np.maximum(count, 1), mean)
-    return Forest.of([tree for tree, _ in grown[:trees]], center, scale), points
+    out_of_bag = np.where(count > 0, total / np.maximum(count, 1), mean)
+    return Forest.of([tree for tree, _ in grown[:trees]], center, scale), out_of_bag

@@ -13,8 +13,8 @@ from calipers._schema import array_of, refuse, within
 WIDTH = "predicted width"
 """Name given in place of a column to form subgroups by the width of predictions."""
 
-# A numeric column with more distinct values is binned; no column has more subgroups than MAX_KINDS.
-MAX_DISTINCT, MAX_KINDS = 20, 100
+# A numeric column with more distinct values is binned; no column has more than MAX_SUBGROUPS.
+MAX_DISTINCT, MAX_SUBGROUPS = 20, 100
 
 
 def log_width(dist: Any) -> FloatArray:
@@ -24,12 +24,12 @@ def log_width(dist: Any) -> FloatArray:
 
 
 @dataclass(frozen=True, eq=False)
-class RowKinds:
+class Subgroups:
     """Definition of the subgroups, which are numbered from 0."""
 
     #: (k,): Columns of the encoded inputs; empty for the width of predictions.
     columns: IntArray
-    #: (kinds, k): Values of the columns in each subgroup, where subgroups are categories; empty
+    #: (subgroups, k): Values of the columns in each subgroup, where subgroups are categories; empty
     #: where they are bins.
     values: FloatArray
     #: (bins - 1,): Edges between bins of the first column, or of the logarithm of the width.
@@ -44,7 +44,7 @@ class RowKinds:
     def of_columns(cls, X: FloatArray, columns: IntArray, bins: int) -> Self:
         """Subgroups by an input: its categories, or bins of equal counts for a numeric input."""
         distinct = np.unique(X[:, columns], axis=0)
-        limit = MAX_DISTINCT if len(columns) == 1 else MAX_KINDS
+        limit = MAX_DISTINCT if len(columns) == 1 else MAX_SUBGROUPS
         if len(distinct) <= limit:
             return cls(columns, distinct, np.empty(0))
         return cls(columns[:1], np.empty((0, 1)), _edges(X[:, columns[0]], bins))
@@ -83,13 +83,13 @@ class RowKinds:
         """Restore subgroups from ``to_arrays``; raise ``SchemaError`` if they are malformed."""
         columns = array_of(arrays, "columns", "iu")
         values, edges = (array_of(arrays, name, "f") for name in ("values", "edges"))
-        if columns.ndim != 1 or len(columns) > MAX_KINDS:
+        if columns.ndim != 1 or len(columns) > MAX_SUBGROUPS:
             refuse("array 'columns'", "a list of columns", columns.shape)
         within("columns", columns, 0, 10**6)
-        if values.ndim != 2 or values.shape[1] != len(columns) or len(values) > MAX_KINDS:
+        if values.ndim != 2 or values.shape[1] != len(columns) or len(values) > MAX_SUBGROUPS:
             refuse("array 'values'", f"of {len(columns)} columns", values.shape)
-        if edges.ndim != 1 or len(edges) > MAX_KINDS or (np.diff(edges) <= 0).any():
-            refuse("array 'edges'", f"at most {MAX_KINDS} numbers in ascending order", edges)
+        if edges.ndim != 1 or len(edges) > MAX_SUBGROUPS or (np.diff(edges) <= 0).any():
+            refuse("array 'edges'", f"at most {MAX_SUBGROUPS} numbers in ascending order", edges)
         if len(values) and len(edges):
             refuse("array 'edges'", "empty for categories", edges)
         return cls(columns.astype(np.intp), values, edges)
