@@ -18,7 +18,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from calipers import IntervalRegressor
-from calipers.calibration import _adaptive
+from calipers.calibration import _adaptive_quadrature as adaptive
 
 FEW, MANY, REPEATS = 64, 4096, 5
 
@@ -122,8 +122,8 @@ def quickest(function, rows):
 def methods(dist):
     """Print the time of methods of distributions by quadrature and now, and their errors."""
     few, y = dist[:FEW], dist.ppf(np.random.default_rng(2).uniform(0.01, 0.99, len(dist)))
-    mean, variance = few._apply(_adaptive.mean_and_variance, outputs=2)
-    scale, score = np.sqrt(variance), few._apply(_adaptive.crps, y[:FEW])
+    mean, variance = few._apply(adaptive.mean_and_variance, outputs=2)
+    scale, score = np.sqrt(variance), few._apply(adaptive.crps, y[:FEW])
     moments = few.moments()
     errors = {
         "mean and variance": max(
@@ -132,8 +132,11 @@ def methods(dist):
         "crps": np.max(np.abs(few.crps(y[:FEW]) - score) / scale),
     }
     before = {
-        "mean and variance": (lambda: few._apply(_adaptive.mean_and_variance, outputs=2), FEW),
-        "crps": (lambda: few._apply(_adaptive.crps, y[:FEW]), FEW),
+        "mean and variance": (
+            lambda: few._apply(adaptive.mean_and_variance, outputs=2),
+            FEW,
+        ),
+        "crps": (lambda: few._apply(adaptive.crps, y[:FEW]), FEW),
     }
     after = {
         "mean and variance": dist.moments,

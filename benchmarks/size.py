@@ -65,7 +65,7 @@ FEATURES = {
         _wrapped skpro bank/_upgraded:ColumnPoints _points:add_points _loading:_regressor
         """,
     "high-cardinality categories, numeric codes": """
-        preprocessing/_targets preprocessing/_repeats preprocessing/_categories
+        preprocessing/_targets preprocessing/_numeric_codes preprocessing/_categories
         preprocessing/_target_inputs preprocessing/_encoder:knows_targets
         preprocessing/_encoders:distinct_levels,level_codes,with_levels,numbers
         onnx/_networks:_level

@@ -12,7 +12,11 @@ from calipers import IntervalRegressor, load
 from calipers._fitting import read_rows
 from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
-from calipers.preprocessing._repeats import distinct_rows, numeric_code_columns, smooth_residuals
+from calipers.preprocessing._numeric_codes import (
+    distinct_rows,
+    numeric_code_columns,
+    smooth_residuals,
+)
 
 TINY = {
     "n_networks": 4,

@@ -6,7 +6,7 @@ and scored on held-out rows, in the target's own unit. A candidate replaces the 
 it is better by a margin. The constants come from ``benchmarks/shapes.py``.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -83,18 +83,19 @@ def choose_shape(
     shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]
     if has_choice(model, program, data.y[data.used]):
-        tried, sample, trial_of = _short_trials(model, program, data, folds)
+        alternative, sample, trial_of = _short_trials(model, program, data, folds)
         has_trees = model.reader_.forest is not None
         if first is None or (has_trees and len(shapes) > 1):  # shapes compete on the same inputs
             first = yield from trial_of(best)
         measured = {best: first}
-        if tried is not program and first.unexplained >= NOISE:
-            program, usual = tried, cast(DenseFactory, program.network)
-            smooth_target = SMOOTH * first.unexplained
-            if not has_trees and unexplained_by_trees(data, sample[0]) >= smooth_target:
-                program = replace(tried, network=smooth(usual))
-        for shape in worth_trying(shapes[1:], first):
-            measured[shape] = yield from trial_of(shape)
+        if alternative is not program and first.unexplained >= NOISE:
+            program, usual = alternative, cast(DenseFactory, program.network)
+            threshold = SMOOTH * first.unexplained  # of a smooth target
+            if not has_trees and unexplained_by_trees(data, sample[0]) >= threshold:
+                program = replace(alternative, network=smooth(usual))
+        for shape in shapes[1:]:
+            if shape.components == 1 or first.unexplained >= EXPLAINED:
+                measured[shape] = yield from trial_of(shape)
         scores = {shape: measures.score for shape, measures in measured.items()}
         best = decide(scores)
         model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
@@ -121,17 +122,17 @@ def _short_trials(
     epochs: float | None = None,
 ) -> tuple[Program, list[Fold], Callable[[OutputShape], Steps[Measures]]]:
     """Return the program of trials, the folds of a sample, and a function that tries a shape."""
-    tried = _alternative(model, program, len(data.used)) or program
+    alternative = _alternative(model, program, len(data.used)) or program
     if not any(fold.held_out.size for fold in folds):
         folds = data.folds(FOLDS, FOLDS)
     short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0, 0)
-    short = replace(short, network=tried.network)
+    short = replace(short, network=alternative.network)
     if short.batch_size == program.batch_size:  # then the fit uses the same compiled program
         rows, validation, _ = room_of(_plans(model, program, data, folds))
-        short, room = tried, (rows, validation, model.n_networks)
+        short, room = alternative, (rows, validation, model.n_networks)
     sample = sampled_folds(data, folds)
     return (
-        tried,
+        alternative,
         sample,
         lambda shape: trial(model, short, shape, data, sample, epochs=epochs, room=room),
     )
@@ -188,11 +189,6 @@ def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
     return [OutputShape(n, simplest) for n in counts] + [
         OutputShape(counts[-1], scale) for scale in scales
     ]
-
-
-def worth_trying(shapes: Sequence[OutputShape], first: Measures) -> list[OutputShape]:
-    """Return the shapes to try if the simplest one has the measures ``first``."""
-    return [s for s in shapes if s.components == 1 or first.unexplained >= EXPLAINED]
 
 
 def decide(scores: dict[OutputShape, float], margin: float | None = None) -> OutputShape:

@@ -31,7 +31,7 @@ from calipers.bank import (
     Upgraded,
     around_zero,
 )
-from calipers.calibration import Calibrator, rows_needed, worth
+from calipers.calibration import Calibrator, effective_note, rows_needed
 from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out, make_folds
 from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
 from calipers.ensemble import Ensemble
@@ -259,7 +259,7 @@ def warn_of_infinite(model: Any, calibrations: Sequence[Calibrator]) -> None:
     warn(
         f"intervals of {100 * model.coverage:.4g}% are infinite: it takes "
         f"{rows_needed(model.coverage):,} rows to calibrate them, and there are "
-        f"{last.n_rows:,}{worth(last)}{finite}"
+        f"{last.n_rows:,}{effective_note(last)}{finite}"
     )
 
 

@@ -89,8 +89,8 @@ def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **c
     largest = max(abs(float(target.low or 0)), abs(float(target.high or 0)))
     ensemble = ensemble_from_dict(document["ensemble"], arrays, largest=largest, **code)
     _check_fit(model, reader, ensemble, document["ensemble"])
-    known = {*ensemble_to_dict(ensemble)[1], *_of_trees(reader), "out_of_time"}
-    check_names(arrays, known)
+    array_names = {*ensemble_to_dict(ensemble)[1], *_of_trees(reader), "out_of_time"}
+    check_names(arrays, array_names)
     model.ensemble_, model.reader_, model.target_ = ensemble, reader, target
     model.about_ = document["inputs"]["about"]
     model.n_features_in_, names = len(reader.columns), document["inputs"]["names"]
@@ -109,7 +109,7 @@ def check_model(model: Any, document: Mapping[str, Any], arrays: Arrays) -> None
 
 
 def _of_trees(reader: Inputs) -> Arrays:
-    """Arrays of the trees whose predictions are an input."""
+    """Return the arrays of the trees whose predictions are an input."""
     arrays = {} if reader.forest is None else reader.forest.to_arrays()
     return {f"trees.{name}": array for name, array in arrays.items()}
 

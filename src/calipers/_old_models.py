@@ -33,8 +33,10 @@ def current_parameters(document: Any) -> dict[str, Any]:
         kind = LOSSES[params["loss"]]
         if kind is LOSSES["density"]:
             numbers["crps_weight"] = numbers["point_weight"]
-        own = {k: v for k, v in numbers.items() if k in kind().get_params() and v is not None}
-        params["loss"] = {"kind": kind.__name__} | own
+        loss_params = {
+            k: v for k, v in numbers.items() if k in kind().get_params() and v is not None
+        }
+        params["loss"] = {"kind": kind.__name__} | loss_params
     return params
 
 

@@ -1,7 +1,7 @@
-"""Train on a Dask collection whose rows stay on its workers: each trains networks on its own share.
+"""Train on a Dask collection whose rows stay on its workers: each trains on its own share of rows.
 
-Partition i belongs to share i modulo the number of shares, which is the number of workers, but at
-most that of networks. A worker reads and encodes the partitions of its share and trains its
+There are as many shares as workers, but at most as many as networks, and partition i belongs to
+share i modulo their number. A worker reads and encodes the partitions of its share and trains its
 networks on them; the client receives the numbers of rows, a sample and the networks. So the rows of
 a network depend on the number of workers alone.
 """
@@ -80,8 +80,9 @@ class WorkerShares:
             ]
             encoded = client.compute(tasks, **place)
             seen += client.map(_seen, encoded, pure=False, **place)
-            own_seeds = list(seeds[number::shares])
-            trained.append(client.submit(_trained, encoded, train, own_seeds, pure=False, **place))
+            share_seeds = list(seeds[number::shares])
+            task = client.submit(_trained, encoded, train, share_seeds, pure=False, **place)
+            trained.append(task)
         return client.gather(trained), [one for one in client.gather(seen) if one is not None]
 
 

@@ -115,9 +115,9 @@ def check_bank(document: Mapping[str, Any], arrays: Arrays) -> None:
 def _check_shapes(program: Program, networks: int, weights: list[NDArray[Any]]) -> None:
     leaves = jax.tree.leaves(program.weights)
     expected = [((networks, *leaf.shape), leaf.dtype) for leaf in leaves]
-    found = [(leaf.shape, leaf.dtype) for leaf in weights]
-    if expected != found:
-        wanted, got = ([(*shape, str(dtype)) for shape, dtype in x] for x in (expected, found))
+    stored = [(leaf.shape, leaf.dtype) for leaf in weights]
+    if expected != stored:
+        wanted, got = ([(*shape, str(dtype)) for shape, dtype in x] for x in (expected, stored))
         raise SchemaError(
             f"the weights do not fit the network: its arrays are {wanted}, the model has {got}"
         )

@@ -38,7 +38,7 @@ from calipers.training import expanded
 TREES = 100  # grown with trees="auto" for tables of few inputs
 _FEW_PER_SPLIT, _FEWEST_TREES = 10, 25  # if a split looks at more inputs, fewer trees are grown
 # Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
-# trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, when networks know more.
+# trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
 _FEWEST, _MOST = 100, 50_000  # rows with which trees="auto" tries trees
 _MOST_NUMBERS = 10**7  # rows times inputs
@@ -87,34 +87,34 @@ def _try_trees(
     """
     data, folds = rows.data._replace(y=rows.target), rows.folds
     cross_fitted = any(fold.held_out.size for fold in folds)
-    tried = sampled_folds(data, folds if cross_fitted else original.folds(FOLDS, FOLDS))
+    trial_folds = sampled_folds(data, folds if cross_fitted else original.folds(FOLDS, FOLDS))
     # The first trial trains in one thread, and another core may grow trees meanwhile.
     early = len(base.used) <= _FEW and joblib.effective_n_jobs(model.n_jobs) > 1
     pool = ThreadPoolExecutor(1)
 
     def start() -> list[Future[FloatArray]]:
-        return [pool.submit(job) for job in _jobs(model, base, rows, tried, trees)]
+        return [pool.submit(job) for job in _jobs(model, base, rows, trial_folds, trees)]
 
     try:
         growing = start() if early else []
         trial = first = yield from first_trial(model, program, data, folds)
         # A few trees show whether the target is too smooth for trees to help.
-        error = unexplained_by_trees(data, tried[-1])
+        error = unexplained_by_trees(data, trial_folds[-1])
         helpful = _helpful(error, first, SMOOTH)
         if helpful:
             grown = [job.result() for job in growing or start()]
-            error = _held_out_error(base, rows, tried, grown)
+            error = _held_out_error(base, rows, trial_folds, grown)
             helpful = _helpful(error, first, WORSE)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    if helpful:  # networks that have trees no longer learn what they would learn late
+    if helpful:  # with tree predictions, networks would not learn what they learn late
         trial = yield from first_trial(model, program, data, folds, LONG)
         helpful = _helpful(error, trial, LONG_WORSE)
     fractions = {"trees": error, "networks": trial.unexplained}
     model.about_["trees"] = {"unexplained": fractions}
     if not helpful:
         return False, first, []
-    return True, trial, grown if tried is folds else []
+    return True, trial, grown if trial_folds is folds else []
 
 
 def _helpful(error: float, trial: Measures, worse: float) -> bool:

@@ -18,8 +18,8 @@ from calipers.calibration import (
     Calibration,
     Calibrator,
     WidthCalibration,
+    correct_by_width,
     effective_number,
-    evened,
     log_width,
     normal_scores,
     out_of_fold,
@@ -299,13 +299,13 @@ def calibrate(
             width = log_width(pools.dist)
             order = np.lexsort((width, log_width(held_out_dist)[pools.row]))
             width[order] = np.sort(width)
-            by_width, scores = evened(width, scores, int(effective), unit[pools.row])
+            by_width, scores = correct_by_width(width, scores, int(effective), unit[pools.row])
         scores = scores.reshape(-1, len(rows))
     else:
         scores = normal_scores(held_out_dist, target)
         unweighted = units is None and row_weights is None
         if kind == WidthCalibration.kind and len(folds) == 1 and unweighted:
-            by_width, scores = evened(log_width(held_out_dist), scores, len(rows), rows)
+            by_width, scores = correct_by_width(log_width(held_out_dist), scores, len(rows), rows)
     once, first = np.unique(rows, return_index=True)
     dist, point = held_out_dist[first], np.full(len(y), np.nan)
     means = dist.mean if scale is None else scale.mean(dist)

@@ -62,7 +62,7 @@ def worth_of_more_rows(
     coverage: float | None = None,
     random_state: int = 0,
 ) -> MoreRows:
-    """Measure what half of the rows was worth, by another fit on the other half.
+    """Measure the benefit of half of the rows, by another fit without them.
 
     Parameters
     ----------

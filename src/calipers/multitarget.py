@@ -252,21 +252,23 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
 
     def _from_document(self, document: dict[str, Any], arrays: dict[str, Any]) -> Self:
         record({"estimator": anything, "targets": list_of(anything, least=2)})(document, "document")
-        rest = dict(arrays)
+        remaining = dict(arrays)
         self.depths_ = None
-        if "depths" in rest:
-            self.depths_ = array_of(rest, "depths", "f", rest["depths"].shape[:1])
-            within("depths", rest.pop("depths"), 0.0, 1.0)
+        if "depths" in remaining:
+            self.depths_ = array_of(remaining, "depths", "f", remaining["depths"].shape[:1])
+            within("depths", remaining.pop("depths"), 0.0, 1.0)
             if (np.diff(self.depths_) < 0).any():
                 refuse("array 'depths'", "in ascending order", "another")
         self.models_ = []
         for i, model_document in enumerate(document["targets"]):
-            model_arrays = arrays_under(rest, f"{i}.")
-            rest = {name: array for name, array in rest.items() if not name.startswith(f"{i}.")}
+            model_arrays = arrays_under(remaining, f"{i}.")
+            remaining = {
+                name: array for name, array in remaining.items() if not name.startswith(f"{i}.")
+            }
             self.models_.append(IntervalRegressor())
             model_from_dict(self.models_[-1], model_document, model_arrays)
-        if rest:
-            refuse("the weights", "those of the targets", sorted(rest)[0])
+        if remaining:
+            refuse("the weights", "those of the targets", sorted(remaining)[0])
         if len({(m.inputs_, m.coverage) for m in self.models_}) > 1 or len(
             set(self.target_names_)
         ) < len(self.models_):
@@ -310,7 +312,7 @@ def _out_of_fold_depths(predictions: Sequence[OutOfFold | None]) -> FloatArray |
 
 
 def _depths(levels: Sequence[FloatArray]) -> FloatArray:
-    """The smallest coverage at which a row's intervals contain all its targets, in rising order.
+    """The smallest coverage at which a row's intervals contain all its targets, ascending.
 
     >>> _depths([np.array([0.5, 0.25, 0.9]), np.array([0.4, 0.5, 0.5])]).round(2)
     array([0.2, 0.5, 0.8])

@@ -217,9 +217,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
         Five ReLU networks with two hidden layers of 50 units are trained with QD+ on all rows, by
         Adam with an exponential schedule in batches of 100, without early stopping or calibration.
-        The paper tunes
-        ``optimizer__learning_rate``, ``optimizer__decay_rate``, ``loss__coverage_weight``,
-        ``loss__point_weight`` and ``epochs`` for each dataset.
+        The paper tunes ``optimizer__learning_rate``, ``optimizer__decay_rate``,
+        ``loss__coverage_weight``, ``loss__point_weight`` and ``epochs`` for each dataset.
 
         Examples
         --------
@@ -363,11 +362,11 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
             which it has seen none. A regressor gets ``X`` unchanged, and the weights if its ``fit``
             takes any.
         adapt : float, default 0
-            How far a point prediction may move at most to fit ``y`` better, in units of the
-            regressor's root mean squared error; 0 keeps the predictions.
+            Largest change of a point prediction, to fit ``y`` better, in units of the regressor's
+            root mean squared error; 0 keeps the predictions.
         fresh : bool, default False
             States that ``points`` was trained on none of these rows, which calibration cannot
-            check where they are not the rows of its fit. A regressor is then used as it is, and
+            check if they are not the rows of its fit. A regressor is then used unchanged, and
             nothing is fitted again.
 
         Raises

@@ -113,21 +113,21 @@ class TorchPoints:
 
     def with_arrays(self, arrays: dict[str, NDArray[Any]]) -> "TorchPoints":
         """Return the same networks with the state that ``to_arrays`` returned."""
-        rest = dict(arrays)
-        members, features = rest.pop("members"), bool(rest.pop("features"))
+        remaining = dict(arrays)
+        members, features = remaining.pop("members"), bool(remaining.pop("features"))
         networks = _copies(self.networks * (members.max() + 1 if len(self.networks) == 1 else 1))
         for number, network in enumerate(networks):
             prefix = f"{number}."
             state = {
-                name.removeprefix(prefix): torch.as_tensor(rest.pop(name))
-                for name in sorted(rest)
+                name.removeprefix(prefix): torch.as_tensor(remaining.pop(name))
+                for name in sorted(remaining)
                 if name.startswith(prefix)
             }
             try:
                 network.load_state_dict(state)
             except RuntimeError as error:
                 raise ValueError(f"the model was saved with another network: {error}") from error
-        if rest:
+        if remaining:
             raise ValueError(f"the model was saved with more than {len(networks)} networks")
         return TorchPoints(networks, members, features)
 
@@ -166,7 +166,7 @@ def upgrade(
         For networks of a cross-validation on ``X, y``: the fold of each row, from 0. Network i was
         trained without the rows of fold i modulo the number of folds.
     adapt : float, default 0
-        How far a point prediction may move at most to fit ``y`` better, in units of the root mean
+        Largest change of a point prediction, to fit ``y`` better, in units of the root mean
         squared error on ``X, y``. 0 keeps the predictions. The networks do not change in any case:
         the heads learn a correction, which has this bound on every row, old or new.
     features : bool

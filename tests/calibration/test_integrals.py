@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import erfc, ndtri
 
-from calipers.calibration import Calibration, WidthCalibration, _adaptive, _integrals
+from calipers.calibration import Calibration, WidthCalibration, _adaptive_quadrature, _integrals
 from calipers.calibration._corrected_rows import MixtureRows
 from calipers.distributions import Members, _grid, mixture_scores, mixture_values_on_grid
 
@@ -56,10 +56,10 @@ def targets(mean, scale):
 
 def check(rows):
     with np.errstate(all="ignore"):
-        mean, variance = _adaptive.mean_and_variance(rows)
+        mean, variance = _adaptive_quadrature.mean_and_variance(rows)
         found = _integrals.mean_and_variance(rows)
         y = targets(mean, np.sqrt(variance))
-        score, scores = _adaptive.crps(rows, y), _integrals.crps(rows, y)
+        score, scores = _adaptive_quadrature.crps(rows, y), _integrals.crps(rows, y)
     scale = np.sqrt(variance)
     assert (np.abs(found[0] - mean) <= BOUND * scale).all()
     assert (np.abs(found[1] - variance) <= BOUND * variance).all()
@@ -152,6 +152,6 @@ def test_halving_ends_where_rounding_is_all_there_is():
         return rng.standard_normal((1, x.size))
 
     breaks = np.array([[0.0, 0.0], [1.0, 1.0]])
-    found = _adaptive._integrate(noise, breaks, np.full((1, 2), 1e-12))
+    found = _adaptive_quadrature._integrate(noise, breaks, np.full((1, 2), 1e-12))
     assert np.isfinite(found).all()
-    assert sum(points) < 2 * 4 * _adaptive.MAX_PIECES * len(_adaptive.NODES)
+    assert sum(points) < 2 * 4 * _adaptive_quadrature.MAX_PIECES * len(_adaptive_quadrature.NODES)

@@ -11,7 +11,7 @@ from calipers.calibration import (
     CalibratedMixture,
     Calibration,
     WidthCalibration,
-    evened,
+    correct_by_width,
     log_width,
     normal_scores,
 )
@@ -33,7 +33,7 @@ def coverage_by_third(n, power, by_width, runs=20):
         new, target = rows(rng, 3000, power)
         scores = normal_scores(dist, y)
         if by_width:
-            first, scores = evened(log_width(dist), scores, n, np.arange(n))
+            first, scores = correct_by_width(log_width(dist), scores, n, np.arange(n))
             new = new if first is None else first.calibrated(new, None)
         lower, upper = CalibratedMixture(new, Calibration.from_scores(scores)).interval(0.9)
         third = np.argsort(np.argsort(new.components.std[0])) * 3 // 3000
@@ -61,7 +61,7 @@ def test_coverage_over_all_rows_stays_nominal_where_few_rows_teach_the_factor():
     for _ in range(100):
         width = rng.uniform(-1, 1, n)
         scores = np.exp(0.8 * np.sin(6 * width)) * rng.standard_normal(n)
-        first, scores = evened(width, scores, n, np.arange(n))
+        first, scores = correct_by_width(width, scores, n, np.arange(n))
         bounds = Calibration.from_scores(scores).score_of_level([0.025, 0.975])[:, None]
         inside = ndtr(bounds * first.stretch(first.steps(at)) / np.exp(0.8 * np.sin(6 * at)))
         found.append((inside[1] - inside[0]).mean())
@@ -72,9 +72,9 @@ def test_a_group_is_corrected_by_other_groups():
     rng, n = np.random.default_rng(6), 1000
     dist, y = rows(rng, n, 1.6)
     width, scores, groups = log_width(dist), normal_scores(dist, y), np.repeat(np.arange(200), 5)
-    before = evened(width, scores, n, groups)[1]
+    before = correct_by_width(width, scores, n, groups)[1]
     scores[:5] *= 3.0  # its own rows are corrected as before, those of others are not
-    after = evened(width, scores, n, groups)[1]
+    after = correct_by_width(width, scores, n, groups)[1]
     np.testing.assert_allclose(after[:5], 3.0 * before[:5])
     others = groups % 10 != 0
     assert not np.allclose(after[others], before[others])

@@ -80,9 +80,9 @@ from typing import Any
 from calipers.calibration._by import CalibrationBy
 from calipers.calibration._calibrated import CalibratedMixture, Unsupported as Unsupported
 from calipers.calibration._effective import (
+    effective_note as effective_note,
     effective_number as effective_number,
     rows_needed as rows_needed,
-    worth as worth,
 )
 from calipers.calibration._folds import out_of_fold
 from calipers.calibration._learned import Learned, NetworkDistribution as NetworkDistribution
@@ -98,7 +98,7 @@ from calipers.calibration._subgroups import (
     Subgroups as Subgroups,
     log_width as log_width,
 )
-from calipers.calibration._width import WidthCalibration, evened as evened
+from calipers.calibration._width import WidthCalibration, correct_by_width as correct_by_width
 
 __all__ = [
     "CALIBRATIONS",

@@ -12,7 +12,7 @@ from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
 from calipers.calibration._corrected_rows import MixtureRows
-from calipers.calibration._effective import rows_needed, worth
+from calipers.calibration._effective import effective_note, rows_needed
 from calipers.calibration._integrals import ROWS, crps, mean_and_variance
 from calipers.calibration._protocol import LevelMap
 from calipers.distributions import DerivedDistribution, SplitNormalMixture, mixture_values
@@ -194,8 +194,8 @@ class CalibratedMixture(DerivedDistribution):
         raise ValueError(
             f"coverage {coverage:g} needs at least {rows_needed(coverage)} calibration rows, each "
             f"of the same weight as the predicted row, got {calibration.n_rows} of total weight "
-            f"{calibration.total_weight:g}{worth(calibration)}; unsupported='inf' gives infinite "
-            "bounds instead"
+            f"{calibration.total_weight:g}{effective_note(calibration)}; unsupported='inf' gives "
+            "infinite bounds instead"
         )
 
     def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:

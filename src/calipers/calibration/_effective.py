@@ -94,7 +94,7 @@ def _variances(values: FloatArray, code: NDArray[np.intp], size: FloatArray) -> 
     return np.array([max(explained / (units - 1) - within, 0.0) / rows, within])
 
 
-def worth(calibration: Any) -> str:
+def effective_note(calibration: Any) -> str:
     """Effective sample size of a calibration in words; empty if it is the number of rows."""
     number = getattr(calibration, "n_effective", calibration.n_rows)
     if number >= calibration.n_rows - 0.5:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.polynomial import legendre
 
 from calipers._checks import FloatArray, IntArray
-from calipers.calibration import _adaptive as adaptive
+from calipers.calibration import _adaptive_quadrature as adaptive
 from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._rules import (
     FINE_FRACTIONS,

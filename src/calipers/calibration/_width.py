@@ -165,7 +165,7 @@ class WidthCalibration:
         return cls(edges, factor, int(rows))
 
 
-def evened(
+def correct_by_width(
     width: FloatArray, scores: FloatArray, n_rows: int, units: NDArray[Any]
 ) -> tuple[WidthCalibration | None, FloatArray]:
     """A correction by width, or None if none is needed, and the cross-fitted corrected scores.

@@ -92,11 +92,11 @@ def print_targets(measures: dict[str, Any]) -> None:
 
 def _print_band(measures: dict[str, Any]) -> None:
     low, high = measures["by_chance"]
-    typer.echo(f"    (calibrated intervals hold {low:.1%} to {high:.1%} of so many rows)")
+    typer.echo(f"    (calibrated intervals hold {low:.1%} to {high:.1%} of this many rows)")
 
 
 def _shared_rate(prediction: Any, coverage: float) -> float | None:
-    """Return the coverage rate with ties shared out; None if no single value has mass."""
+    """Return the coverage rate with ties counted in part; None if no single value has mass."""
     import numpy as np
 
     from calipers.metrics import shared_coverage
@@ -128,21 +128,21 @@ def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
     return None
 
 
-def say_unbounded(found: dict[str, Any] | None) -> str:
+def say_unbounded(unbounded: dict[str, Any] | None) -> str:
     """Return a sentence on why intervals are infinite, or ``""`` if none is.
 
     >>> say_unbounded({"coverages": [0.95], "rows_needed": [39], "rows": 16})
     '95% intervals are infinite: calibrating them takes 39 rows, and the model has 16'
     """
-    if not found:
+    if not unbounded:
         return ""
-    shown = _listed([f"{100 * coverage:.4g}%" for coverage in found["coverages"]])
-    needed = _listed([f"{rows:,}" for rows in found["rows_needed"]])
-    effective = found.get("worth", found["rows"])
+    shown = _listed([f"{100 * coverage:.4g}%" for coverage in unbounded["coverages"]])
+    needed = _listed([f"{rows:,}" for rows in unbounded["rows_needed"]])
+    effective = unbounded.get("worth", unbounded["rows"])
     fewer = f" (effectively {effective:.3g}, given their groups and weights)"
     return (
         f"{shown} intervals are infinite: calibrating them takes {needed} rows, and the model "
-        f"has {found['rows']:,}{fewer if effective < found['rows'] - 0.5 else ''}"
+        f"has {unbounded['rows']:,}{fewer if effective < unbounded['rows'] - 0.5 else ''}"
     )
 
 
@@ -173,16 +173,16 @@ def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
     if pd.api.types.is_numeric_dtype(column.dtype) and column.nunique() > _MOST_GROUPS:
         present = column.notna().to_numpy()
         values = column[present].to_numpy(np.float64)
-        found = metrics.coverage_by_value(y[present], lower[present], upper[present], values)
-        labels = [f"about {show(float(group))}" for group in found.group]
+        grouped = metrics.coverage_by_value(y[present], lower[present], upper[present], values)
+        labels = [f"about {show(float(group))}" for group in grouped.group]
     else:
         texts = column.astype(object).where(column.notna(), "(missing)")
         texts = texts.map(lambda v: str(int(v) if isinstance(v, float) and v.is_integer() else v))
         common = texts.value_counts().index[:_MOST_GROUPS]
         texts = texts.where(texts.isin(common), "(others)")
-        found = metrics.coverage_by_group(y, lower, upper, texts.to_numpy(dtype=str))
-        labels = [str(group) for group in found.group]
-    rows = zip(labels, found.n_samples, found.coverage_rate, found.mean_width, strict=True)
+        grouped = metrics.coverage_by_group(y, lower, upper, texts.to_numpy(dtype=str))
+        labels = [str(group) for group in grouped.group]
+    rows = zip(labels, grouped.n_samples, grouped.coverage_rate, grouped.mean_width, strict=True)
     return [
         {"group": label, "rows": int(n), "coverage_rate": float(rate), "mean_width": float(width)}
         for label, n, rate, width in rows

@@ -67,20 +67,20 @@ def load(entry: "EntryPoint") -> Any:
     """
     source = entry.dist.name if entry.dist else "another package"
     try:
-        found = entry.load()
+        command = entry.load()
     except Exception as error:
         raise PluginError(
             f"the command {entry.name!r} of {source} cannot be loaded: "
             f"{type(error).__name__}: {error}"
         ) from error
     holder = typer.Typer(rich_markup_mode=None)
-    if isinstance(found, typer.Typer):
-        holder.add_typer(found, name=entry.name)
-    elif callable(found):
-        holder.command(entry.name)(found)
+    if isinstance(command, typer.Typer):
+        holder.add_typer(command, name=entry.name)
+    elif callable(command):
+        holder.command(entry.name)(command)
     else:
         raise PluginError(
             f"the command {entry.name!r} of {source} must be a typer.Typer or a function, "
-            f"got {found!r}"
+            f"got {command!r}"
         )
     return typer.main.get_group(holder).commands[entry.name]

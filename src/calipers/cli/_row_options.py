@@ -50,7 +50,7 @@ class RowOptions(NamedTuple):
 
 def with_row_options(command: Callable[..., None]) -> Callable[..., None]:
     """Replace the parameter ``options`` of a command by one option per field of ``RowOptions``."""
-    own = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
+    others = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
 
     @wraps(command)
     def wrapper(**kwargs: Any) -> None:
@@ -58,5 +58,5 @@ def with_row_options(command: Callable[..., None]) -> Callable[..., None]:
         command(**kwargs, options=options)
 
     shared = inspect.signature(RowOptions).parameters.values()
-    vars(wrapper)["__signature__"] = inspect.Signature([*own, *shared])
+    vars(wrapper)["__signature__"] = inspect.Signature([*others, *shared])
     return wrapper

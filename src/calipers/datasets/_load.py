@@ -97,14 +97,14 @@ def load(
 mean 'yacht'?). Known: boston, concrete, energy, kin8nm, naval, power, protein, wine, yacht, year.
     """
     entry = lookup(name)
-    own = own_folder(folder)
-    path = _find(entry, own)
+    user_folder = own_folder(folder)
+    path = _find(entry, user_folder)
     if path is None:
         path, verify = _cached(entry), False  # since the text is verified here
         if not _intact(path, entry):
             if not download:
-                raise DatasetUnavailableError(_advice(entry, own, "Nothing was downloaded"))
-            _fetch(entry, path, own, timeout=timeout, verbose=verbose)
+                raise DatasetUnavailableError(_advice(entry, user_folder, "Nothing was downloaded"))
+            _fetch(entry, path, user_folder, timeout=timeout, verbose=verbose)
     X, y = read(path, entry, verify=verify)
     metadata = {k: v for k, v in vars(entry).items() if k in Dataset.__dataclass_fields__}
     return Dataset(X=X, y=y, source=path, **metadata)

@@ -35,7 +35,7 @@ from calipers.preprocessing._learn import (
     learn_number as learn_number,
     read_number,
 )
-from calipers.preprocessing._repeats import numeric_code_columns as numeric_code_columns
+from calipers.preprocessing._numeric_codes import numeric_code_columns as numeric_code_columns
 from calipers.preprocessing._target_inputs import (
     find_target_encoding as find_target_encoding,
     learn_target_encoding as learn_target_encoding,

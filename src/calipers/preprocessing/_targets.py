@@ -35,7 +35,7 @@ import numpy as np
 from scipy import stats
 
 from calipers._checks import FloatArray, IntArray
-from calipers.preprocessing._repeats import smooth_residuals
+from calipers.preprocessing._numeric_codes import smooth_residuals
 
 WIDTH = 3  # additional inputs of a target-encoded column: frequency, mean and spread
 _PARTS = 5  # into which training rows are divided, each encoded by the others

@@ -52,17 +52,17 @@ def find_drivers(model: IntervalRegressor, X: Any, labelled: LabelledPrediction)
         return None
     rows = np.random.default_rng(0).permutation(len(labelled))[:_ROWS]
     table, target = _safe_indexing(X, rows), labelled.target[rows]
-    found = permutation_importance(model, table, target, n_repeats=_REPEATS)
+    importances = permutation_importance(model, table, target, n_repeats=_REPEATS)
     mse = float(np.mean((labelled.point[rows] - target) ** 2))
-    increases = np.sqrt(np.maximum(mse + found.squared_error.mean(axis=1), 0)) - np.sqrt(mse)
-    widths, scores = found.width.mean(axis=1), found.interval_score.mean(axis=1)
+    increases = np.sqrt(np.maximum(mse + importances.squared_error.mean(axis=1), 0)) - np.sqrt(mse)
+    widths, scores = importances.width.mean(axis=1), importances.interval_score.mean(axis=1)
     inputs = [
         Driver(name, float(point), float(width))
-        for name, point, width in zip(found.names, increases, widths, strict=True)
+        for name, point, width in zip(importances.names, increases, widths, strict=True)
         if name in used
     ]
     best = [i for i in np.argsort(-scores, kind="stable") if scores[i] > 0][:_CURVES]
-    curves = [dependence(model, table, found.names[i], n_values=_VALUES) for i in best]
+    curves = [dependence(model, table, importances.names[i], n_values=_VALUES) for i in best]
     return Drivers(inputs, curves)
 
 

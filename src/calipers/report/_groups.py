@@ -32,10 +32,10 @@ class Group:
     # range of the rate by chance, see ``calipers.metrics.coverage_band``
     low: float
     high: float
-    # of a rate that is below both the nominal coverage and the rate of all rows, or above both; 1
-    # if it lies between them
+    # probability, by chance, of a rate this far below (or above) both the nominal coverage and the
+    # rate of all rows; 1 if it lies between them
     p_value: float
-    # "short" or "wide" if the rate is below or above, beyond chance over all groups of the report
+    # "short" or "wide" if the rate is significantly below or above, over all groups of the report
     verdict: str = ""
 
 
@@ -133,15 +133,15 @@ def _by_label(
 
 
 def _groups(labelled: LabelledPrediction, codes: Codes, labels: Sequence[str]) -> tuple[Group, ...]:
-    found = coverage_by_group(labelled.target, labelled.lower, labelled.upper, codes)
-    low, high = coverage_band(found.n_samples, labelled.coverage)
-    rate = found.coverage_rate
+    grouped = coverage_by_group(labelled.target, labelled.lower, labelled.upper, codes)
+    low, high = coverage_band(grouped.n_samples, labelled.coverage)
+    rate = grouped.coverage_rate
     if labelled.ties:
         held = labelled.held(labelled.own_level)
-        rate = np.array([held[codes == code].mean() for code in found.group])
-    p_value = _p_values(rate, found.n_samples, labelled)
-    names = [labels[code] for code in found.group]
-    columns = (found.n_samples, rate, found.mean_width, low, high, p_value)
+        rate = np.array([held[codes == code].mean() for code in grouped.group])
+    p_value = _p_values(rate, grouped.n_samples, labelled)
+    names = [labels[code] for code in grouped.group]
+    columns = (grouped.n_samples, rate, grouped.mean_width, low, high, p_value)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return tuple(Group(name, *row) for name, row in zip(names, rows, strict=True))
 

@@ -61,7 +61,7 @@ class LabelledPrediction:
         return self.upper - self.lower
 
     def held(self, index: int) -> NDArray[np.bool_]:
-        """Whether each target lies in its interval at one of the levels, with ties shared out."""
+        """Whether each target lies in its interval at one level; ties are split at random."""
         if self.ties and self.pit is not None:
             return 2 * np.abs(self.pit - 0.5) <= self.levels[index]
         return (self.bounds[:, 0, index] <= self.target) & (self.target <= self.bounds[:, 1, index])

@@ -54,14 +54,14 @@ def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
     low, high = map(float, metrics.coverage_band(rows, coverage))
     inside = float(labelled.inside.mean())
     headline = f"The {percent(coverage)} intervals held {percent(inside)} of {count(rows, 'row')}."
-    found = _compared(rate, low, high, labelled, headline)
+    result = _compared(rate, low, high, labelled, headline)
     if not labelled.ties:
-        return found
+        return result
     text = (
         "Targets can lie exactly on a bound, and an interval holds all of these. Counted in "
-        f"proportion to the mass that belongs inside, {percent(rate)} are held. {found.text}"
+        f"proportion to the mass that belongs inside, {percent(rate)} are held. {result.text}"
     )
-    return replace(found, text=text)
+    return replace(result, text=text)
 
 
 def _compared(

@@ -70,14 +70,14 @@ class Work:
         budget, everyone = self.most_epochs, dict(enumerate(self.estimators))
         first = Stage("searching", budget, budget, self.trial, everyone)
         self._train(first, math.inf if self.seconds is None else self.seconds)
-        tried = [number for number in everyone if (budget, number) in self.store.outcomes]
-        final = self._as_fitted(self._best(tried, budget, finalists), budget)
+        trained = [number for number in everyone if (budget, number) in self.store.outcomes]
+        final = self._as_fitted(self._best(trained, budget, finalists), budget)
         if final:
             most = max(self.store.outcomes[budget, i].whole_epochs for i in final)
             self._train(Stage("searching, finalists", _FINAL, most, self.final, final))
         return tuple(
             self._candidate(number, [budget, _FINAL] if number in final else [budget])
-            for number in tried
+            for number in trained
         )
 
     def _best(self, numbers: list[int], budget: int, count: int) -> list[int]:

@@ -195,11 +195,11 @@ def _add_models(app: FastAPI, service: Service) -> None:
 
 def _add_page(app: FastAPI) -> None:
     """Serve the page and its files, which are read once: no URL is ever used as a path."""
-    own = (resources.files(calipers.serve) / "page").iterdir()
+    page = (resources.files(calipers.serve) / "page").iterdir()
     shared = (pages.FOLDER / name for name in pages.ASSETS)
     files = {
         file.name: (file.read_bytes(), _KINDS["." + file.name.rpartition(".")[2]])
-        for file in (*own, *shared)
+        for file in (*page, *shared)
     }
 
     def response(name: str) -> Response:

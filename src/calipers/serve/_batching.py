@@ -28,7 +28,7 @@ LARGE = _SMALL + 1
 T = TypeVar("T")
 
 
-async def aside(size: int, function: Callable[..., T], *arguments: Any) -> T:
+async def offload(size: int, function: Callable[..., T], *arguments: Any) -> T:
     """Call a function, in a thread if its work is large and would block the event loop.
 
     On cancellation, a call that has begun is still awaited, so that its memory stays counted until

@@ -21,7 +21,7 @@ from calipers.regressor import IntervalRegressor
 from calipers.serve._queries import Columns, Piece, ServedPrediction, served_prediction
 
 _PUBLIC = ("fitted_at", "rows", "versions", "evaluation")  # facts without paths of files
-_MOST_VERSIONS = 256  # of an adapting model that are kept for late labels
+_MOST_VERSIONS = 256  # versions of an adapting model that are kept for late labels
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
@@ -31,7 +31,7 @@ class Served:
 
     name: str  # letters, digits, dots, dashes and underscores
     model: IntervalRegressor
-    folder: Path | None = None  # it was loaded from
+    folder: Path | None = None  # from which it was loaded
 
     @cached_property
     def inputs(self) -> tuple[Column, ...]:
@@ -165,7 +165,7 @@ class Served:
 
     @property
     def alarm(self) -> Martingale | None:
-        """Evidence that labels are no longer like training; None before the first label."""
+        """Evidence that rows are no longer like those of training; None before the first label."""
         last = vars(self).get("_following", self.ensemble).calibrations[-1:]
         return last[0].alarm if last and isinstance(last[0], AdaptiveCoverage) else None
 

@@ -35,7 +35,7 @@ class ServedPrediction:
     bounds: NDArray[np.float64] | None
     # (rows, encoded inputs): inputs of the networks, for updates when labels arrive
     inputs: NDArray[np.float64] | None = None
-    # of the model, its number of updates: for all rows, or for each
+    # number of updates that the model had learnt from: for all rows, or for each row
     version: int | NDArray[np.intp] = 0
 
     def __len__(self) -> int:

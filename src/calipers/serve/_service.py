@@ -13,7 +13,7 @@ from starlette.responses import Response
 from calipers.prediction import Query
 from calipers.preprocessing import DataError
 from calipers.serve import _bodies as bodies
-from calipers.serve._batching import LARGE, Batcher, aside
+from calipers.serve._batching import LARGE, Batcher, offload
 from calipers.serve._budget import Account
 from calipers.serve._guard import ACCOUNT, read_body
 from calipers.serve._json import read_labels, read_request
@@ -148,14 +148,14 @@ class Service:
         body = await self._body(request, account)
         async with self._in_time():
             size = len(body) if sent == JSON else LARGE  # few bytes of a table may hold many cells
-            table = await aside(size, self._read, served, body, sent, options, account.reserve)
+            table = await offload(size, self._read, served, body, sent, options, account.reserve)
             answer = await self._predict(served, table)
             account.reserve(outside_bytes(served, answer))
             key = None
             if table.options.record:
                 key = self._monitor.predicted(name, answer)
             size = table.numbers if table.frame is None else LARGE
-            content = await aside(size, _written, served, answer, table, key, wanted)
+            content = await offload(size, _written, served, answer, table, key, wanted)
         headers = {} if key is None else {ID_HEADER: key}
         return Response(content, media_type=wanted, headers=headers)
 
@@ -225,7 +225,7 @@ class Service:
             raise HTTPProblem(415, "labels must be sent as application/json")
         body = await self._body(request, account)
         async with self._in_time():
-            posted = await aside(len(body), read_labels, body, self._limits(), account.reserve)
+            posted = await offload(len(body), read_labels, body, self._limits(), account.reserve)
             counts = await self._count(name, posted)
         # Without a time limit: an update that has begun is completed, even if the caller is gone.
         await asyncio.shield(asyncio.create_task(self._learn(name)))
