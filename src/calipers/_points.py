@@ -37,7 +37,7 @@ class Errors(NamedTuple):
     source: BankPoints | ColumnPoints | Points  # of the point predictions
     data: TrainingRows
     folds: list[Fold]  # of the networks
-    seen: NDArray[np.floating[Any]]  # (rows, inputs): inputs of the networks
+    head_inputs: NDArray[np.floating[Any]]  # (rows, inputs): inputs of the networks
     # (rows,): errors of point predictions by networks or regressors not trained on the row
     errors: FloatArray
 
@@ -61,30 +61,34 @@ def errors_of_points(
     if point_folds is None:
         if not reset and model.reader_.forest is not None:
             if points.about_.get("trees", {}).get("rows") == data.fingerprint:
-                data, folds = _by_fold(model, points, data, folds, points.about_["split"]["seed"])
+                data, folds = _with_inputs_of(
+                    model, points, data, folds, points.about_["split"]["seed"]
+                )
             else:
                 data = with_fitted_trees(model, Rows(data, data.y, folds), data).data
-        point, seen = source(data.X)
-        return Errors(source, data, folds, seen, data.y - np.atleast_2d(point).mean(axis=0))
+        point, head_inputs = source(data.X)
+        return Errors(source, data, folds, head_inputs, data.y - np.atleast_2d(point).mean(axis=0))
     seed, encoder = data.seed, model.reader_.encoder
     if isinstance(source, BankPoints) and encoder is not None and encoder.knows_targets:
         seed = points.about_["split"]["seed"]
         encoding = find_target_encoding(encoder, X, data.X, data.y, data.weights, data.groups)
         data = data._replace(encoding=encoding)
-    rows, copies = _by_fold(model, points, data, point_folds, seed)
-    member_points, seen = source(rows.X)
+    rows, copies = _with_inputs_of(model, points, data, point_folds, seed)
+    member_points, head_inputs = source(rows.X)
     fold_of = np.arange(len(member_points)) % len(point_folds)
     held_out = points_by_fold(member_points, copies, fold_of)
     point = held_out[: len(data.y)].copy()
     for fold, copy in zip(point_folds, copies, strict=True):
         point[fold.held_out] = held_out[copy.held_out]
     if model.cv is None:
-        rows, copies = _by_fold(model, points, data, folds, seed)
-        seen = seen if rows is data else source(rows.X)[1]
-    return Errors(source, rows, copies, seen, rows.y - np.tile(point, len(rows.y) // len(point)))
+        rows, copies = _with_inputs_of(model, points, data, folds, seed)
+        head_inputs = head_inputs if rows is data else source(rows.X)[1]
+    return Errors(
+        source, rows, copies, head_inputs, rows.y - np.tile(point, len(rows.y) // len(point))
+    )
 
 
-def _by_fold(
+def _with_inputs_of(
     model: Any, points: Any, data: TrainingRows, folds: list[Fold], seed: int
 ) -> tuple[TrainingRows, list[Fold]]:
     """Return rows with the inputs that ``points`` had in each fold, and the folds."""

@@ -38,7 +38,7 @@ from calipers.training import expanded
 TREES = 100  # grown with trees="auto" for tables of few inputs
 _FEW_PER_SPLIT, _FEWEST_TREES = 10, 25  # if a split looks at more inputs, fewer trees are grown
 # Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
-# trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs.
+# trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, which teach them more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
 _FEWEST, _MOST = 100, 50_000  # rows with which trees="auto" tries trees
 _MOST_NUMBERS = 10**7  # rows times inputs

@@ -391,7 +391,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         if not adapt >= 0:
             raise ValueError(f"adapt must not be negative, got {adapt}")
         around = head_around_points(self)
-        source, data, folds, seen, errors = errors_of_points(
+        source, data, folds, head_inputs, errors = errors_of_points(
             self, points, X, y, sample_weight, groups, fresh
         )
         if objective_of(self).scales(data.y)[0] != "identity":
@@ -400,8 +400,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
                 "loss__scale='identity'"
             )
         data, errors = mark_outliers(self, data, errors)
-        table = error_table(seen, errors, data.weights)
-        program = make_program(self, seen, len(data.used))
+        table = error_table(head_inputs, errors, data.weights)
+        program = make_program(self, head_inputs, len(data.used))
         point_at = cast(int, HEADS[around].point_at)
         network = Around(program.network, point_at, float(adapt))
         program = replace(program, network=network, head=around)
