@@ -250,7 +250,7 @@ def test_the_command(model, tmp_path):
 
     shown = run("--out", tmp_path / "by", "--by", "kind")
     assert shown.exit_code == 0, shown.output
-    assert "2 of 3 groups by kind have a guarantee of their own" in shown.output
+    assert "2 of 3 subgroups by kind have their own guarantee" in shown.output
     loaded = load(tmp_path / "by").predict_interval(X)
     assert np.array_equal(
         loaded, copy.copy(model).conformalize(X, y, by="kind").predict_interval(X)

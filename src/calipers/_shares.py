@@ -34,7 +34,7 @@ class WorkerShares:
         self.starts = [0, *np.cumsum(sizes).tolist()]
         workers = sorted(client.nthreads())
         self.workers = workers[: min(networks, len(self.parts))]
-        self.first: list[Any] = [None] * len(self.parts)  # what the first pass has found
+        self.first: list[Any] = [None] * len(self.parts)  # row count and checksum of each
 
     @classmethod
     def of(cls, rows: RowBlocks, networks: int) -> Self | None:

@@ -5,7 +5,7 @@ prediction of the trees that were not grown on it, a held-out row the prediction
 fold, and a new row that of trees grown on all rows. So the target of a held-out row never reaches
 the networks of its fold, and calibration stays honest.
 
-``model`` is an ``IntervalRegressor``, whose parameters say what to do.
+``model`` is always an ``IntervalRegressor``.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Fit and query regressors of other libraries, whose point predictions a model keeps.
 
 A model around a regressor needs two things: predictions for new rows, from the regressor itself,
-and out-of-fold predictions for the training rows, from copies that are fitted on folds. The errors
-of the latter are what the intervals are learnt from.
+and out-of-fold predictions for the training rows, from copies that are fitted on folds. The
+intervals are learnt from the errors of the latter.
 """
 
 from collections.abc import Sequence

@@ -87,7 +87,7 @@ class Ensemble:
         """Answer a query about some rows, from one pass through the networks.
 
         By default, predict points and intervals of the ensemble's coverage. Raises ``ValueError``
-        if the networks or the aggregation cannot give what is requested.
+        if the networks or the aggregation cannot answer it.
         """
         query = query or Query()
         self.check(query)
@@ -297,7 +297,7 @@ class Ensemble:
         return Interval(scale.back(lower), scale.mean(density), scale.back(upper))
 
     def check(self, query: Query) -> None:
-        """Raise ValueError for what cannot be predicted, before any network runs."""
+        """Raise ValueError if a query cannot be answered, before any network runs."""
         if query.coverages:
             self._needs_interval()
             if any(level != self.coverage for level in query.coverages):

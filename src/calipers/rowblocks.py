@@ -142,7 +142,7 @@ class RowBlocks:
     def reader(self) -> Callable[..., "RowBlocks"]:
         """Return a function for other processes, from a block and its first row number to its rows.
 
-        It optionally takes what the first pass has found, see ``chosen_rows``.
+        It optionally takes the row count and checksum of the first pass, see ``chosen_rows``.
         """
         target = self.target if isinstance(self.target, str) else None
         return partial(_of_block, target, self.drop_missing, self._left_out)
@@ -217,7 +217,10 @@ Chosen = tuple[Hashes, Any, FloatArray, int, dict[str, int]]
 
 
 def chosen_rows(rows: RowBlocks, seed: int, limit: int) -> Chosen:
-    """Rows of one block with hashes up to ``limit``, the number of all, and what the pass found."""
+    """Return the rows of one block with hashes up to ``limit``, and the number of all its rows.
+
+    The last value is the row count and checksum of the pass, by which a later pass is checked.
+    """
     result: tuple[Hashes, Any, FloatArray, int] = np.empty(0, np.uint64), None, np.empty(0), 0
     for numbers, X, y in rows.numbered():
         hashes = _hashes(numbers, seed)

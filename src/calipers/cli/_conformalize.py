@@ -89,11 +89,11 @@ def _show(result: dict[str, Any], by: str | None, groups: str | None) -> None:
     elif result["effective_rows"] < result["rows"] - 0.5:
         typer.echo(f"  with their weights, an effective {result['effective_rows']:.4g} rows")
     if by is not None:
-        guaranteed, kinds = result["kinds_with_a_guarantee"], result["kinds"]
+        guaranteed, subgroups = result["kinds_with_a_guarantee"], result["kinds"]
         others = "; the others have too few rows and share that of all rows"
         typer.echo(
-            f"  {guaranteed} of {kinds} groups by {by} have a guarantee of their own"
-            f"{'' if guaranteed == kinds else others}"
+            f"  {guaranteed} of {subgroups} subgroups by {by} have their own guarantee"
+            f"{'' if guaranteed == subgroups else others}"
         )
     if why := say_unbounded(result["unbounded"]):
         typer.echo(f"  {why}")

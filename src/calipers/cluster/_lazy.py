@@ -23,7 +23,7 @@ def lazily(
 ) -> Any:
     """The lazy result of a method of a model for each block of a Dask array or frame.
 
-    The model is a task of its own, so that each worker fetches it once, for any number of blocks.
+    The model is a separate task, so that each worker fetches it once, for any number of blocks.
     An array may be divided along columns too. ``shape`` is the shape of the result for one row;
     ``columns`` are the names of its columns if the result is a frame.
     """

@@ -48,7 +48,7 @@ def _reads(texts: Any, form: str) -> bool:
 
 
 def read_dates(texts: Any, form: str | None) -> FloatArray:
-    """Dates in an Arrow array or a series as seconds since 1970; NaN for what is no date.
+    """Dates in an Arrow array or a series as seconds since 1970; NaN for text that is no date.
 
     Years outside 1 to 9999, as in ``0000-01-01``, count as no dates: other programs cannot read
     them.

@@ -210,7 +210,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return [(column, encoder) for column, encoder in pairs if column.used]
 
     def outside(self, X: Any) -> NDArray[np.bool_]:
-        """Which values are outside what was seen in training, of shape (n_samples, n_columns).
+        """Mask of values that were not seen in training, of shape (n_samples, n_columns).
 
         These are numbers and dates outside the range, unseen categories, another value in a
         constant column, and missing values where there were none.

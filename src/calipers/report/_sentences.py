@@ -109,7 +109,7 @@ def finding_sentence(part: Breakdown, group: Group, unit: Unit) -> str:
 
 
 def remedy_sentence(pairs: Sequence[tuple[Breakdown, Group]], coverage: float) -> str:
-    """Return what to do about undercovered groups, depending on what they are groups of."""
+    """Return advice on undercovered groups, which depends on the quantity that defines them."""
     names = list(dict.fromkeys(part.name for part, _ in pairs))
     inputs = [name for name in names if name not in ("predicted value", "training range")]
     steps = []

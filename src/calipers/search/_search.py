@@ -118,7 +118,7 @@ def search(
     A network that fails is not retried: its candidate is never selected. The number of epochs is
     the median of the networks' best epochs under early stopping.
 
-    Finalists with splits of their own show what to expect of the final fit. On boston, one setting
+    Finalists on new splits show what to expect of the final fit. On boston, one setting
     covered 97 % of the rows by which it was selected as a finalist, 94 % on new splits, and 92 % in
     twenty trials of the study; two others covered 92 and 97 % on new splits, 91 and 97 % in twenty
     trials.
