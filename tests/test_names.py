@@ -71,7 +71,7 @@ def test_an_array_is_searched_once(monkeypatch):
         monkeypatch.setattr(module, "numeric_code_columns", search)
     rows = read_rows(IntervalRegressor(**TINY), X, Y, None, None, reset=True)
     assert len(searched) == 1
-    assert rows.categories is not None
+    assert rows.encoding is not None
 
 
 def test_ordinary_tables_have_none():
@@ -119,16 +119,16 @@ def test_what_was_found_is_said(model):
 def test_held_out_rows_are_not_told_of_their_targets_and_others_hardly():
     data = read_rows(IntervalRegressor(**TINY), X, Y, None, None, reset=True)
     train = np.arange(0, len(Y), 2)
-    before = data.categories.encoded(data.X, train, seed=3)[:, 2:]
+    before = data.encoding.encoded(data.X, train, seed=3)[:, 2:]
     unit = before[:, 1].std()
     for row, most in ((1, 0.0), (train[5], 0.1)):
         targets = Y.copy()
         targets[row] += 3.0
-        changed = replace(data.categories, targets=targets)
+        changed = replace(data.encoding, targets=targets)
         after = changed.encoded(data.X, train, seed=3)[:, 2:]
         assert np.abs(after[row] - before[row]).max() <= most * unit
     targets = Y + 3.0 * (X[:, 1] == X[1, 1]) * (np.arange(len(Y)) % 2 == 0)
-    after = replace(data.categories, targets=targets).encoded(data.X, train, seed=3)[:, 2:]
+    after = replace(data.encoding, targets=targets).encoded(data.X, train, seed=3)[:, 2:]
     assert after[1, 1] - before[1, 1] > unit  # but of the targets of others of their name
 
 
@@ -229,10 +229,10 @@ def test_values_that_differ_in_the_last_bit_are_one(tmp_path):
 def test_a_second_fit_tells_held_out_rows_no_more_than_the_first():
     model = IntervalRegressor(**TINY | {"warm_start": True, "epochs": 1}).fit(X, Y)
     again = read_rows(model, X, Y, None, None, reset=False)
-    assert list(again.categories.numbers) == [2]
+    assert list(again.encoding.numbers) == [2]
     first = read_rows(IntervalRegressor(**TINY), X, Y, None, None, reset=True)
     train = np.arange(0, len(Y), 2)
-    found = [data.categories.encoded(data.X, train, seed=3) for data in (first, again)]
+    found = [data.encoding.encoded(data.X, train, seed=3) for data in (first, again)]
     np.testing.assert_allclose(*found)
 
 
