@@ -49,7 +49,7 @@ def test_points_and_quantiles_stay(few):
 def test_an_error_says_so_where_asked(few):
     few.set_params(unsupported="raise")
     try:
-        with pytest.raises(ValueError, match=r"needs at least 39 calibration rows .* got 0"):
+        with pytest.raises(ValueError, match=r"needs at least 39 calibration rows, .* got 0"):
             few.predict_interval(X)
     finally:
         few.set_params(unsupported="inf")
