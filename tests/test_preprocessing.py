@@ -140,6 +140,24 @@ class TestNumbers:
         with pytest.raises(DataError, match="'1,234' is not one of the numbers"):
             one([*map(str, range(100, 900)), "1,234"])
 
+    @pytest.mark.parametrize(
+        "write",
+        [
+            lambda number: f"{number:,.2f}".translate(str.maketrans(",.", ".,")),
+            lambda number: f"{number:,.0f}",
+            lambda number: f"{number:.1f} kg",
+        ],
+    )
+    def test_a_few_words_among_written_numbers_are_refused(self, write):
+        numbers = [write(1000 + 7.25 * i) for i in range(100)]
+        with pytest.raises(DataError, match=r"row 100 .*'k.A.' is not one of the numbers"):
+            one([*numbers, "k.A.", "k.A."])
+
+    @pytest.mark.parametrize("write", ["{} 555 {}", "{1}A"])
+    def test_codes_with_a_few_others_are_not_refused(self, write):
+        texts = [write.format(100 + i, 900 - i) for i in range(100)]
+        assert one([*texts, "7B", "none given"]).columns_[0].kind == "identifier"
+
     def test_another_unit_is_refused(self):
         encoder = one(["12 kg", "7 kg", "5 kg"])
         assert encoded(encoder, ["3", "4kg"]) == [[3], [4]]

@@ -18,6 +18,10 @@ __version__ = "0.2.0"
 _MODULES = {"IntervalRegressor": "regressor", "RowBlocks": "rowblocks", "dependence": "importance"}
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     # JAX takes a second to import, which `calipers --help` and the losses on NumPy do not need.
     if name == "load":

@@ -1,7 +1,7 @@
 """Detection of the kind of a column, from its type or from the meaning of all of its text."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import date, time
 from functools import cached_property
@@ -20,6 +20,7 @@ from calipers.preprocessing._numbers import NumberText, best_number_text, number
 from calipers.preprocessing._text_columns import (
     MISSING_MARKS,
     all_match,
+    any_match,
     as_text,
     is_truth,
     is_whole,
@@ -185,8 +186,17 @@ def _mixture(texts: Texts, name: str) -> str:
     """
     rows = np.flatnonzero(texts.codes >= 0)
     rows = rows[texts.is_word[texts.codes[rows]]]
-    readings = (("numbers", NumberText().read), ("dates", lambda part: read_dates(part, "ISO8601")))
-    for what, read in readings:
+    # Each with the fraction from which on it is worth a note.
+    readings: list[tuple[str, Callable[[Any], FloatArray], float]] = [
+        ("numbers", NumberText().read, 0.5),
+        ("dates", lambda part: read_dates(part, "ISO8601"), 0.5),
+    ]
+    style = best_number_text(texts.words)
+    # Without decimals, "030 123 456" may be a phone number, and "12A" a house number.
+    may_be_code = style.unit or style.thousands == " "
+    if not may_be_code or any_match(texts.words, rf"\d{re.escape(style.decimal)}\d"):
+        readings.append(("numbers", style.read, _MOSTLY))
+    for what, read, least in readings:
         fits = ~np.isnan(read(texts.levels))[texts.codes[rows]]
         if _MOSTLY <= fits.mean() < 1:
             row = int(rows[np.argmin(fits)])
@@ -196,7 +206,7 @@ def _mixture(texts: Texts, name: str) -> str:
                 column=name,
                 row=row,
             )
-        if 0.5 <= fits.mean() < 1:
+        if least <= fits.mean() < 1:
             other = texts.levels[int(texts.codes[rows[np.argmin(fits)]])].as_py()
             return (
                 f"{fits.mean():.0%} of the values are {what}, but others, such as {other!r}, are "
