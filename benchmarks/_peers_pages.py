@@ -351,8 +351,8 @@ class Comparison:
             {self._listed("crps")}; squared error on {self._listed("mse")}; and time.""",
             """**Caveats**: not all splits were run, and strong peers only on a few. Some rows are
             from another machine. Defaults were chosen on training rows of the first splits, which
-            are test rows of other splits. One unstable default was first seen on test rows of
-            naval. [docs/benchmarks.md](docs/benchmarks.md) has the tables and all caveats.""",
+            are test rows of other splits. That an earlier default was unstable was first noticed on
+            test rows of naval. [docs/benchmarks.md](docs/benchmarks.md) has the tables and all caveats.""",
         ]
         first_text, *other_texts = (filled(text, 104) for text in texts)
         return "\n\n".join([first_text, tight(table), *other_texts])
