@@ -233,7 +233,11 @@ FITS = {
     "wrong setting": (f"{FIT} --config wrong.toml", 2, "'epochs' parameter"),
     "unknown encoding": (f"{FIT} --config encoder.toml", 2, "'max_category'.*'max_categories'"),
     "points alone": (f"{FIT} --config points.toml", 2, "point predictions, but no intervals"),
-    "impossible coverage": (f"{FIT} --coverage 95", 2, "'coverage' parameter"),
+    "impossible coverage": (
+        f"{FIT} --coverage 95",
+        2,
+        "--coverage must be between 0 and 1, such as 0.95; got 95",
+    ),
     "all held out": (f"{FIT} --test-fraction 1", 2, "test-fraction"),
     "no target named": ("fit data.csv --out out", 2, "--target"),
     "no folder named": ("fit data.csv --target price", 2, "--out"),
@@ -290,7 +294,7 @@ ASKS = {
     "no table": (PREDICT.replace("data.csv", "lost.csv", 1), 3, "no such file"),
     "nothing to evaluate by": (f"{EVALUATE} --by kinds", 3, "no column 'kinds'.*'kind'"),
     "other target": (f"{EVALUATE} --target cost", 3, "no column 'cost'"),
-    "impossible": (f"{EVALUATE} --coverage 2", 2, "between 0 and 1, got 2"),
+    "impossible": (f"{EVALUATE} --coverage 2", 2, "between 0 and 1, such as 0.95; got 2"),
     "evaluate a gap": ("evaluate model gaps.csv --target kind", 3, "row 1, column 'kind'"),
     "kind of an input": (f"{EVALUATE} --type size=number", 2, "for the target 'price' only"),
     "evaluate without": (

@@ -259,7 +259,7 @@ def test_tuned_settings_are_what_fit_takes(folder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--coverage", "1.5"], 2, "must lie between 0 and 1"),
+        (["--coverage", "1.5"], 2, "--coverage must be between 0 and 1, such as 0.95; got 1.5"),
         (["--ignore", "zz"], 3, "there is no column 'zz'"),
         (["--groups", "zz"], 3, "there is no column 'zz'"),
         (["--out", "no/s.toml"], 2, "there is no folder"),

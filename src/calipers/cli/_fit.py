@@ -79,6 +79,7 @@ def fit_command(
     The evaluation is on held-out rows. A minimal call is: calipers fit flats.csv --target price
     --out model
     """
+    common.check_coverage(coverage)
     kinds = common.parse_kinds(types)
     if more_rows and len(target) > 1:
         raise typer.BadParameter("--more-rows works for one target only")

@@ -121,7 +121,9 @@ def parse_fractions(text: str | None, option: str) -> list[float] | None:
 def check_coverage(coverage: float | None) -> None:
     """Refuse a coverage that is not a probability, or too close to 0 or 1 for any model."""
     if coverage is not None and not 1e-9 <= coverage <= 1 - 1e-9:
-        raise typer.BadParameter(f"--coverage must lie between 0 and 1, got {coverage}")
+        raise typer.BadParameter(
+            f"--coverage must be between 0 and 1, such as 0.95; got {coverage:.12g}"
+        )
 
 
 @contextmanager
