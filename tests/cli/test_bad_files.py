@@ -206,6 +206,11 @@ FITS = {
         "row 3, column 'k",
     ),
     "unknown kind": (f"{FIT} --type size=categorie", 2, "did you mean 'category'"),
+    "no such input kind": (
+        f"{FIT} --type size=numbr",
+        2,
+        r"--type size=numbr: 'numbr' is not a type; use number, .* or identifier \(did you mean",
+    ),
     "kind of nothing": (f"{FIT} --type sise=category", 3, "'sise', which the table does not have"),
     "kind without name": (f"{FIT} --type category", 2, "name=kind"),
     "words as numbers": (
@@ -217,7 +222,7 @@ FITS = {
     "no such way to write": (
         f"{FIT.replace('data', 'gaps')} --type price=numbr",
         2,
-        "kinds\\['price'\\] must be one of number.*did you mean 'number'",
+        "--type price=numbr: 'numbr' is not a type; use number, boolean, .*did you mean 'number'",
     ),
     "target as a date": (f"{FIT} --type price=date", 3, "cannot be of kind 'date'"),
     "missing target refused": (

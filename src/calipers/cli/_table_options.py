@@ -90,11 +90,22 @@ def parse_kinds(types: list[str] | None) -> dict[str, str]:
     >>> parse_kinds(["zip=category", "day=date %d/%m/%Y"])
     {'zip': 'category', 'day': 'date %d/%m/%Y'}
     """
+    if not types:
+        return {}
+    from calipers._text import did_you_mean
+    from calipers.preprocessing import KINDS
+
     kinds = {}
-    for text in types or []:
+    for text in types:
         name, sign, kind = text.rpartition("=")
         if not sign or not name:
             raise typer.BadParameter(f"--type takes name=kind, such as zip=category; got {text!r}")
+        word = kind.partition(" ")[0]  # a format may follow
+        if word not in KINDS:
+            raise typer.BadParameter(
+                f"--type {text}: {word!r} is not a type; use {', '.join(KINDS[:-1])} or "
+                f"{KINDS[-1]}{did_you_mean(word, KINDS)}"
+            )
         kinds[name] = kind
     return kinds
 
