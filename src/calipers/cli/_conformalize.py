@@ -52,8 +52,8 @@ def conformalize_command(
     """Calibrate on held-out rows, for guaranteed coverage.
 
     The rows must not be those that the model was fitted on. If they are exchangeable with new rows,
-    90% intervals hold at least 90% of new targets on average, whatever the model: with --by in each
-    subgroup, with --groups for new groups.
+    90% intervals contain at least 90% of new targets on average, whatever the model: with --by in
+    each subgroup, with --groups for new groups.
     """
     from calipers import load
 

@@ -5,7 +5,7 @@ from typing import Any, TypeGuard
 
 import typer
 
-from calipers.cli._printing import print_rows, show
+from calipers.cli._printing import print_rows, rows_text, show
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Coverages of the calibration table."""
@@ -85,14 +85,15 @@ def print_targets(measures: dict[str, Any]) -> None:
     count = len(measures["targets"])
     typer.echo(
         f"All {count} together: {joint['coverage']:.0%} joint intervals, of "
-        f"{joint['coverage_of_each']:.1%} each, hold {joint['coverage_rate']:.1%} of the rows"
+        f"{joint['coverage_of_each']:.1%} each, contain {joint['coverage_rate']:.1%} of the rows"
     )
-    _print_band(joint)
+    _print_band(measures["rows"], joint["by_chance"])
 
 
-def _print_band(measures: dict[str, Any]) -> None:
-    low, high = measures["by_chance"]
-    typer.echo(f"    (calibrated intervals hold {low:.1%} to {high:.1%} of this many rows)")
+def _print_band(rows: int, by_chance: Sequence[float]) -> None:
+    """Print the range in which the coverage rate of calibrated intervals varies by chance."""
+    low, high = by_chance
+    typer.echo(f"    (with {rows_text(rows)}, chance alone gives {low:.1%} to {high:.1%})")
 
 
 def _shared_rate(prediction: Any, coverage: float) -> float | None:
@@ -226,11 +227,11 @@ def _width(value: float | None) -> float:
 def print_measures(measures: dict[str, Any], target: str) -> None:
     """Print the result of ``measure``."""
     coverage, rate = measures["coverage"], measures["coverage_rate"]
-    typer.echo(f"  {coverage:.0%} intervals hold {rate:.1%} of the rows")
+    typer.echo(f"  {coverage:.0%} intervals contain {rate:.1%} of the rows")
     shared = measures.get("shared_rate")
     if shared is not None:
         typer.echo(f"    and {shared:.1%} if rows on a bound count in proportion to their mass")
-    _print_band(measures)
+    _print_band(measures["rows"], measures["by_chance"])
     print_rows(
         ("", f"in units of {target}"),
         [

@@ -45,7 +45,7 @@ def predict_command(
     joint: Annotated[
         bool,
         typer.Option(
-            "--joint", help="Intervals that hold all targets of a multi-target model together."
+            "--joint", help="Intervals that contain all targets of a multi-target model together."
         ),
     ] = False,
     delimiter: common.Delimiter = None,

@@ -55,6 +55,15 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         typer.echo("  " + "  ".join(parts).rstrip())
 
 
+def rows_text(count: int) -> str:
+    """Return a number of rows as text.
+
+    >>> rows_text(1), rows_text(1200)
+    ('1 row', '1,200 rows')
+    """
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) or str(value).endswith("%")
 
