@@ -267,7 +267,13 @@ def test_commands_take_bounds_and_say_them(counts, tmp_path, monkeypatch):
     result = runner.invoke(app, [*fit, "m"])
     assert result.exit_code == 0, result.output
     assert "Values of n are taken to be whole numbers from 0 to 99" in result.output
+    assert "inflate this; corrected for them: " in result.output
+    assert "coverage  observed  corrected  mean width" in result.output
     shown = runner.invoke(app, ["inspect", "m"]).output
+    assert "coverage  observed  corrected  mean width" in shown
+    measured = runner.invoke(app, ["evaluate", "m", "table.csv", "--json"]).stdout
+    levels = json.loads(measured)["calibration"]
+    assert all(level["shared_rate"] < level["observed"] for level in levels)
     assert "Values of n are taken to be whole numbers from 0 to 99" in shown
     refused = runner.invoke(app, [*fit, "m2", "--bounds", "0,2"])
     assert refused.exit_code != 0
