@@ -159,7 +159,7 @@ TABLES = {
     "target alone": ("price\n" + "\n".join(map(str, range(40))), "no column besides 'price'"),
     "names alone": (
         rows(size=None, kind=None, garden=None, sold=None, country=None),
-        "no column can be used: 'number' a different whole number",
+        "no column can be used: 'number' looks like a row identifier",
     ),
     "nothing in the inputs": (
         "a,price\n" + "\n".join(f",{i}" for i in range(40)),
