@@ -14,7 +14,7 @@ from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
 from calipers.cli._notes import note_leaks, note_outliers, without_repeats
-from calipers.cli._printing import finite, for_terminal, print_json
+from calipers.cli._printing import finite, for_terminal, print_json, say_support
 from calipers.cli._settings_file import Bounds, make_model
 
 _REFIT_ROWS = 20_000  # up to which a second fit, on all rows, is worth its time by default
@@ -318,6 +318,6 @@ def _print_end(result: dict[str, Any], target: str) -> None:
             )
     if "more_rows" in result:
         typer.echo(result["more_rows"])
-    for name, values in result["support"].items():
-        typer.echo(f"Values of {name} are taken to be {values} (change with --bounds).")
+    for name, support in result["support"].items():
+        typer.echo(f"{say_support(name, support)} (change with --bounds).")
     typer.echo(f"saved in {result['model']} after {result['seconds']:.0f} s")

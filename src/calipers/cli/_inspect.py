@@ -8,7 +8,7 @@ import typer
 from calipers.cli._columns import print_columns
 from calipers.cli._measures import is_measured, print_measures
 from calipers.cli._predict import ModelFolder
-from calipers.cli._printing import for_terminal, print_json
+from calipers.cli._printing import for_terminal, print_json, say_support
 from calipers.cli._table_options import AsJSON
 
 
@@ -101,7 +101,7 @@ def _show(facts: dict[str, Any]) -> None:
     print_columns([target], inputs)
     typer.echo(f"\n{_networks(facts)}")
     typer.echo(_calibration(facts["calibrations"]))
-    typer.echo(f"Values of {target['name']} are taken to be {facts['support']}")
+    typer.echo(say_support(target["name"], facts["support"]))
     if facts["components"] > 1 or facts["scale"] != "identity":
         typer.echo(f"Components of each network: {facts['components']}; scale: {facts['scale']}")
     if facts["trees"]:

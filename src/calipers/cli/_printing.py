@@ -64,6 +64,23 @@ def rows_text(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
+def say_support(target: str, support: str) -> str:
+    """Return a sentence on the values that a target can take, ``str`` of a ``Support``.
+
+    >>> say_support("price", "non-negative numbers")
+    'price is assumed to be non-negative'
+    >>> say_support("grade", "integers from 1 to 5")
+    'Values of grade are assumed to be integers from 1 to 5'
+    >>> say_support("profit", "any number")
+    'profit can be any number'
+    """
+    if support == "any number":
+        return f"{target} can be any number"
+    if support == "non-negative numbers":
+        return f"{target} is assumed to be non-negative"
+    return f"Values of {target} are assumed to be {support}"
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) or str(value).endswith("%")
 
