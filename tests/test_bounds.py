@@ -266,7 +266,10 @@ def test_commands_take_bounds_and_say_them(counts, tmp_path, monkeypatch):
     runner = CliRunner()
     result = runner.invoke(app, [*fit, "m"])
     assert result.exit_code == 0, result.output
-    assert "Values of n are assumed to be integers from 0 to 99 (change with --bounds)." in result.output
+    assert (
+        "Values of n are assumed to be integers from 0 to 99 (change with --bounds)."
+        in result.output
+    )
     assert "inflate this; corrected for them: " in result.output
     assert "coverage  observed  corrected  mean width" in result.output
     shown = runner.invoke(app, ["inspect", "m"]).output

@@ -228,7 +228,7 @@ FITS = {
     "missing target refused": (
         "fit unsold.csv --target price --out out --missing-target refuse",
         3,
-        "row 9, column 'price': .*missing here \\(1 times.*--missing-target drop",
+        "row 9, column 'price': .*missing here \\(in 1 row in total\\).*--missing-target drop",
     ),
     "other choice for it": (f"{FIT} --missing-target guess", 2, "missing-target"),
     "words as truth": (f"{FIT} --type kind=boolean", 3, "row 1, column 'kind': 'flat' is not true"),

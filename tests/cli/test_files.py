@@ -696,6 +696,17 @@ class TestPredict:
         assert "3 rows have values outside the training range" in told
         assert "size (2), kind (1)" in told
 
+    def test_a_single_row_is_not_a_plural(self, run, here, saved, flats):
+        flats.head(1).assign(size=1e9).to_csv(here / "far.csv", index=False)
+        told = run("predict", saved, "far.csv", "--out", "scored.csv").stderr
+        assert "1 row predicted, written to scored.csv" in told
+        note = "1 row has values outside the training range"
+        assert f"{note}; trust its prediction less: size (1)" in told
+        measured = run("evaluate", saved, "far.csv").stdout
+        assert "On 1 row:" in measured
+        assert f"{note}\n" in measured
+        assert "1 row evaluated" in run("report", saved, "far.csv").stdout
+
     def test_blocks_change_nothing(self, run, here, saved, flats, monkeypatch):
         many = pd.concat([flats] * 5)
         many.to_csv(here / "many.csv", index=False)

@@ -14,7 +14,7 @@ from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
 from calipers.cli._notes import note_leaks, note_outliers, without_repeats
-from calipers.cli._printing import finite, for_terminal, print_json, say_support
+from calipers.cli._printing import finite, for_terminal, print_json, rows_text, say_support
 from calipers.cli._settings_file import Bounds, make_model
 
 _REFIT_ROWS = 20_000  # up to which a second fit, on all rows, is worth its time by default
@@ -301,7 +301,8 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         typer.echo("No rows were held out, so the model was not evaluated.")
     else:
         last = "" if measures["last_by"] is None else f"the last by {measures['last_by']}, "
-        typer.echo(f"On {measures['rows']:,} held-out rows, {last}which the model has not seen:")
+        held_out = rows_text(measures["rows"]).replace(" ", " held-out ")
+        typer.echo(f"On {held_out}, {last}which the model has not seen:")
         typer.echo(say_copies(measures), nl=False)
         if "targets" in measures:
             print_targets(measures)

@@ -11,7 +11,7 @@ from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict_parts import score_parts
-from calipers.cli._printing import print_json
+from calipers.cli._printing import print_json, rows_text, say_outside
 from calipers.tables import known_endings
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder of a saved model.")]
@@ -240,7 +240,7 @@ def _report_json(result: dict[str, Any], out: str) -> None:
 def _report(result: dict[str, Any], out: str) -> None:
     """Print a summary on standard error, which keeps it out of pipes."""
     where = "" if out == _STANDARD else f", written to {os.fspath(out)}"
-    typer.echo(f"{result['rows']:,} rows predicted{where}", err=True)
+    typer.echo(f"{rows_text(result['rows'])} predicted{where}", err=True)
     if why := say_unbounded(result.get("unbounded")):
         typer.echo(why, err=True)
     outside = result["outside"]
@@ -248,8 +248,4 @@ def _report(result: dict[str, Any], out: str) -> None:
         columns = list(outside["columns"].items())
         shown = ", ".join(f"{name} ({count:,})" for name, count in columns[:8])
         more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-        typer.echo(
-            f"{outside['rows']:,} rows have values outside the training range, trust their "
-            f"predictions less: {shown}{more}",
-            err=True,
-        )
+        typer.echo(f"{say_outside(outside['rows'], trust=True)}: {shown}{more}", err=True)

@@ -64,6 +64,19 @@ def rows_text(count: int) -> str:
     return "1 row" if count == 1 else f"{count:,} rows"
 
 
+def say_outside(count: int, *, trust: bool = False) -> str:
+    """Return how many rows have values outside the training range; with ``trust``, also advice.
+
+    >>> say_outside(1, trust=True)
+    '1 row has values outside the training range; trust its prediction less'
+    >>> say_outside(1200)
+    '1,200 rows have values outside the training range'
+    """
+    verb, theirs = ("has", "its prediction") if count == 1 else ("have", "their predictions")
+    text = f"{rows_text(count)} {verb} values outside the training range"
+    return f"{text}; trust {theirs} less" if trust else text
+
+
 def say_support(target: str, support: str) -> str:
     """Return a sentence on the values that a target can take, ``str`` of a ``Support``.
 

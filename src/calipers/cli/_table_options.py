@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from calipers.cli._printing import rows_text
 from calipers.tables import FORMATS
 
 Files = Annotated[
@@ -200,8 +201,8 @@ def take_target(
             raise DataError(f"the target is missing in all {left_out:,} rows", column=name)
         if left_out and missing == OnMissing.refuse:
             raise DataError(
-                f"the target is missing here ({left_out:,} times in total): remove such rows, or "
-                "drop them with --missing-target drop",
+                f"the target is missing here (in {rows_text(left_out)} in total): remove such "
+                "rows, or drop them with --missing-target drop",
                 column=name,
                 row=int(np.argmin(present)),
             )
