@@ -323,7 +323,7 @@ class TestFit:
             "90% intervals contain",
             "(with 12 rows, chance alone gives ",
             "in units of price",
-            "fitted again, on all 60 rows",
+            "refitted on all 60 rows; these figures are of the model before that.",
             "saved in model",
         ):
             assert text in answer.stdout

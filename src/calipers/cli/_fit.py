@@ -311,7 +311,10 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         typer.echo("")
         rows = result["rows"]
         if measures["refitted"]:
-            typer.echo(f"The saved model was then fitted again, on all {rows:,} rows.")
+            typer.echo(
+                f"The saved model was refitted on all {rows:,} rows; these figures are of the "
+                "model before that."
+            )
         else:
             train_rows = rows - measures["rows"]
             typer.echo(
