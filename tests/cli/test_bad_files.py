@@ -247,8 +247,16 @@ FITS = {
     "no target named": ("fit data.csv --out out", 2, "--target"),
     "no folder named": ("fit data.csv --target price", 2, "--out"),
     "out is a file": ("fit data.csv --target price --out data.csv", 4, "data.csv is a file"),
-    "out is in use": ("fit data.csv --target price --out used", 4, "used holds other files"),
-    "out is a model": ("fit data.csv --target price --out model", 4, "--overwrite"),
+    "out is in use": (
+        "fit data.csv --target price --out used",
+        4,
+        "used already contains other files",
+    ),
+    "out is a model": (
+        "fit data.csv --target price --out model",
+        4,
+        "model already contains a model: .*--overwrite",
+    ),
     "out is below a file": ("fit data.csv --target price --out data.csv/model", 4, "data.csv"),
 }
 
@@ -279,8 +287,12 @@ NEWS = {
 
 ASKS = {
     # Requests that go wrong although table and model are good.
-    "no model": ("predict lost data.csv", 4, "lost is not a folder"),
-    "no model in it": ("predict used data.csv", 4, "used holds no model.json"),
+    "no model": ("predict lost data.csv", 4, "lost: no such folder"),
+    "no model in it": (
+        "predict used data.csv",
+        4,
+        "used is not a calipers model: it has no model.json",
+    ),
     "a file for a model": ("predict data.csv data.csv", 4, "data.csv is not a folder"),
     "changed model": ("predict changed data.csv", 4, "does not match its checksum"),
     "model that is no JSON": ("predict nojson data.csv", 4, "is not JSON"),

@@ -82,7 +82,7 @@ def test_report_on_the_rows_of_training_warns(folder, tmp_path):
         ({"--target": "yy"}, 3, "there is no column 'yy' (did you mean 'y'?)"),
         ({"--out": "."}, 2, "is a folder"),
         ({"--out": "no/page.html"}, 2, "there is no folder"),
-        ({"model": "."}, 4, "holds no model.json"),
+        ({"model": "."}, 4, "is not a calipers model: it has no model.json"),
     ],
 )
 def test_report_says_what_is_wrong(folder, tmp_path, monkeypatch, changes, code, message):

@@ -187,9 +187,11 @@ def _check_folder(out: Path, overwrite: bool) -> None:
     if out.exists() and not out.is_dir():
         raise ModelFileError(f"{out} is a file: a model needs a folder of its own")
     if (out / "model.json").exists() and not overwrite:
-        raise ModelFileError(f"{out} holds a model: name another folder, or give --overwrite")
+        raise ModelFileError(
+            f"{out} already contains a model: name another folder, or give --overwrite"
+        )
     if out.exists() and not (out / "model.json").exists() and any(out.iterdir()):
-        raise ModelFileError(f"{out} holds other files: name a new or empty folder")
+        raise ModelFileError(f"{out} already contains other files: name a new or empty folder")
     parent = next(path for path in (out, *out.absolute().parents) if path.exists())
     if not parent.is_dir():
         raise ModelFileError(f"{out} cannot be created: {parent} is a file")
