@@ -46,6 +46,28 @@ def folder(tmp_path_factory):
     return place
 
 
+COMMANDS = [command.name for command in app.registered_commands]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_no_types_of_python(command):
+    text = run(command, "--help").stdout.replace("<drop|refuse>", "")
+    assert "<" not in text.replace("<=", "")
+
+
+def test_help_of_fit():
+    text = " ".join(run("fit", "--help").stdout.split())
+    for words in (
+        "{DATA}...",
+        "DATA Tables: CSV, TSV, Parquet, Feather (Arrow), Arrow stream, Excel, optionally",
+        "--target TEXT Column to predict",
+        "--coverage FLOAT Nominal coverage",
+        "--time-budget FLOAT Seconds",
+        "--groups TEXT Column of groups: their rows stay on one side of every split",
+    ):
+        assert words in text
+
+
 def test_report(folder, tmp_path):
     out = tmp_path / "page.html"
     answer = run("report", folder / "model", folder / "test.csv", "--out", out)

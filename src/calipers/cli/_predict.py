@@ -57,9 +57,9 @@ def predict_command(
     """Predict every row of a table, however large.
 
     The table is read and predicted in blocks. The output file appears under its name when it is
-    complete; a killed run leaves no file of that name, and is repeated by the same command. With
-    --cluster, tables are Parquet files or folders of them, and the same command continues with the
-    missing parts.
+    complete: an interrupted run leaves no partial file; run the same command again. With --cluster,
+    tables are Parquet files or folders of them, and the same command continues with the missing
+    parts.
     """
     coverages = common.parse_fractions(coverage, "--coverage")
     levels = common.parse_fractions(quantiles, "--quantiles")

@@ -9,12 +9,12 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from calipers.cli._printing import rows_text
-from calipers.tables import FORMATS
+from calipers.tables import format_names
 
 Files = Annotated[
     list[str],
     typer.Argument(
-        help=f"Tables: {', '.join(FORMATS)}, optionally compressed. Names, patterns such as "
+        help=f"Tables: {format_names()}, optionally compressed. Names, patterns such as "
         "'data/*.csv', or - for standard input."
     ),
 ]
@@ -39,7 +39,10 @@ Target = Annotated[
 ]
 Groups = Annotated[
     str | None,
-    typer.Option(help="Column of group labels: groups are not split, and it is not an input."),
+    typer.Option(
+        help="Column of groups: their rows stay on one side of every split, and the column is not "
+        "an input."
+    ),
 ]
 Ignored = Annotated[
     list[str] | None,
