@@ -1,6 +1,7 @@
 """Commands that show what there is: report, inspect, datasets, demo, tune."""
 
 import json
+import re
 import tomllib
 
 import numpy as np
@@ -123,6 +124,7 @@ def test_inspect(folder):
     assert "2 networks with" in text
     assert "Calibrated out of fold on 200 rows" in text
     assert "network__hidden_layers=(8,)" in text
+    assert re.search(r"\nsize: \d+\.\d\d MB\n$", text)
 
 
 def test_inspect_of_a_wide_table_is_as_short_as_what_fit_prints(tmp_path):

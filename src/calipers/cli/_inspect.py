@@ -120,7 +120,7 @@ def _show(facts: dict[str, Any]) -> None:
         typer.echo(f"\nFitted {about['fitted_at']} on {about.get('rows', 0):,} rows{source}")
     if versions := about.get("versions"):
         typer.echo(f"  with {', '.join(f'{name} {text}' for name, text in versions.items())}")
-    typer.echo(f"{facts['bytes'] / 1e6:.2f} MB")
+    typer.echo(f"size: {facts['bytes'] / 1e6:.2f} MB")
 
 
 def _networks(facts: dict[str, Any]) -> str:
