@@ -63,7 +63,7 @@ def test_help_of_fit():
         "DATA Tables: CSV, TSV, Parquet, Feather (Arrow), Arrow stream, Excel, optionally",
         "--target TEXT Column to predict",
         "--coverage FLOAT Nominal coverage",
-        "--time-budget FLOAT Seconds",
+        "--time-budget FLOAT Seconds that training may take; shared between the evaluation fit",
         "--groups TEXT Column of groups: their rows stay on one side of every split",
     ):
         assert words in text

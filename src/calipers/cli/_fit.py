@@ -32,7 +32,12 @@ def fit_command(
     ] = None,
     bounds: Bounds = None,
     time_budget: Annotated[
-        float | None, typer.Option(min=1.0, help="Seconds that training may take.")
+        float | None,
+        typer.Option(
+            min=1.0,
+            help="Seconds that training may take; shared between the evaluation fit and the final "
+            "one, and between targets.",
+        ),
     ] = None,
     seed: common.Seed = 0,
     config: Annotated[
