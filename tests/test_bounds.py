@@ -59,7 +59,7 @@ def test_no_interval_of_counts_reaches_below_zero(model, counts):
     loose = small(bounds=None).fit(X[:600], y[:600])
     assert np.mean(loose.predict_interval(X[600:])[:, 0] < 0) > 0.7
     bounds = model.predict_interval(X[600:], coverage=[0.5, 0.8, 0.95])
-    assert str(model.support_) == "whole numbers from 0 on"
+    assert str(model.support_) == "non-negative integers"
     assert bounds.min() == 0
     assert (bounds == np.round(bounds)).all()
     assert model.predict(X).min() >= 0
@@ -96,7 +96,7 @@ def test_randomised_pit_is_uniform_and_the_plain_one_is_not(model, counts):
 
 def test_mass_at_zero_is_that_of_the_rows(zeros):
     X, y, model = zeros
-    assert str(model.support_) == "numbers from 0 on"
+    assert str(model.support_) == "non-negative numbers"
     assert model.predict_dist(X[600:]).pmf(0.0).mean() == pytest.approx(np.mean(y == 0), abs=0.06)
 
 
@@ -110,7 +110,7 @@ def test_a_continuous_target_is_as_it_was():
     )
     assert np.array_equal(auto.predict_dist(X).crps(y), none.predict_dist(X).crps(y))
     shifted = [small(bounds=b, epochs=20).fit(X, y + 100) for b in ("auto", None)]
-    assert str(shifted[0].support_) == "numbers from 0 on"
+    assert str(shifted[0].support_) == "non-negative numbers"
     ask = Query((0.5, 0.9), (0.1,), variance=True, density=9, at=y + 100)
     first, second = (m.query(X, ask) for m in shifted)
     for name in ("point", "intervals", "quantiles", "variance", "cdf"):
@@ -179,7 +179,7 @@ def test_conformalize_gives_up_what_its_rows_contradict(counts):
     X, y = counts
     model = small(epochs=5).fit(X[:500], y[:500])
     model.conformalize(X[500:], y[500:])
-    assert str(model.support_) == "whole numbers from 0 on"
+    assert str(model.support_) == "non-negative integers"
     inside = model.predict_interval(X[500:], 0.8)
     assert np.mean((inside[:, 0] <= y[500:]) & (y[500:] <= inside[:, 1])) >= 0.8
     model.conformalize(X[500:], y[500:] - 0.5)
@@ -235,7 +235,7 @@ def test_onnx_cuts_off_and_rounds(model, zeros, counts, tmp_path):
 def test_the_report_shares_ties_out_and_says_what_was_assumed(model, counts, tmp_path):
     page = model.report(counts[0][600:], counts[1][600:], tmp_path / "r.html").read_text("utf-8")
     assert "Counted in proportion to the mass that belongs inside" in page
-    assert "whole numbers from 0 on" in page
+    assert "non-negative integers" in page
     assert "as promised" in page
 
 
@@ -251,7 +251,7 @@ def test_served_predictions_have_atoms(model, counts, tmp_path):
         found = client.post("/v1/models/counts/predict", json=body).json()["predictions"][0]
         assert found["atoms"]["x"] == list(range(len(found["atoms"]["x"])))
         assert sum(found["atoms"]["mass"]) == pytest.approx(1, abs=0.01)
-        assert client.get("/v1/models").json()["models"][0]["support"] == "whole numbers from 0 on"
+        assert client.get("/v1/models").json()["models"][0]["support"] == "non-negative integers"
 
 
 def test_commands_take_bounds_and_say_them(counts, tmp_path, monkeypatch):
@@ -266,9 +266,18 @@ def test_commands_take_bounds_and_say_them(counts, tmp_path, monkeypatch):
     runner = CliRunner()
     result = runner.invoke(app, [*fit, "m"])
     assert result.exit_code == 0, result.output
-    assert "Values of n are taken to be whole numbers from 0 to 99" in result.output
+    assert (
+        "Values of n are assumed to be integers from 0 to 99 (change with --bounds)."
+        in result.output
+    )
+    assert "inflate this; corrected for them: " in result.output
+    assert "coverage  observed  corrected  mean width" in result.output
     shown = runner.invoke(app, ["inspect", "m"]).output
-    assert "Values of n are taken to be whole numbers from 0 to 99" in shown
+    assert "coverage  observed  corrected  mean width" in shown
+    measured = runner.invoke(app, ["evaluate", "m", "table.csv", "--json"]).stdout
+    levels = json.loads(measured)["calibration"]
+    assert all(level["shared_rate"] < level["observed"] for level in levels)
+    assert "Values of n are assumed to be integers from 0 to 99\n" in shown
     refused = runner.invoke(app, [*fit, "m2", "--bounds", "0,2"])
     assert refused.exit_code != 0
     assert "is outside the bounds 0 to 2" in refused.output

@@ -527,6 +527,7 @@ class TestData:
         ("change", "message"),
         [
             ({"coverage": 1.0}, "'coverage' parameter of IntervalRegressor must be .* Got 1.0"),
+            ({"coverage": 95}, "must be a number between 0 and 1, such as 0.95. Got 95 instead"),
             ({"loss": "qd*"}, r"'loss' parameter .*'qd\+'.* Got 'qd\*'"),
             ({"n_networks": 0}, "'n_networks'"),
             ({"network__hidden_layers": 5}, "'hidden_layers'"),
@@ -545,7 +546,7 @@ class TestData:
             small().fit(np.where(X > 1.9, np.nan, X), y)
         with pytest.raises(ValueError, match="zero"):
             small().fit(X, y, sample_weight=np.zeros(400))
-        with pytest.raises(ValueError, match="coverage must lie between 0 and 1, got 95"):
+        with pytest.raises(ValueError, match="coverage must be between 0 and 1, got 95"):
             small().fit(X, y).predict_interval(X, coverage=95)
         with pytest.raises(NotFittedError):
             small().predict_interval(X)

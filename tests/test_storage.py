@@ -281,9 +281,9 @@ TWICE = b'"name": "other",\n    "name"'
 
 # Damage done to a good model, and what the refusal says after the path of the folder.
 REFUSALS = {
-    "no folder": (shutil.rmtree, r" is not a folder; a model is one with a model\.json"),
+    "no folder": (shutil.rmtree, ": no such folder"),
     "a file": (lambda folder: (shutil.rmtree(folder), folder.touch()), " is not a folder"),
-    "no record": (to(record_of, Path.unlink), r" holds no model\.json; a model is a folder with"),
+    "no record": (to(record_of, Path.unlink), r" is not a calipers model: it has no model\.json"),
     "not JSON": (
         to(record_of, write(b"{")),
         r"/model\.json is not JSON: it is damaged, or not part of",

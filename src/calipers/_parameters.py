@@ -38,6 +38,14 @@ PAPER = {
 }
 """The method of the paper, where it differs from the defaults."""
 
+
+class _Coverage(Within):
+    """A probability strictly between 0 and 1, in the words of people rather than of intervals."""
+
+    def __str__(self) -> str:
+        return "a number between 0 and 1, such as 0.95"
+
+
 _COUNT = Within(Integral, 1, 10**15, closed="both")
 _JOBS = ((-1024, -1), (1, 1024))
 
@@ -45,7 +53,7 @@ _JOBS = ((-1024, -1), (1, 1024))
 def constraints() -> dict[str, list[Any]]:
     """Return scikit-learn's constraints of each parameter, from the current registries."""
     return {
-        "coverage": [Within(Real, 1e-9, 1 - 1e-9, closed="both")],
+        "coverage": [_Coverage(Real, 1e-9, 1 - 1e-9, closed="both")],
         "loss": [StrOptions(set(LOSSES)), Objective],
         "network": [StrOptions(set(NETWORKS)), MLP, callable],
         "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],

@@ -142,7 +142,7 @@ def read_model(folder: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str
     --------
     >>> read_model("no-such-model")
     Traceback (most recent call last):
-    calipers.storage.ModelFileError: no-such-model is not a folder; a model is one with a model.json
+    calipers.storage.ModelFileError: no-such-model: no such folder
     """
     folder = Path(folder)
     record = _read_record(folder)
@@ -247,13 +247,15 @@ def _parse_record(path: Path) -> tuple[bytes, dict[str, Any]]:
 
 def _read_record(folder: Path) -> dict[str, Any]:
     """Content of ``model.json`` after all checks that need no other file."""
+    if not folder.exists():
+        raise ModelFileError(f"{folder}: no such folder")
     if not folder.is_dir():
-        _refuse(folder, "is not a folder; a model is one with a model.json")
+        _refuse(folder, "is not a folder: a calipers model is a folder with a model.json")
     path = folder / _RECORD
     try:
         raw, record = _parse_record(path)
     except FileNotFoundError:
-        _refuse(folder, "holds no model.json; a model is a folder with one")
+        _refuse(folder, "is not a calipers model: it has no model.json")
     _check_version(path, record)
     _check_keys(path, "model.json", record, _RECORD_KEYS)
     try:

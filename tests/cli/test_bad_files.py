@@ -159,7 +159,7 @@ TABLES = {
     "target alone": ("price\n" + "\n".join(map(str, range(40))), "no column besides 'price'"),
     "names alone": (
         rows(size=None, kind=None, garden=None, sold=None, country=None),
-        "no column can be used: 'number' a different whole number",
+        "no column can be used: 'number' looks like a row identifier",
     ),
     "nothing in the inputs": (
         "a,price\n" + "\n".join(f",{i}" for i in range(40)),
@@ -206,6 +206,11 @@ FITS = {
         "row 3, column 'k",
     ),
     "unknown kind": (f"{FIT} --type size=categorie", 2, "did you mean 'category'"),
+    "no such input kind": (
+        f"{FIT} --type size=numbr",
+        2,
+        r"--type size=numbr: 'numbr' is not a type; use number, .* or identifier \(did you mean",
+    ),
     "kind of nothing": (f"{FIT} --type sise=category", 3, "'sise', which the table does not have"),
     "kind without name": (f"{FIT} --type category", 2, "name=kind"),
     "words as numbers": (
@@ -217,13 +222,13 @@ FITS = {
     "no such way to write": (
         f"{FIT.replace('data', 'gaps')} --type price=numbr",
         2,
-        "kinds\\['price'\\] must be one of number.*did you mean 'number'",
+        "--type price=numbr: 'numbr' is not a type; use number, boolean, .*did you mean 'number'",
     ),
     "target as a date": (f"{FIT} --type price=date", 3, "cannot be of kind 'date'"),
     "missing target refused": (
         "fit unsold.csv --target price --out out --missing-target refuse",
         3,
-        "row 9, column 'price': .*missing here \\(1 times.*--missing-target drop",
+        "row 9, column 'price': .*missing here \\(in 1 row in total\\).*--missing-target drop",
     ),
     "other choice for it": (f"{FIT} --missing-target guess", 2, "missing-target"),
     "words as truth": (f"{FIT} --type kind=boolean", 3, "row 1, column 'kind': 'flat' is not true"),
@@ -233,13 +238,25 @@ FITS = {
     "wrong setting": (f"{FIT} --config wrong.toml", 2, "'epochs' parameter"),
     "unknown encoding": (f"{FIT} --config encoder.toml", 2, "'max_category'.*'max_categories'"),
     "points alone": (f"{FIT} --config points.toml", 2, "point predictions, but no intervals"),
-    "impossible coverage": (f"{FIT} --coverage 95", 2, "'coverage' parameter"),
+    "impossible coverage": (
+        f"{FIT} --coverage 95",
+        2,
+        "--coverage must be between 0 and 1, such as 0.95; got 95",
+    ),
     "all held out": (f"{FIT} --test-fraction 1", 2, "test-fraction"),
     "no target named": ("fit data.csv --out out", 2, "--target"),
     "no folder named": ("fit data.csv --target price", 2, "--out"),
     "out is a file": ("fit data.csv --target price --out data.csv", 4, "data.csv is a file"),
-    "out is in use": ("fit data.csv --target price --out used", 4, "used holds other files"),
-    "out is a model": ("fit data.csv --target price --out model", 4, "--overwrite"),
+    "out is in use": (
+        "fit data.csv --target price --out used",
+        4,
+        "used already contains other files",
+    ),
+    "out is a model": (
+        "fit data.csv --target price --out model",
+        4,
+        "model already contains a model: .*--overwrite",
+    ),
     "out is below a file": ("fit data.csv --target price --out data.csv/model", 4, "data.csv"),
 }
 
@@ -270,8 +287,12 @@ NEWS = {
 
 ASKS = {
     # Requests that go wrong although table and model are good.
-    "no model": ("predict lost data.csv", 4, "lost is not a folder"),
-    "no model in it": ("predict used data.csv", 4, "used holds no model.json"),
+    "no model": ("predict lost data.csv", 4, "lost: no such folder"),
+    "no model in it": (
+        "predict used data.csv",
+        4,
+        "used is not a calipers model: it has no model.json",
+    ),
     "a file for a model": ("predict data.csv data.csv", 4, "data.csv is not a folder"),
     "changed model": ("predict changed data.csv", 4, "does not match its checksum"),
     "model that is no JSON": ("predict nojson data.csv", 4, "is not JSON"),
@@ -290,7 +311,7 @@ ASKS = {
     "no table": (PREDICT.replace("data.csv", "lost.csv", 1), 3, "no such file"),
     "nothing to evaluate by": (f"{EVALUATE} --by kinds", 3, "no column 'kinds'.*'kind'"),
     "other target": (f"{EVALUATE} --target cost", 3, "no column 'cost'"),
-    "impossible": (f"{EVALUATE} --coverage 2", 2, "between 0 and 1, got 2"),
+    "impossible": (f"{EVALUATE} --coverage 2", 2, "between 0 and 1, such as 0.95; got 2"),
     "evaluate a gap": ("evaluate model gaps.csv --target kind", 3, "row 1, column 'kind'"),
     "kind of an input": (f"{EVALUATE} --type size=number", 2, "for the target 'price' only"),
     "evaluate without": (

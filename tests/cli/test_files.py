@@ -121,7 +121,12 @@ LEARNT = {
     "constant": (table(a=lambda i: 7), "a", "constant", "always '7'"),
     "row numbers": (table(a=lambda i: i + 1), "a", "identifier", "whole number in each row"),
     "far numbers named so": (table(flat_id=lambda i: 991 * i), "flat_id", "identifier", "whole"),
-    "names": (table(a=lambda i: f"flat {i}"), "a", "identifier", "nearly every text differs"),
+    "names": (
+        table(a=lambda i: f"flat {i}"),
+        "a",
+        "identifier",
+        "looks like a row identifier (almost all values differ)",
+    ),
     "each once": (table(a=lambda i: f"c{i}" if i < 13 else ""), "a", "category", "all too rare"),
     "years": (table(a=lambda i: 1980 + i), "a", "number", ""),
     "a billion": (table(a=lambda i: 10**9 if i == 3 else i % 7), "a", "number", "far outliers"),
@@ -160,7 +165,7 @@ LEARNT = {
         table(a=lambda i: f"a long remark about flat number {i if i % 3 else 0} of the street"),
         "a",
         "identifier",
-        "free text: not an input, no value is kept",
+        "free text; its values are not stored",
     ),
     "codes": (table(a=lambda i: f"{i % 9:03}"), "a", "category", "leading zeros"),
     "dates": (table(a=lambda i: f"2024-01-{i % 28 + 1:02}"), "a", "date", ""),
@@ -313,11 +318,12 @@ class TestFit:
         _, answer = whole
         for text in (
             "flats.csv: 60 rows",
-            "not used; a different whole number in each row",
+            "not used: looks like a row identifier (a different whole number in each row); its",
             "On 12 held-out rows",
-            "90% intervals hold",
+            "90% intervals contain",
+            "(with 12 rows, chance alone gives ",
             "in units of price",
-            "fitted again, on all 60 rows",
+            "refitted on all 60 rows; these figures are of the model before that.",
             "saved in model",
         ):
             assert text in answer.stdout
@@ -636,8 +642,11 @@ class TestPrivacy:
         answer = run(*FIT.split(), "--config", "settings.toml")
         assert answer.exit_code == 0, answer.output
         lines = {line.split()[0]: line for line in answer.stdout.splitlines() if line.strip()}
-        assert "not used; nearly every text differs: names rows, no value" in lines["owner"]
-        assert "not used; free text: not an input, no value is kept" in lines["remark"]
+        assert (
+            "not used: looks like a row identifier (almost all values differ); its values are not"
+            in lines["owner"]
+        )
+        assert "not used: free text; its values are not stored" in lines["remark"]
         record = (here / "model" / "model.json").read_text()
         for private in ("Anna", "Elm Street", "quite a long remark", "agent 1"):
             assert private not in record
@@ -686,6 +695,17 @@ class TestPredict:
         told = run("predict", saved, "far.csv").stderr
         assert "3 rows have values outside the training range" in told
         assert "size (2), kind (1)" in told
+
+    def test_a_single_row_is_not_a_plural(self, run, here, saved, flats):
+        flats.head(1).assign(size=1e9).to_csv(here / "far.csv", index=False)
+        told = run("predict", saved, "far.csv", "--out", "scored.csv").stderr
+        assert "1 row predicted, written to scored.csv" in told
+        note = "1 row has values outside the training range"
+        assert f"{note}; trust its prediction less: size (1)" in told
+        measured = run("evaluate", saved, "far.csv").stdout
+        assert "On 1 row:" in measured
+        assert f"{note}\n" in measured
+        assert "1 row evaluated" in run("report", saved, "far.csv").stdout
 
     def test_blocks_change_nothing(self, run, here, saved, flats, monkeypatch):
         many = pd.concat([flats] * 5)

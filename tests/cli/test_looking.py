@@ -1,6 +1,7 @@
 """Commands that show what there is: report, inspect, datasets, demo, tune."""
 
 import json
+import re
 import tomllib
 
 import numpy as np
@@ -46,6 +47,28 @@ def folder(tmp_path_factory):
     return place
 
 
+COMMANDS = [command.name for command in app.registered_commands]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_no_types_of_python(command):
+    text = run(command, "--help").stdout.replace("<drop|refuse>", "")
+    assert "<" not in text.replace("<=", "")
+
+
+def test_help_of_fit():
+    text = " ".join(run("fit", "--help").stdout.split())
+    for words in (
+        "{DATA}...",
+        "DATA Tables: CSV, TSV, Parquet, Feather (Arrow), Arrow stream, Excel, optionally",
+        "--target TEXT Column to predict",
+        "--coverage FLOAT Nominal coverage",
+        "--time-budget FLOAT Seconds that training may take; shared between the evaluation fit",
+        "--groups TEXT Column of groups: their rows stay on one side of every split",
+    ):
+        assert words in text
+
+
 def test_report(folder, tmp_path):
     out = tmp_path / "page.html"
     answer = run("report", folder / "model", folder / "test.csv", "--out", out)
@@ -82,7 +105,7 @@ def test_report_on_the_rows_of_training_warns(folder, tmp_path):
         ({"--target": "yy"}, 3, "there is no column 'yy' (did you mean 'y'?)"),
         ({"--out": "."}, 2, "is a folder"),
         ({"--out": "no/page.html"}, 2, "there is no folder"),
-        ({"model": "."}, 4, "holds no model.json"),
+        ({"model": "."}, 4, "is not a calipers model: it has no model.json"),
     ],
 )
 def test_report_says_what_is_wrong(folder, tmp_path, monkeypatch, changes, code, message):
@@ -101,6 +124,7 @@ def test_inspect(folder):
     assert "2 networks with" in text
     assert "Calibrated out of fold on 200 rows" in text
     assert "network__hidden_layers=(8,)" in text
+    assert re.search(r"\nsize: \d+\.\d\d MB\n$", text)
 
 
 def test_inspect_of_a_wide_table_is_as_short_as_what_fit_prints(tmp_path):
@@ -259,7 +283,7 @@ def test_tuned_settings_are_what_fit_takes(folder, tmp_path):
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (["--coverage", "1.5"], 2, "must lie between 0 and 1"),
+        (["--coverage", "1.5"], 2, "--coverage must be between 0 and 1, such as 0.95; got 1.5"),
         (["--ignore", "zz"], 3, "there is no column 'zz'"),
         (["--groups", "zz"], 3, "there is no column 'zz'"),
         (["--out", "no/s.toml"], 2, "there is no folder"),

@@ -10,13 +10,13 @@ from calipers.distributions import Support, learn_support
 RNG = np.random.default_rng(0)
 TARGETS = {
     "any number": RNG.normal(0, 1, 500),
-    "numbers from 0 on": RNG.gamma(2, 1, 500),
-    "whole numbers from 0 on": RNG.poisson(3.0, 500),
-    "whole numbers": np.round(RNG.normal(0, 3, 500)),
-    "whole numbers from 0 to 1": RNG.random(500) < 0.3,
-    "whole numbers from 1 to 5": RNG.integers(1, 6, 500),
+    "non-negative numbers": RNG.gamma(2, 1, 500),
+    "non-negative integers": RNG.poisson(3.0, 500),
+    "integers": np.round(RNG.normal(0, 3, 500)),
+    "integers from 0 to 1": RNG.random(500) < 0.3,
+    "integers from 1 to 5": RNG.integers(1, 6, 500),
     "multiples of 0.5 from 1 to 3": RNG.integers(2, 7, 500) / 2,
-    "multiples of 0.001 from 0 on": np.round(0.95 + 0.001 * RNG.integers(0, 51, 2000), 3),
+    "non-negative multiples of 0.001": np.round(0.95 + 0.001 * RNG.integers(0, 51, 2000), 3),
     "numbers up to 1": np.minimum(RNG.normal(0, 1, 500), 1.0),
     "numbers from 0 to 50": np.minimum(RNG.normal(38, 8, 500), 50),
 }
@@ -45,7 +45,7 @@ def test_what_is_found(words):
 
 def test_zeros_and_a_positive_rest():
     y = np.where(RNG.random(500) < 0.2, 0.0, RNG.gamma(2, 1, 500))
-    assert str(learn_support(y)) == "numbers from 0 on"
+    assert str(learn_support(y)) == "non-negative numbers"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_the_largest_count_is_no_bound():
 
 def test_a_guessed_bound_lies_on_the_lattice():
     found = learn_support(np.repeat(np.arange(3, 43, 2.0), 20))
-    assert str(found) == "multiples of 2 from 1 on"
+    assert str(found) == "multiples of 2 from 1 upwards"
     assert found.holds(found.observe([-3.0, 0.2, 1.0])).all()
 
 
@@ -108,8 +108,8 @@ def test_targets_outside_are_named(bounds, message):
 def test_what_new_rows_contradict_is_given_up():
     counts = Support(low=0.0, step=1.0)
     assert counts.widened([3.0, 0.0]) == counts
-    assert str(counts.widened([-1.0])) == "whole numbers"
-    assert str(counts.widened([0.5])) == "numbers from 0 on"
+    assert str(counts.widened([-1.0])) == "integers"
+    assert str(counts.widened([0.5])) == "non-negative numbers"
     assert counts.widened([-0.5]).is_line
 
 

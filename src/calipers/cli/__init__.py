@@ -15,6 +15,7 @@ from calipers.cli._demo import demo_command
 from calipers.cli._evaluate import evaluate_command
 from calipers.cli._export import export_command
 from calipers.cli._fit import fit_command
+from calipers.cli._help import add_command
 from calipers.cli._inspect import inspect_command
 from calipers.cli._predict import predict_command
 from calipers.cli._report import report_command
@@ -23,18 +24,18 @@ from calipers.cli._serve import serve_command
 from calipers.cli._tune import tune_command
 from calipers.cli._watch import watch_command
 
-app.command("fit")(fit_command)
-app.command("predict")(predict_command)
-app.command("evaluate")(evaluate_command)
-app.command("conformalize")(conformalize_command)
-app.command("report")(report_command)
-app.command("inspect")(inspect_command)
-app.command("tune")(tune_command)
-app.command("datasets")(datasets_command)
-app.command("demo")(demo_command)
-app.command("serve")(serve_command)
-app.command("watch")(watch_command)
-app.command("export")(export_command)
+add_command(app, "fit", fit_command)
+add_command(app, "predict", predict_command)
+add_command(app, "evaluate", evaluate_command)
+add_command(app, "conformalize", conformalize_command)
+add_command(app, "report", report_command)
+add_command(app, "inspect", inspect_command)
+add_command(app, "tune", tune_command)
+add_command(app, "datasets", datasets_command)
+add_command(app, "demo", demo_command)
+add_command(app, "serve", serve_command)
+add_command(app, "watch", watch_command)
+add_command(app, "export", export_command)
 
 __all__ = ["OnCluster", "app", "main", "spread"]
 

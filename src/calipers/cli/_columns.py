@@ -40,6 +40,6 @@ def _values(column: dict[str, Any]) -> str:
 
 
 def _remark(column: dict[str, Any]) -> str:
-    parts = [] if column["used"] else ["not used"]
-    parts += ["has missing values"] if column["missing"] and column["used"] else []
-    return "; ".join([*parts, *([column["note"]] if column["note"] else [])])
+    if not column["used"]:
+        return ": ".join(filter(None, ["not used", column["note"]]))
+    return "; ".join(filter(None, ["has missing values" * column["missing"], column["note"]]))

@@ -7,7 +7,7 @@ import typer
 from calipers.cli import _table_options as common
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict import ModelFolder
-from calipers.cli._printing import print_json
+from calipers.cli._printing import print_json, rows_text
 from calipers.cli._row_options import RowOptions, with_row_options
 
 
@@ -52,8 +52,8 @@ def conformalize_command(
     """Calibrate on held-out rows, for guaranteed coverage.
 
     The rows must not be those that the model was fitted on. If they are exchangeable with new rows,
-    90% intervals hold at least 90% of new targets on average, whatever the model: with --by in each
-    subgroup, with --groups for new groups.
+    90% intervals contain at least 90% of new targets on average, whatever the model: with --by in
+    each subgroup, with --groups for new groups.
     """
     from calipers import load
 
@@ -82,7 +82,7 @@ def conformalize_command(
 
 
 def _show(result: dict[str, Any], by: str | None, groups: str | None) -> None:
-    typer.echo(f"{result['model']}: conformalized on {result['rows']:,} rows")
+    typer.echo(f"{result['model']}: conformalized on {rows_text(result['rows'])}")
     common.say_left_out(result["rows_without_target"])
     if groups is not None:
         typer.echo(f"  in {result['groups']:,} groups, each of which counts as one row")

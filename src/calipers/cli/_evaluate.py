@@ -15,7 +15,7 @@ from calipers.cli._measures import (
     print_targets,
 )
 from calipers.cli._predict import ModelFolder
-from calipers.cli._printing import for_terminal, print_json, print_rows
+from calipers.cli._printing import for_terminal, print_json, print_rows, rows_text, say_outside
 from calipers.cli._report import cautions
 from calipers.cli._row_options import RowOptions, with_row_options
 
@@ -86,7 +86,7 @@ def _report(
     if as_json:
         print_json({"model": model, "files": files} | measures)
         return
-    typer.echo(f"On {measures['rows']:,} rows:")
+    typer.echo(f"On {rows_text(measures['rows'])}:")
     common.say_left_out(measures["rows_without_target"])
     show(measures)
 
@@ -94,7 +94,7 @@ def _report(
 def _show(target: str, measures: dict[str, Any]) -> None:
     print_measures(measures, for_terminal(target))
     if measures["rows_outside"]:
-        typer.echo(f"\n  {measures['rows_outside']:,} rows have values outside the training range")
+        typer.echo(f"\n  {say_outside(measures['rows_outside'])}")
     if "by" in measures:
         typer.echo("")
         rows = [

@@ -14,7 +14,7 @@ from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
 from calipers.cli._notes import note_leaks, note_outliers, without_repeats
-from calipers.cli._printing import finite, for_terminal, print_json
+from calipers.cli._printing import finite, for_terminal, print_json, rows_text, say_support
 from calipers.cli._settings_file import Bounds, make_model
 
 _REFIT_ROWS = 20_000  # up to which a second fit, on all rows, is worth its time by default
@@ -32,7 +32,12 @@ def fit_command(
     ] = None,
     bounds: Bounds = None,
     time_budget: Annotated[
-        float | None, typer.Option(min=1.0, help="Seconds that training may take.")
+        float | None,
+        typer.Option(
+            min=1.0,
+            help="Seconds that training may take; shared between the evaluation fit and the final "
+            "one, and between targets.",
+        ),
     ] = None,
     seed: common.Seed = 0,
     config: Annotated[
@@ -79,6 +84,7 @@ def fit_command(
     The evaluation is on held-out rows. A minimal call is: calipers fit flats.csv --target price
     --out model
     """
+    common.check_coverage(coverage)
     kinds = common.parse_kinds(types)
     if more_rows and len(target) > 1:
         raise typer.BadParameter("--more-rows works for one target only")
@@ -186,9 +192,11 @@ def _check_folder(out: Path, overwrite: bool) -> None:
     if out.exists() and not out.is_dir():
         raise ModelFileError(f"{out} is a file: a model needs a folder of its own")
     if (out / "model.json").exists() and not overwrite:
-        raise ModelFileError(f"{out} holds a model: name another folder, or give --overwrite")
+        raise ModelFileError(
+            f"{out} already contains a model: name another folder, or give --overwrite"
+        )
     if out.exists() and not (out / "model.json").exists() and any(out.iterdir()):
-        raise ModelFileError(f"{out} holds other files: name a new or empty folder")
+        raise ModelFileError(f"{out} already contains other files: name a new or empty folder")
     parent = next(path for path in (out, *out.absolute().parents) if path.exists())
     if not parent.is_dir():
         raise ModelFileError(f"{out} cannot be created: {parent} is a file")
@@ -300,7 +308,8 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         typer.echo("No rows were held out, so the model was not evaluated.")
     else:
         last = "" if measures["last_by"] is None else f"the last by {measures['last_by']}, "
-        typer.echo(f"On {measures['rows']:,} held-out rows, {last}which the model has not seen:")
+        held_out = rows_text(measures["rows"]).replace(" ", " held-out ")
+        typer.echo(f"On {held_out}, {last}which the model has not seen:")
         typer.echo(say_copies(measures), nl=False)
         if "targets" in measures:
             print_targets(measures)
@@ -309,7 +318,10 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         typer.echo("")
         rows = result["rows"]
         if measures["refitted"]:
-            typer.echo(f"The saved model was then fitted again, on all {rows:,} rows.")
+            typer.echo(
+                f"The saved model was refitted on all {rows:,} rows; these figures are of the "
+                "model before that."
+            )
         else:
             train_rows = rows - measures["rows"]
             typer.echo(
@@ -317,6 +329,6 @@ def _print_end(result: dict[str, Any], target: str) -> None:
             )
     if "more_rows" in result:
         typer.echo(result["more_rows"])
-    for name, values in result["support"].items():
-        typer.echo(f"Values of {name} are taken to be {values} (change with --bounds).")
+    for name, support in result["support"].items():
+        typer.echo(f"{say_support(name, support)} (change with --bounds).")
     typer.echo(f"saved in {result['model']} after {result['seconds']:.0f} s")

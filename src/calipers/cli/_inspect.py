@@ -8,7 +8,7 @@ import typer
 from calipers.cli._columns import print_columns
 from calipers.cli._measures import is_measured, print_measures
 from calipers.cli._predict import ModelFolder
-from calipers.cli._printing import for_terminal, print_json
+from calipers.cli._printing import for_terminal, print_json, rows_text, say_support
 from calipers.cli._table_options import AsJSON
 
 
@@ -101,7 +101,7 @@ def _show(facts: dict[str, Any]) -> None:
     print_columns([target], inputs)
     typer.echo(f"\n{_networks(facts)}")
     typer.echo(_calibration(facts["calibrations"]))
-    typer.echo(f"Values of {target['name']} are taken to be {facts['support']}")
+    typer.echo(say_support(target["name"], facts["support"]))
     if facts["components"] > 1 or facts["scale"] != "identity":
         typer.echo(f"Components of each network: {facts['components']}; scale: {facts['scale']}")
     if facts["trees"]:
@@ -110,7 +110,7 @@ def _show(facts: dict[str, Any]) -> None:
         typer.echo(f"Note: {text}")
     typer.echo(f"Settings: {_changed(facts['settings']) or 'the defaults'}")
     if is_measured(evaluation := about.get("evaluation")):
-        typer.echo(f"\nWhen fitted, on {evaluation['rows']:,} rows held out:")
+        typer.echo(f"\nWhen fitted, on {rows_text(evaluation['rows'])} held out:")
         print_measures(evaluation, target["name"])
     if isinstance(about.get("more_rows"), str):
         typer.echo(about["more_rows"])
@@ -120,7 +120,7 @@ def _show(facts: dict[str, Any]) -> None:
         typer.echo(f"\nFitted {about['fitted_at']} on {about.get('rows', 0):,} rows{source}")
     if versions := about.get("versions"):
         typer.echo(f"  with {', '.join(f'{name} {text}' for name, text in versions.items())}")
-    typer.echo(f"{facts['bytes'] / 1e6:.2f} MB")
+    typer.echo(f"size: {facts['bytes'] / 1e6:.2f} MB")
 
 
 def _networks(facts: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from typing import Any, TypeGuard
 
 import typer
 
-from calipers.cli._printing import print_rows, show
+from calipers.cli._printing import print_rows, rows_text, show
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Coverages of the calibration table."""
@@ -33,6 +33,7 @@ def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any]
         {
             "coverage": level,
             "observed": metrics.coverage_rate(y, low_side, high_side),
+            "shared_rate": _shared_rate(prediction, level),
             "mean_width": metrics.mean_width(low_side, high_side),
         }
         for level, (low_side, high_side) in zip(levels, bounds.transpose(2, 1, 0), strict=True)
@@ -85,14 +86,15 @@ def print_targets(measures: dict[str, Any]) -> None:
     count = len(measures["targets"])
     typer.echo(
         f"All {count} together: {joint['coverage']:.0%} joint intervals, of "
-        f"{joint['coverage_of_each']:.1%} each, hold {joint['coverage_rate']:.1%} of the rows"
+        f"{joint['coverage_of_each']:.1%} each, contain {joint['coverage_rate']:.1%} of the rows"
     )
-    _print_band(joint)
+    _print_band(measures["rows"], joint["by_chance"])
 
 
-def _print_band(measures: dict[str, Any]) -> None:
-    low, high = measures["by_chance"]
-    typer.echo(f"    (calibrated intervals hold {low:.1%} to {high:.1%} of this many rows)")
+def _print_band(rows: int, by_chance: Sequence[float]) -> None:
+    """Print the range in which the coverage rate of calibrated intervals varies by chance."""
+    low, high = by_chance
+    typer.echo(f"    (with {rows_text(rows)}, chance alone gives {low:.1%} to {high:.1%})")
 
 
 def _shared_rate(prediction: Any, coverage: float) -> float | None:
@@ -197,13 +199,15 @@ def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
     fraction = schema.number(0, 1)
     few = dict.fromkeys(("coverages", "rows_needed"), schema.list_of(schema.number(), least=1))
     levels = {"coverage": fraction, "observed": fraction, "mean_width": number}
+    tied = {"shared_rate": schema.optional(fraction)}
     check = schema.record(
         {"rows": schema.whole(0, 2**53), "coverage": fraction, "coverage_rate": fraction}
         | {"by_chance": schema.list_of(fraction, least=2, most=2)}
         | dict.fromkeys(("mean_width", "interval_score", "rmse", "mae"), number)
-        | {"calibration": schema.list_of(schema.record(levels, rest=schema.anything))},
+        | {"calibration": schema.list_of(schema.record(levels, tied, rest=schema.anything))},
         {
             "copies": schema.optional(schema.whole(0, 2**53)),
+            **tied,
             "on_one_row": schema.list_of(fraction),
             "unbounded": schema.optional(
                 schema.record({**few, "rows": schema.whole(0, 2**53)}, {"worth": schema.number()})
@@ -223,14 +227,31 @@ def _width(value: float | None) -> float:
     return float("inf") if value is None else value
 
 
+def _print_levels(levels: Sequence[dict[str, Any]]) -> None:
+    """Print the observed coverage at each level, also corrected for ties if there are any."""
+    columns = {
+        "coverage": [f"{row['coverage']:.0%}" for row in levels],
+        "observed": [f"{row['observed']:.1%}" for row in levels],
+        "corrected": [
+            f"{row['shared_rate']:.1%}" for row in levels if row.get("shared_rate") is not None
+        ],
+        "mean width": [_width(row["mean_width"]) for row in levels],
+    }
+    shown = {name: cells for name, cells in columns.items() if len(cells) == len(levels)}
+    print_rows(list(shown), list(zip(*shown.values(), strict=True)))
+
+
 def print_measures(measures: dict[str, Any], target: str) -> None:
     """Print the result of ``measure``."""
     coverage, rate = measures["coverage"], measures["coverage_rate"]
-    typer.echo(f"  {coverage:.0%} intervals hold {rate:.1%} of the rows")
+    typer.echo(f"  {coverage:.0%} intervals contain {rate:.1%} of the rows")
     shared = measures.get("shared_rate")
     if shared is not None:
-        typer.echo(f"    and {shared:.1%} if rows on a bound count in proportion to their mass")
-    _print_band(measures)
+        typer.echo(
+            "    (targets equal to an end of their interval inflate this; corrected for them: "
+            f"{shared:.1%})"
+        )
+    _print_band(measures["rows"], measures["by_chance"])
     print_rows(
         ("", f"in units of {target}"),
         [
@@ -241,13 +262,7 @@ def print_measures(measures: dict[str, Any], target: str) -> None:
         ],
     )
     typer.echo("")
-    print_rows(
-        ("coverage", "observed", "mean width"),
-        [
-            (f"{row['coverage']:.0%}", f"{row['observed']:.1%}", _width(row["mean_width"]))
-            for row in measures["calibration"]
-        ],
-    )
+    _print_levels(measures["calibration"])
     if few := measures.get("on_one_row"):
         shown = _listed([f"{100 * level:.4g}%" for level in few])
         typer.echo(

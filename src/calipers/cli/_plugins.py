@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 from typer.core import TyperCommand
 
+from calipers.cli._help import add_command
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -77,7 +79,7 @@ def load(entry: "EntryPoint") -> Any:
     if isinstance(command, typer.Typer):
         holder.add_typer(command, name=entry.name)
     elif callable(command):
-        holder.command(entry.name)(command)
+        add_command(holder, entry.name, command)
     else:
         raise PluginError(
             f"the command {entry.name!r} of {source} must be a typer.Typer or a function, "

@@ -11,7 +11,7 @@ from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict_parts import score_parts
-from calipers.cli._printing import print_json
+from calipers.cli._printing import print_json, rows_text, say_outside
 from calipers.tables import known_endings
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder of a saved model.")]
@@ -45,7 +45,7 @@ def predict_command(
     joint: Annotated[
         bool,
         typer.Option(
-            "--joint", help="Intervals that hold all targets of a multi-target model together."
+            "--joint", help="Intervals that contain all targets of a multi-target model together."
         ),
     ] = False,
     delimiter: common.Delimiter = None,
@@ -57,9 +57,9 @@ def predict_command(
     """Predict every row of a table, however large.
 
     The table is read and predicted in blocks. The output file appears under its name when it is
-    complete; a killed run leaves no file of that name, and is repeated by the same command. With
-    --cluster, tables are Parquet files or folders of them, and the same command continues with the
-    missing parts.
+    complete: an interrupted run leaves no partial file; run the same command again. With --cluster,
+    tables are Parquet files or folders of them, and the same command continues with the missing
+    parts.
     """
     coverages = common.parse_fractions(coverage, "--coverage")
     levels = common.parse_fractions(quantiles, "--quantiles")
@@ -240,7 +240,7 @@ def _report_json(result: dict[str, Any], out: str) -> None:
 def _report(result: dict[str, Any], out: str) -> None:
     """Print a summary on standard error, which keeps it out of pipes."""
     where = "" if out == _STANDARD else f", written to {os.fspath(out)}"
-    typer.echo(f"{result['rows']:,} rows predicted{where}", err=True)
+    typer.echo(f"{rows_text(result['rows'])} predicted{where}", err=True)
     if why := say_unbounded(result.get("unbounded")):
         typer.echo(why, err=True)
     outside = result["outside"]
@@ -248,8 +248,4 @@ def _report(result: dict[str, Any], out: str) -> None:
         columns = list(outside["columns"].items())
         shown = ", ".join(f"{name} ({count:,})" for name, count in columns[:8])
         more = f" and {len(columns) - 8} more" if len(columns) > 8 else ""
-        typer.echo(
-            f"{outside['rows']:,} rows have values outside the training range, trust their "
-            f"predictions less: {shown}{more}",
-            err=True,
-        )
+        typer.echo(f"{say_outside(outside['rows'], trust=True)}: {shown}{more}", err=True)

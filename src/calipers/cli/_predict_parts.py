@@ -135,14 +135,16 @@ def _claim(folder: Path, plan: dict[str, Any], parts: "list[Part]") -> dict[str,
     plan = json.loads(json.dumps(plan | {"parts": len(parts)}))
     if not plan_file.exists():
         if any(name.name != f".{PLAN}.part" for name in folder.iterdir()):
-            raise typer.BadParameter(f"--out {folder} holds other files: name a new folder")
+            raise typer.BadParameter(
+                f"--out {folder} already contains other files: name a new folder"
+            )
         replace_file(plan_file, json.dumps(plan, indent=2).encode())
         return None
     stored = json.loads(plan_file.read_bytes())
     differing = [key for key in plan | stored if plan.get(key) != stored.get(key)]
     if differing:
         raise typer.BadParameter(
-            f"--out {folder} holds predictions of another run, which differs in "
+            f"--out {folder} already contains predictions of another run, which differs in "
             f"{', '.join(differing)}: name another folder"
         )
     mark = folder / DONE

@@ -55,6 +55,45 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         typer.echo("  " + "  ".join(parts).rstrip())
 
 
+def rows_text(count: int) -> str:
+    """Return a number of rows as text.
+
+    >>> rows_text(1), rows_text(1200)
+    ('1 row', '1,200 rows')
+    """
+    return "1 row" if count == 1 else f"{count:,} rows"
+
+
+def say_outside(count: int, *, trust: bool = False) -> str:
+    """Return how many rows have values outside the training range; with ``trust``, also advice.
+
+    >>> say_outside(1, trust=True)
+    '1 row has values outside the training range; trust its prediction less'
+    >>> say_outside(1200)
+    '1,200 rows have values outside the training range'
+    """
+    verb, theirs = ("has", "its prediction") if count == 1 else ("have", "their predictions")
+    text = f"{rows_text(count)} {verb} values outside the training range"
+    return f"{text}; trust {theirs} less" if trust else text
+
+
+def say_support(target: str, support: str) -> str:
+    """Return a sentence on the values that a target can take, ``str`` of a ``Support``.
+
+    >>> say_support("price", "non-negative numbers")
+    'price is assumed to be non-negative'
+    >>> say_support("grade", "integers from 1 to 5")
+    'Values of grade are assumed to be integers from 1 to 5'
+    >>> say_support("profit", "any number")
+    'profit can be any number'
+    """
+    if support == "any number":
+        return f"{target} can be any number"
+    if support == "non-negative numbers":
+        return f"{target} is assumed to be non-negative"
+    return f"Values of {target} are assumed to be {support}"
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) or str(value).endswith("%")
 

@@ -9,7 +9,7 @@ from calipers.cli import _table_options as common
 from calipers.cli._holdout import say_copies
 from calipers.cli._measures import is_measured
 from calipers.cli._predict import ModelFolder
-from calipers.cli._printing import print_json
+from calipers.cli._printing import print_json, rows_text
 from calipers.cli._row_options import RowOptions, with_row_options
 
 
@@ -54,7 +54,7 @@ def report_command(
         result = {"model": model, "files": files, "rows": len(values)}
         print_json(result | {"rows_without_target": left_out, "out": str(out)})
     else:
-        typer.echo(f"{len(values):,} rows evaluated, written to {out}")
+        typer.echo(f"{rows_text(len(values))} evaluated, written to {out}")
         common.say_left_out(left_out)
 
 

@@ -28,7 +28,10 @@ def serve_command(
         Path | None, typer.Option(help="File that holds the token.", dir_okay=False)
     ] = None,
     no_token: Annotated[
-        bool, typer.Option("--no-token", help="Listen on other addresses without a token.")
+        bool,
+        typer.Option(
+            "--no-token", help="Allow other addresses than this machine's without a token."
+        ),
     ] = False,
     allow_host: Annotated[
         list[str] | None,

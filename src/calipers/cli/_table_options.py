@@ -8,12 +8,13 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from calipers.tables import FORMATS
+from calipers.cli._printing import rows_text
+from calipers.tables import format_names
 
 Files = Annotated[
     list[str],
     typer.Argument(
-        help=f"Tables: {', '.join(FORMATS)}, optionally compressed. Names, patterns such as "
+        help=f"Tables: {format_names()}, optionally compressed. Names, patterns such as "
         "'data/*.csv', or - for standard input."
     ),
 ]
@@ -38,7 +39,10 @@ Target = Annotated[
 ]
 Groups = Annotated[
     str | None,
-    typer.Option(help="Column of group labels: groups are not split, and it is not an input."),
+    typer.Option(
+        help="Column of groups: their rows stay on one side of every split, and the column is not "
+        "an input."
+    ),
 ]
 Ignored = Annotated[
     list[str] | None,
@@ -90,11 +94,22 @@ def parse_kinds(types: list[str] | None) -> dict[str, str]:
     >>> parse_kinds(["zip=category", "day=date %d/%m/%Y"])
     {'zip': 'category', 'day': 'date %d/%m/%Y'}
     """
+    if not types:
+        return {}
+    from calipers._text import did_you_mean
+    from calipers.preprocessing import KINDS
+
     kinds = {}
-    for text in types or []:
+    for text in types:
         name, sign, kind = text.rpartition("=")
         if not sign or not name:
             raise typer.BadParameter(f"--type takes name=kind, such as zip=category; got {text!r}")
+        word = kind.partition(" ")[0]  # a format may follow
+        if word not in KINDS:
+            raise typer.BadParameter(
+                f"--type {text}: {word!r} is not a type; use {', '.join(KINDS[:-1])} or "
+                f"{KINDS[-1]}{did_you_mean(word, KINDS)}"
+            )
         kinds[name] = kind
     return kinds
 
@@ -121,7 +136,9 @@ def parse_fractions(text: str | None, option: str) -> list[float] | None:
 def check_coverage(coverage: float | None) -> None:
     """Refuse a coverage that is not a probability, or too close to 0 or 1 for any model."""
     if coverage is not None and not 1e-9 <= coverage <= 1 - 1e-9:
-        raise typer.BadParameter(f"--coverage must lie between 0 and 1, got {coverage}")
+        raise typer.BadParameter(
+            f"--coverage must be between 0 and 1, such as 0.95; got {coverage:.12g}"
+        )
 
 
 @contextmanager
@@ -187,8 +204,8 @@ def take_target(
             raise DataError(f"the target is missing in all {left_out:,} rows", column=name)
         if left_out and missing == OnMissing.refuse:
             raise DataError(
-                f"the target is missing here ({left_out:,} times in total): remove such rows, or "
-                "drop them with --missing-target drop",
+                f"the target is missing here (in {rows_text(left_out)} in total): remove such "
+                "rows, or drop them with --missing-target drop",
                 column=name,
                 row=int(np.argmin(present)),
             )

@@ -53,9 +53,9 @@ def learn_support(y: FloatArray, bounds: Bounds = "auto") -> Support:
     Examples
     --------
     >>> str(learn_support(np.arange(300.0) % 7))
-    'whole numbers from 0 to 6'
+    'integers from 0 to 6'
     >>> str(learn_support(np.linspace(0.5, 9.0, 100)))
-    'numbers from 0 on'
+    'non-negative numbers'
     >>> learn_support(np.array([3.0, -1.0]), (0, None))
     Traceback (most recent call last):
     ...

@@ -37,7 +37,7 @@ class Support:
     >>> counts.lower_edge([0.0, 1.0]).tolist(), counts.upper_edge([0.0, 1.0]).tolist()
     ([-inf, 0.5], [0.5, 1.5])
     >>> str(counts), str(Support())
-    ('whole numbers from 0 on', 'any number')
+    ('non-negative integers', 'any number')
     """
 
     #: Bounds; None where there is none. Predicted mass beyond a bound lies on the bound.
@@ -72,14 +72,14 @@ class Support:
         if self.values:
             kind = f"numbers {self.step:.3g} apart"
         elif self.step == 1 and self.origin == int(self.origin):
-            kind = "whole numbers"
+            kind = "integers"
         elif self.step:
             kind = f"multiples of {self.step:g}"
             kind += f" from {self.origin:g}" if self.origin and self.low is None else ""
         if self.low is not None and self.high is not None:
             return f"{kind} from {self.low:g} to {self.high:g}"
         if self.low is not None:
-            return f"{kind} from {self.low:g} on"
+            return f"non-negative {kind}" if self.low == 0 else f"{kind} from {self.low:g} upwards"
         return kind if self.high is None else f"{kind} up to {self.high:g}"
 
     def observe(self, latent: ArrayLike) -> FloatArray:

@@ -276,7 +276,7 @@ class IdentifierEncoder:
     """A column that identifies rows: it is no input, and any value is expected."""
 
     def read(self, series: Any) -> NDArray[np.object_]:
-        """None for each value, since no value is kept."""
+        """None for each value, since its values are not stored."""
         return np.full(len(series), None)
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:

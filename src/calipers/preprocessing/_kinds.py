@@ -34,6 +34,12 @@ _MOSTLY = 0.9  # if this fraction of a column is numbers, or dates, the other va
 _IN_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"
 _LIKE_NUMBERS = r"^[<>~≈±+-]*\s*[$€£¥]?\s*\d+([.,]\d+)*\s*[A-Za-z%$€£¥]{0,9}$"
 _SENTENCE = 25  # least median number of characters of free text
+NOT_STORED = "its values are not stored"
+
+
+def row_identifier(why: str) -> str:
+    """Return the note of a column whose values only tell rows apart."""
+    return f"looks like a row identifier ({why}); {NOT_STORED}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,10 +178,10 @@ def _kind_of_text(series: Any, most: int) -> DetectedKind:
         note = f"looks like numbers in several units, e.g. {example!r}: convert them to one unit"
     rows = int(texts.counts.sum())
     if rows >= _FEWEST_IDENTIFIERS and len(texts.levels) > 0.9 * rows:
-        note = note or "nearly every text differs: names rows, no value is kept"
+        note = note or row_identifier("almost all values differ")
         return DetectedKind("identifier", note=note)
     if len(texts.levels) > _FEWEST_IDENTIFIERS and _is_prose(texts):
-        return DetectedKind("identifier", note=note or "free text: not an input, no value is kept")
+        return DetectedKind("identifier", note=note or f"free text; {NOT_STORED}")
     return DetectedKind("category", note=note, texts=texts)
 
 
@@ -246,7 +252,7 @@ def _counts_rows(values: FloatArray, distinct: int, name: str) -> bool:
 
 
 _ROW_NUMBERS = DetectedKind(
-    "identifier", note="a different whole number in each row: names rows, no value is kept"
+    "identifier", note=row_identifier("a different whole number in each row")
 )
 
 

@@ -19,7 +19,15 @@ from calipers.preprocessing._encoders import (
     IdentifierEncoder,
     NumberEncoder,
 )
-from calipers.preprocessing._kinds import DetectedKind, Texts, find_kind, number_style, type_of
+from calipers.preprocessing._kinds import (
+    NOT_STORED,
+    DetectedKind,
+    Texts,
+    find_kind,
+    number_style,
+    row_identifier,
+    type_of,
+)
 from calipers.preprocessing._numbers import NumberText, given_number_text, number_text
 from calipers.preprocessing._text_columns import is_truth
 
@@ -46,7 +54,7 @@ def learn(series: Any, kind: str | None, max_categories: int, min_frequency: int
     else:
         detected = DetectedKind(kind)
     if detected.kind == "identifier":
-        note = detected.note or "names rows: no value is kept"
+        note = detected.note or f"row identifier; {NOT_STORED}"
         encoder = IdentifierEncoder()
         column = Column(name, "identifier", used=False, note=note)
         return Learnt(column, encoder, encoder.read(series))
@@ -203,7 +211,7 @@ def _ordered(series: Any, name: str, detected: DetectedKind) -> Learnt:
     if not present.size or (present.min() == present.max() and not missing):
         texts = Texts.of(series)
         if len(texts.levels) > 1 and present.size:
-            note = "numbers that differ beyond 15 digits: name rows, no value is kept"
+            note = row_identifier("numbers that differ beyond 15 digits")
             column = Column(name, "identifier", used=False, note=note)
             return Learnt(column, IdentifierEncoder(), IdentifierEncoder().read(series))
         return _constant(texts, name, note)

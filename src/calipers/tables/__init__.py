@@ -13,6 +13,7 @@ from calipers.tables._delimited import TextFormat
 from calipers.tables._formats import (
     FORMATS,
     FileFormat,
+    format_names as format_names,
     format_of as format_of,
     known_endings as known_endings,
 )

@@ -67,6 +67,15 @@ def find_format(head: bytes) -> FileFormat:
     return next(matches, TEXT)
 
 
+def format_names() -> str:
+    """Return the names of all formats, for help texts.
+
+    >>> format_names()
+    'CSV, TSV, Parquet, Feather (Arrow), Arrow stream, Excel'
+    """
+    return ", ".join("Feather (Arrow)" if name == "Arrow" else name for name in FORMATS)
+
+
 def known_endings() -> str:
     """A text that lists the endings of files that can be written.
 
