@@ -352,7 +352,8 @@ class Comparison:
             """**Caveats**: not all splits were run, and strong peers only on a few. Some rows are
             from another machine. Defaults were chosen on training rows of the first splits, which
             are test rows of other splits. That an earlier default was unstable was first noticed on
-            test rows of naval. [docs/benchmarks.md](docs/benchmarks.md) has the tables and all caveats.""",
+            test rows of naval. [docs/benchmarks.md](docs/benchmarks.md) has the tables and all
+            caveats.""",
         ]
         first_text, *other_texts = (filled(text, 104) for text in texts)
         return "\n\n".join([first_text, tight(table), *other_texts])
