@@ -39,7 +39,7 @@ PAPER = {
 """The method of the paper, where it differs from the defaults."""
 
 
-class _Coverage(Within):
+class _Coverage(Within):  # type: ignore[misc]
     """A probability strictly between 0 and 1, in the words of people rather than of intervals."""
 
     def __str__(self) -> str:

@@ -119,8 +119,8 @@ LEARNT = {
     # Tables that can teach, and what one of their columns is found to be.
     "blanks": (table(a=lambda i: " "), "a", "constant", "always empty"),
     "constant": (table(a=lambda i: 7), "a", "constant", "always '7'"),
-    "row numbers": (table(a=lambda i: i + 1), "a", "identifier", "whole number in each row"),
-    "far numbers named so": (table(flat_id=lambda i: 991 * i), "flat_id", "identifier", "whole"),
+    "row numbers": (table(a=lambda i: i + 1), "a", "identifier", "integer in each row"),
+    "far numbers named so": (table(flat_id=lambda i: 991 * i), "flat_id", "identifier", "integer"),
     "names": (
         table(a=lambda i: f"flat {i}"),
         "a",
@@ -318,7 +318,7 @@ class TestFit:
         _, answer = whole
         for text in (
             "flats.csv: 60 rows",
-            "not used: looks like a row identifier (a different whole number in each row); its",
+            "not used: looks like a row identifier (a different integer in each row); its",
             "On 12 held-out rows",
             "90% intervals contain",
             "(with 12 rows, chance alone gives ",

@@ -229,7 +229,7 @@ def _width(value: float | None) -> float:
 
 def _print_levels(levels: Sequence[dict[str, Any]]) -> None:
     """Print the observed coverage at each level, also corrected for ties if there are any."""
-    columns = {
+    columns: dict[str, list[Any]] = {
         "coverage": [f"{row['coverage']:.0%}" for row in levels],
         "observed": [f"{row['observed']:.1%}" for row in levels],
         "corrected": [

@@ -251,9 +251,7 @@ def _counts_rows(values: FloatArray, distinct: int, name: str) -> bool:
     return bool(counting) or bool(_NAMES_ROWS.search(name))
 
 
-_ROW_NUMBERS = DetectedKind(
-    "identifier", note=row_identifier("a different whole number in each row")
-)
+_ROW_NUMBERS = DetectedKind("identifier", note=row_identifier("a different integer in each row"))
 
 
 def number_style(words: Any, name: str) -> NumberText:
