@@ -7,16 +7,20 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, poisson
 
-from calipers import report
+from calipers import metrics, report
 from calipers.importance import Dependence
 from calipers.report._drivers import Driver, Drivers, driver_data, driver_sentence
-from calipers.report._format import Unit
+from calipers.report._format import Unit, percent
 from calipers.report._groups import breakdowns
 from calipers.report._labelled import LabelledPrediction, predict_labelled
 from calipers.report._misses import Input, worst_misses
-from calipers.report._sentences import pit_sentence, uncertainty_sentences
+from calipers.report._sentences import (
+    calibration_sentence,
+    pit_sentence,
+    uncertainty_sentences,
+)
 from calipers.report._verdict import verdict
 
 from .conftest import EVIL, make_table
@@ -270,6 +274,21 @@ def test_verdict(rate, rows, kind):
     found = verdict(labelled(rate, rows))
     assert found.kind == kind
     assert found.headline.startswith("The 90% intervals held ")
+
+
+def test_true_intervals_of_counts_are_as_promised():
+    """They contain more than 90%, because they cannot end within the mass of a count."""
+    mean = np.full(2000, 1.5)
+    target = np.random.default_rng(0).poisson(mean).astype(float)
+    ties = np.stack([poisson.cdf(target - 1, mean), poisson.cdf(target, mean)])
+    bounds = np.stack(poisson.interval(0.9, mean), axis=1)[:, :, None]
+    counts = labelled(0.9, 2000, target=target, bounds=bounds, pit=ties[1], ties=ties)
+    found = verdict(counts)
+    assert found.kind == "good"
+    assert counts.inside.mean() > 0.95
+    shared = percent(metrics.shared_coverage(*ties, 0.9).mean())
+    assert f"corrected for that, it is {shared}. That is as promised" in found.text
+    assert calibration_sentence(counts).startswith("At every coverage")
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,8 @@ def comparison_sentences(labelled: LabelledPrediction, unit: Unit, target: str) 
 
 def calibration_sentence(labelled: LabelledPrediction) -> str:
     """Return a sentence on the calibration curve."""
-    assert labelled.pit is not None  # noqa: S101 - for the type checker
     nominal = np.round(np.arange(1, 20) / 20, 2)
-    observed = np.mean(2 * np.abs(labelled.pit - 0.5)[:, None] <= nominal, axis=0)
+    observed = labelled.observed(nominal)
     low, high = metrics.coverage_band(len(labelled), nominal)
     below, above = int((observed < low).sum()), int((observed > high).sum())
     if not below and not above:

@@ -50,16 +50,17 @@ def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
         headline = f"The {percent(coverage)} intervals are unbounded{where}."
         text = unbounded_reason(coverage, calibration)
         return Verdict("unbounded", "no finite interval", headline, text)
-    rate = float(labelled.held(labelled.own_level).mean())
+    rate = float(labelled.covered(labelled.own_level).mean())
     low, high = map(float, metrics.coverage_band(rows, coverage))
     inside = float(labelled.inside.mean())
     headline = f"The {percent(coverage)} intervals held {percent(inside)} of {count(rows, 'row')}."
     result = _compared(rate, low, high, labelled, headline)
-    if not labelled.ties:
+    tied = np.mean((labelled.target == labelled.lower) | (labelled.target == labelled.upper))
+    if labelled.ties is None or not tied:
         return result
     text = (
-        "Targets can lie exactly on a bound, and an interval holds all of these. Counted in "
-        f"proportion to the mass that belongs inside, {percent(rate)} are held. {result.text}"
+        f"{percent(float(tied))} of the targets equal an end of their interval, which inflates "
+        f"this figure; corrected for that, it is {percent(rate)}. {result.text}"
     )
     return replace(result, text=text)
 
