@@ -201,13 +201,13 @@ function showAnswer() {
   const bounded = interval && interval.lower !== null && interval.upper !== null;
   if (interval) {
     const bounds = document.createElement("strong");
-    bounds.textContent = bounded ? `${show(interval.lower)} to ${show(interval.upper)}` : "no finite interval";
-    line.append(bounds, ` with ${percent(interval.coverage, 2)} probability`);
+    bounds.textContent = bounded ? `${show(interval.lower)} to ${show(interval.upper)}` : "unbounded";
+    line.append(`${percent(interval.coverage, 2)} interval: `, bounds);
   }
   get("unbounded").hidden = !interval || bounded;
   get("unbounded").textContent = !interval || bounded ? "" : whyUnbounded(interval.coverage);
   get("mini-point").textContent = `${model.target.name} ${get("point").textContent}`;
-  get("mini-interval").textContent = interval ? line.firstChild.textContent : "";
+  get("mini-interval").textContent = !interval ? "" : bounded ? line.lastChild.textContent : "no finite interval";
   const names = answer.outside;
   get("mini").classList.toggle("unseen", names.length > 0);
   for (const column of state.inputs) controls.get(column.name).mark(names.includes(column.name));
