@@ -227,6 +227,20 @@ def test_infinite_intervals_say_why(page):
     assert bounds(page)[0] < point(page)
 
 
+def test_the_keys_name_every_line_of_the_charts(page):
+    open_model(page)
+    key = page.locator("#answer .legend:visible:has(.here)")
+    assert key.inner_text() == "point prediction"
+    assert page.locator("#density line.here").count() == key.count() == 1
+    assert "its ends dashed" in page.inner_text("#density-key")
+    assert page.locator("#density line.bound").count() == 2
+    key = page.locator("#sweep-here")
+    assert key.inner_text() == "chosen value"
+    page.select_option("#sweep-input", "kind")  # categories have no line
+    key.wait_for(state="hidden")
+    assert page.locator("#sweep line.here").count() == 0
+
+
 def test_times_of_day_have_a_control(page):
     open_model(page, "trips")
     assert page.get_attribute("#input-2", "type") == "datetime-local"

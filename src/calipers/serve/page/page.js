@@ -225,7 +225,7 @@ function showAnswer() {
 function showKey(answer, model) {
   const discrete = Boolean(answer.atoms) && !answer.density?.y.some((value) => value > 0);
   const kind = discrete ? "probability of each value" : "predictive density, smoothed";
-  get("density-key").textContent = model.any_coverage ? `${kind}; interval shaded` : "interval";
+  get("density-key").textContent = model.any_coverage ? `${kind}; interval shaded, its ends dashed` : "interval, its ends dashed";
   get("members-label").hidden = !model.any_coverage || discrete; // networks are continuous
 }
 
@@ -235,6 +235,7 @@ function showSweep() {
   if (!answer || !predictions.length) return;
   const sweep = { predictions, point: answer.point, ...placed(state.sweep, state.row[column.name]) };
   const label = `${model.target.name} along ${column.name}, with the other inputs as chosen.`;
+  get("sweep-here").hidden = !isFinite(sweep.place) || Boolean(sweep.names);
   get("sweep-part").textContent = partShown(state.sweep);
   state.placeAt = drawSweep(get("sweep"), sweep, model.target, label);
 }
