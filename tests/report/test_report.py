@@ -256,6 +256,12 @@ def test_bad_rows_write_nothing(model, X, y, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_does_not_exist_is_named_before_the_work(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("calipers.report.predict_labelled", lambda *_, **__: 1 / 0)
+    with pytest.raises(FileNotFoundError, match=r"no such folder: '.*lost'$"):
+        model.report(*make_table(5, 0), tmp_path / "lost" / "r.html")
+
+
 def test_failure_keeps_the_old_page(model, tmp_path, monkeypatch):
     path = tmp_path / "r.html"
     path.write_text("old")
