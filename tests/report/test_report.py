@@ -18,6 +18,7 @@ from calipers.report._labelled import LabelledPrediction, predict_labelled
 from calipers.report._misses import Input, worst_misses
 from calipers.report._sentences import (
     calibration_sentence,
+    comparison_sentences,
     pit_sentence,
     uncertainty_sentences,
 )
@@ -295,6 +296,40 @@ def test_true_intervals_of_counts_are_as_promised():
     shared = percent(metrics.shared_coverage(*ties, 0.9).mean())
     assert f"corrected for that, it is {shared}. That is as promised" in found.text
     assert calibration_sentence(counts).startswith("At every coverage")
+
+
+@pytest.mark.parametrize(("noise", "worse"), [(0.5, False), (2.0, True)])
+def test_point_predictions_that_lose_to_the_mean_are_said_to(noise, worse):
+    rng = np.random.default_rng(0)
+    target = rng.normal(size=200)
+    point = target + noise * rng.normal(size=200)
+    unbounded = np.tile(np.array([[-np.inf], [np.inf]]), (200, 1, 1))
+    for found in (
+        labelled(0.9, 200, target=target, point=point),
+        labelled(0.9, 200, target=target, point=point, bounds=unbounded),
+    ):
+        text = comparison_sentences(found, Unit(1), "y")
+        assert (
+            "The point predictions are no better than the mean of the targets." in text
+        ) == worse
+        assert "the mean of the targets would be off by 1.0" in text
+
+
+@pytest.mark.parametrize(
+    ("half_width", "center", "words"),
+    [
+        (0.5, 0.0, "narrower on average, and score better"),
+        (0.5, 3.0, "narrower on average, but score worse"),
+        (5.0, 0.0, "wider on average, and score worse"),
+        (1.49, 0.0, "wider on average, but score better"),
+    ],
+)
+def test_the_narrower_and_the_better_intervals_are_named(half_width, center, words):
+    mean = np.repeat([-1.0, 1.0], 100)
+    target = mean + np.tile(np.linspace(-0.6, 0.6, 100), 2)
+    sides = center + mean[:, None] + half_width * np.array([-1.0, 1.0])
+    found = labelled(0.9, 200, target=target, point=mean, bounds=sides[:, :, None])
+    assert words in comparison_sentences(found, Unit(1), "y")
 
 
 @pytest.mark.parametrize(
