@@ -16,6 +16,7 @@ from calipers.report._format import Unit, percent
 from calipers.report._groups import breakdowns
 from calipers.report._labelled import LabelledPrediction, predict_labelled
 from calipers.report._misses import Input, worst_misses
+from calipers.report._page import _settings
 from calipers.report._sentences import (
     calibration_sentence,
     comparison_sentences,
@@ -171,6 +172,14 @@ def test_drivers_are_named_and_drawn(page):
     assert all(low < mid < high for low, mid, high in zip(
         area["lower"], area["point"], area["upper"], strict=True
     ))  # fmt: skip
+
+
+def test_settings_that_were_chosen_are_marked(model):
+    """Not the preprocessor and the seed, which the command line always sets."""
+    values = {name: value for name, value, _ in _settings(model)}
+    assert (values["preprocessor"], values["random_state"]) == ('"TableEncoder"', "0")
+    marked = {name for name, _, note in _settings(model) if note == "not the default"}
+    assert marked == {"coverage", "n_networks", "cv", "network", "epochs", "n_jobs", "verbose"}
 
 
 def test_labels_of_every_kind_of_value():

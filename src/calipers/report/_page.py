@@ -164,11 +164,19 @@ def _tiles(content: Content) -> list[tuple[str, str, str]]:
 
 
 def _settings(model: IntervalRegressor) -> list[tuple[str, str, str]]:
-    """Return the name and value of each setting, with a note if it is not the default."""
+    """Return the name and value of each setting, with a note if it is not the default.
+
+    The command line sets the preprocessor and the seed of every model, so a note on these would not
+    tell what the user chose.
+    """
     defaults = type(model)().get_params(deep=False)
     texts = {name: _text(value) for name, value in model.get_params(deep=False).items()}
+
+    def differs(name: str, text: str) -> bool:
+        return name not in ("preprocessor", "random_state") and text != _text(defaults[name])
+
     return [
-        (name, text, "" if text == _text(defaults[name]) else "not the default")
+        (name, text, "not the default" if differs(name, text) else "")
         for name, text in texts.items()
     ]
 
