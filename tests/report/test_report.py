@@ -97,7 +97,7 @@ def test_page_is_whole(page):
         "strip", "intervals", "calibration", "pit", "group", "drivers", "dependence",
         "uncertainty", "history",
     }  # fmt: skip
-    assert re.search(r"The 90% intervals held [\d.]+% of 2,000 rows\.", found.text)
+    assert re.search(r"The 90% intervals contained [\d.]+% of 2,000 rows\.", found.text)
     assert "Evaluated on 2,000 rows of flats.csv" in found.text
     assert len(text) < 500_000
 
@@ -289,7 +289,7 @@ def test_failure_keeps_the_old_page(model, tmp_path, monkeypatch):
 def test_verdict(rate, rows, kind):
     found = verdict(labelled(rate, rows))
     assert found.kind == kind
-    assert found.headline.startswith("The 90% intervals held ")
+    assert found.headline.startswith("The 90% intervals contained ")
 
 
 def test_true_intervals_of_counts_are_as_promised():
@@ -385,6 +385,18 @@ def test_group_counts_add_up_and_a_bad_group_is_found():
     assert len(breakdowns(good, [])) == 1
 
 
+def test_the_page_explains_its_threshold_and_its_columns(page, model, tmp_path):
+    found = Page(page.read_text("utf-8"))
+    groups = sum(len(part) for part in data_of(page.read_text("utf-8"))["groups"])
+    assert f"corrected for {groups} comparisons: by chance alone, fewer than 1 report" in found.text
+    assert "“In half widths” is the distance from the interval, divided by half" in found.text
+    assert re.search(r"energy number [\d.]+ to [\d.]+, median [\d.]+; also missing", found.text)
+    frame, target = make_table(200, 3)
+    text = Page(model.report(frame, target, tmp_path / "r.html").read_text("utf-8")).text
+    assert "falls short of 90% beyond chance, given only 200 rows." in text
+    assert "nothing unusual" not in text
+
+
 def test_groups_that_hold_more_are_not_among_those_to_trust_less(model, tmp_path):
     frame, target = make_table(2000, 1)
     oslo = (frame[EVIL] == "Oslo").to_numpy()
@@ -449,7 +461,7 @@ def test_worst_misses_come_first_and_say_what_is_unusual():
     assert far.notable == "x 0.07071, outside the training range"
     assert far.inputs == [("x", "0.07071"), ("tall", "yes")]
     assert (near.name, near.notable) == ("r3", "x 2, among the highest")
-    assert (middle.name, middle.notable) == ("r50", "nothing unusual in its inputs")
+    assert (middle.name, middle.notable) == ("r50", "")
 
 
 def test_blocks_do_not_change_the_answers(model, monkeypatch):

@@ -73,7 +73,7 @@ def write(
     ... ).fit(X[:200], y[:200])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = write(model, X[200:], y[200:], Path(folder, "report.html")).read_text("utf-8")
-    >>> "The 95% intervals held" in page, "<h3>x0</h3>" in page
+    >>> "The 95% intervals contained" in page, "<h3>x0</h3>" in page
     (True, True)
     """
     file = Path(path)

@@ -204,7 +204,7 @@ def training_range(column: Column) -> str:
 
     >>> from calipers.preprocessing import Column
     >>> training_range(Column("size", "number", 1.0, 9.5, 2.0))
-    '1 to 9.5, typically 2'
+    '1 to 9.5, median 2'
     """
     text = ""
     if column.kind == "boolean":
@@ -217,7 +217,7 @@ def training_range(column: Column) -> str:
         ends: list[Any] = [column.low, column.high, column.typical]
         if column.kind == "date":
             ends = [np.datetime64(end) for end in ends]
-        text = "{} to {}, typically {}".format(*map(brief, ends))
+        text = "{} to {}, median {}".format(*map(brief, ends))
     return f"{text}; also missing" if column.missing and text else text
 
 

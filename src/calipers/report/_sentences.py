@@ -64,7 +64,7 @@ def calibration_sentence(labelled: LabelledPrediction) -> str:
     fewer = below >= above
     worst = np.argmin(observed - nominal) if fewer else np.argmax(observed - nominal)
     return (
-        f"Intervals hold {'fewer' if fewer else 'more'} rows than nominal, most of all at a "
+        f"Intervals contain {'fewer' if fewer else 'more'} rows than nominal, most of all at a "
         f"coverage of {percent(float(nominal[worst]))}, where {percent(float(observed[worst]))} "
         "are inside."
     )

@@ -53,7 +53,9 @@ def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
     rate = float(labelled.covered(labelled.own_level).mean())
     low, high = map(float, metrics.coverage_band(rows, coverage))
     inside = float(labelled.inside.mean())
-    headline = f"The {percent(coverage)} intervals held {percent(inside)} of {count(rows, 'row')}."
+    headline = (
+        f"The {percent(coverage)} intervals contained {percent(inside)} of {count(rows, 'row')}."
+    )
     result = _compared(rate, low, high, labelled, headline)
     tied = np.mean((labelled.target == labelled.lower) | (labelled.target == labelled.upper))
     if labelled.ties is None or not tied:
@@ -74,14 +76,14 @@ def _compared(
         kind, badge = "short", "falls short"
         text = (
             "That is less than promised, and more than chance explains: calibrated intervals would "
-            f"hold {band} of {rows}. On rows like these, expect more misses than the nominal "
+            f"contain {band} of {rows}. On rows like these, expect more misses than the nominal "
             "coverage suggests."
         )
     elif rate > high:
         kind, badge = "wide", "more than promised"
         text = (
             "That is more than promised, and more than chance explains: calibrated intervals would "
-            f"hold {band} of {rows}. They are safe, but wider than necessary."
+            f"contain {band} of {rows}. They are safe, but wider than necessary."
         )
     elif len(labelled) < _FEW:
         kind, badge = "few", "too few rows to tell"
@@ -91,7 +93,7 @@ def _compared(
         )
     else:
         kind, badge = "good", "as promised"
-        text = f"That is as promised: calibrated intervals hold {band} of {rows}."
+        text = f"That is as promised: calibrated intervals contain {band} of {rows}."
     return Verdict(kind, badge, headline, text)
 
 
