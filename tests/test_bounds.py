@@ -248,6 +248,7 @@ def test_the_report_corrects_for_ties_as_evaluate_does(model, counts, coverage, 
         f"{tied} of the targets equal an end of their interval, which inflates this figure; "
         f"corrected for that, it is {percent(shared)}. "
     ) in page
+    assert f"<dd>nominal {percent(coverage)}; {percent(shared)} corrected for ties</dd>" in page
     low, high = metrics.coverage_band(len(y), coverage)
     assert measures["coverage_rate"] > high  # without the correction, intervals look too wide
     assert ("as promised" in page) == (low <= shared <= high)

@@ -150,6 +150,9 @@ def _tiles(content: Content) -> list[tuple[str, str, str]]:
     model, _, naive = compare(labelled)
     bounded = np.isfinite(model.width)
     inside = f"nominal {percent(labelled.coverage)}" if bounded else "says nothing here"
+    if bounded and labelled.ties is not None:
+        rate = float(labelled.covered(labelled.own_level).mean())
+        inside += f"; {percent(rate)} corrected for ties"
     tiles = [
         ("rows inside", percent(model.rate), inside),
         ("typical width", unit.write(float(np.median(labelled.width))), "median over the rows"),
