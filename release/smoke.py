@@ -28,7 +28,7 @@ def fit_and_predict():
     again = calipers.load("smoke-model")
     assert np.array_equal(again.predict_interval(X[300:])[:, 0], lower)
     page = again.report(X[300:], y[300:], "smoke.html")
-    assert "intervals held" in page.read_text("utf-8")
+    assert "intervals contained" in page.read_text("utf-8")
     return f"{rate:.0%} of 142 rows inside their 90% interval"
 
 

@@ -1,6 +1,7 @@
 """Models of targets that cannot take every value: counts, zeros, caps, ranges."""
 
 import json
+from copy import copy
 
 import numpy as np
 import pandas as pd
@@ -10,8 +11,10 @@ from typer.testing import CliRunner
 import calipers
 from calipers import IntervalRegressor, metrics
 from calipers.cli import app
+from calipers.cli._measures import measure
 from calipers.networks import MLP
 from calipers.prediction import Query
+from calipers.report._format import percent
 from calipers.storage import ModelFileError
 
 
@@ -232,11 +235,24 @@ def test_onnx_cuts_off_and_rounds(model, zeros, counts, tmp_path):
         np.testing.assert_allclose(point, fitted.predict(X[:200]), atol=1e-5)
 
 
-def test_the_report_shares_ties_out_and_says_what_was_assumed(model, counts, tmp_path):
-    page = model.report(counts[0][600:], counts[1][600:], tmp_path / "r.html").read_text("utf-8")
-    assert "Counted in proportion to the mass that belongs inside" in page
+@pytest.mark.parametrize("coverage", [0.8, 0.95])
+def test_the_report_corrects_for_ties_as_evaluate_does(model, counts, coverage, tmp_path):
+    X, y = counts[0][600:], counts[1][600:]
+    model = copy(model).set_params(coverage=coverage)
+    page = model.report(X, y, tmp_path / "r.html").read_text("utf-8")
+    measures, (lower, upper) = measure(model, X, y, coverage)
+    dist, shared = model.predict_dist(X), measures["shared_rate"]
+    assert shared == metrics.shared_coverage(dist.cdf_below(y), dist.cdf(y), coverage).mean()
+    tied = percent(np.mean((y == lower) | (y == upper)))
+    assert (
+        f"{tied} of the targets equal an end of their interval, which inflates this figure; "
+        f"corrected for that, it is {percent(shared)}. "
+    ) in page
+    assert f"<dd>nominal {percent(coverage)}; {percent(shared)} corrected for ties</dd>" in page
+    low, high = metrics.coverage_band(len(y), coverage)
+    assert measures["coverage_rate"] > high  # without the correction, intervals look too wide
+    assert ("as promised" in page) == (low <= shared <= high)
     assert "non-negative integers" in page
-    assert "as promised" in page
 
 
 def test_served_predictions_have_atoms(model, counts, tmp_path):

@@ -35,6 +35,17 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_an_error_names_the_folder_that_does_not_exist(tmp_path):
+    folder = tmp_path / "lost"
+    with pytest.raises(FileNotFoundError, match="no such folder") as found:
+        replace_file(folder / "table.csv", b"new")
+    assert found.value.filename == str(folder)
+    folder.write_bytes(b"a file")
+    with pytest.raises(NotADirectoryError, match="not a folder") as found:
+        replace_file(folder / "table.csv", b"new")
+    assert found.value.filename == str(folder)
+
+
 @POSIX
 def test_a_pipe_stays_one_and_is_written_to(tmp_path):
     """As a device does: a rename would put a file in its place."""

@@ -248,7 +248,7 @@ def tried(monkeypatch):
 
 def test_any_kind_of_rows(tmp_path):
     X, y = steps(240)
-    frame = pd.DataFrame(X, columns=list("abc"))
+    frame = pd.DataFrame(X.copy(), columns=list("abc"))
     frame["kind"] = np.where(X[:, 0] > 0, "left", "right")
     frame["many"] = [f"level {i % 60}" for i in range(240)]
     frame.loc[3, "b"] = np.nan

@@ -5,6 +5,7 @@ the same folder, flushed to disk, and renamed. A reader sees the old bytes or th
 process killed at any moment leaves no partial file.
 """
 
+import errno
 import os
 import secrets
 import sys
@@ -54,6 +55,7 @@ def replacing(
             yield file
         return
     path = path.resolve()
+    require_folder(path)
     with _open_part(path, wait, mode) as file:
         temporary = Path(file.name)
         try:
@@ -74,6 +76,15 @@ def replacing(
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def require_folder(path: Path) -> None:
+    """Raise an error that names the folder of a file to be written, if there is no such folder."""
+    folder = path.resolve().parent
+    if not folder.exists():
+        raise FileNotFoundError(errno.ENOENT, "There is no such folder", str(folder))
+    if not folder.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, "This is not a folder", str(folder))
 
 
 def _open_part(path: Path, wait: bool, mode: int) -> BinaryIO:

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from calipers._checks import FloatArray
 
 _MOST_ATOMS = 64  # returned with a density
+_LEAST_MASS = 1e-9  # smaller differences of a distribution function are rounding errors
 POINT = "prediction"
 """Column name of point predictions."""
 MEMBER = ("loc", "left_scale", "right_scale", "weight")
@@ -88,6 +89,13 @@ class Prediction:
 
     def __len__(self) -> int:
         return len(self.point)
+
+    @property
+    def has_ties(self) -> bool:
+        """Whether any value of ``Query.at`` has positive probability and may tie with a bound."""
+        if self.cdf is None or self.cdf_below is None:
+            return False
+        return bool((self.cdf - self.cdf_below > _LEAST_MASS).any())
 
     def bounds(self, coverage: float) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bounds of one of the coverages."""

@@ -147,5 +147,5 @@ def test_words_remain_without_javascript(chromium, page):
     context = chromium.new_context(java_script_enabled=False)
     tab = context.new_page()
     tab.goto(page.as_uri())
-    assert "intervals held" in tab.locator("#short").inner_text()
+    assert "intervals contained" in tab.locator("#short").inner_text()
     context.close()

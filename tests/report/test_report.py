@@ -7,16 +7,22 @@ from html.parser import HTMLParser
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import norm
+from scipy.stats import norm, poisson
 
-from calipers import report
+from calipers import metrics, report
 from calipers.importance import Dependence
 from calipers.report._drivers import Driver, Drivers, driver_data, driver_sentence
-from calipers.report._format import Unit
+from calipers.report._format import Unit, percent
 from calipers.report._groups import breakdowns
 from calipers.report._labelled import LabelledPrediction, predict_labelled
 from calipers.report._misses import Input, worst_misses
-from calipers.report._sentences import pit_sentence, uncertainty_sentences
+from calipers.report._page import _settings
+from calipers.report._sentences import (
+    calibration_sentence,
+    comparison_sentences,
+    pit_sentence,
+    uncertainty_sentences,
+)
 from calipers.report._verdict import verdict
 
 from .conftest import EVIL, make_table
@@ -91,7 +97,7 @@ def test_page_is_whole(page):
         "strip", "intervals", "calibration", "pit", "group", "drivers", "dependence",
         "uncertainty", "history",
     }  # fmt: skip
-    assert re.search(r"The 90% intervals held [\d.]+% of 2,000 rows\.", found.text)
+    assert re.search(r"The 90% intervals contained [\d.]+% of 2,000 rows\.", found.text)
     assert "Evaluated on 2,000 rows of flats.csv" in found.text
     assert len(text) < 500_000
 
@@ -166,6 +172,14 @@ def test_drivers_are_named_and_drawn(page):
     assert all(low < mid < high for low, mid, high in zip(
         area["lower"], area["point"], area["upper"], strict=True
     ))  # fmt: skip
+
+
+def test_settings_that_were_chosen_are_marked(model):
+    """Not the preprocessor and the seed, which the command line always sets."""
+    values = {name: value for name, value, _ in _settings(model)}
+    assert (values["preprocessor"], values["random_state"]) == ('"TableEncoder"', "0")
+    marked = {name for name, _, note in _settings(model) if note == "not the default"}
+    assert marked == {"coverage", "n_networks", "cv", "network", "epochs", "n_jobs", "verbose"}
 
 
 def test_labels_of_every_kind_of_value():
@@ -252,6 +266,12 @@ def test_bad_rows_write_nothing(model, X, y, message, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_that_does_not_exist_is_named_before_the_work(model, tmp_path, monkeypatch):
+    monkeypatch.setattr("calipers.report.predict_labelled", lambda *_, **__: 1 / 0)
+    with pytest.raises(FileNotFoundError, match=r"no such folder: '.*lost'$"):
+        model.report(*make_table(5, 0), tmp_path / "lost" / "r.html")
+
+
 def test_failure_keeps_the_old_page(model, tmp_path, monkeypatch):
     path = tmp_path / "r.html"
     path.write_text("old")
@@ -269,7 +289,56 @@ def test_failure_keeps_the_old_page(model, tmp_path, monkeypatch):
 def test_verdict(rate, rows, kind):
     found = verdict(labelled(rate, rows))
     assert found.kind == kind
-    assert found.headline.startswith("The 90% intervals held ")
+    assert found.headline.startswith("The 90% intervals contained ")
+
+
+def test_true_intervals_of_counts_are_as_promised():
+    """They contain more than 90%, because they cannot end within the mass of a count."""
+    mean = np.full(2000, 1.5)
+    target = np.random.default_rng(0).poisson(mean).astype(float)
+    ties = np.stack([poisson.cdf(target - 1, mean), poisson.cdf(target, mean)])
+    bounds = np.stack(poisson.interval(0.9, mean), axis=1)[:, :, None]
+    counts = labelled(0.9, 2000, target=target, bounds=bounds, pit=ties[1], ties=ties)
+    found = verdict(counts)
+    assert found.kind == "good"
+    assert counts.inside.mean() > 0.95
+    shared = percent(metrics.shared_coverage(*ties, 0.9).mean())
+    assert f"corrected for that, it is {shared}. That is as promised" in found.text
+    assert calibration_sentence(counts).startswith("At every coverage")
+
+
+@pytest.mark.parametrize(("noise", "worse"), [(0.5, False), (2.0, True)])
+def test_point_predictions_that_lose_to_the_mean_are_said_to(noise, worse):
+    rng = np.random.default_rng(0)
+    target = rng.normal(size=200)
+    point = target + noise * rng.normal(size=200)
+    unbounded = np.tile(np.array([[-np.inf], [np.inf]]), (200, 1, 1))
+    for found in (
+        labelled(0.9, 200, target=target, point=point),
+        labelled(0.9, 200, target=target, point=point, bounds=unbounded),
+    ):
+        text = comparison_sentences(found, Unit(1), "y")
+        assert (
+            "The point predictions are no better than the mean of the targets." in text
+        ) == worse
+        assert "the mean of the targets would be off by 1.0" in text
+
+
+@pytest.mark.parametrize(
+    ("half_width", "center", "words"),
+    [
+        (0.5, 0.0, "narrower on average, and score better"),
+        (0.5, 3.0, "narrower on average, but score worse"),
+        (5.0, 0.0, "wider on average, and score worse"),
+        (1.49, 0.0, "wider on average, but score better"),
+    ],
+)
+def test_the_narrower_and_the_better_intervals_are_named(half_width, center, words):
+    mean = np.repeat([-1.0, 1.0], 100)
+    target = mean + np.tile(np.linspace(-0.6, 0.6, 100), 2)
+    sides = center + mean[:, None] + half_width * np.array([-1.0, 1.0])
+    found = labelled(0.9, 200, target=target, point=mean, bounds=sides[:, :, None])
+    assert words in comparison_sentences(found, Unit(1), "y")
 
 
 @pytest.mark.parametrize(
@@ -314,6 +383,18 @@ def test_group_counts_add_up_and_a_bad_group_is_found():
     assert [(g.label, g.rows) for g in by_kind.groups] == [("a", 300), ("b", 280), ("missing", 20)]
     assert [g.verdict for g in by_kind.groups] == ["wide", "short", ""]
     assert len(breakdowns(good, [])) == 1
+
+
+def test_the_page_explains_its_threshold_and_its_columns(page, model, tmp_path):
+    found = Page(page.read_text("utf-8"))
+    groups = sum(len(part) for part in data_of(page.read_text("utf-8"))["groups"])
+    assert f"corrected for {groups} comparisons: by chance alone, fewer than 1 report" in found.text
+    assert "“In half widths” is the distance from the interval, divided by half" in found.text
+    assert re.search(r"energy number [\d.]+ to [\d.]+, median [\d.]+; also missing", found.text)
+    frame, target = make_table(200, 3)
+    text = Page(model.report(frame, target, tmp_path / "r.html").read_text("utf-8")).text
+    assert "falls short of 90% beyond chance, given only 200 rows." in text
+    assert "nothing unusual" not in text
 
 
 def test_groups_that_hold_more_are_not_among_those_to_trust_less(model, tmp_path):
@@ -380,7 +461,7 @@ def test_worst_misses_come_first_and_say_what_is_unusual():
     assert far.notable == "x 0.07071, outside the training range"
     assert far.inputs == [("x", "0.07071"), ("tall", "yes")]
     assert (near.name, near.notable) == ("r3", "x 2, among the highest")
-    assert (middle.name, middle.notable) == ("r50", "nothing unusual in its inputs")
+    assert (middle.name, middle.notable) == ("r50", "")
 
 
 def test_blocks_do_not_change_the_answers(model, monkeypatch):

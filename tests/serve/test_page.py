@@ -147,11 +147,11 @@ def test_coverage_moves_the_interval_alone(page):
     narrow = bounds(page)
     assert low < narrow[0] < narrow[1] < high
     assert point(page) == before
-    assert "50% probability" in page.inner_text("#interval")
+    assert page.inner_text("#interval").startswith("50% interval: ")
     page.focus("#coverage")
     page.keyboard.press("ArrowRight")
     settle(page)
-    assert "51% probability" in page.inner_text("#interval")
+    assert page.inner_text("#interval").startswith("51% interval: ")
     assert page.input_value("#coverage-value") == "51"
 
 
@@ -220,11 +220,25 @@ def test_infinite_intervals_say_why(page):
     page.fill("#coverage-value", "99.9")
     says(page, "#unbounded", "200, while a coverage of 99.9% takes at least 1,999")
     assert "Intervals of up to 99% are finite." in page.inner_text("#unbounded")
-    assert page.inner_text("#interval") == "no finite interval with 99.9% probability"
+    assert page.inner_text("#interval") == "99.9% interval: unbounded"
     page.fill("#coverage-value", "99")
     settle(page)
     assert page.is_hidden("#unbounded")
     assert bounds(page)[0] < point(page)
+
+
+def test_the_keys_name_every_line_of_the_charts(page):
+    open_model(page)
+    key = page.locator("#answer .legend:visible:has(.here)")
+    assert key.inner_text() == "point prediction"
+    assert page.locator("#density line.here").count() == key.count() == 1
+    assert "its ends dashed" in page.inner_text("#density-key")
+    assert page.locator("#density line.bound").count() == 2
+    key = page.locator("#sweep-here")
+    assert key.inner_text() == "chosen value"
+    page.select_option("#sweep-input", "kind")  # categories have no line
+    key.wait_for(state="hidden")
+    assert page.locator("#sweep line.here").count() == 0
 
 
 def test_times_of_day_have_a_control(page):
@@ -333,7 +347,7 @@ def test_models_can_be_chosen(page):
     page.select_option("#model", "bounds")
     settle(page)
     assert page.is_disabled("#coverage")
-    assert "95% probability" in page.inner_text("#interval")
+    assert page.inner_text("#interval").startswith("95% interval: ")
     page.select_option("#model", "points")
     settle(page)
     assert page.inner_text("#interval") == ""

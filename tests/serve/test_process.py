@@ -77,6 +77,16 @@ def test_a_signal_lets_requests_finish(process):
         httpx.get(f"{address}/health")
 
 
+@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_server_says_so(process, stop):
+    made, address = process()
+    assert httpx.get(f"{address}/health").status_code == 200
+    made.send_signal(stop)
+    out, err = made.communicate(timeout=60)
+    assert out == "stopped\n"
+    assert err == ""
+
+
 @pytest.fixture
 def started(monkeypatch):
     """What ``calipers serve`` would start."""

@@ -99,14 +99,11 @@ def _print_band(rows: int, by_chance: Sequence[float]) -> None:
 
 def _shared_rate(prediction: Any, coverage: float) -> float | None:
     """Return the coverage rate with ties counted in part; None if no single value has mass."""
-    import numpy as np
-
     from calipers.metrics import shared_coverage
 
-    below, cdf = prediction.cdf_below, prediction.cdf
-    if below is None or np.array_equal(cdf, below):
+    if not prediction.has_ties:
         return None
-    return float(shared_coverage(below, cdf, coverage).mean())
+    return float(shared_coverage(prediction.cdf_below, prediction.cdf, coverage).mean())
 
 
 def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:

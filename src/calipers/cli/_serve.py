@@ -1,6 +1,7 @@
 """``calipers serve``: models over HTTP, with a web page."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -95,8 +96,20 @@ def serve_command(
     def notify(address: str) -> None:
         typer.echo(f"serving {len(models)} model{'s' * (len(models) > 1)} at {address}")
 
+    def notify_stopped() -> None:
+        with suppress(OSError):  # nobody may be reading any more
+            typer.echo("stopped")
+
     level = "info" if log_requests else "warning"
-    library.run(app, settings, host=host, port=port, log_level=level, notify=notify)
+    library.run(
+        app,
+        settings,
+        host=host,
+        port=port,
+        log_level=level,
+        notify=notify,
+        notify_stopped=notify_stopped,
+    )
 
 
 def _token(token: str | None, file: Path | None) -> str | None:

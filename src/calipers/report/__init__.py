@@ -9,7 +9,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from calipers._files import replace_file
+from calipers._files import replace_file, require_folder
 from calipers.regressor import IntervalRegressor
 from calipers.report._drivers import find_drivers
 from calipers.report._format import count
@@ -57,6 +57,8 @@ def write(
     ------
     ValueError
         If there is no row, a target is not a finite number, or the model has no intervals.
+    FileNotFoundError
+        If the folder of ``path`` does not exist.
 
     Examples
     --------
@@ -71,9 +73,11 @@ def write(
     ... ).fit(X[:200], y[:200])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     page = write(model, X[200:], y[200:], Path(folder, "report.html")).read_text("utf-8")
-    >>> "The 95% intervals held" in page, "<h3>x0</h3>" in page
+    >>> "The 95% intervals contained" in page, "<h3>x0</h3>" in page
     (True, True)
     """
+    file = Path(path)
+    require_folder(file)  # before the work, not after it
     labelled = predict_labelled(model, X, y, visible=bool(verbose))
     inputs = read_inputs(model, X, labelled.outside)
     names = [str(name) for name in getattr(X, "index", range(len(labelled)))]
@@ -88,6 +92,5 @@ def write(
         drivers=find_drivers(model, X, labelled),
         cautions=[*(cautions or []), *filter(None, [out_of_time(model.about_.get("time_budget"))])],
     )
-    file = Path(path)
     replace_file(file, render(content).encode())
     return file

@@ -35,6 +35,7 @@ def chart_data(
     rows = sampled(labelled)
     return {
         "coverage": labelled.coverage,
+        "ties": labelled.ties is not None,
         "decimals": Unit.of(labelled.target).decimals,
         "intervals": {
             "names": [names[row] for row in rows],
@@ -63,7 +64,7 @@ def _level(
         "coverage": float(level),
         "lower": rounded(lower[rows]),
         "upper": rounded(upper[rows]),
-        "rate": float(labelled.held(index).mean()),
+        "rate": float(labelled.covered(index).mean()),
         "band": [float(low), float(high)],
         "width": rounded(np.array([np.median(upper - lower)]))[0],
     }
@@ -72,11 +73,10 @@ def _level(
 def _calibration(labelled: LabelledPrediction) -> dict[str, Any] | None:
     if labelled.pit is None:
         return None
-    depth = 2 * np.abs(labelled.pit - 0.5)  # smallest coverage whose interval holds the target
     low, high = metrics.coverage_band(len(labelled), _NOMINAL)
     return {
         "nominal": _NOMINAL.tolist(),
-        "observed": rounded(np.mean(depth[:, None] <= _NOMINAL, axis=0)),
+        "observed": rounded(labelled.observed(_NOMINAL)),
         "low": rounded(low),
         "high": rounded(high),
     }

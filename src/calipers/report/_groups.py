@@ -136,9 +136,9 @@ def _groups(labelled: LabelledPrediction, codes: Codes, labels: Sequence[str]) -
     grouped = coverage_by_group(labelled.target, labelled.lower, labelled.upper, codes)
     low, high = coverage_band(grouped.n_samples, labelled.coverage)
     rate = grouped.coverage_rate
-    if labelled.ties:
-        held = labelled.held(labelled.own_level)
-        rate = np.array([held[codes == code].mean() for code in grouped.group])
+    if labelled.ties is not None:
+        covered = labelled.covered(labelled.own_level)
+        rate = np.array([covered[codes == code].mean() for code in grouped.group])
     p_value = _p_values(rate, grouped.n_samples, labelled)
     names = [labels[code] for code in grouped.group]
     columns = (grouped.n_samples, rate, grouped.mean_width, low, high, p_value)
@@ -153,7 +153,7 @@ def _p_values(rate: Any, rows: Any, labelled: LabelledPrediction) -> Any:
     says nothing new.
     """
     ends = np.clip(
-        sorted([labelled.coverage, labelled.held(labelled.own_level).mean()]), 1e-9, 1 - 1e-9
+        sorted([labelled.coverage, labelled.covered(labelled.own_level).mean()]), 1e-9, 1 - 1e-9
     )
     nearest = np.clip(rate, *ends)
     return np.where(rate == nearest, 1.0, coverage_p_value(rate, rows, nearest))

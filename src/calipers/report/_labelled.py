@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_consistent_length, column_or_1d
 
+from calipers import metrics
 from calipers._checks import FloatArray
 from calipers._progress import progress
 from calipers.prediction import Prediction, Query
@@ -35,7 +36,9 @@ class LabelledPrediction:
     pit: FloatArray | None
     aleatoric: FloatArray | None
     epistemic: FloatArray | None
-    ties: bool = False  # whether single values have mass, within which ``pit`` is then random
+    # (2, n): distribution function just below and at the targets, if any has positive probability;
+    # ``pit`` is then random between the two
+    ties: FloatArray | None = None
 
     def __len__(self) -> int:
         return len(self.target)
@@ -60,11 +63,19 @@ class LabelledPrediction:
         """Widths of the intervals for ``coverage``."""
         return self.upper - self.lower
 
-    def held(self, index: int) -> NDArray[np.bool_]:
-        """Whether each target lies in its interval at one level; ties are split at random."""
-        if self.ties and self.pit is not None:
-            return 2 * np.abs(self.pit - 0.5) <= self.levels[index]
-        return (self.bounds[:, 0, index] <= self.target) & (self.target <= self.bounds[:, 1, index])
+    def covered(self, index: int) -> FloatArray:
+        """Return 1 for each target in its interval at one level, 0 for others, and ties in part."""
+        if self.ties is not None:
+            below, at = self.ties
+            return metrics.shared_coverage(below, at, self.levels[index])
+        lower, upper = self.bounds[:, 0, index], self.bounds[:, 1, index]
+        return ((lower <= self.target) & (self.target <= upper)).astype(float)
+
+    def observed(self, nominal: FloatArray) -> FloatArray:
+        """Return the coverage rates of central intervals at any levels, with ties in part."""
+        assert self.pit is not None  # noqa: S101 - for the type checker
+        below, at = (self.pit, self.pit) if self.ties is None else self.ties
+        return metrics.shared_coverage(below, at, nominal[:, np.newaxis]).mean(axis=1)
 
     @property
     def inside(self) -> NDArray[np.bool_]:
@@ -97,7 +108,9 @@ def predict_labelled(
             outside.append(block_outside)
             report(len(rows))
     prediction = Prediction.concatenate(blocks)
-    pit, ties = _pit(prediction)
+    ties = None
+    if prediction.has_ties:
+        ties = np.stack([cast(FloatArray, prediction.cdf_below), cast(FloatArray, prediction.cdf)])
     variances = (prediction.aleatoric_variance, prediction.epistemic_variance)
     aleatoric, epistemic = (None if v is None else np.sqrt(v) for v in variances)
     return LabelledPrediction(
@@ -107,20 +120,20 @@ def predict_labelled(
         point=prediction.point,
         bounds=cast(FloatArray, prediction.intervals),
         outside=np.concatenate(outside),
-        pit=pit,
+        pit=_pit(prediction),
         aleatoric=aleatoric,
         epistemic=epistemic,
         ties=ties,
     )
 
 
-def _pit(prediction: Prediction) -> tuple[FloatArray | None, bool]:
-    """Return the PIT, randomised within the mass of single values, and whether any has mass."""
+def _pit(prediction: Prediction) -> FloatArray | None:
+    """Return the PIT, randomised within the mass of single values."""
     if prediction.cdf is None or prediction.cdf_below is None:
-        return prediction.cdf, False
+        return prediction.cdf
     mass = prediction.cdf - prediction.cdf_below
     uniform = np.random.default_rng(0).random(len(mass))
-    return prediction.cdf_below + uniform * mass, bool((mass > 1e-9).any())
+    return prediction.cdf_below + uniform * mass
 
 
 def _checked_target(X: Any, y: Any) -> FloatArray:

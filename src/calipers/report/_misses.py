@@ -67,7 +67,7 @@ class Miss:
     # distance from the interval, in the target's unit and in half widths of the interval
     distance: float
     widths: float
-    notable: str  # description of unusual inputs
+    notable: str  # description of unusual inputs; "" if there are none
     inputs: list[tuple[str, str]]  # names and values
 
 
@@ -99,7 +99,7 @@ def worst_misses(
 def _notable(texts: list[str]) -> str:
     texts = sorted(filter(None, texts), key=lambda text: "training" not in text)
     more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-    return ", ".join(texts[:_NAMED]) + more or "nothing unusual in its inputs"
+    return ", ".join(texts[:_NAMED]) + more
 
 
 def _unusual(column: Input, rows: NDArray[np.intp]) -> list[str]:

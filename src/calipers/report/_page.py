@@ -150,6 +150,9 @@ def _tiles(content: Content) -> list[tuple[str, str, str]]:
     model, _, naive = compare(labelled)
     bounded = np.isfinite(model.width)
     inside = f"nominal {percent(labelled.coverage)}" if bounded else "says nothing here"
+    if bounded and labelled.ties is not None:
+        rate = float(labelled.covered(labelled.own_level).mean())
+        inside += f"; {percent(rate)} corrected for ties"
     tiles = [
         ("rows inside", percent(model.rate), inside),
         ("typical width", unit.write(float(np.median(labelled.width))), "median over the rows"),
@@ -164,11 +167,19 @@ def _tiles(content: Content) -> list[tuple[str, str, str]]:
 
 
 def _settings(model: IntervalRegressor) -> list[tuple[str, str, str]]:
-    """Return the name and value of each setting, with a note if it is not the default."""
+    """Return the name and value of each setting, with a note if it is not the default.
+
+    The command line sets the preprocessor and the seed of every model, so a note on these would not
+    tell what the user chose.
+    """
     defaults = type(model)().get_params(deep=False)
     texts = {name: _text(value) for name, value in model.get_params(deep=False).items()}
+
+    def differs(name: str, text: str) -> bool:
+        return name not in ("preprocessor", "random_state") and text != _text(defaults[name])
+
     return [
-        (name, text, "" if text == _text(defaults[name]) else "not the default")
+        (name, text, "not the default" if differs(name, text) else "")
         for name, text in texts.items()
     ]
 
@@ -196,7 +207,7 @@ def training_range(column: Column) -> str:
 
     >>> from calipers.preprocessing import Column
     >>> training_range(Column("size", "number", 1.0, 9.5, 2.0))
-    '1 to 9.5, typically 2'
+    '1 to 9.5, median 2'
     """
     text = ""
     if column.kind == "boolean":
@@ -209,7 +220,7 @@ def training_range(column: Column) -> str:
         ends: list[Any] = [column.low, column.high, column.typical]
         if column.kind == "date":
             ends = [np.datetime64(end) for end in ends]
-        text = "{} to {}, typically {}".format(*map(brief, ends))
+        text = "{} to {}, median {}".format(*map(brief, ends))
     return f"{text}; also missing" if column.missing and text else text
 
 

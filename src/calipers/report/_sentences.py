@@ -18,48 +18,45 @@ _SIGNIFICANT = 0.01  # p-value below which a shape of the PIT is put into words
 
 
 def comparison_sentences(labelled: LabelledPrediction, unit: Unit, target: str) -> str:
-    """Return sentences on width and error of the model, compared with naive intervals."""
+    """Return sentences on error and width of the model, compared with naive predictions."""
     model, one_width, naive = compare(labelled)
-    errors = (
-        f"Point predictions are off by {unit.write(model.error)} (root mean square); the mean of "
-        f"the targets would be off by {unit.write(naive.error)}."
-    )
+    several = len(labelled) > 1  # one row is its own mean
+    texts = []
+    if several and model.error >= naive.error:
+        texts.append("The point predictions are no better than the mean of the targets.")
+    if several:
+        texts.append(
+            f"Point predictions are off by {unit.write(model.error)} (root mean square); the mean "
+            f"of the targets would be off by {unit.write(naive.error)}."
+        )
     if not np.isfinite(model.width):
-        return errors
+        return " ".join(texts)
     narrow, typical, wide = np.quantile(labelled.width, [0.1, 0.5, 0.9])
-    texts = [
+    texts.append(
         f"A typical interval is {unit.write(typical)} wide in {target}, and most are between "
         f"{unit.write(narrow)} and {unit.write(wide)} wide."
-    ]
-    if len(labelled) < 2 or naive.width == 0:
-        return texts[0]
-    gain, better = 1 - model.width / naive.width, model.score < naive.score
-    scores = "scores better" if better else "scores worse"
-    tail = (
-        f"the model's are {percent(gain)} narrower on average, {'and' if better else 'but'} it "
-        f"{scores}"
-        if gain > 0
-        else f"no wider than the model's, which {scores}"
     )
-    texts.append(
-        f"One interval for all rows, made in hindsight, would be {unit.write(naive.width)} "
-        f"wide: {tail}."
-    )
-    texts.append(errors)
-    gain = 1 - model.score / one_width.score
-    if gain > 0.01:
+    if several and naive.width > 0:
+        gain, better = 1 - model.width / naive.width, model.score < naive.score
+        width = f"{percent(abs(gain))} {'narrower' if gain > 0 else 'wider'}" if gain else "as wide"
         texts.append(
-            "Knowing which rows are uncertain pays off: the interval score is "
-            f"{percent(gain)} better than with one width for all."
+            f"One interval for all rows, made in hindsight, would be {unit.write(naive.width)} "
+            f"wide. The model's intervals are {width} on average, "
+            f"{'and' if better == (gain > 0) else 'but'} score {'better' if better else 'worse'}."
         )
+        gain = 1 - model.score / one_width.score
+        if gain > 0.01:
+            texts.append(
+                "Knowing which rows are uncertain pays off: the interval score is "
+                f"{percent(gain)} better than with one width for all."
+            )
     return " ".join(texts)
 
 
 def calibration_sentence(labelled: LabelledPrediction) -> str:
     """Return a sentence on the calibration curve."""
-    assert labelled.pit is not None  # noqa: S101 - for the type checker
     nominal = np.round(np.arange(1, 20) / 20, 2)
-    observed = np.mean(2 * np.abs(labelled.pit - 0.5)[:, None] <= nominal, axis=0)
+    observed = labelled.observed(nominal)
     low, high = metrics.coverage_band(len(labelled), nominal)
     below, above = int((observed < low).sum()), int((observed > high).sum())
     if not below and not above:
@@ -67,7 +64,7 @@ def calibration_sentence(labelled: LabelledPrediction) -> str:
     fewer = below >= above
     worst = np.argmin(observed - nominal) if fewer else np.argmax(observed - nominal)
     return (
-        f"Intervals hold {'fewer' if fewer else 'more'} rows than nominal, most of all at a "
+        f"Intervals contain {'fewer' if fewer else 'more'} rows than nominal, most of all at a "
         f"coverage of {percent(float(nominal[worst]))}, where {percent(float(observed[worst]))} "
         "are inside."
     )

@@ -50,16 +50,19 @@ def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
         headline = f"The {percent(coverage)} intervals are unbounded{where}."
         text = unbounded_reason(coverage, calibration)
         return Verdict("unbounded", "no finite interval", headline, text)
-    rate = float(labelled.held(labelled.own_level).mean())
+    rate = float(labelled.covered(labelled.own_level).mean())
     low, high = map(float, metrics.coverage_band(rows, coverage))
     inside = float(labelled.inside.mean())
-    headline = f"The {percent(coverage)} intervals held {percent(inside)} of {count(rows, 'row')}."
+    headline = (
+        f"The {percent(coverage)} intervals contained {percent(inside)} of {count(rows, 'row')}."
+    )
     result = _compared(rate, low, high, labelled, headline)
-    if not labelled.ties:
+    tied = np.mean((labelled.target == labelled.lower) | (labelled.target == labelled.upper))
+    if labelled.ties is None or not tied:
         return result
     text = (
-        "Targets can lie exactly on a bound, and an interval holds all of these. Counted in "
-        f"proportion to the mass that belongs inside, {percent(rate)} are held. {result.text}"
+        f"{percent(float(tied))} of the targets equal an end of their interval, which inflates "
+        f"this figure; corrected for that, it is {percent(rate)}. {result.text}"
     )
     return replace(result, text=text)
 
@@ -73,14 +76,14 @@ def _compared(
         kind, badge = "short", "falls short"
         text = (
             "That is less than promised, and more than chance explains: calibrated intervals would "
-            f"hold {band} of {rows}. On rows like these, expect more misses than the nominal "
+            f"contain {band} of {rows}. On rows like these, expect more misses than the nominal "
             "coverage suggests."
         )
     elif rate > high:
         kind, badge = "wide", "more than promised"
         text = (
             "That is more than promised, and more than chance explains: calibrated intervals would "
-            f"hold {band} of {rows}. They are safe, but wider than necessary."
+            f"contain {band} of {rows}. They are safe, but wider than necessary."
         )
     elif len(labelled) < _FEW:
         kind, badge = "few", "too few rows to tell"
@@ -90,7 +93,7 @@ def _compared(
         )
     else:
         kind, badge = "good", "as promised"
-        text = f"That is as promised: calibrated intervals hold {band} of {rows}."
+        text = f"That is as promised: calibrated intervals contain {band} of {rows}."
     return Verdict(kind, badge, headline, text)
 
 

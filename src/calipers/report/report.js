@@ -14,6 +14,9 @@ const number = (value) => {
   return value.toLocaleString("en", places).replace("-", "−");
 };
 
+// Rows inside their interval; a target that equals an end of its interval may count in part.
+const inside = data.ties ? "inside, corrected for ties" : "inside";
+
 // ---- rows and their intervals --------------------------------------------------------------
 
 const { names, target, point, levels } = data.intervals;
@@ -52,8 +55,8 @@ function intervals(host, width, label) {
   add(plot, "path", { class: "span", d: spans.join(""), "stroke-width": clamp(0.7 * gap, 1, 9) });
   add(plot, "path", { class: "line", d: curve(shown, shown.map((i) => point[i]), area) });
   const place = (i) => [toX(i), toY(target[i])];
-  const inside = shown.filter((i) => isInside(i, view.level));
-  add(plot, "path", { class: "in", d: dots(inside.map(place)), "stroke-width": clamp(gap, 1.8, 5) });
+  const within = shown.filter((i) => isInside(i, view.level));
+  add(plot, "path", { class: "in", d: dots(within.map(place)), "stroke-width": clamp(gap, 1.8, 5) });
   const outside = shown.filter((i) => !isInside(i, view.level));
   const size = clamp(1.2 * gap, 2.4, 6);
   add(plot, "path", { class: "out", d: outside.map((i) => diamond(...place(i), size)).join("") });
@@ -130,7 +133,7 @@ function describe(host) {
   const seen = view.to - view.from;
   const part = seen < total ? ` Shown: ${view.from + 1} to ${view.to} of ${total}.` : "";
   const text = width === null ? "the intervals are unbounded, for lack of calibration rows."
-    : `${percent(rate)} of all rows inside (by chance ${percent(band[0])} to ${percent(band[1])}), ` +
+    : `${percent(rate)} of all rows ${inside} (by chance ${percent(band[0])} to ${percent(band[1])}), ` +
       `typical width ${number(width)}.`;
   host.closest("section").querySelector(".status").textContent = `At ${percent(coverage)}: ${text}${part}`;
   const off = {
@@ -179,7 +182,7 @@ function strip(host, width, label) {
   const write = (at, y, text, kind = "") => add(svg, "text", {
     x: clamp(at, 84, width - 84), y, "text-anchor": "middle", class: kind,
   }, text);
-  write(x(rate), 20, `${percent(rate)} inside`, "strong");
+  write(x(rate), 20, `${percent(rate)} ${inside}`, "strong");
   if (right - left > 90) {
     add(svg, "text", { x: left, y: 68, "text-anchor": "middle" }, percent(band[0]));
     add(svg, "text", { x: right, y: 68, "text-anchor": "middle" }, percent(band[1]));
@@ -204,7 +207,7 @@ function calibration(host, width, label) {
   hover(area, (x) => {
     const i = nearest(nominal, toX.invert(x));
     mark(toX(nominal[i]), toY(observed[i]));
-    return [`${percent(nominal[i])} nominal`, `${percent(observed[i])} of the rows inside`,
+    return [`${percent(nominal[i])} nominal`, `${percent(observed[i])} of the rows ${inside}`,
       `by chance ${percent(low[i])} to ${percent(high[i])}`];
   });
 }
@@ -273,7 +276,7 @@ function group(host, width, label) {
     else add(row, "circle", { class: "dot", cx: rate, cy: y, r: 4.5 });
     add(row, "rect", { class: "bar", x: middle + 12, width: long, y: y - 5, height: 10, rx: 2 });
     add(row, "text", { x: middle + 18 + long, y: y + 4 }, number(one.width));
-    const lines = [one.label, `${percent(one.rate)} of ${one.rows.toLocaleString("en")} rows inside`,
+    const lines = [one.label, `${percent(one.rate)} of ${one.rows.toLocaleString("en")} rows ${inside}`,
       `by chance ${percent(one.low)} to ${percent(one.high)}`, `mean width ${number(one.width)}`];
     if (one.verdict) lines.push(VERDICTS[one.verdict]);
     row.addEventListener("pointermove", (event) => showTip(lines, event.clientX, event.clientY));
@@ -356,8 +359,8 @@ function uncertainty(host, width, label) {
   add(plot, "path", { class: "ideal", d: curve([0, end], [0, end], area) });
   const places = aleatoric.map((value, i) => [toX(value), toY(epistemic[i])]);
   const size = total > 400 ? 3.5 : 5;
-  const inside = places.filter((_, i) => isInside(i, ownLevel));
-  add(plot, "path", { class: "in soft", d: dots(inside), "stroke-width": size });
+  const within = places.filter((_, i) => isInside(i, ownLevel));
+  add(plot, "path", { class: "in soft", d: dots(within), "stroke-width": size });
   const missed = places.filter((_, i) => !isInside(i, ownLevel));
   add(plot, "path", { class: "out", d: missed.map((place) => diamond(...place, size)).join("") });
   const mark = marker(area, { class: "pick", r: 7 });

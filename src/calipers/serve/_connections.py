@@ -178,6 +178,21 @@ class Connection(HttpToolsProtocol):
             self._write_limit = self.loop.call_later(wait, self.transport.abort)
 
 
+class _Server(uvicorn.Server):
+    """A server that calls ``notify_stopped`` at its end.
+
+    ``run`` is too late for that: Uvicorn raises the signal again, and SIGTERM ends the process.
+    """
+
+    def __init__(self, config: Config, notify_stopped: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._notify_stopped = notify_stopped
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        self._notify_stopped()
+
+
 def run(
     app: Any,
     settings: ServerSettings,
@@ -186,6 +201,7 @@ def run(
     port: int = 8000,
     log_level: str = "warning",
     notify: Callable[[str], None] = lambda address: None,
+    notify_stopped: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until a signal arrives; then finish the accepted requests, and return.
 
@@ -203,6 +219,8 @@ def run(
         Log level of Uvicorn; "info" logs every request.
     notify : callable
         Called with the server's address once connections are accepted.
+    notify_stopped : callable
+        Called without arguments once the last request is finished.
 
     Raises
     ------
@@ -227,4 +245,4 @@ def run(
             timeout_graceful_shutdown=int(settings.timeout) + 5,
         )
         with suppress(KeyboardInterrupt):  # Uvicorn raises it again when it has finished
-            uvicorn.Server(config).run(sockets=[listener])
+            _Server(config, notify_stopped).run(sockets=[listener])

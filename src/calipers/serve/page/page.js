@@ -201,13 +201,13 @@ function showAnswer() {
   const bounded = interval && interval.lower !== null && interval.upper !== null;
   if (interval) {
     const bounds = document.createElement("strong");
-    bounds.textContent = bounded ? `${show(interval.lower)} to ${show(interval.upper)}` : "no finite interval";
-    line.append(bounds, ` with ${percent(interval.coverage, 2)} probability`);
+    bounds.textContent = bounded ? `${show(interval.lower)} to ${show(interval.upper)}` : "unbounded";
+    line.append(`${percent(interval.coverage, 2)} interval: `, bounds);
   }
   get("unbounded").hidden = !interval || bounded;
   get("unbounded").textContent = !interval || bounded ? "" : whyUnbounded(interval.coverage);
   get("mini-point").textContent = `${model.target.name} ${get("point").textContent}`;
-  get("mini-interval").textContent = interval ? line.firstChild.textContent : "";
+  get("mini-interval").textContent = !interval ? "" : bounded ? line.lastChild.textContent : "no finite interval";
   const names = answer.outside;
   get("mini").classList.toggle("unseen", names.length > 0);
   for (const column of state.inputs) controls.get(column.name).mark(names.includes(column.name));
@@ -225,7 +225,7 @@ function showAnswer() {
 function showKey(answer, model) {
   const discrete = Boolean(answer.atoms) && !answer.density?.y.some((value) => value > 0);
   const kind = discrete ? "probability of each value" : "predictive density, smoothed";
-  get("density-key").textContent = model.any_coverage ? `${kind}; interval shaded` : "interval";
+  get("density-key").textContent = model.any_coverage ? `${kind}; interval shaded, its ends dashed` : "interval, its ends dashed";
   get("members-label").hidden = !model.any_coverage || discrete; // networks are continuous
 }
 
@@ -235,6 +235,7 @@ function showSweep() {
   if (!answer || !predictions.length) return;
   const sweep = { predictions, point: answer.point, ...placed(state.sweep, state.row[column.name]) };
   const label = `${model.target.name} along ${column.name}, with the other inputs as chosen.`;
+  get("sweep-here").hidden = !isFinite(sweep.place) || Boolean(sweep.names);
   get("sweep-part").textContent = partShown(state.sweep);
   state.placeAt = drawSweep(get("sweep"), sweep, model.target, label);
 }
