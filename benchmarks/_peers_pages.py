@@ -272,9 +272,10 @@ class Comparison:
             return ", ".join(f"{t} ({percent(r)}, {called(m)})" for t, m, r in found) or "none"
 
         won = sum(v["interval_score"][1] < 1 for v in self._tables.values())
+        behind = listed("interval_score", 1)
         text = f"""By interval score calipers is ahead of all others on {won} of
-            {len(self._tables)}. It is behind on {listed("interval_score", 1)}. Its RMSE is more
-            than 5% above the best on {listed("rmse", NEAR)}."""
+            {len(self._tables)}{"" if behind == "none" else f", and behind on {behind}"}. Its RMSE
+            is more than 5% above the best on {listed("rmse", NEAR)}."""
         return f"{tight(shown)}\n\n{filled(text)}"
 
     @property
