@@ -314,6 +314,18 @@ def test_errors_of_our_own_tell_nothing(make_client, monkeypatch, caplog):
     assert "secret path" in caplog.text
 
 
+def test_a_server_without_memory_asks_to_try_again(make_client, monkeypatch):
+    client = make_client()
+
+    def full(*_):
+        raise pa.lib.ArrowMemoryError("malloc of size 64 failed")
+
+    monkeypatch.setattr(_service(client)._batchers["plain"], "_work", full)
+    answer = client.post(PREDICT, json={"rows": ROWS})
+    problem(answer, 503, "no memory left")
+    assert answer.headers["retry-after"] == "1"
+
+
 def test_token(make_client):
     client = make_client(token=TOKEN)
     for path in ("/", "/page/page.js", "/health"):

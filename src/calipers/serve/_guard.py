@@ -133,6 +133,9 @@ def _problem_of(error: Exception) -> HTTPProblem:
     if isinstance(error, HTTPProblem):
         return error
     logger.error("a request failed", exc_info=error)
+    if isinstance(error, MemoryError):  # pyarrow's own is one
+        detail = "the server has no memory left: try again later, or send fewer rows"
+        return HTTPProblem(503, detail, {"Retry-After": "1"})
     return HTTPProblem(500, "an internal error occurred in the server; see its log")
 
 
