@@ -20,9 +20,9 @@ from pathlib import Path
 import numpy as np
 from _tables import R_TABLES, UCI, append, read, stored, two_commands
 
-import calipers._fitting as fitting
 from calipers import IntervalRegressor
-from calipers._tree_inputs import WORSE
+from calipers._estimator import fitting
+from calipers._estimator.tree_inputs import WORSE
 from calipers.bank import Plan, spawn_seeds
 from calipers.metrics import interval_score
 from calipers.networks import MLP

@@ -27,7 +27,8 @@ from pathlib import Path
 
 import numpy as np
 
-from calipers import IntervalRegressor, _fitting, crossfit
+from calipers import IntervalRegressor, crossfit
+from calipers._estimator import fitting
 from calipers.datasets import PROBLEMS, load
 from calipers.metrics import interval_score, worst_slab_coverage
 from calipers.prediction import Query
@@ -84,7 +85,7 @@ def intervals(name, split, bounds=None):
         caught.update(given=given, rest=rest)
         return calibrate(*given, **rest)
 
-    _fitting.calibrate = catch
+    fitting.calibrate = catch
     model = IntervalRegressor(bounds=bounds, random_state=split, verbose=0).fit(X, y)
     found = {}
     for kind in KINDS:

@@ -13,7 +13,8 @@ import warnings
 
 import numpy as np
 
-from calipers import IntervalRegressor, _fitting as fitting, metrics
+from calipers import IntervalRegressor, metrics
+from calipers._estimator import fitting
 from calipers._outliers import outlying_targets
 from calipers.bank import _shared_rows as shared_rows
 

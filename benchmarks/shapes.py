@@ -21,9 +21,17 @@ import numpy as np
 from _tables import R_TABLES, SKEWED_TABLES, UCI, append, read, stored, two_commands
 
 from calipers import IntervalRegressor
-from calipers._candidates import EPOCHS, EXPLAINED, Measures, OutputShape, decide, measure, trial
-from calipers._fitting import mark_outliers, read_rows
-from calipers._together import alone
+from calipers._estimator.candidates import (
+    EPOCHS,
+    EXPLAINED,
+    Measures,
+    OutputShape,
+    decide,
+    measure,
+    trial,
+)
+from calipers._estimator.fitting import mark_outliers, read_rows
+from calipers._estimator.together import alone
 from calipers.objectives import ROWS_FOR_SEVERAL, SKEWED, Density, skewness
 from calipers.training import make_program
 

@@ -21,7 +21,7 @@ STUDY = ("study/", "cli/_study", "datasets/_splits")  # now a separate distribut
 # feature inside other code (a branch, an argument) are not counted.
 FEATURES = {
     "several components, other scales of the target": """
-        _candidates losses/_mixtures distributions/_transformed
+        _estimator/candidates losses/_mixtures distributions/_transformed
         objectives:candidates,scales,skewness,Density
         heads/_densities:_grouped,_flat,_mixture_quantile,with_components
         heads/_head:shares,onnx_shares,with_components,mixture
@@ -31,7 +31,7 @@ FEATURES = {
     "support and bounds of the target": """
         distributions/_support distributions/_learn_support distributions/_matching
         distributions/_observed distributions/_drawing
-        training:check_bounds _fitting:_support _model_schema:check_support
+        training:check_bounds _estimator/fitting:_support _serialization/model_schema:check_support
         ensemble:taking,_latent_targets,within_bounds,_observed
         onnx/_quantiles:observed,clipped,_through_knots metrics/_chance:shared_coverage
         cli/_settings_file:parse_bounds cli/_fit:_check_bounds cli/_tune:_checked_bounds
@@ -41,8 +41,8 @@ FEATURES = {
         calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
         """,
     "guarantees for groups, subgroups and shifts": """
-        _conformal calibration/_by calibration/_subgroups calibration/_ratio calibration/_effective
-        cli/_conformalize regressor:conformalize
+        _estimator/conformal calibration/_by calibration/_subgroups calibration/_ratio
+        calibration/_effective cli/_conformalize regressor:conformalize
         """,
     "streams": """
         calibration/_online calibration/_tracking calibration/_martingale calibration/_input_shift
@@ -50,7 +50,8 @@ FEATURES = {
         serve/_models:learn,save,alarm serve/_monitor:_follow,learnt,_keep_inputs,_seal
         """,
     "more rows than memory": """
-        rowblocks _row_sources _large _large_rows _shares bank/_shards cli/_fit_blocks
+        rowblocks _row_sources _estimator/large _estimator/large_rows _estimator/shares
+        bank/_shards cli/_fit_blocks
         """,
     "several targets": """
         multitarget cli/_measures:measure_targets,print_targets cli/_table_options:take_targets
@@ -62,30 +63,32 @@ FEATURES = {
         """,
     "figures of a model in one call": "plots/_diagnostics:plot_intervals,plot_reliability",
     "regressors of other libraries, skpro": """
-        _wrapped skpro bank/_upgraded:ColumnPoints _points:add_points _loading:_regressor
+        _estimator/wrapped skpro bank/_upgraded:ColumnPoints _estimator/points:add_points
+        _serialization/models:_regressor
         """,
     "high-cardinality categories, numeric codes": """
         preprocessing/_targets preprocessing/_numeric_codes preprocessing/_categories
         preprocessing/_target_inputs preprocessing/_encoder:knows_targets
         preprocessing/_encoders:distinct_levels,level_codes,with_levels,numbers
         onnx/_networks:_level
-        _fitting:encoded_by_fold
+        _estimator/fitting:encoded_by_fold
         """,
     "gross errors among targets": """
-        _outliers _fitting:mark_outliers,_without
+        _outliers _estimator/fitting:mark_outliers,_without
         cli/_notes:note_outliers,without_repeats,note_leaks
         """,
     "piecewise-linear encoding": """
         networks:PiecewiseLinear,knots,with_knots,with_segments,alternative onnx/_networks:_segments
         """,
     "tree predictions as an input": """
-        preprocessing/_trees _tree_inputs onnx/_networks:with_trees _loading:_of_trees,_trees
+        preprocessing/_trees _estimator/tree_inputs onnx/_networks:with_trees
+        _serialization/models:_of_trees,_trees
         """,
     "untrusted model folders": """
-        _schema _model_schema preprocessing/_document calibration/_stored
-        _serialization:check_arrays
-        _stored_banks:check_bank,_check_shapes,_check_outputs,_output_bound
-        _loading:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured
+        _schema _serialization/model_schema preprocessing/_document calibration/_stored
+        _serialization/ensembles:check_arrays
+        _serialization/banks:check_bank,_check_shapes,_check_outputs,_output_bound
+        _serialization/models:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured
         """,
     "limits on requests and files": """
         serve/_connections serve/_budget tables/_limits tables/_ipc serve/_json serve/_reading
@@ -93,7 +96,7 @@ FEATURES = {
     "fast predictions, programs kept on disk": """
         bank/_dense bank/_cache:_description,_sources,_Kept,_read_own,_check_owner,training_devices
         bank/_program:_name,code,description distributions/_grid calibration/_rules
-        _inputs:_ready bank/_run:compact,turn
+        _estimator/inputs:_ready bank/_run:compact,turn
         """,
     "out-of-fold predictions, rows in time order": """
         crossfit:OutOfFold,leave_rows_out regressor:out_of_fold_ cli/_holdout

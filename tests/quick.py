@@ -59,6 +59,8 @@ def mirrored(module, tests, package):
     *rooms, last = [part.lstrip("_") for part in module.split("/")]
     places = [Path(*rooms, f"test_{last}.py")]
     places += [Path(place) for room in rooms for place in (room, f"test_{room}.py")]
+    if module.startswith("_"):  # a private package has no tests of its own
+        places.append(Path(f"test_{last}.py"))
     found = [tests / place for place in places if (tests / place).exists()][:1]
     if not found:
         name = re.compile(rf"\b{package}(\.| import ){module.split('/')[0]}\b")

@@ -142,7 +142,7 @@ def test_a_saved_model_predicts_the_same(model, counts, tmp_path):
 )
 def test_forged_supports_are_refused(model, change, message):
     from calipers._schema import SchemaError
-    from calipers._serialization import ensemble_from_dict, ensemble_to_dict
+    from calipers._serialization.ensembles import ensemble_from_dict, ensemble_to_dict
 
     document, arrays = ensemble_to_dict(model.ensemble_)
     document = json.loads(json.dumps(document))

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-from calipers import IntervalRegressor, _candidates, networks, objectives
-from calipers._candidates import Measures, unexplained_by_trees
-from calipers._fitting import TrainingRows
+from calipers import IntervalRegressor, networks, objectives
+from calipers._estimator import candidates
+from calipers._estimator.candidates import Measures, unexplained_by_trees
+from calipers._estimator.fitting import TrainingRows
 from calipers._schema import SchemaError
-from calipers._serialization import ensemble_from_dict, ensemble_to_dict
+from calipers._serialization.ensembles import ensemble_from_dict, ensemble_to_dict
 from calipers.bank import Program, _train
 from calipers.crossfit import Fold
 from calipers.distributions import SplitNormalMixture
@@ -127,7 +128,7 @@ def test_upgraded_points_are_kept():
 
 def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
-    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
+    monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
     model = IntervalRegressor(**SMALL).fit(*two_humps(400))
     assert model.ensemble_.bank.program.components == 3
     assert model.about_["shapes"]["3, identity"] < 0.99 * model.about_["shapes"]["1, identity"]
@@ -145,7 +146,7 @@ def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
 
 def test_components_are_not_tried_where_one_explains_nearly_all(monkeypatch):
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
-    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
+    monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
     X = np.random.default_rng(0).uniform(-1, 1, (400, 1))
     model = IntervalRegressor(**SMALL | {"epochs": 150}).fit(X, X[:, 0])
     assert set(model.about_["shapes"]) == {"1, identity"}
@@ -153,14 +154,14 @@ def test_components_are_not_tried_where_one_explains_nearly_all(monkeypatch):
 
 def test_trials_are_of_some_rows(monkeypatch):
     """However many rows there are, so that a choice costs little beside the fit."""
-    seen, original = [], _candidates.Training
+    seen, original = [], candidates.Training
 
     def training(program, table, plans, **more):
         seen.extend(len(plan.rows) + len(plan.validation) for plan in plans)
         return original(program, table, plans, **more)
 
-    monkeypatch.setattr(_candidates, "Training", training)
-    monkeypatch.setattr(_candidates, "MOST_ROWS", 200)
+    monkeypatch.setattr(candidates, "Training", training)
+    monkeypatch.setattr(candidates, "MOST_ROWS", 200)
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
     model = IntervalRegressor(**SMALL | {"epochs": 2}).fit(*two_humps(400))
     assert set(model.about_["shapes"]) == {"1, identity", "3, identity"}
@@ -175,7 +176,7 @@ def test_a_trial_needs_no_program_that_the_fit_does_not(monkeypatch):
         return original(program, table, plans, shape, *rest)
 
     monkeypatch.setattr(_train, "run", run)
-    monkeypatch.setattr(_candidates, "MOST_ROWS", 150)
+    monkeypatch.setattr(candidates, "MOST_ROWS", 150)
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
     X = np.random.default_rng(0).uniform(-1, 1, (700, 1))
     model = IntervalRegressor(**SMALL | {"epochs": 30}).fit(X, X[:, 0])
@@ -232,7 +233,7 @@ def test_the_scale_is_chosen_by_out_of_fold_scores(monkeypatch):
         yield from ()
         return Measures(*[0.5 if shape.scale == "asinh" else 1.0] * 4)
 
-    monkeypatch.setattr("calipers._candidates.trial", trial)
+    monkeypatch.setattr("calipers._estimator.candidates.trial", trial)
     model = IntervalRegressor(**SMALL | {"epochs": 3}).fit(*prices(400, slope=5.0))
     assert model.ensemble_.target_map.kind == "asinh"
     assert set(model.about_["shapes"]) == {"1, identity", "1, asinh"}
@@ -267,7 +268,7 @@ def test_trees_leave_little_of_steps_and_much_of_what_is_smooth_in_all_inputs():
 
 
 def test_a_trial_takes_another_scale_only_where_it_is_better(monkeypatch):
-    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
+    monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
     settings = SMALL | {"epochs": 100}
     found = IntervalRegressor(**settings).fit(*prices(400, slope=5.0, spread=0.2))
     assert found.ensemble_.target_map.kind == "asinh"
@@ -286,10 +287,10 @@ def test_a_trial_takes_another_scale_only_where_it_is_better(monkeypatch):
 def test_a_trial_takes_pieces_where_it_leaves_noise_and_smooth_networks_where_trees_leave_more(
     monkeypatch, noise, left, bins, smooth, tmp_path
 ):
-    monkeypatch.setattr("calipers._candidates.unexplained_by_trees", lambda *rows: left)
+    monkeypatch.setattr("calipers._estimator.candidates.unexplained_by_trees", lambda *rows: left)
     monkeypatch.setattr(networks, "ROWS_FOR_SEGMENTS", 300)
     monkeypatch.setattr(networks, "BINS", 4)
-    monkeypatch.setattr("calipers._candidates.EPOCHS", {1: 1.0})
+    monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (400, 2))
     y = X[:, 0] + noise * rng.normal(0, 1, 400)

@@ -9,7 +9,8 @@ import pytest
 from sklearn.base import clone
 from typer.testing import CliRunner
 
-from calipers import IntervalRegressor, _candidates, _together, bank, load, objectives
+from calipers import IntervalRegressor, bank, load, objectives
+from calipers._estimator import candidates, together
 from calipers.cli import app
 from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP
@@ -67,9 +68,9 @@ def test_targets_train_in_one_bank_and_are_as_if_alone(monkeypatch):
         calls.append((program.components, len(plans)))
         return bank.train(program, table, plans, **more)
 
-    monkeypatch.setattr(_together, "train", train)
+    monkeypatch.setattr(together, "train", train)
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
-    monkeypatch.setattr(_candidates, "EPOCHS", {1: 1.0})
+    monkeypatch.setattr(candidates, "EPOCHS", {1: 1.0})
     humps = np.where(np.random.default_rng(5).random(400) < 0.5, -3.0, 3.0)
     targets = Y.assign(level=Y["weight"] + humps)
     estimator = IntervalRegressor(**TINY)
@@ -97,7 +98,7 @@ def test_a_time_budget_is_each_targets_own(monkeypatch):
         given.append(seconds)
         return bank.train(*rest, seconds=seconds, **more)
 
-    monkeypatch.setattr(_together, "train", train)
+    monkeypatch.setattr(together, "train", train)
     model = MultiTargetRegressor(IntervalRegressor(**TINY | {"time_budget": 60})).fit(X, Y)
     assert given == [120]
     assert [own.about_["time_budget"]["networks"] for own in model.models_] == [4, 4]

@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from calipers import IntervalRegressor, load
-from calipers._fitting import read_rows
+from calipers._estimator.fitting import read_rows
 from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
 from calipers.preprocessing._numeric_codes import (
@@ -58,7 +58,7 @@ def test_a_number_that_names_is_found_and_one_that_counts_is_not():
 
 
 def test_an_array_is_searched_once(monkeypatch):
-    from calipers import _inputs
+    from calipers._estimator import inputs
     from calipers.preprocessing import _target_inputs
 
     searched = []
@@ -67,7 +67,7 @@ def test_an_array_is_searched_once(monkeypatch):
         searched.append(1)
         return numeric_code_columns(*arguments)
 
-    for module in (_inputs, _target_inputs):
+    for module in (inputs, _target_inputs):
         monkeypatch.setattr(module, "numeric_code_columns", search)
     rows = read_rows(IntervalRegressor(**TINY), X, Y, None, None, reset=True)
     assert len(searched) == 1

@@ -16,6 +16,7 @@ PAGE = "tests/test_docs.py::test_page_does_what_it_says"
         ("src/calipers/regressor.py", {"tests/test_regressor.py"}),
         ("src/calipers/bank/_cache.py", {"tests/bank/test_cache.py"}),
         ("src/calipers/bank/_clock.py", {"tests/bank"}),
+        ("src/calipers/_estimator/inputs.py", {"tests/test_inputs.py"}),
         ("src/calipers/metrics/_scorers.py", {"tests/test_metrics.py"}),
         ("study/src/calipers_study/verdict.py", {"study/tests/test_verdict.py"}),
         ("tests/serve/conftest.py", {"tests/serve"}),

@@ -242,7 +242,9 @@ class TestCalibration:
         X, y = data
         groups = np.arange(400) // 4
         plans = []
-        monkeypatch.setattr("calipers._together.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0)
+        monkeypatch.setattr(
+            "calipers._estimator.together.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0
+        )
         with pytest.raises(ZeroDivisionError):
             calibrated().fit(X, y, groups=groups)
         assert len(plans) == 6
@@ -609,7 +611,7 @@ class TestHabits:
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("calipers._together.train", interrupted)
+            patch.setattr("calipers._estimator.together.train", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 model.fit(data[0][:, :2], data[1])
         with pytest.raises(NotFittedError):
@@ -622,12 +624,13 @@ class TestHabits:
             "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
             "from contextlib import contextmanager\n"
             "import numpy as np\n"
-            "from calipers import IntervalRegressor, _together\n"
+            "from calipers import IntervalRegressor\n"
+            "from calipers._estimator import together\n"
             "from calipers.networks import MLP\n"
             "@contextmanager\n"
             "def progress(*_, **__):\n"
             "    yield lambda _: print('training\\n', end='', flush=True)\n"
-            "_together.progress = progress\n"
+            "together.progress = progress\n"
             "X = np.random.default_rng(0).normal(size=(500, 3))\n"
             "network = MLP(hidden_layers=(8,), frequencies=0)\n"
             "few = dict(loss='interval score', network=network, n_networks=10, n_jobs=2)\n"

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.model_selection import TimeSeriesSplit
 
-import calipers._large as large
 import calipers.bank._shards as shards
 import calipers.bank._train as training
 import calipers.rowblocks as rowblocks
 from calipers import IntervalRegressor, RowBlocks
-from calipers._fitting import TrainingRows
+from calipers._estimator import large
+from calipers._estimator.fitting import TrainingRows
 from calipers.bank import Scaling
 from calipers.networks import MLP
 from calipers.optimizers import Adam

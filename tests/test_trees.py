@@ -10,11 +10,11 @@ from sklearn.model_selection import GroupKFold, RepeatedKFold, TimeSeriesSplit
 from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor, RowBlocks
-from calipers._candidates import Measures, unexplained_by_trees
-from calipers._fitting import TrainingRows, read_rows
+from calipers._estimator.candidates import Measures, unexplained_by_trees
+from calipers._estimator.fitting import TrainingRows, read_rows
+from calipers._estimator.together import alone
+from calipers._estimator.tree_inputs import Rows, _wanted, add_trees
 from calipers._schema import SchemaError
-from calipers._together import alone
-from calipers._tree_inputs import Rows, _wanted, add_trees
 from calipers.bank import TrainingFailedError, train
 from calipers.crossfit import Fold
 from calipers.multitarget import MultiTargetRegressor
@@ -243,7 +243,7 @@ def test_trees_as_onnx(fitted, tmp_path):
 @pytest.fixture
 def tried(monkeypatch):
     """Trees are tried although epochs are few."""
-    monkeypatch.setattr("calipers._tree_inputs._wanted", lambda *_: (100, False))
+    monkeypatch.setattr("calipers._estimator.tree_inputs._wanted", lambda *_: (100, False))
 
 
 def test_any_kind_of_rows(tmp_path):
@@ -300,7 +300,7 @@ def test_a_trial_that_fails_decides_against_trees(tried, monkeypatch):
             raise TrainingFailedError
         return train(*arguments, **options)
 
-    monkeypatch.setattr("calipers._together.train", failing)
+    monkeypatch.setattr("calipers._estimator.together.train", failing)
     assert model().fit(X, y).reader_.forest is None
     assert len(ended) == 2
 
@@ -322,7 +322,7 @@ def test_warm_start_takes_other_rows_to_be_new(monkeypatch):
         seen.append(len(arguments[0]))
         return grow(*arguments)
 
-    monkeypatch.setattr("calipers._tree_inputs.grow", grown)
+    monkeypatch.setattr("calipers._estimator.tree_inputs.grow", grown)
     for fits in (1, 2):
         own.fit(X, y)
         assert len(seen) == 3 * fits  # one for all rows and one for each fold
@@ -400,8 +400,8 @@ def test_networks_that_learn_late_have_no_trees(tried, monkeypatch):
         yield from ()
         return Measures(1.0, 1.0, 1.0, next(left))
 
-    monkeypatch.setattr("calipers._tree_inputs.first_trial", first_trial)
-    monkeypatch.setattr("calipers._tree_inputs._held_out_error", lambda *_: 0.2)
+    monkeypatch.setattr("calipers._estimator.tree_inputs.first_trial", first_trial)
+    monkeypatch.setattr("calipers._estimator.tree_inputs._held_out_error", lambda *_: 0.2)
     own = model("auto").fit(*steps(300))
     assert own.reader_.forest is None
     assert own.about_["trees"]["unexplained"] == {"trees": 0.2, "networks": 0.05}
@@ -425,7 +425,7 @@ def test_points_of_networks_without_folds_are_not_of_trees_that_know_the_row(mon
         rows.append(len(arguments[0]))
         return grow(*arguments)
 
-    monkeypatch.setattr("calipers._tree_inputs.grow", grown)
+    monkeypatch.setattr("calipers._estimator.tree_inputs.grow", grown)
     model(trees=0, cv=None).upgrade(points, X, y)
     assert set(rows) == {len(y)}
 
@@ -453,8 +453,8 @@ def test_where_rows_decide_against_trees_nothing_changes(tried, monkeypatch, tre
         yield from ()
         return left
 
-    monkeypatch.setattr("calipers._tree_inputs.first_trial", first_trial)
-    monkeypatch.setattr("calipers._tree_inputs._held_out_error", lambda *_: trees)
+    monkeypatch.setattr("calipers._estimator.tree_inputs.first_trial", first_trial)
+    monkeypatch.setattr("calipers._estimator.tree_inputs._held_out_error", lambda *_: trees)
     auto = model("auto").fit(X, y)
     monkeypatch.undo()
     without = model(0).fit(X, y)
@@ -474,7 +474,7 @@ def test_when_trees_are_tried(monkeypatch):
     for few in ({"epochs": 100}, {"time_budget": 9.0}, {"network__frequencies": 0}):
         assert _wanted(IntervalRegressor().set_params(**few), data) == (0, False)
     assert _wanted(IntervalRegressor(network=DenseFactory()), data) == (0, True)
-    monkeypatch.setattr("calipers._tree_inputs._MOST", 119)
+    monkeypatch.setattr("calipers._estimator.tree_inputs._MOST", 119)
     assert _wanted(own, data) == (0, False)
 
 

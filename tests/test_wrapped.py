@@ -178,8 +178,8 @@ def test_points_that_are_none_are_refused():
 
 
 def test_a_forged_folder_is_refused(around, forest, tmp_path):
-    from calipers._loading import model_from_dict
     from calipers._schema import SchemaError
+    from calipers._serialization.models import model_from_dict
     from calipers.storage import read_model
 
     around.save(tmp_path / "model")

@@ -28,9 +28,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._checks import FloatArray
-from calipers._loading import model_from_dict, model_to_dict, stored_model
+from calipers._estimator.together import together
 from calipers._schema import anything, array_of, arrays_under, list_of, record, refuse, within
-from calipers._together import together
+from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
 from calipers.crossfit import OutOfFold
 from calipers.prediction import Prediction, Query, checked_levels
 from calipers.preprocessing import Column

@@ -12,17 +12,22 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
-from calipers._candidates import choose_shape
 from calipers._checks import FloatArray
-from calipers._conformal import conformal_ensemble
-from calipers._fitting import mark_outliers, networks_to_continue, read_rows, train_ensemble
-from calipers._inputs import Inputs
-from calipers._large import fit_blocks
-from calipers._loading import model_from_dict, model_to_dict, stored_model
-from calipers._parameters import PAPER, constraints
-from calipers._points import errors_of_points, head_around_points
-from calipers._together import Steps, alone
-from calipers._tree_inputs import Rows, add_trees, with_fitted_trees
+from calipers._estimator.candidates import choose_shape
+from calipers._estimator.conformal import conformal_ensemble
+from calipers._estimator.fitting import (
+    mark_outliers,
+    networks_to_continue,
+    read_rows,
+    train_ensemble,
+)
+from calipers._estimator.inputs import Inputs
+from calipers._estimator.large import fit_blocks
+from calipers._estimator.points import errors_of_points, head_around_points
+from calipers._estimator.together import Steps, alone
+from calipers._estimator.tree_inputs import Rows, add_trees, with_fitted_trees
+from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
+from calipers._serialization.parameters import PAPER, constraints
 from calipers.aggregation import Interval
 from calipers.bank import Table, error_table
 from calipers.calibration import Learned, Unsupported
@@ -126,7 +131,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     ensemble_ : calipers.ensemble.Ensemble
         The trained networks (``ensemble_.bank``, with their seeds, histories and failed attempts)
         and the calibration.
-    reader_ : calipers._inputs.Inputs
+    reader_ : calipers._estimator.inputs.Inputs
         Converts inputs to the numbers that the networks take.
     preprocessor_ : TableEncoder
         The fitted preprocessor, if there is one.

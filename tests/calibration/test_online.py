@@ -286,7 +286,7 @@ def test_refuses_stored_states_that_are_none(name, value, message):
 
 
 def test_refuses_a_stored_state_of_other_inputs():
-    from calipers._serialization import check_inputs
+    from calipers._serialization.ensembles import check_inputs
 
     state = AdaptiveCoverage.start(50, np.zeros(2), np.ones(2))
     check_inputs(state, 2)

@@ -5,7 +5,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from calipers import IntervalRegressor, _shares
+from calipers import IntervalRegressor
+from calipers._estimator import shares
 from calipers.rowblocks import RowBlocks
 
 from .conftest import TINY
@@ -52,7 +53,7 @@ def test_each_worker_trains_on_its_share(client, frame, monkeypatch):
 def test_the_sample_is_that_of_one_machine(client, frame):
     rows = RowBlocks(dask.from_pandas(frame, npartitions=5), "y")
     with joblib.parallel_config(backend="dask", client=client):
-        found = _shares.WorkerShares.of(rows, 4).sample(300, seed=3)
+        found = shares.WorkerShares.of(rows, 4).sample(300, seed=3)
     expected = rows.sample(300, seed=3)
     pd.testing.assert_frame_equal(found.X, expected.X)
     np.testing.assert_array_equal(found.y, expected.y)

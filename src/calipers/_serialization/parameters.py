@@ -8,9 +8,9 @@ from typing import Any
 
 from sklearn.utils._param_validation import HasMethods, Interval as Within, StrOptions
 
-from calipers._model_schema import CUSTOM
-from calipers._old_models import current_parameters
 from calipers._schema import SchemaError, anything, list_of, number, optional, record, refuse, whole
+from calipers._serialization.model_schema import CUSTOM
+from calipers._serialization.old_models import current_parameters
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
 from calipers.calibration import CALIBRATIONS

@@ -17,10 +17,10 @@ from sklearn.utils.validation import _check_sample_weight
 
 from calipers import storage
 from calipers._checks import FloatArray, refuse_masked, warn
-from calipers._inputs import learn_inputs
+from calipers._estimator.inputs import learn_inputs
+from calipers._estimator.row_labels import group_labels
+from calipers._estimator.together import Steps, Training
 from calipers._outliers import outlying_targets
-from calipers._row_labels import group_labels
-from calipers._together import Steps, Training
 from calipers.bank import (
     Bank,
     BankPoints,

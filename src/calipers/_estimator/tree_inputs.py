@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import joblib
 import numpy as np
 
-from calipers._candidates import (
+from calipers._checks import FloatArray, IntArray
+from calipers._estimator.candidates import (
     FOLDS,
     NOISE,
     SMOOTH,
@@ -26,9 +27,8 @@ from calipers._candidates import (
     unexplained,
     unexplained_by_trees,
 )
-from calipers._checks import FloatArray, IntArray
-from calipers._fitting import TrainingRows
-from calipers._together import Steps
+from calipers._estimator.fitting import TrainingRows
+from calipers._estimator.together import Steps
 from calipers.bank import Program
 from calipers.crossfit import Fold, leave_rows_out
 from calipers.networks import MLP

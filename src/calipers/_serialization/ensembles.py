@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calipers._model_schema import COLUMN, CUSTOM, check_ensemble, check_support
-from calipers._old_models import current_ensemble
 from calipers._schema import SchemaError, arrays_under, refuse, within
-from calipers._stored_banks import (
+from calipers._serialization.banks import (
     MissingCodeError,
     bank_from_arrays,
     bank_to_arrays,
     check_bank,
     program_to_dict,
 )
+from calipers._serialization.model_schema import COLUMN, CUSTOM, check_ensemble, check_support
+from calipers._serialization.old_models import current_ensemble
 from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import BankPoints, ColumnPoints, Upgraded

@@ -12,9 +12,9 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_X_y, validate_data
 
 from calipers._checks import BoolArray, FloatArray, refuse_masked, warn
-from calipers._row_labels import check_size, read_target
+from calipers._estimator.row_labels import check_size, read_target
+from calipers._estimator.wrapped import points_of
 from calipers._schema import anything, list_of, one_of
-from calipers._wrapped import points_of
 from calipers.preprocessing import (
     Column,
     Forest,

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from calipers import storage
-from calipers._inputs import Inputs
-from calipers._model_schema import ABOUT, COLUMN, CUSTOM, check_names
-from calipers._parameters import parameters_from_dict, parameters_to_dict, validated
+from calipers._estimator.inputs import Inputs
+from calipers._estimator.wrapped import is_fitted
 from calipers._schema import (
     SchemaError,
     anything,
@@ -25,10 +24,16 @@ from calipers._schema import (
     text,
     whole,
 )
-from calipers._serialization import check_arrays, check_inputs, ensemble_from_dict, ensemble_to_dict
-from calipers._stored_banks import MissingCodeError
+from calipers._serialization.banks import MissingCodeError
+from calipers._serialization.ensembles import (
+    check_arrays,
+    check_inputs,
+    ensemble_from_dict,
+    ensemble_to_dict,
+)
+from calipers._serialization.model_schema import ABOUT, COLUMN, CUSTOM, check_names
+from calipers._serialization.parameters import parameters_from_dict, parameters_to_dict, validated
 from calipers._text import plain
-from calipers._wrapped import is_fitted
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import MOST_TREES, Column, Forest, check_column
 from calipers.storage import ModelFileError

@@ -1,6 +1,6 @@
 """Encode the blocks of a large table for training, and summarise all of its rows.
 
-``model`` is an ``IntervalRegressor`` that is being fitted, see ``calipers._large``.
+``model`` is an ``IntervalRegressor`` that is being fitted, see ``calipers._estimator.large``.
 """
 
 from dataclasses import replace

@@ -13,9 +13,15 @@ from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import check_is_fitted
 
 from calipers._checks import FloatArray
-from calipers._fitting import TrainingRows, mark_outliers, read_rows
-from calipers._tree_inputs import Rows, with_fitted_trees
-from calipers._wrapped import fitted, is_fitted, is_regressor, out_of_fold_points, points_of
+from calipers._estimator.fitting import TrainingRows, mark_outliers, read_rows
+from calipers._estimator.tree_inputs import Rows, with_fitted_trees
+from calipers._estimator.wrapped import (
+    fitted,
+    is_fitted,
+    is_regressor,
+    out_of_fold_points,
+    points_of,
+)
 from calipers.bank import Bank, BankPoints, ColumnPoints, Points
 from calipers.crossfit import Fold, leave_rows_out, make_folds, out_of_fold_points as points_by_fold
 from calipers.heads import HEADS

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from calipers._checks import FloatArray
-from calipers._fitting import TrainingRows
-from calipers._together import Steps, Training
+from calipers._estimator.fitting import TrainingRows
+from calipers._estimator.together import Steps, Training
 from calipers.bank import Plan, Program, Table, room_of
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap

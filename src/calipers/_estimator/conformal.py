@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_sample_weight
 
 from calipers._checks import FloatArray, refuse_masked
-from calipers._inputs import Inputs
-from calipers._row_labels import group_labels
+from calipers._estimator.inputs import Inputs
+from calipers._estimator.row_labels import group_labels
 from calipers._text import did_you_mean
 from calipers.calibration import (
     CALIBRATIONS,

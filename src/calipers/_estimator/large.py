@@ -3,8 +3,8 @@
 The first pass draws a sample: rows to calibrate and to validate on, which no network is trained on,
 and rows from which the encoding, the units and the shape of the networks are learnt. The second
 encodes all other rows into shards (``calipers.bank.Shards``), on a Dask cluster one set of shards
-per worker (``calipers._shares``). With this many rows, held-out rows are as informative as folds,
-and every network is trained on all others.
+per worker (``calipers._estimator.shares``). With this many rows, held-out rows are as informative
+as folds, and every network is trained on all others.
 
 ``model`` is always an ``IntervalRegressor``.
 """
@@ -20,13 +20,13 @@ import joblib
 import numpy as np
 from sklearn.utils import check_random_state
 
-from calipers._candidates import FOLDS, choose_shape, has_choice
 from calipers._checks import FloatArray
-from calipers._fitting import TrainingRows, ensemble_of, read_rows, warn_of_infinite
-from calipers._large_rows import Float32Array, Scale, Seen, encoded, learnt, spanning
+from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
+from calipers._estimator.fitting import TrainingRows, ensemble_of, read_rows, warn_of_infinite
+from calipers._estimator.large_rows import Float32Array, Scale, Seen, encoded, learnt, spanning
+from calipers._estimator.shares import WorkerShares
+from calipers._estimator.together import alone, tell_time, train_in_time
 from calipers._outliers import outlier_limits, outlying_targets
-from calipers._shares import WorkerShares
-from calipers._together import alone, tell_time, train_in_time
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, spawn_seeds
 from calipers.cluster import is_lazy
 from calipers.crossfit import Fold, calibrate

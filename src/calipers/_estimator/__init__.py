@@ -1,0 +1,1 @@
+"""The steps of ``IntervalRegressor``: from a table to rows, networks and a calibrated ensemble."""

@@ -1,0 +1,1 @@
+"""Fitted models as JSON documents and arrays, and back; ``calipers.storage`` writes the folders."""
