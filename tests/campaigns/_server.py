@@ -1,5 +1,6 @@
 """A server process to attack, and what it takes of the machine."""
 
+import ctypes
 import http.client
 import os
 import resource
@@ -14,6 +15,7 @@ from ._forks import ended, fork
 from ._tally import FOLDERS
 
 PREDICT = "/v1/models/default/predict"
+ARENA_MAX = -8  # of mallopt; by default each thread takes 64 MiB of addresses for its own arena
 
 
 def memory(process: int, name: str = "VmRSS") -> int:
@@ -37,7 +39,7 @@ class Server:
         out, into = os.pipe()
 
         def serve() -> None:
-            os.environ["MALLOC_ARENA_MAX"] = "2"
+            ctypes.CDLL(None).mallopt(ARENA_MAX, 2)  # MALLOC_ARENA_MAX is read before a fork
             from calipers.serve import ServerSettings, create_app, run
 
             given = ServerSettings(**settings)

@@ -58,7 +58,8 @@ def mutants(count: int, seed: int) -> Tally:
     """Good bodies with bytes changed."""
     tally, rng = Tally(), np.random.default_rng(seed)
     with Server(max_memory=MEMORY) as server:
-        server.status("POST", PREDICT, *good(rng)[0])
+        for body, kind in good(rng):  # threads, and all that is loaded late
+            server.status("POST", PREDICT, body, kind)
         server.limit(2 * MEMORY)
         for number in range(count):
             body, kind = good(rng)[rng.integers(3)]
@@ -110,7 +111,7 @@ def explosions(count: int, seed: int) -> Tally:
     tally, rng = Tally(), np.random.default_rng(seed)
     known = bombs()
     with Server(max_memory=MEMORY) as server:
-        for body, kind in good(rng, 20_000):  # threads, and all that is loaded late
+        for body, kind in good(rng, 20_000):  # as above
             server.status("POST", PREDICT, body, kind)
         server.limit(2 * MEMORY)
         for number in range(count):
