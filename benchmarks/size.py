@@ -30,7 +30,7 @@ FEATURES = {
         """,
     "support and bounds of the target": """
         distributions/_support distributions/_learn_support distributions/_matching
-        distributions/_observed distributions/_drawing
+        distributions/_observed
         training:check_bounds _estimator/fitting:_support _serialization/model_schema:check_support
         ensemble:taking,_latent_targets,within_bounds,_observed
         onnx/_quantiles:observed,clipped,_through_knots metrics/_chance:shared_coverage

@@ -8,8 +8,8 @@ from calipers.distributions._distribution import (
     DerivedDistribution as DerivedDistribution,
     Distribution,
 )
-from calipers.distributions._drawing import atoms as atoms, mean_density as mean_density
 from calipers.distributions._exact_fit import scale_table as scale_table
+from calipers.distributions._formulas import Members as Members
 from calipers.distributions._grid import mixture_values_on_grid as mixture_values_on_grid
 from calipers.distributions._learn_support import (
     Bounds,
@@ -20,14 +20,17 @@ from calipers.distributions._matching import (
     latent_targets as latent_targets,
     match_atoms as match_atoms,
 )
-from calipers.distributions._members import Members as Members
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._mixture_formulas import mixture_logpdf as mixture_logpdf
 from calipers.distributions._normal_scores import (
     mixture_scores as mixture_scores,
     mixture_values as mixture_values,
 )
-from calipers.distributions._observed import ObservedDistribution
+from calipers.distributions._observed import (
+    ObservedDistribution,
+    atoms as atoms,
+    mean_density as mean_density,
+)
 from calipers.distributions._split_normal import SplitNormal
 from calipers.distributions._support import Support
 from calipers.distributions._transformed import (

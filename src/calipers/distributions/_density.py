@@ -4,6 +4,7 @@ Logarithms are used because halfway between distant components a density is far 
 float. Scales of zero, which have no finite density, are widened to a few ulps of their mode.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,14 +12,16 @@ import numpy as np
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
-from calipers.distributions._members import Members
-from calipers.distributions._roots import find_crossings
+from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI, Members
 
 # Scale that replaces zero, in ulps of the mode: narrow, but with a slope to follow.
 MIN_ULPS = 4.0
 # Number of widened scales within which a result is moved to the mode.
 REACH = 40.0
+# Offsets from the mode of a component, in scales, at which the slope is evaluated.
+OFFSETS = (*np.arange(0.25, 3.01, 0.25), 3.5, 4.0, 5.0, 6.5, 9.0)
+# Largest number of evaluations of a root.
+MAX_STEPS = 200
 
 
 class LogTerms(NamedTuple):
@@ -41,54 +44,57 @@ def log_terms(members: Members) -> LogTerms:
     return LogTerms(loc, 1.0 / (SQRT2 * left), 1.0 / (SQRT2 * right), height)
 
 
-def widen(loc: FloatArray, left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
+def widened(members: Members) -> Members:
     """Replace scales of zero by a few ulps of the mode, so that densities are finite."""
+    loc, left, right = members.parameters
     extent = np.maximum(np.abs(loc), np.maximum(left, right)).max(axis=0)
     least = np.maximum(MIN_ULPS * np.spacing(np.abs(loc)), np.maximum(1e-30 * extent, 1e-290))
-    return np.where(left == 0, least, left), np.where(right == 0, least, right)
+    return members._replace(
+        left=np.where(left == 0, least, left), right=np.where(right == 0, least, right)
+    )
 
 
-def settle(x: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
+def settle(x: FloatArray, members: Members) -> FloatArray:
     """Move points that lie within a widened scale of zero back to its mode."""
-    for m, s1, s2, wide1, wide2 in zip(loc, left, right, *widen(loc, left, right), strict=True):
-        reach = REACH * np.where(
-            x < m, np.where(s1 == 0, wide1, 0.0), np.where(s2 == 0, wide2, 0.0)
-        )
-        x = np.where(np.abs(x - m) <= reach, m, x)
+    wide = widened(members)
+    left = np.where(members.left == 0, wide.left, 0.0)
+    right = np.where(members.right == 0, wide.right, 0.0)
+    for mode, below, above in zip(members.loc, left, right, strict=True):
+        x = np.where(np.abs(x - mode) <= REACH * np.where(x < mode, below, above), mode, x)
     return x
 
 
 def log_density(x: FloatArray, terms: LogTerms) -> FloatArray:
     """Logarithm of the mixture's density at one point per row."""
-    offset = x - terms.loc
-    t = offset * np.where(offset < 0, terms.left_rate, terms.right_rate)
-    each = terms.log_height - t * t
+    each, _, _ = _exponents(x, terms)
     top: FloatArray = each.max(axis=0)
     return top + np.log(sum_members(np.exp(each - top)))
 
 
 def log_slope(x: FloatArray, terms: LogTerms) -> FloatArray:
     """Slope of the logarithm of the mixture's density at one point per row."""
-    offset = x - terms.loc
-    rate = np.where(offset < 0, terms.left_rate, terms.right_rate)
-    t = offset * rate
-    each = terms.log_height - t * t
+    each, t, rate = _exponents(x, terms)
     weight = np.exp(each - each.max(axis=0))
     return -2.0 * sum_members(weight * t * rate) / sum_members(weight)
 
 
-def lowest_level(
-    alpha: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray
-) -> FloatArray:
+def _exponents(x: FloatArray, terms: LogTerms) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Log densities of the weighted components, signed distances from their modes, and rates."""
+    offset = x - terms.loc
+    rate = np.where(offset < 0, terms.left_rate, terms.right_rate)
+    t = offset * rate
+    return terms.log_height - t * t, t, rate
+
+
+def lowest_level(alpha: FloatArray, members: Members) -> FloatArray:
     """Logarithm of a density below which lies at most the mass alpha.
 
     At most half of that mass lies outside the components' quantiles, and at most half between them,
     where a density below alpha / (2 width) integrates to no more than alpha / 2.
     """
     tail = alpha / 4.0
-    low = formulas.ppf(tail, loc, left, right).min(axis=0)
-    high = formulas.isf(tail, loc, left, right).max(axis=0)
-    return np.log(alpha / 2.0) - np.log(high - low)
+    low, high = formulas.interval(tail, *members.parameters)
+    return np.log(alpha / 2.0) - np.log(high.max(axis=0) - low.min(axis=0))
 
 
 def ends_of_level(level: FloatArray, terms: LogTerms) -> tuple[FloatArray, FloatArray]:
@@ -99,20 +105,10 @@ def ends_of_level(level: FloatArray, terms: LogTerms) -> tuple[FloatArray, Float
     return low, high
 
 
-# Offsets from the mode of a component, in scales, at which the slope is evaluated.
-OFFSETS = (*np.arange(0.25, 3.01, 0.25), 3.5, 4.0, 5.0, 6.5, 9.0)
-
-
-def widened(members: Members) -> Members:
-    """Members whose scales are all positive."""
-    left, right = widen(*members.parameters)
-    return members._replace(left=left, right=right)
-
-
 def mixture_modes(members: Members) -> tuple[FloatArray]:
     """Modes of every row, shape (k, n), ascending and padded with NaN."""
     modes, _ = stationary_points(log_terms(widened(members)))
-    return (np.array([settle(mode, *members.parameters) for mode in modes]),)
+    return (np.array([settle(mode, members) for mode in modes]),)
 
 
 def stationary_points(terms: LogTerms) -> tuple[FloatArray, FloatArray]:
@@ -154,3 +150,57 @@ def _grid(terms: LogTerms) -> FloatArray:
     inside = (points >= low) & (points <= high)
     points = np.sort(np.where(inside, points, high).T, axis=1).T
     return points[: inside.sum(axis=0).max()]
+
+
+def find_crossings(
+    function: Callable[[FloatArray, IntArray], FloatArray], low: FloatArray, high: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Last points before and first points after functions change sign between two ends.
+
+    ``function`` is called with points and the indices of their equations. "Before" is as seen from
+    `low`. The two points are a few ulps apart, also where the function jumps; where the function
+    has the same sign at both ends, both are the end at which it is closer to zero.
+
+    The method is Chandrupatla's (1997): inverse quadratic interpolation where three points make
+    that safe, bisection elsewhere. Equations that have converged are not evaluated any more.
+
+    >>> squares = np.array([2.0, 9.0])
+    >>> find_crossings(lambda x, i: x * x - squares[i], np.zeros(2), np.full(2, 10.0))[0]
+    array([1.41421356, 3.        ])
+    """
+    pending = np.arange(low.size)
+    # Points a (the newest), b (on the other side of the root) and c (the previous one), and values.
+    points = np.stack([low, high, low])
+    values = np.stack([function(low, pending), function(high, pending), np.zeros(low.size)])
+    positive = values[0] > 0
+    before = np.where(np.abs(values[0]) <= np.abs(values[1]), low, high)
+    after = before.copy()
+    fraction = np.full(low.size, 0.5)
+    active = positive != (values[1] > 0)
+    for _ in range(MAX_STEPS):
+        pending, fraction = pending[active], fraction[active]
+        (a, b, _), (fa, fb, _) = points[:, active], values[:, active]
+        if pending.size == 0:
+            break
+        x = a + fraction * (b - a)
+        fx = function(x, pending)
+        same = (fx > 0) == (fa > 0)
+        points = np.stack([x, np.where(same, b, a), np.where(same, a, b)])
+        values = np.stack([fx, np.where(same, fb, fa), np.where(same, fa, fb)])
+        is_before = (fx > 0) == positive[pending]
+        before[pending] = np.where(is_before | (fx == 0), x, points[1])
+        after[pending] = np.where(is_before & (fx != 0), points[1], x)
+        resolution = 2.0 * np.spacing(np.abs(x)) / np.abs(points[1] - x)
+        fraction = np.clip(_interpolate(points, values), resolution, 1.0 - resolution)
+        active = (resolution < 0.5) & (fx != 0)
+    return before, after
+
+
+def _interpolate(points: FloatArray, values: FloatArray) -> FloatArray:
+    """Next point, as a fraction of the way from a to b."""
+    (a, b, c), (fa, fb, fc) = points, values
+    xi, phi = (a - b) / (c - b), (fa - fb) / (fc - fb)
+    safe = (phi**2 < xi) & ((1.0 - phi) ** 2 < 1.0 - xi)
+    first = fa / (fb - fa) * fc / (fb - fc)
+    second = (c - a) / (b - a) * fa / (fc - fa) * fb / (fc - fb)
+    return np.where(safe, first + second, 0.5)

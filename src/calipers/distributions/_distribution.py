@@ -1,6 +1,7 @@
 """Base classes of predictive distributions, one distribution for each row."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -8,15 +9,20 @@ from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
-from calipers.distributions._split_normal import SplitNormal
+
+if TYPE_CHECKING:
+    from calipers.distributions._split_normal import SplitNormal
 
 
 class Distribution(ABC):
-    """An array of distributions: mixtures, calibrated mixtures, or distributions derived from them.
+    """An array of distributions: split normals, mixtures, or distributions derived from these.
 
-    Arguments broadcast against `shape`. Mean, variance, standard deviation and median follow from
-    `moments` and `ppf`. Long arrays are processed in blocks, on the threads of an enclosing
-    ``joblib.parallel_config("threading", n_jobs=...)``; results depend on neither.
+    Arguments of methods (`x`, `p`, `coverage`, ...) broadcast against `shape` by NumPy's rules. For
+    several levels per row put the levels on a separate leading axis, as in
+    ``dist.ppf([[0.1], [0.5], [0.9]])``, which has shape (3, rows). Mean, variance, standard
+    deviation and median follow from `moments` and `ppf`. Long arrays are processed in blocks, on
+    the threads of an enclosing ``joblib.parallel_config("threading", n_jobs=...)``; results depend
+    on neither.
     """
 
     @property
@@ -37,7 +43,7 @@ class Distribution(ABC):
     if TYPE_CHECKING:  # fields of some subclasses, which abstract properties would shadow
 
         @property
-        def components(self) -> SplitNormal:
+        def components(self) -> "SplitNormal":
             """The members' split normals, before any correction."""
 
         @property
@@ -80,7 +86,18 @@ class Distribution(ABC):
 
     @abstractmethod
     def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound of the central interval, with equal tails outside."""
+        """Lower and upper bound of the central interval, with equal tails outside.
+
+        Parameters
+        ----------
+        coverage : array-like
+            Mass between the bounds, above 0 and below 1; broadcasts against `shape`.
+
+        Returns
+        -------
+        lower, upper : array
+            Of the shape that `coverage` and `shape` broadcast to.
+        """
 
     @abstractmethod
     def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
@@ -88,7 +105,10 @@ class Distribution(ABC):
 
     @abstractmethod
     def crps(self, y: ArrayLike) -> FloatArray:
-        """Continuous ranked probability score of `y`, the smaller the better."""
+        r"""Continuous ranked probability score of `y`, the smaller the better.
+
+        .. math:: \int (F(x) - 1[x \ge y])^2 dx = E|X - y| - \tfrac12 E|X - X'|
+        """
 
     @abstractmethod
     def moments(self) -> tuple[FloatArray, FloatArray]:
@@ -115,6 +135,59 @@ class Distribution(ABC):
         return self.ppf(0.5)
 
 
+class ClosedForm(Distribution):
+    """Distributions whose methods are formulas, functions of a module, over blocks of rows."""
+
+    _formulas: ClassVar[Any]
+
+    @abstractmethod
+    def _apply(
+        self,
+        function: Callable[..., FloatArray | tuple[FloatArray, ...]],
+        *rows: FloatArray,
+        outputs: int | None = None,
+    ) -> FloatArray:
+        """Call `function` with blocks of `rows` and of the parameters."""
+
+    def pdf(self, x: ArrayLike) -> FloatArray:
+        return self._apply(self._formulas.pdf, checks.not_nan("x", x))
+
+    def logpdf(self, x: ArrayLike) -> FloatArray:
+        return self._apply(self._formulas.logpdf, checks.not_nan("x", x))
+
+    def cdf(self, x: ArrayLike) -> FloatArray:
+        return self._apply(self._formulas.cdf, checks.not_nan("x", x))
+
+    def sf(self, x: ArrayLike) -> FloatArray:
+        return self._apply(self._formulas.sf, checks.not_nan("x", x))
+
+    def ppf(self, p: ArrayLike) -> FloatArray:
+        return self._apply(self._formulas.ppf, checks.probability("p", p))
+
+    def isf(self, q: ArrayLike) -> FloatArray:
+        return self._apply(self._formulas.isf, checks.probability("q", q))
+
+    def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        tail = (1.0 - checks.coverage(coverage)) / 2.0
+        lower, upper = self._apply(self._formulas.interval, tail, outputs=2)
+        return lower, upper
+
+    def crps(self, y: ArrayLike) -> FloatArray:
+        return self._apply(self._formulas.crps, checks.finite("y", y))
+
+    def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
+        shape = (*(size if isinstance(size, tuple) else (size,)), *self.shape)
+        uniform, normal = rng.random(shape), rng.standard_normal(shape)
+        return self._apply(self._formulas.draw, uniform, normal)
+
+    def moments(self) -> tuple[FloatArray, FloatArray]:
+        return self.mean, self.var
+
+    @property
+    def mean(self) -> FloatArray:
+        return self._apply(self._formulas.mean)
+
+
 class DerivedDistribution(Distribution):
     """Distributions that are derived from others, with the same members."""
 
@@ -129,7 +202,7 @@ class DerivedDistribution(Distribution):
         return self._inner.shape
 
     @property
-    def components(self) -> SplitNormal:
+    def components(self) -> "SplitNormal":
         """The members' split normals, before any correction and on their own scale."""
         return self._inner.components
 

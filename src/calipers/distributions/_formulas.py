@@ -11,15 +11,50 @@ provided that 0/0, the distance from a point mass to itself, is taken as 0.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import erf, erfc, erfcinv, erfinv
 
-from calipers._checks import FloatArray
+from calipers._checks import BoolArray, FloatArray, IntArray
 
 SQRT2 = math.sqrt(2.0)
 SQRT_PI = math.sqrt(math.pi)
 SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
+
+
+class Members(NamedTuple):
+    """Split normals of the mixtures of n rows, network by network, each of shape (members, n)."""
+
+    loc: FloatArray
+    left: FloatArray
+    right: FloatArray
+    weights: FloatArray  # (members, n), or (members, 1) where they are common to all rows
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return self.loc.shape[1]
+
+    @property
+    def parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Location and scales."""
+        return self.loc, self.left, self.right
+
+    def take(self, rows: IntArray) -> "Members":
+        """Members of the subset ``rows``."""
+        weights = self.weights if self.weights.shape[1] == 1 else self.weights[:, rows]
+        return Members(self.loc[:, rows], self.left[:, rows], self.right[:, rows], weights)
+
+    def mirrored(self, flip: BoolArray | np.bool_) -> "Members":
+        """Members with the rows marked by ``flip`` replaced by their mirror images."""
+        loc, left, right = self.parameters
+        if flip.all():
+            return Members(-loc, right, left, self.weights)
+        if not flip.any():
+            return self
+        sides = np.where(flip, right, left), np.where(flip, left, right)
+        return Members(np.where(flip, -loc, loc), *sides, self.weights)
 
 
 def side_masses(left: FloatArray, right: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -83,6 +118,13 @@ def ppf(p: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> 
 def isf(q: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray) -> FloatArray:
     """Largest x with P(X >= x) >= q: the quantile of the mirror image."""
     return -ppf(q, -loc, right, left)
+
+
+def interval(
+    tail: FloatArray, loc: FloatArray, left: FloatArray, right: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Quantiles with the mass `tail` below the one and above the other."""
+    return ppf(tail, loc, left, right), isf(tail, loc, left, right)
 
 
 def hdi(

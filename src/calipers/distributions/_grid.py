@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from calipers._checks import FloatArray
-from calipers.distributions._formulas import SQRT_2_OVER_PI
-from calipers.distributions._members import Members
+from calipers.distributions._formulas import SQRT_2_OVER_PI, Members
 from calipers.distributions._normal_scores import mixture_values
 from calipers.distributions._quantile import IntArray, Terms, mixture_terms
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,18 +13,15 @@ from calipers import _checks as checks
 from calipers._blocks import blockwise, blockwise_ragged, sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _mixture_formulas as formulas
-from calipers.distributions._crps import mixture_crps
 from calipers.distributions._density import mixture_modes
-from calipers.distributions._distribution import Distribution
-from calipers.distributions._hdi import shortest_interval
-from calipers.distributions._hdr import density_region
-from calipers.distributions._members import Members
-from calipers.distributions._quantile import mixture_interval, mixture_isf, mixture_ppf
+from calipers.distributions._distribution import ClosedForm
+from calipers.distributions._formulas import Members
+from calipers.distributions._regions import density_region, shortest_interval
 from calipers.distributions._split_normal import SplitNormal
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
-class SplitNormalMixture(Distribution):
+class SplitNormalMixture(ClosedForm):
     r"""Mixtures of split normal distributions, one per row or an array of any shape.
 
     The density is :math:`f(x) = \sum_j w_j f_j(x)` over the members :math:`j`: the components of
@@ -50,12 +47,9 @@ class SplitNormalMixture(Distribution):
 
     Notes
     -----
-    Arguments of methods (`x`, `p`, `coverage`, ...) broadcast against `shape` by NumPy's rules.
-    For several levels per row put the levels on a separate leading axis, as in
-    ``mixture.ppf([[0.1], [0.5], [0.9]])``, which has shape (3, rows).
-
-    Quantiles `x` satisfy F(x-) <= p <= F(x) up to 1e-12 min(p, 1 - p) and a change of `x` by one
-    ulp.
+    The methods are those of `Distribution`. `cdf` and `sf` have a relative accuracy of 1e-12 down
+    to 1e-300, `logpdf` does not underflow, and densities are infinite at a point mass. Quantiles
+    `x` satisfy F(x-) <= p <= F(x) up to 1e-12 min(p, 1 - p) and a change of `x` by one ulp.
 
     Examples
     --------
@@ -66,11 +60,20 @@ class SplitNormalMixture(Distribution):
     >>> lower, upper = mixture.interval(0.95)
     >>> lower.round(3), upper.round(3)
     (array([-1.645, -0.96 ]), array([5.645, 2.96 ]))
+    >>> mixture.ppf([[0.5], [0.75]]).round(3)
+    array([[2.   , 1.   ],
+           [4.   , 1.674]])
+    >>> mixture.sample((2, 3), rng=np.random.default_rng(0)).shape
+    (2, 3, 2)
+    >>> coin = SplitNormalMixture(SplitNormal([0.0, 1.0], 0.0, 0.0))
+    >>> float(coin.crps(0.5))
+    0.25
     """
 
     components: SplitNormal
     weights: FloatArray
     per_network: int
+    _formulas: ClassVar[Any] = formulas
 
     def __init__(
         self, components: SplitNormal, weights: ArrayLike | None = None, *, per_network: int = 1
@@ -177,65 +180,8 @@ class SplitNormalMixture(Distribution):
         *rows: FloatArray,
         outputs: int | None = None,
     ) -> FloatArray:
-        """Call `function` with blocks of `rows` and of the members."""
         of_block, members = self.in_blocks(function)
         return blockwise(of_block, rows, members, outputs=outputs)
-
-    def pdf(self, x: ArrayLike) -> FloatArray:
-        """Density at `x`; infinite at a point mass."""
-        return self._apply(formulas.pdf, checks.not_nan("x", x))
-
-    def logpdf(self, x: ArrayLike) -> FloatArray:
-        """Logarithm of the density at `x`, which does not underflow."""
-        return self._apply(formulas.logpdf, checks.not_nan("x", x))
-
-    def cdf(self, x: ArrayLike) -> FloatArray:
-        """P(X <= x), to a relative accuracy of 1e-12 down to 1e-300."""
-        return self._apply(formulas.cdf, checks.not_nan("x", x))
-
-    def sf(self, x: ArrayLike) -> FloatArray:
-        """P(X > x), to a relative accuracy of 1e-12 down to 1e-300."""
-        return self._apply(formulas.sf, checks.not_nan("x", x))
-
-    def ppf(self, p: ArrayLike) -> FloatArray:
-        """Quantile: the inverse of `cdf`.
-
-        Examples
-        --------
-        >>> mixture = SplitNormalMixture(SplitNormal([[0.0, 0.0], [0.0, 9.0]], 1.0, 1.0))
-        >>> mixture.ppf([[0.25], [0.5], [0.75]]).round(3)
-        array([[-0.674,  0.   ],
-               [ 0.   ,  4.5  ],
-               [ 0.674,  9.   ]])
-        """
-        return self._apply(mixture_ppf, checks.probability("p", p))
-
-    def isf(self, q: ArrayLike) -> FloatArray:
-        return self._apply(mixture_isf, checks.probability("q", q))
-
-    def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound of the central interval, with equal tails outside.
-
-        Parameters
-        ----------
-        coverage : array-like
-            Mass between the bounds, above 0 and below 1; broadcasts against `shape`.
-
-        Returns
-        -------
-        lower, upper : array
-            Of the shape that `coverage` and `shape` broadcast to.
-
-        Examples
-        --------
-        >>> mixture = SplitNormalMixture(SplitNormal([[-1.0, 2.0, 5.0], [1.0, 2.0, 6.0]], 1.0, 2.0))
-        >>> lower, upper = mixture.interval([[0.5], [0.8]])
-        >>> lower.shape, upper.shape
-        ((2, 3), (2, 3))
-        """
-        tail = (1.0 - checks.coverage(coverage)) / 2.0
-        lower, upper = self._apply(mixture_interval, tail, outputs=2)
-        return lower, upper
 
     def hdi(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the shortest interval that holds this mass.
@@ -298,40 +244,6 @@ class SplitNormalMixture(Distribution):
         of_block, members = self.in_blocks(mixture_modes)
         (modes,) = blockwise_ragged(of_block, [], members, outputs=1)
         return modes
-
-    def crps(self, y: ArrayLike) -> FloatArray:
-        r"""Continuous ranked probability score of `y`, in closed form; the smaller the better.
-
-        .. math:: \int (F(x) - 1[x \ge y])^2 dx = E|X - y| - \tfrac12 E|X - X'|
-
-        Examples
-        --------
-        >>> coin = SplitNormalMixture(SplitNormal([0.0, 1.0], 0.0, 0.0))
-        >>> float(coin.crps(0.5))
-        0.25
-        """
-        return self._apply(mixture_crps, checks.finite("y", y))
-
-    def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
-        """Independent draws of shape ``(*size, *shape)``.
-
-        Examples
-        --------
-        >>> mixture = SplitNormalMixture(SplitNormal([[0.0], [9.0]], 1.0, 1.0))
-        >>> mixture.sample((2, 3), rng=np.random.default_rng(0)).shape
-        (2, 3, 1)
-        """
-        shape = (*(size if isinstance(size, tuple) else (size,)), *self.shape)
-        uniform, normal = rng.random(shape), rng.standard_normal(shape)
-        return self._apply(formulas.draw, uniform, normal)
-
-    def moments(self) -> tuple[FloatArray, FloatArray]:
-        """Mean and variance, in closed form."""
-        return self.mean, self.var
-
-    @property
-    def mean(self) -> FloatArray:
-        return self._apply(formulas.mean)
 
     @property
     def aleatoric_var(self) -> FloatArray:

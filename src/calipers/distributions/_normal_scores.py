@@ -16,8 +16,8 @@ from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._density import widen
-from calipers.distributions._members import Members
+from calipers.distributions._density import widened
+from calipers.distributions._formulas import Members
 from calipers.distributions._quantile import lower_quantile
 
 LARGEST_SCORE = 1e100
@@ -64,8 +64,7 @@ def mixture_values(z: FloatArray, members: Members) -> FloatArray:
 
 def _log_terms(members: Members) -> tuple[FloatArray, ...]:
     """Arguments of `_log_cdf` after the first."""
-    loc, weights = members.loc, members.weights
-    left, right = widen(*members.parameters)
+    loc, left, right, weights = widened(members)
     below, above = formulas.side_masses(left, right)
     return loc, left, np.log(2.0 * weights * below), right, np.log(weights), np.log(above)
 

@@ -16,8 +16,7 @@ from scipy.special import erf, erfc, ndtri
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI
-from calipers.distributions._members import Members
+from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI, Members
 
 IntArray = NDArray[np.int64]
 
@@ -59,21 +58,21 @@ class Values(NamedTuple):
     stiffness: FloatArray
 
 
-def mixture_ppf(p: FloatArray, members: Members) -> FloatArray:
+def ppf(p: FloatArray, members: Members) -> FloatArray:
     """Quantile at `p`, (n,), of each row's members, with weights of sum 1."""
     flip = p > 0.5
     x = lower_quantile(np.where(flip, 1.0 - p, p), members.mirrored(flip))
     return np.where(flip, -x, x)
 
 
-def mixture_isf(q: FloatArray, members: Members) -> FloatArray:
+def isf(q: FloatArray, members: Members) -> FloatArray:
     """Upper quantile at `q` of each row: the quantile of the mirror image."""
-    return -mixture_ppf(q, members.mirrored(np.True_))
+    return -ppf(q, members.mirrored(np.True_))
 
 
-def mixture_interval(tail: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
+def interval(tail: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
     """Quantiles with the mass `tail` below the one and above the other."""
-    return mixture_ppf(tail, members), mixture_isf(tail, members)
+    return ppf(tail, members), isf(tail, members)
 
 
 def lower_quantile(q: FloatArray, members: Members) -> FloatArray:

@@ -1,10 +1,14 @@
-"""Shortest intervals of mixtures of split normals.
+"""Shortest intervals and highest density regions of mixtures of split normals.
 
 A shortest interval has the same density at both ends, or an end where the density jumps. With one
 smooth mode that is one equation with one solution. Otherwise there may be many: the interval is
 moved along the row, with stops wherever one of its ends meets a characteristic point of a
 component, such as its mode. Where the width has a minimum between two stops the equation is solved,
 and the result is the shortest of all stops and solutions.
+
+A highest density region is the set where the density exceeds a level, and its mass falls as the
+level rises. Between a valley and a mode the density is monotone, so it crosses each level at most
+once there.
 """
 
 from typing import NamedTuple
@@ -12,11 +16,20 @@ from typing import NamedTuple
 import numpy as np
 
 from calipers._checks import FloatArray, IntArray
-from calipers.distributions import _mixture_formulas as formulas
-from calipers.distributions._density import mixture_modes
-from calipers.distributions._members import Members
-from calipers.distributions._quantile import mixture_interval, mixture_isf, mixture_ppf
-from calipers.distributions._roots import find_roots
+from calipers.distributions import _formulas as split_normal, _mixture_formulas as formulas
+from calipers.distributions._density import (
+    LogTerms,
+    ends_of_level,
+    find_crossings,
+    log_density,
+    log_terms,
+    lowest_level,
+    mixture_modes,
+    settle,
+    stationary_points,
+    widened,
+)
+from calipers.distributions._formulas import Members
 
 # Offsets of the stops from the mode of a component, in scales.
 STOPS = np.array([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.5])
@@ -35,12 +48,12 @@ class IntervalProblem(NamedTuple):
     def upper_for(self, lower: FloatArray) -> FloatArray:
         """Upper ends of closed intervals from `lower`; infinite if too little mass lies above."""
         tail = self.alpha - formulas.cdf(np.nextafter(lower, -np.inf), self.members)
-        return np.where(tail < 0, np.inf, mixture_isf(np.maximum(tail, 0.0), self.members))
+        return np.where(tail < 0, np.inf, formulas.isf(np.maximum(tail, 0.0), self.members))
 
     def lower_for(self, upper: FloatArray) -> FloatArray:
         """Lower ends of intervals up to `upper`; minus infinity if too little mass lies below."""
         tail = self.alpha - formulas.sf(upper, self.members)
-        return np.where(tail < 0, -np.inf, mixture_ppf(np.maximum(tail, 0.0), self.members))
+        return np.where(tail < 0, -np.inf, formulas.ppf(np.maximum(tail, 0.0), self.members))
 
 
 def shortest_interval(coverage: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
@@ -64,9 +77,9 @@ def _ends(problem: IntervalProblem) -> tuple[FloatArray, FloatArray]:
     central interval.
     """
     alpha, members = problem
-    low, high = mixture_interval(alpha / 2.0, members)
-    first = mixture_isf(alpha, members) - (high - low)
-    lower = np.stack([first, mixture_ppf(alpha, members)])
+    low, high = formulas.interval(alpha / 2.0, members)
+    first = formulas.isf(alpha, members) - (high - low)
+    lower = np.stack([first, formulas.ppf(alpha, members)])
     return lower, np.stack([problem.upper_for(x) for x in lower])
 
 
@@ -100,7 +113,8 @@ def _shortest(
 
     falls = np.array([tilt(a, b, problem.members) < 0 for a, b in zip(lower, upper, strict=True)])
     cell, row = np.nonzero(falls[:-1] & ~falls[1:])
-    begin = find_roots(lambda x, i: tilt_from(x, row[i]), lower[cell, row], lower[cell + 1, row])
+    ends = lower[cell, row], lower[cell + 1, row]
+    begin, _ = find_crossings(lambda x, i: tilt_from(x, row[i]), *ends)
     end = problem.take(row).upper_for(begin)
     stop = (upper - lower).argmin(axis=0), np.arange(problem.alpha.size)
     best_lower, best_upper = lower[stop], upper[stop]
@@ -109,3 +123,71 @@ def _shortest(
     shortest = end - begin <= width[row]
     best_lower[row[shortest]], best_upper[row[shortest]] = begin[shortest], end[shortest]
     return best_lower, best_upper
+
+
+class Hills(NamedTuple):
+    """Modes with the valleys before and after them, shape (n,) each."""
+
+    before: FloatArray
+    mode: FloatArray
+    after: FloatArray
+    terms: LogTerms
+
+    def take(self, which: IntArray) -> "Hills":
+        """The subset ``which`` of the hills."""
+        before, mode, after = self.before[which], self.mode[which], self.after[which]
+        return Hills(before, mode, after, self.terms.take(which))
+
+
+def density_region(coverage: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
+    """Bounds of all intervals of the highest density region, shape (k, n), padded with NaN."""
+    wide = widened(members)
+    terms = log_terms(wide)
+    modes, valleys = stationary_points(terms)
+    row, k = np.nonzero(~np.isnan(modes.T))
+    hills = Hills(valleys[k, row], modes[k, row], valleys[k + 1, row], terms.take(row))
+    each = wide.take(row)
+
+    def shortfall(level: FloatArray, rows: IntArray) -> FloatArray:
+        which = np.flatnonzero(np.isin(row, rows))
+        place = np.searchsorted(rows, row[which])
+        low, high = _edges(level[place], hills.take(which))
+        subset = each.take(which)
+        above, below = (split_normal.cdf(x, *subset.parameters) for x in (high, low))
+        mass = formulas.average(above - below, subset.weights)
+        return coverage[rows] - np.bincount(place, mass, minlength=rows.size)
+
+    heights = log_density(hills.mode, hills.terms)
+    top = np.full(coverage.size, -np.inf)
+    np.maximum.at(top, row, heights)
+    level, _ = find_crossings(shortfall, lowest_level(1.0 - coverage, wide), top)
+    above = np.flatnonzero(heights > level[row])
+    row = row[above]
+    subset = members.take(row)
+    low, high = (settle(x, subset) for x in _edges(level[row], hills.take(above)))
+    return _join(row, low, high, coverage.size)
+
+
+def _edges(level: FloatArray, hills: Hills) -> tuple[FloatArray, FloatArray]:
+    """Points where the density crosses a level before and after each mode, or the valleys."""
+    low, high = ends_of_level(level, hills.terms)
+
+    def height(x: FloatArray, which: IntArray) -> FloatArray:
+        return log_density(x, hills.terms.take(which)) - level[which]
+
+    _, low = find_crossings(height, np.where(np.isinf(hills.before), low, hills.before), hills.mode)
+    _, high = find_crossings(height, np.where(np.isinf(hills.after), high, hills.after), hills.mode)
+    return low, high
+
+
+def _join(
+    row: IntArray, low: FloatArray, high: FloatArray, n: int
+) -> tuple[FloatArray, FloatArray]:
+    """Join touching intervals of a row, and arrange the intervals with one column per row."""
+    joined = (row[1:] == row[:-1]) & (low[1:] <= high[:-1])
+    begins, ends = np.append(True, ~joined), np.append(~joined, True)
+    row, low, high = row[begins], low[begins], high[ends]
+    k = np.arange(row.size) - np.searchsorted(row, row)
+    lower, upper = np.full((2, int(k.max()) + 1, n), np.nan)
+    lower[k, row], upper[k, row] = low, high
+    return lower, upper
