@@ -1,21 +1,30 @@
 """A progress bar, shown on terminals and in notebooks only."""
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 
 @contextmanager
 def progress(
-    description: str, total: int | None, *, visible: bool = True
+    description: str, total: int | None, *, unit: str = "", visible: bool = True
 ) -> Iterator[Callable[[int], None]]:
     """Show a bar while the block runs, and yield a function that advances it.
 
     The function may be called from several threads. Nothing is shown if standard error is neither
-    a terminal nor a notebook.
+    a terminal nor a notebook. With a ``unit``, ``total`` is an upper limit: the bar shows no time
+    left, and a line that says how far the work came stays.
 
     >>> with progress("training", total=10) as report:
     ...     report(5)
@@ -24,8 +33,12 @@ def progress(
     if not visible or not (console.is_terminal or console.is_jupyter):
         yield lambda _: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
+    of_most = f" of at most {total:,} {unit}"
+    count = TextColumn(f"{{task.completed:,.0f}}{of_most}")
+    rest = (count, TimeElapsedColumn()) if unit else (TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), *rest)
+    began = time.monotonic()
+    with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(description, total=total)
         lock = threading.Lock()
 
@@ -34,3 +47,8 @@ def progress(
                 bar.advance(task, done)
 
         yield report
+    if unit:
+        done, seconds = bar.tasks[0].completed, time.monotonic() - began
+        # Networks that fail are trained again, so there may be more epochs than planned.
+        reached = of_most if total is not None and done < total else f" {unit}"
+        console.print(f"{description}: {done:,.0f}{reached} in {seconds:.0f} s", highlight=False)

@@ -133,7 +133,7 @@ def train_in_time(
 ) -> Bank:
     """Train networks with a progress bar, within ``budgets`` times the time budget."""
     total = sum(plan.settings.epochs for plan in plans)
-    with progress("training", total, visible=bool(model.verbose)) as report:
+    with progress("training", total, unit="epochs", visible=bool(model.verbose)) as report:
         seconds = budgets * (model.time_budget or math.inf)
         return train(program, table, plans, n_jobs=model.n_jobs, report=report, seconds=seconds)
 
