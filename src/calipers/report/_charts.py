@@ -1,12 +1,14 @@
 """Data of the charts, as plain JSON."""
 
 from collections.abc import Sequence
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calipers import metrics
+from calipers._checks import FloatArray
 from calipers.report._format import Unit, rounded
 from calipers.report._groups import Breakdown
 from calipers.report._labelled import LabelledPrediction
@@ -14,7 +16,8 @@ from calipers.report._labelled import LabelledPrediction
 _ROWS = 1500  # drawn; measures are computed from all rows
 _EPOCHS = 150  # points of a training curve
 _NETWORKS = 20
-_NOMINAL = np.round(np.arange(1, 40) / 40, 3)
+_STEPS = 40  # of the calibration curve
+_DRAWS = 2000  # that tell what happens by chance
 
 
 def sampled(labelled: LabelledPrediction) -> NDArray[np.intp]:
@@ -43,8 +46,8 @@ def chart_data(
             "point": rounded(labelled.point[rows]),
             "levels": [_level(labelled, rows, i, level) for i, level in enumerate(labelled.levels)],
         },
-        "calibration": _calibration(labelled),
-        "pit": _pit(labelled),
+        "calibration": None if labelled.pit is None else _curve(labelled),
+        "pit": None if labelled.pit is None else _bars(labelled),
         "groups": [
             [vars(group) | {"width": rounded(np.array([group.width]))[0]} for group in part.groups]
             for part in parts
@@ -70,34 +73,65 @@ def _level(
     }
 
 
-def _calibration(labelled: LabelledPrediction) -> dict[str, Any] | None:
-    if labelled.pit is None:
-        return None
-    low, high = metrics.coverage_band(len(labelled), _NOMINAL)
-    return {
-        "nominal": _NOMINAL.tolist(),
-        "observed": rounded(labelled.observed(_NOMINAL)),
-        "low": rounded(low),
-        "high": rounded(high),
-    }
+class Curve(NamedTuple):
+    """Observed against nominal coverage, and the range of the whole curve by chance."""
+
+    nominal: FloatArray
+    observed: FloatArray
+    low: FloatArray
+    high: FloatArray
 
 
-def pit_bins(rows: int) -> int:
-    """Return a number of bars for the PIT histogram such that each has some rows."""
-    return int(np.clip(rows // 10, 4, 20))
+def calibration_curve(labelled: LabelledPrediction) -> Curve:
+    """Return the coverage rates at many coverages; 19 of 20 calibrated models stay in the range."""
+    nominal = np.arange(1, _STEPS) / _STEPS
+    rows = len(labelled)
+    confidence = _confidence(rows, _STEPS, cumulative=True)
+    low, high = metrics.coverage_band(rows, nominal, confidence=confidence)
+    return Curve(nominal, labelled.observed(nominal), low, high)
 
 
-def _pit(labelled: LabelledPrediction) -> dict[str, Any] | None:
-    if labelled.pit is None:
-        return None
-    bins = pit_bins(len(labelled))
+class Bars(NamedTuple):
+    """Counts and heights of the PIT histogram, and the range of all heights by chance."""
+
+    counts: NDArray[np.intp]
+    heights: FloatArray
+    band: tuple[float, float]
+
+
+def pit_bars(labelled: LabelledPrediction) -> Bars:
+    """Return the PIT histogram; all bars of 19 of 20 calibrated models end in the range."""
+    assert labelled.pit is not None  # noqa: S101 - for the type checker
+    rows = len(labelled)
+    bins = int(np.clip(rows // 10, 4, 20))  # so that each bar has some rows
     counts, _ = np.histogram(labelled.pit, bins=bins, range=(0, 1))
-    heights = counts / len(labelled) * bins
-    return {
-        "heights": rounded(heights),
-        "counts": counts.tolist(),
-        "band": list(metrics.pit_band(len(labelled), bins)),
-    }
+    confidence = _confidence(rows, bins, cumulative=False)
+    band = metrics.pit_band(rows, bins, confidence=confidence)
+    return Bars(counts, counts / rows * bins, band)
+
+
+@cache
+def _confidence(rows: int, bins: int, *, cumulative: bool) -> float:
+    """Return the confidence of each rate at which all rates of 19 of 20 draws are in their range.
+
+    Rates are fractions of rows in equally likely bins, or the sums of these up to each bin. With
+    the usual 95% for each, every third calibrated model would have some rate outside.
+    """
+    draws = np.random.default_rng(0).multinomial(rows, np.full(bins, 1 / bins), _DRAWS)
+    nominal = np.full(bins, 1 / bins)
+    if cumulative:
+        draws, nominal = draws.cumsum(axis=1)[:, :-1], nominal.cumsum()[:-1]
+    p_values = metrics.coverage_p_value(draws / rows, rows, nominal).min(axis=1)
+    return 1 - float(np.quantile(p_values, 0.05))
+
+
+def _curve(labelled: LabelledPrediction) -> dict[str, Any]:
+    return {name: rounded(values) for name, values in calibration_curve(labelled)._asdict().items()}
+
+
+def _bars(labelled: LabelledPrediction) -> dict[str, Any]:
+    counts, heights, band = pit_bars(labelled)
+    return {"heights": rounded(heights), "counts": counts.tolist(), "band": list(band)}
 
 
 def _uncertainty(labelled: LabelledPrediction, rows: NDArray[np.intp]) -> dict[str, Any] | None:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import binomtest
 
-from calipers import metrics
 from calipers.bank import Bank
 from calipers.calibration import rows_needed
+from calipers.report._charts import calibration_curve, pit_bars
 from calipers.report._format import Unit, count, percent
 from calipers.report._groups import Breakdown, Group
 from calipers.report._labelled import LabelledPrediction
 from calipers.report._verdict import compare
 
-_SIGNIFICANT = 0.01  # p-value below which a shape of the PIT is put into words
+_SIGNIFICANT = 0.01  # p-value below which a slope of the PIT is put into words
 
 
 def comparison_sentences(labelled: LabelledPrediction, unit: Unit, target: str) -> str:
@@ -54,24 +54,37 @@ def comparison_sentences(labelled: LabelledPrediction, unit: Unit, target: str) 
 
 
 def calibration_sentence(labelled: LabelledPrediction) -> str:
-    """Return a sentence on the calibration curve."""
-    nominal = np.round(np.arange(1, 20) / 20, 2)
-    observed = labelled.observed(nominal)
-    low, high = metrics.coverage_band(len(labelled), nominal)
-    below, above = int((observed < low).sum()), int((observed > high).sum())
-    if not below and not above:
-        return "At every coverage, the fraction of rows inside is within chance."
-    fewer = below >= above
-    worst = np.argmin(observed - nominal) if fewer else np.argmax(observed - nominal)
+    """Return a sentence on the calibration curve, which agrees with the range drawn around it."""
+    worst = _worst_coverage(labelled)
+    if worst is None:
+        return "The curve as a whole stays within chance."
+    nominal, observed = worst
     return (
-        f"Intervals contain {'fewer' if fewer else 'more'} rows than nominal, most of all at a "
-        f"coverage of {percent(float(nominal[worst]))}, where {percent(float(observed[worst]))} "
-        "are inside."
+        f"Intervals contain {'fewer' if observed < nominal else 'more'} rows than nominal, most of "
+        f"all at a coverage of {percent(nominal)}, where {percent(observed)} are inside."
     )
 
 
+def _worst_coverage(labelled: LabelledPrediction) -> tuple[float, float] | None:
+    """Return the nominal and observed coverage where the curve is farthest outside its range.
+
+    It is on the side to which more of the curve lies; None if all of it is within chance.
+    """
+    nominal, observed, low, high = calibration_curve(labelled)
+    below, above = observed < low, observed > high
+    if not (below | above).any():
+        return None
+    side = below if below.sum() >= above.sum() else above
+    worst = np.argmax(np.where(side, np.abs(observed - nominal), 0.0))
+    return float(nominal[worst]), float(observed[worst])
+
+
 def pit_sentence(labelled: LabelledPrediction) -> str:
-    """Return sentences on the slope and the shape of the PIT histogram, if they are significant."""
+    """Return sentences on slope and shape of the PIT histogram, as far as chance explains neither.
+
+    A hump or a valley is what the calibration curve shows as a coverage that is too high or low,
+    so both have the same evidence.
+    """
     assert labelled.pit is not None  # noqa: S101 - for the type checker
     rows, texts = len(labelled), []
     upper = int((labelled.pit > 0.5).sum())
@@ -81,14 +94,22 @@ def pit_sentence(labelled: LabelledPrediction) -> str:
             f"{percent(max(upper, rows - upper) / rows)} of the targets lie {side} the median of "
             f"their predicted distribution: predictions are too {error}."
         )
-    outer = int((np.abs(labelled.pit - 0.5) > 0.25).sum())
-    if binomtest(outer, rows, 0.5).pvalue < _SIGNIFICANT:
-        half, error = ("outer", "narrow") if outer > rows / 2 else ("inner", "wide")
+    worst = _worst_coverage(labelled)
+    if worst is not None:
+        nominal, observed = worst
+        part, rate, error = f"inner {percent(nominal)}", observed, "wide"
+        if observed < nominal:
+            part, rate, error = f"outer {percent(1 - nominal)}", 1 - observed, "narrow"
         texts.append(
-            f"{percent(max(outer, rows - outer) / rows)} of the targets lie in the {half} half of "
-            f"their predicted distribution: it is too {error}."
+            f"{percent(rate)} of the targets lie in the {part} of their predicted distribution: "
+            f"it is too {error}."
         )
-    return " ".join(texts) or "The histogram shows no slope and no hump beyond chance."
+    if not texts:
+        _, heights, (low, high) = pit_bars(labelled)
+        outside = int(((heights < low) | (heights > high)).sum())
+        uneven = f", but {count(outside, 'bar')} beyond chance" if outside else " beyond chance"
+        texts.append(f"The histogram shows no slope and no hump{uneven}.")
+    return " ".join(texts)
 
 
 def findings(parts: list[Breakdown], verdict: str) -> list[tuple[Breakdown, Group]]:
