@@ -198,3 +198,16 @@ def test_wrong_page_is_found(text, problem, tmp_path, monkeypatch):
 def test_numbers_of_an_output_are_free():
     assert shape("width   12.5\n\nrows 1,000") == shape("width -7e-3\nrows 12")
     assert shape("-inf") != shape("inf")
+
+
+def test_tutorial_after_readme_in_one_folder_replaces_nothing():
+    """No name is written twice, unless the same line writes the same file again."""
+    written = {}
+    place = re.compile(r"""(?:--out |> |\.save\("|\.report\(.*, "|savefig\(")([\w./-]+)""")
+    for page in (ROOT / "README.md", DOCS / "tutorial.md"):
+        for block in blocks(page.read_text("utf-8")):
+            for line in block.text.splitlines() if block.kind in ("sh", "python") else ():
+                command = line.partition("  #")[0]
+                for name in place.findall(command):
+                    assert written.setdefault(name, command) == command
+    assert {"patients", "diabetes-model", "model", "report.html", "new.csv"} <= set(written)

@@ -539,6 +539,21 @@ class TestFewRows:
         answer = run("predict", "model", "data.csv", "--out", "scored.csv", "--coverage", 0.5)
         assert "infinite" not in answer.stderr
 
+    @pytest.mark.filterwarnings("default:intervals of 95% are infinite")
+    @pytest.mark.parametrize("way", ["--in-blocks", "--in-memory"])
+    def test_without_an_evaluation_few_rows_are_enough_as_in_python(self, way, run, here, flats):
+        (here / "settings.toml").write_text(SETTINGS)
+        flats[:10].to_csv(here / "data.csv", index=False)
+        few = [*FIT.split(), "--config", "settings.toml", way]
+        assert "--test-fraction 0 for no evaluation" in run(*few).stderr
+        shown = run(*few, "--test-fraction", 0)
+        assert shown.exit_code == 0, shown.output
+        assert "No rows were held out, so the model was not evaluated." in shown.stdout
+        assert "note: intervals of 95% are infinite: it takes 39 rows" in shown.stderr
+        model = calipers.IntervalRegressor(n_networks=2, cv=2, epochs=2, random_state=0)
+        with pytest.warns(UserWarning, match="intervals of 95% are infinite: it takes 39 rows"):
+            model.fit(flats[["size"]][:10], flats["price"][:10])
+
     def test_a_far_target_is_named_by_its_place_in_the_file(self, run, here, flats):
         (here / "settings.toml").write_text(SETTINGS)
         price = flats["price"].mask(flats.index < 5).mask(flats.index == 30, 1e7)
@@ -592,6 +607,39 @@ def sold(flats, tmp_path_factory):
         answer = CliRunner().invoke(app, command.split())
     assert answer.exit_code == 0, answer.output
     return folder, answer
+
+
+class TestGroups:
+    @pytest.fixture
+    def clinics(self, here):
+        """Patients of clinics that have effects of their own, which an altitude identifies."""
+        rng = np.random.default_rng(0)
+        clinic = np.repeat(np.arange(40), 10)
+        table = pd.DataFrame({"age": rng.uniform(-1, 1, 400).round(2)})
+        table["altitude of it"] = rng.uniform(0, 1, 40).round(3)[clinic]
+        table["price"] = table["age"] + rng.normal(0, 1, 40)[clinic] + rng.normal(0, 0.5, 400)
+        (here / "settings.toml").write_text(SETTINGS)
+        table.to_csv(here / "data.csv", index=False)
+        return table
+
+    def test_a_code_may_be_a_label_of_groups(self, clinics, run, here):
+        fit = [*FIT.split(), "--config", "settings.toml", "--no-refit"]
+        shown = run(*fit)
+        assert shown.stderr.count("looks like a label of groups") == 1
+        assert "if new rows have new values of it, use --groups 'altitude of it'" in shown.stderr
+        run("report", "model", "data.csv")
+        assert (here / "report.html").read_text().count("looks like a label of groups") == 1
+        shown = run(*fit, "--overwrite", "--groups", "altitude of it")
+        assert "looks like" not in shown.stderr
+        run("report", "model", "data.csv")
+        assert "looks like a label" not in (here / "report.html").read_text()
+
+    def test_inputs_that_repeat_are_no_labels(self, clinics, run, here):
+        smooth = 3 * clinics["altitude of it"] + clinics["age"]
+        clinics.assign(price=smooth).to_csv(here / "data.csv", index=False)
+        shown = run(*FIT.split(), "--config", "settings.toml", "--no-refit")
+        assert shown.exit_code == 0, shown.output
+        assert "looks like" not in shown.stderr
 
 
 class TestTargets:
@@ -681,6 +729,17 @@ class TestPredict:
         np.testing.assert_allclose(found["quantile_0.1"], quantiles[:, 0])
         assert (found["outside"] == "").all()
 
+    def test_text_has_no_meaningless_digits(self, run, here, saved, fitted, flats):
+        flats.to_csv(here / "new.csv", index=False)
+        for name in ("scored.csv", "scored.parquet"):
+            run("predict", saved, "new.csv", "--out", name)
+        lines = (here / "scored.csv").read_text().splitlines()[1:]
+        digits = [len(re.sub(r"[-.]", "", cell).lstrip("0")) for cell in ",".join(lines).split(",")]
+        assert max(digits) == 7
+        exact = pd.read_parquet(here / "scored.parquet")
+        assert (exact["prediction"] == fitted.predict(flats)).all()
+        np.testing.assert_allclose(pd.read_csv(here / "scored.csv"), exact, rtol=1e-6)
+
     def test_rows_outside(self, run, here, saved, flats):
         far = flats.head(3).assign(size=[1e9, 50.0, None], kind=["flat", "castle", "flat"])
         far.to_csv(here / "far.csv", index=False)
@@ -743,7 +802,7 @@ class TestPredict:
         numbers[sorted(numbers)].assign(more="?").to_csv(here / "new.csv", index=False)
         run("predict", "plain", "new.csv", "--out", "scored.csv")
         found = pd.read_csv(here / "scored.csv")["prediction"]
-        np.testing.assert_allclose(found, plain.predict(numbers), rtol=1e-12)
+        np.testing.assert_allclose(found, plain.predict(numbers), rtol=1e-6)
         numbers.loc[4, "size"] = np.nan
         numbers.to_csv(here / "gap.csv")
         answer = run("predict", "plain", "gap.csv")

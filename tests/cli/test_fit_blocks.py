@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import calipers
-from calipers.cli import _fit_blocks
+from calipers.cli import _fit_options
 
 SETTINGS = """
 loss = "normal"
@@ -42,7 +42,7 @@ def files(here):
 
 
 def test_large_files_are_read_in_blocks_by_themselves(files, run, here, monkeypatch):
-    monkeypatch.setattr(_fit_blocks, "LARGE", 10_000)
+    monkeypatch.setattr(_fit_options, "LARGE", 10_000)
     done = run(*FIT.split(), "--ignore", "number", "--json")
     assert done.exit_code == 0, done.output
     found = json.loads(done.stdout)
@@ -98,7 +98,7 @@ def test_rows_without_a_target_are_counted_and_its_kind_is_kept(files, run, here
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda rows: rows[1:11], "10 rows are too few to fit a model: at least 20 are needed"),
+        (lambda rows: rows[1:11], "10 rows are too few to fit a model and evaluate it"),
         (lambda rows: rows.assign(price="7"), "the target is always 7"),
         (lambda rows: rows.assign(price=""), "the target is missing in all 2,000 rows"),
         (lambda rows: rows[["price"]], "there is no column besides 'price' to learn from"),

@@ -7,9 +7,19 @@ from typing import Any
 import typer
 
 from calipers.cli._printing import print_rows, show
+from calipers.cli._table_options import say_left_out
 
 _MOST_SHOWN = 60  # columns, one line each
 _MOST_CATEGORIES = 4
+
+
+def print_table(result: dict[str, Any]) -> None:
+    """Print the files, the number of rows and the columns of a table."""
+    files = result["files"]
+    typer.echo(f"{files[0] if len(files) == 1 else f'{len(files)} files'}: {result['rows']:,} rows")
+    say_left_out(result["rows_without_target"])
+    print_columns(result.get("targets") or [result["target"]], result["columns"])
+    typer.echo("")
 
 
 def print_columns(targets: Sequence[dict[str, Any]], columns: Sequence[dict[str, Any]]) -> None:

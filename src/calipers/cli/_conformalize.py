@@ -5,13 +5,14 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli import _table_options as common
+from calipers.cli._help import with_options
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict import ModelFolder
 from calipers.cli._printing import print_json, rows_text
-from calipers.cli._row_options import RowOptions, with_row_options
+from calipers.cli._row_options import RowOptions
 
 
-@with_row_options
+@with_options
 def conformalize_command(
     model: ModelFolder,
     data: common.Files,

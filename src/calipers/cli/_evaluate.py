@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli import _table_options as common
+from calipers.cli._help import with_options
 from calipers.cli._measures import (
     measure,
     measure_groups,
@@ -17,10 +18,10 @@ from calipers.cli._measures import (
 from calipers.cli._predict import ModelFolder
 from calipers.cli._printing import for_terminal, print_json, print_rows, rows_text, say_outside
 from calipers.cli._report import cautions
-from calipers.cli._row_options import RowOptions, with_row_options
+from calipers.cli._row_options import RowOptions
 
 
-@with_row_options
+@with_options
 def evaluate_command(
     model: ModelFolder,
     data: common.Files,
@@ -38,6 +39,8 @@ def evaluate_command(
     The rows must not be those that the model was fitted on, or the measures are too optimistic.
     """
     common.check_coverage(coverage)
+    import pandas as pd
+
     from calipers.preprocessing import as_numbers
 
     fitted = options.load(model, several=True)
@@ -50,7 +53,7 @@ def evaluate_command(
         with labelled.table.placing():
             inputs = fitted.pick(labelled.table.frame)
             level = coverage or fitted.coverage
-            measures = measure_targets(fitted, inputs, labelled.values, level)
+            measures = measure_targets(fitted, inputs, pd.DataFrame(labelled.values), level)
         measures["rows_without_target"] = labelled.left_out
         _report(model, files, measures, print_targets, options.as_json)
         return

@@ -2,218 +2,113 @@
 
 import os
 import time
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from calipers.cli import _table_options as common
-from calipers.cli._cluster import OnCluster, spread
-from calipers.cli._columns import print_columns
-from calipers.cli._fit_blocks import InBlocks, are_large, fit_in_blocks
+from calipers.cli import _fit_options as fitting, _table_options as common
+from calipers.cli._cluster import spread
+from calipers.cli._columns import print_table
+from calipers.cli._fit_blocks import fit_in_blocks
+from calipers.cli._fit_options import FitOptions
+from calipers.cli._help import with_options
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
-from calipers.cli._notes import note_leaks, note_outliers, without_repeats
-from calipers.cli._printing import finite, for_terminal, print_json, rows_text, say_support
-from calipers.cli._settings_file import Bounds, make_model
-
-_REFIT_ROWS = 20_000  # up to which a second fit, on all rows, is worth its time by default
+from calipers.cli._notes import note, note_leaks, note_outliers, say_groups, without_repeats
+from calipers.cli._printing import for_terminal, print_json, rows_text, say_support
+from calipers.cli._settings_file import make_model
 
 
-def fit_command(
-    data: common.Files,
-    target: Annotated[
-        list[str],
-        typer.Option(help="Column to predict; repeat it for several targets with joint intervals."),
-    ],
-    out: Annotated[Path, typer.Option(help="Folder for the model.")],
-    coverage: Annotated[
-        float | None, typer.Option(help="Nominal coverage of the intervals, such as 0.95.")
-    ] = None,
-    bounds: Bounds = None,
-    time_budget: Annotated[
-        float | None,
-        typer.Option(
-            min=1.0,
-            help="Seconds that training may take; shared between the evaluation fit and the final "
-            "one, and between targets.",
-        ),
-    ] = None,
-    seed: common.Seed = 0,
-    config: Annotated[
-        Path | None, typer.Option(help="Parameters of IntervalRegressor in a TOML file.")
-    ] = None,
-    groups: common.Groups = None,
-    time_column: Annotated[
-        str | None,
-        typer.Option(help="Column of dates or numbers; the latest rows by it are held out."),
-    ] = None,
-    ignore: common.Ignored = None,
-    types: common.Types = None,
-    missing_target: common.MissingTarget = common.OnMissing.drop,
-    test_fraction: Annotated[
-        float,
-        typer.Option(min=0.0, max=0.9, help="Fraction of rows held out for evaluation, or 0."),
-    ] = 0.2,
-    refit: Annotated[
-        bool | None,
-        typer.Option(
-            "--refit/--no-refit",
-            help="Whether the model is refitted on all rows after the evaluation; by default up to "
-            f"{_REFIT_ROWS:,} rows.",
-        ),
-    ] = None,
-    more_rows: Annotated[
-        bool,
-        typer.Option(
-            "--more-rows", help="Estimate the benefit of more rows, from a fit to half of them."
-        ),
-    ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a model that is already in the folder.")
-    ] = False,
-    in_blocks: InBlocks = None,
-    delimiter: common.Delimiter = None,
-    encoding: common.Encoding = "utf-8",
-    n_jobs: common.Jobs = -1,
-    cluster: OnCluster = None,
-    as_json: common.AsJSON = False,
-) -> None:
+@with_options
+def fit_command(options: FitOptions) -> None:
     """Fit a model to a table, evaluate and save it.
 
     The evaluation is on held-out rows. A minimal call is: calipers fit flats.csv --target price
     --out model
     """
-    common.check_coverage(coverage)
-    kinds = common.parse_kinds(types)
-    if more_rows and len(target) > 1:
+    common.check_coverage(options.coverage)
+    kinds = common.parse_kinds(options.types)
+    if options.more_rows and len(options.target) > 1:
         raise typer.BadParameter("--more-rows works for one target only")
-    _check_folder(out, overwrite)
-    form = common.make_form(delimiter, encoding)
-    params = {"coverage": coverage, "time_budget": time_budget, "bounds": bounds}
-    model = make_model(config, params | {"random_state": seed, "n_jobs": n_jobs})
+    options.check_folder()
+    params = ("coverage", "time_budget", "bounds", "n_jobs")
+    settings = {name: getattr(options, name) for name in params} | {"random_state": options.seed}
+    model = make_model(options.config, settings)
     began = time.monotonic()
-    from calipers.more_rows import worth_of_more_rows
-    from calipers.tables import find_files, read_table
+    from calipers.tables import find_files
 
-    files = find_files(data)
-    if are_large(files) if in_blocks is None else in_blocks:
-        unsupported: dict[str, Any] = {
-            "--groups": groups,
-            "--time-column": time_column,
-            "--more-rows": more_rows,
-            "--cluster": cluster,
-            "--refit": refit,
-            "a second --target": target[1:],
-        }
-        result = fit_in_blocks(
-            model,
-            files,
-            target[0],
-            out,
-            form,
-            kinds,
-            ignore or [],
-            missing_target,
-            test_fraction,
-            unsupported,
-            as_json,
-        )
-        result["seconds"] = round(time.monotonic() - began, 1)
-        if as_json:
-            print_json(result)
-        else:
-            _print_columns(result, files)
-            _print_end(result, target[0])
-        return
-    with common.reading(files) as report:
-        table = read_table(files, form=form, report=report)
-    if len(target) > 1:
-        labelled = common.take_targets(table, target, kinds, missing_target)
+    files = find_files(options.data)
+    in_blocks = _are_large(files) if options.in_blocks is None else options.in_blocks
+    result = (fit_in_blocks if in_blocks else _fit_in_memory)(model, files, kinds, options)
+    result |= {"model": os.fspath(options.out), "seconds": round(time.monotonic() - began, 1)}
+    if options.as_json:
+        print_json(result)
     else:
-        labelled = common.take_target(table, target[0], kinds.pop(target[0], None), missing_target)
+        _print_end(result, options.target[0])
+
+
+def _are_large(files: list[str]) -> bool:
+    """Whether the files are so large that they are read in blocks by default."""
+    existing = [name for name in files if name != "-" and os.path.exists(name)]  # noqa: PTH110
+    return sum(os.path.getsize(name) for name in existing) >= fitting.LARGE  # noqa: PTH202
+
+
+def _fit_in_memory(
+    model: Any, files: list[str], kinds: dict[str, str], options: FitOptions
+) -> dict[str, Any]:
+    """Fit a model to a table, evaluate and save it; return the summary as plain JSON."""
+    targets, several = options.target, len(options.target) > 1
+    table = common.read_files(files, options.form)[1]
+    labelled = common.take_targets(table, targets, kinds, options.missing_target)
     table, values = labelled.table, labelled.values
-    inputs, labels = _inputs_and_groups(table, values, groups, ignore or [])
-    times = None if time_column is None else time_order(table, time_column, kinds)
-    kinds = {name: kind for name, kind in kinds.items() if name in inputs or name != time_column}
+    inputs, holdout = _inputs_and_holdout(table, values, kinds, options)
     encoder, inputs = _fit_encoder(model.preprocessor, inputs, kinds, table)
     result = _describe(encoder, values, files, labelled)
     note_leaks(result["columns"], inputs, values)
-    if not as_json:
-        _print_columns(result, files)
+    if not options.as_json:
+        print_table(result)
     _check_bounds(model.bounds, values, table)
     model.set_params(preprocessor__kinds=encoder.kinds_)
-    if len(target) > 1:
+    if several:
         from calipers.multitarget import MultiTargetRegressor
 
         model = MultiTargetRegressor(model)
-    refit = len(values) <= _REFIT_ROWS if refit is None else refit
-    holdout = HoldOut(test_fraction, labels, times, time_column)
-    rows = holdout.fitted(len(values), seed, refit)
-    with spread(cluster), without_repeats():
-        model, result["evaluation"] = _train(model, inputs, values, holdout, refit)
-        if more_rows:
-            fitted_labels = None if labels is None else labels[rows]
-            worth = worth_of_more_rows(model, inputs.iloc[rows], values.iloc[rows], fitted_labels)
-            result["more_rows"] = str(worth)
-    models = getattr(model, "models_", [model])
-    for name, single in zip(target, models, strict=True):
-        evaluation = result["evaluation"]
-        if len(target) > 1 and evaluation is not None:
-            evaluation = evaluation["targets"][name]
-        single.about_ |= {
-            "evaluation": finite(evaluation),
-            "source": {
-                "files": files,
-                "rows": len(values),
-                "target": name,
-                "target_kind": labelled.kinds[name],
-                "groups": groups,
-                "time_column": time_column,
-            },
-        }
-    if more_rows:
-        model.about_["more_rows"] = result["more_rows"]
-    model.save(out)
+    refit = len(values) <= fitting.REFIT_ROWS if options.refit is None else options.refit
+    rows = holdout.fitted(len(values), options.seed, refit)
+    with spread(options.cluster), without_repeats(evaluated=holdout.fraction > 0):
+        model, evaluation = _train(model, inputs, values, holdout, refit)
+        result["evaluation"] = evaluation
+        if options.more_rows:
+            from calipers.more_rows import worth_of_more_rows
+
+            labels = None if holdout.labels is None else holdout.labels[rows]
+            worth = worth_of_more_rows(model, inputs.iloc[rows], values.iloc[rows], labels)
+            result["more_rows"] = model.about_["more_rows"] = str(worth)
+    models = dict(zip(targets, getattr(model, "models_", [model]), strict=True))
+    for name, single in models.items():
+        own = evaluation["targets"][name] if several and evaluation else evaluation
+        single.about_ |= options.about(files, len(values), name, labelled.kinds[name], own)
+    model.save(options.out)
     note_outliers(model, table, values, rows)
-    supports = [str(single.support_) for single in models]
-    result["support"] = dict(zip(target, supports, strict=True))
-    result |= {"model": os.fspath(out), "seconds": round(time.monotonic() - began, 1)}
-    if as_json:
-        print_json(result)
-    else:
-        _print_end(result, target[0])
+    note(say_groups(model))
+    return result | {"support": {name: str(single.support_) for name, single in models.items()}}
 
 
-def _check_folder(out: Path, overwrite: bool) -> None:
-    """Refuse an unsuitable folder for the model before the work, not after."""
-    from calipers.storage import ModelFileError
-
-    if out.exists() and not out.is_dir():
-        raise ModelFileError(f"{out} is a file: a model needs a folder of its own")
-    if (out / "model.json").exists() and not overwrite:
-        raise ModelFileError(
-            f"{out} already contains a model: name another folder, or give --overwrite"
-        )
-    if out.exists() and not (out / "model.json").exists() and any(out.iterdir()):
-        raise ModelFileError(f"{out} already contains other files: name a new or empty folder")
-    parent = next(path for path in (out, *out.absolute().parents) if path.exists())
-    if not parent.is_dir():
-        raise ModelFileError(f"{out} cannot be created: {parent} is a file")
-    if not os.access(parent, os.W_OK):
-        raise ModelFileError(f"{out} cannot be created: {parent} is not writable")
-
-
-def _inputs_and_groups(table: Any, values: Any, groups: str | None, ignore: list[str]) -> Any:
-    """Return the inputs of a table and its group labels; refuse targets that cannot be learnt."""
+def _inputs_and_holdout(
+    table: Any, values: Any, kinds: dict[str, str], options: FitOptions
+) -> tuple[Any, HoldOut]:
+    """Return the inputs of a table, and how to hold rows out; refuse what cannot be learnt."""
     import pandas as pd
 
-    targets = pd.DataFrame(values)
-    names = list(map(str, targets))
-    inputs = common.drop_columns(table, names, [*ignore, *([groups] if groups else [])])
-    ends = zip(targets.min(), targets.max(), strict=True)
-    common.check_learnable(table, len(targets), dict(zip(names, ends, strict=True)))
-    return inputs, common.group_labels(table, groups)
+    inputs, labels = common.inputs_and_groups(table, options.target, options.groups, options.ignore)
+    ends = pd.DataFrame(values).agg(["min", "max"])
+    options.check_learnable(table, len(values), {str(name): tuple(ends[name]) for name in ends})
+    name, times = options.time_column, None
+    if name is not None:
+        times = time_order(table, name, kinds)
+        if name not in inputs:
+            kinds.pop(name, None)
+    return inputs, HoldOut(options.test_fraction, labels, times, name)
 
 
 def _check_bounds(bounds: Any, values: Any, table: Any) -> None:
@@ -288,16 +183,6 @@ def _describe(
         **({"target": targets[0]} if len(targets) == 1 else {"targets": targets}),
         "columns": [column.to_document() for column in encoder.columns_],
     }
-
-
-def _print_columns(result: dict[str, Any], files: list[str]) -> None:
-    """Print the columns of the table."""
-    targets = result.get("targets") or [result["target"]]
-    where = files[0] if len(files) == 1 else f"{len(files)} files"
-    typer.echo(f"{where}: {result['rows']:,} rows")
-    common.say_left_out(result["rows_without_target"])
-    print_columns(targets, result["columns"])
-    typer.echo("")
 
 
 def _print_end(result: dict[str, Any], target: str) -> None:

@@ -1,87 +1,46 @@
 """``calipers fit`` on files that are streamed in blocks, since they may not fit into memory."""
 
 import math
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from calipers.cli import _table_options as common
+from calipers.cli._columns import print_table
+from calipers.cli._fit_options import FitOptions
 from calipers.cli._measures import measure
-from calipers.cli._printing import finite
 
-LARGE = 2**29
-"""Total size of the files, in bytes, from which they are read in blocks by default."""
+_UNSUPPORTED = ("groups", "time_column", "more_rows", "cluster", "refit")
 
 _TEST_ROWS = 50_000  # held out for evaluation, at most
 
-InBlocks = Annotated[
-    bool | None,
-    typer.Option(
-        "--in-blocks/--in-memory",
-        help="Whether files are read in blocks, with held-out rows in place of cross-validation; "
-        f"by default if they are {LARGE // 2**20} MiB or more.",
-    ),
-]
-
-
-def are_large(files: list[str]) -> bool:
-    """Whether the files are so large that they are read in blocks by default."""
-    existing = [name for name in files if name != "-" and os.path.exists(name)]  # noqa: PTH110
-    return sum(os.path.getsize(name) for name in existing) >= LARGE  # noqa: PTH202
-
 
 def fit_in_blocks(
-    model: Any,
-    files: list[str],
-    target: str,
-    out: Path,
-    form: Any,
-    kinds: dict[str, str],
-    ignore: list[str],
-    missing: common.OnMissing,
-    test_fraction: float,
-    unsupported: dict[str, Any],
-    as_json: bool,
+    model: Any, files: list[str], kinds: dict[str, str], options: FitOptions
 ) -> dict[str, Any]:
-    """Fit a model to files, evaluate and save it; return the summary as plain JSON.
-
-    ``unsupported`` has the values of options that need all rows in memory, by name.
-    """
-    options = [name for name, value in unsupported.items() if value]
-    if options:
-        raise typer.BadParameter(
-            f"{options[0]} needs all rows in memory, and these files are read in blocks: leave it "
-            "out, or give --in-memory"
-        )
-    if "-" in files:
-        raise typer.BadParameter(
-            "standard input cannot be read in blocks: name files, or give --in-memory"
-        )
+    """Fit a model to files, evaluate and save it; return the summary as plain JSON."""
+    _refuse_unsupported(files, options)
     from calipers.rowblocks import RowBlocks
 
-    if not as_json:
+    if not options.as_json:
         typer.echo("The files are read in blocks, with held-out rows in place of cross-validation.")
-    blocks = _TargetBlocks(files, form, target, kinds.pop(target, None), ignore, missing)
-    seed = model.random_state
-    rows = RowBlocks(blocks, target)
+    target = options.target[0]
+    blocks = _TargetBlocks(files, kinds.pop(target, None), options)
+    seed, rows = options.seed, RowBlocks(blocks, target)
     sample = rows.sample(_TEST_ROWS, seed + 1)
-    common.check_learnable(blocks.whole, sample.total, {target: (blocks.low, blocks.high)})
-    test_rows = min(len(sample.y), int(test_fraction * sample.total))
+    options.check_learnable(blocks.whole, sample.total, {target: (blocks.low, blocks.high)})
+    test_rows = min(len(sample.y), int(options.test_fraction * sample.total))
     model.set_params(preprocessor__kinds=(model.preprocessor.kinds or {}) | kinds)
     model.fit(rows.without(sample, test_rows, seed + 1))
     measures = None
     if test_rows:
         measures, _ = measure(model, sample.X[:test_rows], sample.y[:test_rows], model.coverage)
         measures |= {"copies": None, "last_by": None, "refitted": False}
-    source = {"files": files, "rows": sample.total, "target": target, "target_kind": blocks.kind}
-    source |= {"groups": None, "time_column": None}
-    model.about_ |= {"evaluation": finite(measures), "source": source}
-    model.save(out)
-    return {
+    model.about_ |= options.about(files, sample.total, target, blocks.kind, measures)
+    model.save(options.out)
+    result = {
         "files": files,
         "rows": sample.total,
         "rows_without_target": blocks.left_out,
@@ -90,8 +49,26 @@ def fit_in_blocks(
         "held_out": model.about_["held_out"],
         "evaluation": measures,
         "support": {target: str(model.support_)},
-        "model": os.fspath(out),
     }
+    if not options.as_json:
+        print_table(result)
+    return result
+
+
+def _refuse_unsupported(files: list[str], options: FitOptions) -> None:
+    """Refuse options that need all rows in memory."""
+    names = {f"--{name.replace('_', '-')}": name for name in _UNSUPPORTED}
+    given = [option for option, name in names.items() if getattr(options, name)]
+    given += ["a second --target"] * (len(options.target) > 1)
+    if given:
+        raise typer.BadParameter(
+            f"{given[0]} needs all rows in memory, and these files are read in blocks: leave it "
+            "out, or give --in-memory"
+        )
+    if "-" in files:
+        raise typer.BadParameter(
+            "standard input cannot be read in blocks: name files, or give --in-memory"
+        )
 
 
 @dataclass(eq=False)
@@ -103,11 +80,8 @@ class _TargetBlocks:
     """
 
     files: list[str]
-    form: Any
-    target: str
     given_kind: str | None  # number format of the target, or None to detect it
-    ignore: list[str]
-    missing: common.OnMissing
+    options: FitOptions
 
     @property
     def whole(self) -> Any:
@@ -122,12 +96,14 @@ class _TargetBlocks:
         from calipers.tables import read_blocks
 
         self.left_out, self.low, self.high = 0, math.inf, -math.inf
-        kind, name = self.given_kind, self.target
-        for block in (block for file in self.files for block in read_blocks(file, form=self.form)):
+        kind, name, form = self.given_kind, self.options.target[0], self.options.form
+        missing = self.options.missing_target
+        for block in (block for file in self.files for block in read_blocks(file, form=form)):
             table, values, left_out, kinds = common.take_target(
-                block, name, kind, self.missing, whole=False
+                block, name, kind, missing, whole=False
             )
-            inputs = common.drop_columns(table, [name], self.ignore).reset_index(drop=True)
+            inputs, _ = common.inputs_and_groups(table, [name], None, self.options.ignore)
+            inputs = inputs.reset_index(drop=True)
             self.left_out += left_out
             if len(values):
                 kind = kinds[name]

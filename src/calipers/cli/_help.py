@@ -1,7 +1,11 @@
-"""Help texts without Python's types: ``--coverage FLOAT`` and ``DATA``, not ``<list[str]>``."""
+"""Commands from functions: options that share a class, and help texts without Python's types.
+
+Help says ``--coverage FLOAT`` and ``DATA``, not ``<list[str]>``.
+"""
 
 import inspect
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, get_args
 
@@ -21,6 +25,21 @@ class _Command(TyperCommand):
             if parameter.param_type_name == "argument":
                 # Recent versions of Typer call this for the type, which a metavar does not replace.
                 vars(parameter)["display_type_rich"] = lambda ctx: ""
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace the parameter ``options`` of a command, a named tuple, by one option per field."""
+    parameters = dict(inspect.signature(command).parameters)
+    options = parameters.pop("options").annotation
+    fields = inspect.signature(options).parameters
+
+    @wraps(command)
+    def wrapper(**kwargs: Any) -> None:
+        command(options=options(**{name: kwargs.pop(name) for name in fields}), **kwargs)
+
+    shown = [*parameters.values(), *fields.values()]
+    vars(wrapper)["__signature__"] = inspect.Signature(shown)
+    return wrapper
 
 
 def add_command(app: typer.Typer, name: str, command: Callable[..., None]) -> None:

@@ -1,5 +1,6 @@
 """Notes on standard error, one line each: warnings, leaking inputs and outlying targets."""
 
+import shlex
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,20 +28,23 @@ def printable(text: str) -> str:
 def as_notes() -> Iterator[None]:
     """Show warnings as ``note: ...``, without the file and line of code that Python adds."""
     with warnings.catch_warnings():
-        warnings.showwarning = _show
+        warnings.showwarning = lambda message, *_, **__: note(str(message))
         yield
 
 
-def _show(message: Any, *_: Any, **__: Any) -> None:
-    typer.echo(f"note: {printable(' '.join(str(message).split()))}", err=True)
+def note(text: str) -> None:
+    """Print a note on standard error, unless it is empty."""
+    if text:
+        typer.echo(f"note: {printable(' '.join(text.split()))}", err=True)
 
 
 @contextmanager
-def without_repeats() -> Iterator[None]:
-    """Ignore warnings about outlying targets and too few rows, which the command words itself."""
+def without_repeats(*, evaluated: bool) -> Iterator[None]:
+    """Ignore warnings about outlying targets, and about too few rows, which an evaluation words."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "y is far from all other targets", UserWarning)
-        warnings.filterwarnings("ignore", "intervals of .* are infinite", UserWarning)
+        if evaluated:
+            warnings.filterwarnings("ignore", "intervals of .* are infinite", UserWarning)
         yield
 
 
@@ -86,4 +90,23 @@ def note_outliers(model: Any, table: Any, values: Any, rows: Any) -> None:
             "learn from outliers, but calibration counts them, so intervals of high coverage may "
             "be wide. Correct or remove wrong values; if such targets are real, fit their logarithm"
         )
-        _show(table.placed(DataError(problem, column=str(name), row=row)))
+        note(str(table.placed(DataError(problem, column=str(name), row=row))))
+
+
+def say_groups(model: Any) -> str:
+    """Return a warning about numeric codes, by which rows may belong together, or ``""``.
+
+    Codes are looked for only if the model was fitted without groups.
+    """
+    names: list[str] = []
+    for single in getattr(model, "models_", [model]):
+        encoder = getattr(single, "preprocessor_", None)
+        pairs = encoder.used_columns() if encoder else []
+        names += [c.name for c, reader in pairs if c.kind == "number" and reader.levels]
+    if not names:
+        return ""
+    shown = ", ".join(dict.fromkeys(names))
+    return (
+        f"{shown} looks like a label of groups, since rows with the same value are alike: if new "
+        f"rows have new values of it, use --groups {shlex.quote(names[0])}"
+    )

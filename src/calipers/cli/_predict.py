@@ -11,7 +11,7 @@ from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._predict_parts import score_parts
-from calipers.cli._printing import print_json, rows_text, say_outside
+from calipers.cli._printing import meaningful, print_json, rows_text, say_outside
 from calipers.tables import known_endings
 
 ModelFolder = Annotated[str, typer.Argument(help="Folder of a saved model.")]
@@ -56,7 +56,8 @@ def predict_command(
 ) -> None:
     """Predict every row of a table, however large.
 
-    The table is read and predicted in blocks. The output file appears under its name when it is
+    The table is read and predicted in blocks. Numbers in text files have seven significant digits,
+    those in other formats all. The output file appears under its name when it is
     complete: an interrupted run leaves no partial file; run the same command again. With --cluster,
     tables are Parquet files or folders of them, and the same command continues with the missing
     parts.
@@ -162,14 +163,24 @@ class RowScorer:
         """Return columns of predictions by name, prefixed by the target if there are several."""
         if not hasattr(self.model, "models_"):
             prediction, outside = self.model.query_and_check(inputs, self.query)
-            return prediction.columns(), outside
+            return self._written(prediction, self.model), outside
         predictions, outside = self.model.query_and_check(inputs, self.query, joint=self.joint)
         columns = {
             f"{target}_{name}": values
-            for target, prediction in predictions.items()
-            for name, values in prediction.columns().items()
+            for (target, prediction), single in zip(
+                predictions.items(), self.model.models_, strict=True
+            )
+            for name, values in self._written(prediction, single).items()
         }
         return columns, outside
+
+    def _written(self, prediction: Any, model: Any) -> dict[str, Any]:
+        """Return the columns of a prediction, in text files without meaningless digits."""
+        columns: dict[str, Any] = prediction.columns()
+        if not self.as_text:
+            return columns
+        spread = model.target_.high - model.target_.low
+        return {name: meaningful(values, spread) for name, values in columns.items()}
 
     def _count(self, outside: Any) -> None:
         self.rows += len(outside)

@@ -109,3 +109,23 @@ def show(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.0f}" if 1000 <= abs(value) < 1e10 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def meaningful(values: Any, spread: float) -> Any:
+    """Return predictions with seven significant digits, since networks compute in single precision.
+
+    Digits are counted from the first of the value, or of the ``spread`` of the targets if that is
+    smaller. Those before the decimal point all stay, so that counts are exact.
+
+    >>> import numpy as np
+    >>> meaningful(np.array([209.49589563046715, 0.0, 1234567890.4, np.inf]), 300.0).tolist()
+    [209.4959, 0.0, 1234567890.4, inf]
+    >>> meaningful(np.array([1234567890.4]), 1e9).tolist()
+    [1234567890.0]
+    """
+    import numpy as np
+
+    with np.errstate(divide="ignore"):
+        first = np.floor(np.log10(np.minimum(np.abs(values), spread)))
+    unit = 10.0 ** np.clip(6 - first, 0, 22)  # larger powers of ten are not exact
+    return np.rint(values * unit) / unit

@@ -6,14 +6,16 @@ from typing import Annotated
 import typer
 
 from calipers.cli import _table_options as common
+from calipers.cli._help import with_options
 from calipers.cli._holdout import say_copies
 from calipers.cli._measures import is_measured
+from calipers.cli._notes import say_groups
 from calipers.cli._predict import ModelFolder
 from calipers.cli._printing import print_json, rows_text
-from calipers.cli._row_options import RowOptions, with_row_options
+from calipers.cli._row_options import RowOptions
 
 
-@with_row_options
+@with_options
 def report_command(
     model: ModelFolder,
     data: Annotated[
@@ -48,7 +50,7 @@ def report_command(
         inputs = fitted.pick(table.frame)
         if hasattr(inputs, "index"):
             inputs = inputs.set_axis(table.row_numbers)
-        warnings = cautions(fitted.about_, files)
+        warnings = [*cautions(fitted.about_, files), *filter(None, [say_groups(fitted)])]
         write(fitted, inputs, values, out, title=title, source=source, cautions=warnings)
     if options.as_json:
         result = {"model": model, "files": files, "rows": len(values)}

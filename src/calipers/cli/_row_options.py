@@ -1,8 +1,6 @@
 """The options of all commands that take a model and labelled rows, and the reading of the rows."""
 
-import inspect
 from collections.abc import Callable, Sequence
-from functools import wraps
 from typing import Any, NamedTuple
 
 import typer
@@ -46,17 +44,3 @@ class RowOptions(NamedTuple):
         name, kind = common.target_of(model, self.target, self.types)
         files, table = reader(data, self.form)
         return files, common.take_target(table, name, kind, self.missing_target)
-
-
-def with_row_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Replace the parameter ``options`` of a command by one option per field of ``RowOptions``."""
-    others = [p for p in inspect.signature(command).parameters.values() if p.name != "options"]
-
-    @wraps(command)
-    def wrapper(**kwargs: Any) -> None:
-        options = RowOptions(**{name: kwargs.pop(name) for name in RowOptions._fields})
-        command(**kwargs, options=options)
-
-    shared = inspect.signature(RowOptions).parameters.values()
-    vars(wrapper)["__signature__"] = inspect.Signature([*others, *shared])
-    return wrapper

@@ -49,7 +49,8 @@ Ignored = Annotated[
     typer.Option("--ignore", "--id", help="Column that is not an input; may be repeated."),
 ]
 Seed = Annotated[int, typer.Option(min=0, help="Random seed.")]
-_FEWEST_ROWS = 20  # to fit and evaluate a model
+FEWEST_ROWS = 20
+"""Number of rows from which a part of them says anything about a model; fits take fewer."""
 
 
 class OnMissing(StrEnum):
@@ -227,42 +228,29 @@ def refusing(table: Any) -> Iterator[None]:
         raise typer.BadParameter(str(error)) from None
 
 
-def check_learnable(table: Any, rows: int, spans: dict[str, tuple[float, float]]) -> None:
-    """Refuse too few rows, and targets that are constant.
+def inputs_and_groups(
+    table: Any, targets: Sequence[str], groups: str | None, ignored: Sequence[str] | None
+) -> tuple[Any, Any]:
+    """Return the inputs of a table as a frame, and its group labels or None.
 
-    ``spans`` has the smallest and the largest value of each target.
+    Inputs are all columns but ``targets``, ``groups`` and ``ignored``; no label may be missing.
     """
     from calipers.preprocessing import DataError
 
-    if rows < _FEWEST_ROWS:
-        shown = "1 row is" if rows == 1 else f"{rows} rows are"
-        problem = f"{shown} too few to fit a model: at least {_FEWEST_ROWS} are needed"
-        raise table.placed(DataError(problem))
-    for name, (low, high) in spans.items():
-        if low == high:
-            problem = f"the target is always {low:g}: there is nothing to learn"
-            raise table.placed(DataError(problem, column=name))
-
-
-def drop_columns(table: Any, targets: Sequence[str], ignored: Sequence[str]) -> Any:
-    """Return the inputs of a table as a frame: all columns but ``targets`` and ``ignored``."""
-    from calipers.preprocessing import DataError
-
-    for name in ignored:
+    others = [*(ignored or []), *([groups] if groups else [])]
+    for name in others:
         table.require(name)
-    inputs = table.frame.drop(columns=list({*targets, *ignored}))
+    inputs = table.frame.drop(columns=list({*targets, *others}))
     if not len(inputs.columns):
         shown = ", ".join(map(repr, targets))
         raise table.placed(DataError(f"there is no column besides {shown} to learn from"))
-    return inputs
+    return inputs, None if groups is None else group_labels(table, groups)
 
 
-def group_labels(table: Any, column: str | None) -> Any:
-    """Return the group labels in ``column``, none of which may be missing; None without one."""
+def group_labels(table: Any, column: str) -> Any:
+    """Return the group labels in ``column``, none of which may be missing."""
     from calipers.preprocessing import DataError, as_text
 
-    if column is None:
-        return None
     labels = as_text(table.frame[column]).to_numpy(zero_copy_only=False)
     missing = [row for row, label in enumerate(labels) if label is None]
     if missing:
@@ -273,9 +261,10 @@ def group_labels(table: Any, column: str | None) -> Any:
 def take_targets(
     table: Any, names: Sequence[str], kinds: dict[str, str], missing: OnMissing = OnMissing.drop
 ) -> Labelled:
-    """Return the rows that have all targets, and the targets as columns of finite numbers.
+    """Return the rows that have all targets, and the targets as finite numbers.
 
-    Their number formats are removed from ``kinds``, or detected.
+    Several targets are columns of a frame. Their number formats are removed from ``kinds``, or
+    detected.
     """
     import pandas as pd
 
@@ -283,6 +272,8 @@ def take_targets(
     if twice:
         raise typer.BadParameter(f"--target names {twice[0]!r} twice")
     formats = {name: kinds.pop(name, None) for name in names}
+    if len(names) == 1:
+        return take_target(table, names[0], formats[names[0]], missing)
     left_out = 0
     for name, kind in formats.items():
         table, _, dropped, _ = take_target(table, name, kind, missing)

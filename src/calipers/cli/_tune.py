@@ -67,7 +67,7 @@ def tune_command(
     table = common.read_files(data, form)[1]
     labelled = common.take_target(table, target, kinds.pop(target, None), missing_target)
     table, y, left_out = labelled.table, labelled.values.to_numpy(), labelled.left_out
-    X, labels = _encode(table, target, groups, ignore or [], kinds)
+    X, labels = _encode(table, target, groups, ignore, kinds)
     store = store or out.with_name(f"{out.stem}.search.jsonl")
     make = IntervalRegressor.paper if paper else IntervalRegressor
     model = make(coverage=coverage, random_state=seed, n_jobs=n_jobs)
@@ -92,13 +92,12 @@ def tune_command(
 
 
 def _encode(
-    table: Any, target: str, groups: str | None, ignore: list[str], kinds: dict[str, str]
+    table: Any, target: str, groups: str | None, ignore: list[str] | None, kinds: dict[str, str]
 ) -> tuple[Any, Any]:
     """Return the encoded inputs and the group labels."""
     from calipers.preprocessing import TableEncoder
 
-    inputs = common.drop_columns(table, [target], [*ignore, *([groups] if groups else [])])
-    labels = common.group_labels(table, groups)
+    inputs, labels = common.inputs_and_groups(table, [target], groups, ignore)
     with common.refusing(table):
         return TableEncoder(kinds=kinds).fit_transform(inputs), labels
 

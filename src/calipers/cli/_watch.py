@@ -8,14 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from calipers.cli import _table_options as common
+from calipers.cli._help import with_options
 from calipers.cli._predict import ModelFolder
 from calipers.cli._printing import print_json, show
-from calipers.cli._row_options import RowOptions, with_row_options
+from calipers.cli._row_options import RowOptions
 
 _WINDOW = 200  # rows of the recent coverage
 
 
-@with_row_options
+@with_options
 def watch_command(
     model: ModelFolder,
     data: common.Files,
