@@ -1,4 +1,13 @@
-"""The `Aggregation` record, and aggregation by mean bounds, widened by members' disagreement."""
+"""Aggregation of the members of an ensemble into one prediction.
+
+Every aggregation has the same signature: it takes the members' lower bounds, points and upper
+bounds, each of shape (members, rows), and the coverage they were trained for. Two of them return a
+distribution, which gives intervals of any coverage; the others return an `Interval` for the
+coverage of the members. The point prediction of the paper is always the mean of the members'
+points, not the mean of a mixture.
+
+To add an aggregation, write an ``Aggregation`` and register it in ``AGGREGATIONS``.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +20,11 @@ from scipy.special import ndtri
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
-from calipers.distributions import SplitNormalMixture
+from calipers.distributions import SplitNormal, SplitNormalMixture, scale_table
+
+__all__ = ["AGGREGATIONS", "Aggregation", "Interval", "mean", "none", "normal", "sem", "snm", "std"]
+
+_TINY = 1e-300
 
 
 class Interval(NamedTuple):
@@ -46,7 +59,7 @@ class Aggregation:
         return self.function(lower, point, upper, coverage=coverage)
 
 
-def checked(lower: ArrayLike, point: ArrayLike, upper: ArrayLike) -> Interval:
+def _checked(lower: ArrayLike, point: ArrayLike, upper: ArrayLike) -> Interval:
     """Members as float arrays, checked to be finite, of one shape and at least one member."""
     members = Interval(
         checks.finite("lower", lower), checks.finite("point", point), checks.finite("upper", upper)
@@ -60,7 +73,7 @@ def checked(lower: ArrayLike, point: ArrayLike, upper: ArrayLike) -> Interval:
     return members
 
 
-def quantile(coverage: float) -> float:
+def _quantile(coverage: float) -> float:
     """Normal quantile of a central interval, 1.96 for 0.95."""
     return float(ndtri((1.0 + checks.coverage(coverage)) / 2.0))
 
@@ -79,8 +92,8 @@ def sem(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float
     >>> bounds.lower.round(2), bounds.upper
     (array([-3.96]), array([1.]))
     """
-    members = checked(lower, point, upper)
-    return _widened(members, quantile(coverage) / np.sqrt(len(members.lower)))
+    members = _checked(lower, point, upper)
+    return _widened(members, _quantile(coverage) / np.sqrt(len(members.lower)))
 
 
 def std(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float) -> Interval:
@@ -91,7 +104,7 @@ def std(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float
     >>> std([[-1.0], [-3.0]], [[0.0], [0.0]], [[1.0], [1.0]], coverage=0.95).lower.round(2)
     array([-4.77])
     """
-    return _widened(checked(lower, point, upper), quantile(coverage))
+    return _widened(_checked(lower, point, upper), _quantile(coverage))
 
 
 def mean(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float) -> Interval:
@@ -102,8 +115,8 @@ def mean(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: floa
     >>> mean([[-1.0], [-3.0]], [[0.0], [0.0]], [[1.0], [1.0]], coverage=0.95).lower
     array([-2.])
     """
-    quantile(coverage)
-    return _widened(checked(lower, point, upper), 0.0)
+    _quantile(coverage)
+    return _widened(_checked(lower, point, upper), 0.0)
 
 
 def none(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float) -> Interval:
@@ -114,8 +127,8 @@ def none(lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: floa
     >>> none([[-1.0], [-3.0]], [[0.0], [0.0]], [[1.0], [1.0]], coverage=0.95).lower.shape
     (2, 1)
     """
-    quantile(coverage)
-    return checked(lower, point, upper)
+    _quantile(coverage)
+    return _checked(lower, point, upper)
 
 
 def _widened(members: Interval, factor: float) -> Interval:
@@ -128,13 +141,87 @@ def _widened(members: Interval, factor: float) -> Interval:
 
 def _std(values: FloatArray) -> FloatArray:
     """Standard deviation over members, 0 for a single one."""
-    if len(values) == 1:
-        return np.zeros(values.shape[1:])
     deviation = values - sum_members(values) / len(values)
-    return np.sqrt(sum_members(deviation * deviation) / (len(values) - 1))
+    return np.sqrt(sum_members(deviation * deviation) / max(len(values) - 1, 1))
 
 
-def _onnx(widening: Callable[[float, int], float]) -> Callable[..., tuple[str, str]]:
+def snm(
+    lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float
+) -> SplitNormalMixture:
+    """Mixture of the members' split normals, fitted exactly (SNM).
+
+    Examples
+    --------
+    >>> mixture = snm([[-1.0], [-2.0]], [[0.0], [0.0]], [[1.0], [3.0]], coverage=0.95)
+    >>> low, high = mixture.interval(0.95)
+    >>> low.round(2), high.round(2)
+    (array([-1.66]), array([2.55]))
+    """
+    members = _checked(lower, point, upper)
+    return SplitNormalMixture(SplitNormal.from_interval(*members, coverage))
+
+
+def normal(
+    lower: ArrayLike, point: ArrayLike, upper: ArrayLike, *, coverage: float
+) -> SplitNormalMixture:
+    """Mixture of normals with each member's point as the mean and a scale from its width.
+
+    For members that predict a normal distribution it is the mixture of these, as in deep
+    ensembles.
+
+    Examples
+    --------
+    >>> mixture = normal([[-1.96], [-3.92]], [[0.0], [0.0]], [[1.96], [3.92]], coverage=0.95)
+    >>> mixture.components.left_scale.round(3)
+    array([[1.],
+           [2.]])
+    """
+    members = _checked(lower, point, upper)
+    scale = np.abs(members.upper - members.lower) / (2.0 * _quantile(coverage))
+    return SplitNormalMixture(SplitNormal(members.point, scale, scale))
+
+
+def _snm_onnx(
+    graph: Any, lower: str, point: str, upper: str, *, coverage: float, members: int
+) -> tuple[str, str, str]:
+    """``SplitNormal.from_interval`` as a graph."""
+    least, most = graph("Min", lower, upper), graph("Max", lower, upper)
+    middle = graph("Min", graph("Max", point, least), most)
+    left = graph("Sub", middle, graph("Min", least, point))
+    right = graph("Sub", graph("Max", most, point), middle)
+    longer = graph("Max", left, right)
+    ratio = graph("Div", graph("Min", left, right), graph("Max", longer, graph.constant(_TINY)))
+    tables = scale_table(coverage)
+    cells, tail = tables[0].shape[1], (1.0 - coverage) / 2.0
+    grown = graph("Add", graph("Div", ratio, graph.constant(tail)), graph.constant(1.0))
+    place = graph("Mul", graph("Log", grown), graph.constant(cells / np.log1p(1.0 / tail)))
+    cell = graph("Min", graph("Floor", place), graph.constant(cells - 1))
+    within, index = graph("Sub", place, cell), graph("Cast", cell, to=7)  # 7 is int64
+    per_length, per_scale = (
+        graph.polynomial(
+            within, [graph("Gather", graph.constant(powers), index) for powers in table]
+        )
+        for table in tables
+    )
+    of_longer = graph("Mul", per_length, longer)
+    of_shorter = graph("Mul", per_scale, of_longer)
+    swap = graph("Less", left, right)
+    return (
+        middle,
+        graph("Where", swap, of_shorter, of_longer),
+        graph("Where", swap, of_longer, of_shorter),
+    )
+
+
+def _normal_onnx(
+    graph: Any, lower: str, point: str, upper: str, *, coverage: float, members: int
+) -> tuple[str, str, str]:
+    width = graph("Abs", graph("Sub", upper, lower))
+    scale = graph("Mul", width, graph.constant(0.5 / _quantile(coverage)))
+    return point, scale, scale
+
+
+def _mean_bounds_onnx(widening: Callable[[float, int], float]) -> Callable[..., tuple[str, str]]:
     """``_widened`` in a graph, by ``widening(coverage, members)`` standard deviations."""
 
     def combined(
@@ -157,7 +244,22 @@ def _onnx(widening: Callable[[float, int], float]) -> Callable[..., tuple[str, s
     return combined
 
 
-SEM = Aggregation(sem, False, onnx=_onnx(lambda coverage, m: quantile(coverage) / m**0.5))
-STD = Aggregation(std, False, onnx=_onnx(lambda coverage, _: quantile(coverage)))
-MEAN = Aggregation(mean, False, onnx=_onnx(lambda *_: 0.0))
-NONE = Aggregation(none, False, single=True, onnx=_onnx(lambda *_: 0.0))
+AGGREGATIONS: dict[str, Aggregation] = {
+    "snm": Aggregation(snm, gives_distribution=True, onnx=_snm_onnx),
+    "sem": Aggregation(
+        sem,
+        gives_distribution=False,
+        onnx=_mean_bounds_onnx(lambda coverage, m: _quantile(coverage) / m**0.5),
+    ),
+    "std": Aggregation(
+        std,
+        gives_distribution=False,
+        onnx=_mean_bounds_onnx(lambda coverage, _: _quantile(coverage)),
+    ),
+    "mean": Aggregation(mean, gives_distribution=False, onnx=_mean_bounds_onnx(lambda *_: 0.0)),
+    "normal": Aggregation(normal, gives_distribution=True, onnx=_normal_onnx),
+    "none": Aggregation(
+        none, gives_distribution=False, single=True, onnx=_mean_bounds_onnx(lambda *_: 0.0)
+    ),
+}
+"""The aggregations by name."""
