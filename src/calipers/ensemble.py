@@ -164,7 +164,21 @@ class Ensemble:
         """
         if self.target_map is not None:
             self.target_map.check(y)
-        return self.taking(y)._learn(X, y, delay, made_by)
+        support, online = self.taking(y).support, self._adaptive()
+        fixed = tuple(c for c in self.calibrations if c is not online)
+        states = {id(ensemble): ensemble._adaptive() for ensemble in made_by or ()}
+        makers = None if made_by is None else [states[id(ensemble)] for ensemble in made_by]
+        base = replace(self, calibrations=fixed, support=support)
+        dist = base.calibrated(X)
+        rng = np.random.default_rng(int(online.levels.rows))  # a new seed for each update
+        latent = base._latent_targets(dist, y, rng)
+        cells = None
+        if not support.is_line:
+            cells = np.stack([support.lower_edge(y), support.upper_edge(y)])
+            cells = cells if self.target_map is None else self.target_map.forward(cells)
+        learned = online.learn(dist, latent, X, delay, cells, makers)
+        ensemble = replace(base, calibrations=(*fixed, learned.state))
+        return ensemble, replace(learned, y=y, support=support, target_map=self.target_map)
 
     def _adaptive(self) -> AdaptiveCoverage:
         """What has been learnt from a stream so far."""
@@ -174,24 +188,6 @@ class Ensemble:
         units = self.bank.units if isinstance(self.bank, Bank) else None
         places = (None, None) if units is None else (units.input_center, units.input_scale)
         return AdaptiveCoverage.start(_ANY if last is None else last.n_rows, *places)
-
-    def _learn(
-        self, X: FloatArray, y: FloatArray, delay: int, made_by: "Sequence[Ensemble] | None"
-    ) -> tuple["Ensemble", Learned]:
-        online = self._adaptive()
-        fixed = tuple(c for c in self.calibrations if c is not online)
-        states = {id(ensemble): ensemble._adaptive() for ensemble in made_by or ()}
-        makers = None if made_by is None else [states[id(ensemble)] for ensemble in made_by]
-        dist = replace(self, calibrations=fixed).calibrated(X)
-        rng = np.random.default_rng(int(online.levels.rows))  # a new seed for each update
-        latent = self._latent_targets(dist, y, rng)
-        cells = None
-        if not self.support.is_line:
-            cells = np.stack([self.support.lower_edge(y), self.support.upper_edge(y)])
-            cells = cells if self.target_map is None else self.target_map.forward(cells)
-        learned = online.learn(dist, latent, X, delay, cells, makers)
-        ensemble = replace(self, calibrations=(*fixed, learned.state))
-        return ensemble, replace(learned, y=y, support=self.support, target_map=self.target_map)
 
     def taking(self, y: FloatArray) -> "Ensemble":
         """Drop assumptions about the target that these targets contradict.
@@ -253,7 +249,7 @@ class Ensemble:
         if self.gives_distribution:
             mixture = self._mixture(values) if mixture is None else mixture
             latent = self.on_own_scale(self._calibrated(mixture, X))
-            point = self.within_bounds(point + self._moved(values, X, latent))
+            point = self.within_bounds(point + self._moved(mixture, X, latent))
             return Forward(self.coverage, point, dist=self._observed(latent))
         if not self.head.has_interval:
             return Forward(self.coverage, point)
@@ -269,12 +265,14 @@ class Ensemble:
             dist = calibration.calibrated(dist, X, self.unsupported)
         return dist
 
-    def _moved(self, values: Values, X: FloatArray, dist: LatentDistribution) -> FloatArray | float:
+    def _moved(
+        self, mixture: SplitNormalMixture, X: FloatArray, dist: LatentDistribution
+    ) -> FloatArray | float:
         """Shift of the medians by online learning, which point predictions follow."""
         if not self.calibrations or not isinstance(self.calibrations[-1], AdaptiveCoverage):
             return 0.0
         fixed = replace(self, calibrations=self.calibrations[:-1])
-        before = self.on_own_scale(fixed._calibrated(self._mixture(values), X))
+        before = self.on_own_scale(fixed._calibrated(mixture, X))
         return dist.ppf(0.5) - before.ppf(0.5)
 
     def _mixture(self, values: Values) -> SplitNormalMixture:

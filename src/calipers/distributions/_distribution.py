@@ -44,7 +44,7 @@ class Distribution(ABC):
 
         @property
         def components(self) -> "SplitNormal":
-            """The members' split normals, before any correction."""
+            """The members' split normals, before any correction and on their own scale."""
 
         @property
         def weights(self) -> FloatArray:
@@ -53,12 +53,12 @@ class Distribution(ABC):
     @property
     @abstractmethod
     def aleatoric_var(self) -> FloatArray:
-        """Mean of the networks' variances, before any correction."""
+        """Mean of the networks' variances, before any correction and on their own scale."""
 
     @property
     @abstractmethod
     def epistemic_var(self) -> FloatArray:
-        """Variance of the networks' means, before any correction."""
+        """Variance of the networks' means, before any correction and on their own scale."""
 
     @abstractmethod
     def pdf(self, x: ArrayLike) -> FloatArray:
@@ -203,7 +203,6 @@ class DerivedDistribution(Distribution):
 
     @property
     def components(self) -> "SplitNormal":
-        """The members' split normals, before any correction and on their own scale."""
         return self._inner.components
 
     @property
@@ -212,12 +211,10 @@ class DerivedDistribution(Distribution):
 
     @property
     def aleatoric_var(self) -> FloatArray:
-        """Mean of the networks' variances, before any correction and on their own scale."""
         return self._inner.aleatoric_var
 
     @property
     def epistemic_var(self) -> FloatArray:
-        """Variance of the networks' means, before any correction and on their own scale."""
         return self._inner.epistemic_var
 
 

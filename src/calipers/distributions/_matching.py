@@ -82,11 +82,10 @@ def latent_targets(
     if tied.size:
         part, below, above = dist[tied], low[tied], high[tied]
         # Probabilities are taken from the tail in which the cell begins, where they are accurate.
-        flip = part.sf(below) < 0.5
-        ends = [part.sf(above), part.sf(below)], [part.cdf(below), part.cdf(above)]
-        inner, outer = (
-            np.where(flip, a, b) for a, b in ((ends[0][1], ends[1][1]), (ends[0][0], ends[1][0]))
-        )
+        upper_tail = part.sf(below)
+        flip = upper_tail < 0.5
+        inner = np.where(flip, upper_tail, part.cdf(above))
+        outer = np.where(flip, part.sf(above), part.cdf(below))
         level = np.maximum(outer + uniform[tied] * (inner - outer), 1e-300)
         value = np.where(flip, part.isf(level), part.ppf(level))
         start = np.where(np.isfinite(below), below, 0.0)

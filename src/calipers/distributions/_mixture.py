@@ -106,14 +106,17 @@ class SplitNormalMixture(ClosedForm):
         first = parts[0]
         if len(parts) == 1:
             return first
-        joined = copy(first)  # dividing weights by their sum again would change the last bits
-        arrays = zip(*(part._members for part in parts), strict=True)
+        arrays = zip(*(part.components._parameters for part in parts), strict=True)
         components = SplitNormal(*(np.concatenate(array, axis=1) for array in arrays))
-        object.__setattr__(joined, "components", components)
-        if first.weights.ndim > 1:
-            weights = np.concatenate([part.weights for part in parts], axis=1)
-            object.__setattr__(joined, "weights", weights)
-        return joined
+        if first.weights.ndim == 1:
+            return first._with(components, first.weights)
+        return first._with(components, np.concatenate([part.weights for part in parts], axis=1))
+
+    def _with(self, components: SplitNormal, weights: FloatArray) -> "SplitNormalMixture":
+        changed = copy(self)  # dividing weights by their sum again would change the last bits
+        object.__setattr__(changed, "components", components)
+        object.__setattr__(changed, "weights", weights)
+        return changed
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -122,12 +125,9 @@ class SplitNormalMixture(ClosedForm):
 
     def __getitem__(self, key: Any) -> "SplitNormalMixture":
         """Subset of the mixtures, by any index that NumPy accepts, with all of their members."""
-        keys = key if isinstance(key, tuple) else (key,)
-        taken = copy(self)  # dividing weights by their sum again would change the last bits
-        object.__setattr__(taken, "components", self.components[(slice(None), *keys)])
-        if self.weights.ndim > 1:
-            object.__setattr__(taken, "weights", self.weights[(slice(None), *keys)])
-        return taken
+        keys = (slice(None), *(key if isinstance(key, tuple) else (key,)))
+        weights = self.weights if self.weights.ndim == 1 else self.weights[keys]
+        return self._with(self.components[keys], weights)
 
     @property
     def by_network(self) -> "SplitNormal | SplitNormalMixture":
@@ -150,12 +150,8 @@ class SplitNormalMixture(ClosedForm):
         if weights.ndim == 1:
             weights = weights.reshape(-1, *(1,) * len(self.shape))
         weights = np.broadcast_to(weights, self.components.shape)
-        components = SplitNormal(*(of_networks(array) for array in self._members))
+        components = SplitNormal(*(of_networks(array) for array in self.components._parameters))
         return SplitNormalMixture(components, of_networks(weights))
-
-    @property
-    def _members(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        return self.components.loc, self.components.left_scale, self.components.right_scale
 
     def in_blocks(
         self, function: Callable[..., Any]
@@ -165,14 +161,14 @@ class SplitNormalMixture(ClosedForm):
         Returns a function that takes arrays in place of `Members`, and these arrays.
         """
         if self.weights.ndim > 1:  # weights differ between rows
-            members = (*self._members, self.weights)
+            members = (*self.components._parameters, self.weights)
             return lambda *blocks: function(*blocks[:-4], Members._make(blocks[-4:])), members
         common = self.weights[:, None]
 
         def of_block(*blocks: Any) -> Any:
             return function(*blocks[:-3], Members._make((*blocks[-3:], common)))
 
-        return of_block, self._members
+        return of_block, self.components._parameters
 
     def _apply(
         self,

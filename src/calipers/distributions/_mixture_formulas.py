@@ -107,10 +107,10 @@ def crps(y: FloatArray, members: Members) -> FloatArray:
         weights * formulas.expected_distance(y, loc, left, right)
         - weights**2 * formulas.half_mean_difference(left, right)
     )
-    for i in range(len(loc)):
+    parts = list(zip(loc, left, right, strict=True))
+    for i in range(len(parts)):
         for j in range(i):
-            difference = mean_difference(loc[i], left[i], right[i], loc[j], left[j], right[j])
-            score -= weights[i] * weights[j] * difference
+            score -= weights[i] * weights[j] * mean_difference(*parts[i], *parts[j])
     return score
 
 

@@ -42,7 +42,7 @@ def mixture_scores(y: FloatArray, members: Members) -> FloatArray:
     if far.size:
         sign = np.where(flip[far], -1.0, 1.0)
         mirrored = members.take(far).mirrored(flip[far])
-        log_tail = _log_cdf(sign * y[far], *_log_terms(mirrored))
+        log_tail = _log_cdf(sign * y[far], _log_terms(mirrored))
         z[far] = np.maximum(ndtri_exp(np.minimum(log_tail, np.log(0.5))), -LARGEST_SCORE)
     return np.where(flip, -z, z)
 
@@ -63,22 +63,15 @@ def mixture_values(z: FloatArray, members: Members) -> FloatArray:
 
 
 def _log_terms(members: Members) -> tuple[FloatArray, ...]:
-    """Arguments of `_log_cdf` after the first."""
+    """Precomputed terms of the logarithm of the distribution function."""
     loc, left, right, weights = widened(members)
     below, above = formulas.side_masses(left, right)
     return loc, left, np.log(2.0 * weights * below), right, np.log(weights), np.log(above)
 
 
-def _log_cdf(
-    x: FloatArray,
-    loc: FloatArray,
-    left: FloatArray,
-    log_below: FloatArray,
-    right: FloatArray,
-    log_weight: FloatArray,
-    log_above: FloatArray,
-) -> FloatArray:
+def _log_cdf(x: FloatArray, terms: tuple[FloatArray, ...]) -> FloatArray:
     """Logarithm of the distribution function, summed relative to the largest component."""
+    loc, left, log_below, right, log_weight, log_above = terms
     t = (x - loc) / np.where(x < loc, left, right)
     tail = log_below + log_ndtr(np.minimum(t, 0.0))
     # Right of its mode, the probability of a component cannot underflow.
@@ -98,13 +91,13 @@ def _far_quantile(depth: FloatArray, members: Members) -> FloatArray:
     log_p = np.minimum(log_ndtr(depth) - (terms[2] - np.log(members.weights)), -1e-300)
     quantiles = members.loc + terms[1] * ndtri_exp(log_p)
     low, high = quantiles.min(axis=0), quantiles.max(axis=0)
-    at_low, at_high = (ndtri_exp(_log_cdf(end, *terms)) - depth for end in (low, high))
+    at_low, at_high = (ndtri_exp(_log_cdf(end, terms)) - depth for end in (low, high))
     x, result, done = high, high, np.zeros(high.shape, dtype=bool)
     for k in range(STEPS):
         step = at_low / (at_low - at_high)
         x = np.where((step > 0) & (step < 1) & (k % 3 < 2), low + step * (high - low), x)
         x = np.where((x > low) & (x < high) & (k % 3 < 2), x, 0.5 * low + 0.5 * high)
-        at = ndtri_exp(np.minimum(_log_cdf(x, *terms), np.log(0.5))) - depth
+        at = ndtri_exp(np.minimum(_log_cdf(x, terms), np.log(0.5))) - depth
         low, at_low = np.where(at < 0, x, low), np.where(at < 0, at, at_low)
         high, at_high = np.where(at < 0, high, x), np.where(at < 0, at_high, at)
         result = np.where(done, result, x)  # finished rows are independent of the other rows

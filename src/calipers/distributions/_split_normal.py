@@ -152,8 +152,11 @@ class SplitNormal(ClosedForm):
         *rows: FloatArray,
         outputs: int | None = None,
     ) -> FloatArray:
-        parameters = (self.loc, self.left_scale, self.right_scale)
-        return blockwise(function, (*rows, *parameters), outputs=outputs)
+        return blockwise(function, (*rows, *self._parameters), outputs=outputs)
+
+    @property
+    def _parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        return self.loc, self.left_scale, self.right_scale
 
     def hdi(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         """Lower and upper bound of the shortest interval that holds this mass.

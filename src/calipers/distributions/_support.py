@@ -101,21 +101,23 @@ class Support:
 
     def upper_edge(self, y: ArrayLike) -> FloatArray:
         """Latent value up to which the observed value is at most ``y``, so P(Y <= y) is F there."""
-        value = np.asarray(y, np.float64)
-        edge = value
+        edge = value = np.asarray(y, np.float64)
+        low, high = self.ends
         if self.step:
             place = np.floor((value - self.origin) / self.step + self._close)
             edge = self.origin + (place + 0.5) * self.step
-        return self._within(value, self._to_latent(edge), value < self.ends[0])
+        edge = self._warped(edge, self.observed, self.latent)
+        return np.where(value < low, -np.inf, np.where(value >= high, np.inf, edge))
 
     def lower_edge(self, y: ArrayLike) -> FloatArray:
         """Latent value up to which the observed value is below ``y``, so P(Y < y) is F there."""
-        value = np.asarray(y, np.float64)
-        edge = value
+        edge = value = np.asarray(y, np.float64)
+        low, high = self.ends
         if self.step:
             place = np.ceil((value - self.origin) / self.step - self._close)
             edge = self.origin + (place - 0.5) * self.step
-        return self._within(value, self._to_latent(edge), value <= self.ends[0], strict=True)
+        edge = self._warped(edge, self.observed, self.latent)
+        return np.where(value <= low, -np.inf, np.where(value > high, np.inf, edge))
 
     def slope(self, y: ArrayLike) -> FloatArray:
         """Derivative of the latent value by the observed one, 0 where y is not continuous."""
@@ -155,17 +157,6 @@ class Support:
         if self.values:
             return np.abs(self.at(place) - value) < self._close * self.step
         return np.asarray(self.at(place) == value)
-
-    def _to_latent(self, value: FloatArray) -> FloatArray:
-        return self._warped(value, self.observed, self.latent)
-
-    def _within(
-        self, value: FloatArray, edge: FloatArray, below: NDArray[np.bool_], strict: bool = False
-    ) -> FloatArray:
-        """Edges, infinite beyond the bounds."""
-        high = self.ends[1]
-        above = value > high if strict else value >= high
-        return np.where(below, -np.inf, np.where(above, np.inf, edge))
 
     @staticmethod
     def _warped(x: FloatArray, start: tuple[float, ...], end: tuple[float, ...]) -> FloatArray:

@@ -28,9 +28,7 @@ from calipers.distributions._mixture import SplitNormalMixture
 KINDS = ("log", "asinh")
 """Transformations of the target."""
 
-MAX_UNIT = 1e100
-"""Units lie between the inverse of this and this."""
-
+_MAX_UNIT = 1e100  # units lie between its inverse and this
 _SMALLEST = np.finfo(float).tiny
 _LARGEST = 1e150  # its square is finite
 _GRID = np.linspace(-6.0, 6.0, 193)  # normal scores of the quantiles that are summed
@@ -76,10 +74,10 @@ class TargetMap:
         target = checks.finite("y", y)
         sizes = np.abs(target[target != 0])
         target_map = cls(kind, float(np.median(sizes)) if sizes.size else 1.0)
-        if not 1 / MAX_UNIT <= target_map.unit <= MAX_UNIT:
+        if not 1 / _MAX_UNIT <= target_map.unit <= _MAX_UNIT:
             raise ValueError(
-                f"scale={kind!r} takes targets of a median size from {1 / MAX_UNIT:g} to "
-                f"{MAX_UNIT:g}, got {target_map.unit:g}: give them in another unit"
+                f"scale={kind!r} takes targets of a median size from {1 / _MAX_UNIT:g} to "
+                f"{_MAX_UNIT:g}, got {target_map.unit:g}: give them in another unit"
             )
         target_map.check(target)
         z = target_map.forward(target)
@@ -196,21 +194,20 @@ class TransformedMixture(MappedDistribution):
     def _from_latent(self, latent: FloatArray) -> FloatArray:
         return self.target_map.back(latent)
 
-    def _quantiles(self) -> FloatArray:
-        """Quantiles at the normal scores of the grid, along the first axis."""
-        return self.ppf(ndtr(_GRID).reshape(-1, *(1,) * len(self.shape)))
+    @property
+    def _levels(self) -> FloatArray:
+        """Levels of the grid, along a new first axis."""
+        return ndtr(_GRID).reshape(-1, *(1,) * len(self.shape))
 
     def crps(self, y: ArrayLike) -> FloatArray:
-        target, q = checks.finite("y", y), self._quantiles()
-        rank = (2.0 * ndtr(_GRID) - 1.0).reshape(-1, *(1,) * len(self.shape))
-        return _expected(np.abs(q - target) - rank * q)
+        target, q = checks.finite("y", y), self.ppf(self._levels)
+        return _expected(np.abs(q - target) - (2.0 * self._levels - 1.0) * q)
 
     def moments(self) -> tuple[FloatArray, FloatArray]:
         if isinstance(self.latent, SplitNormalMixture):
             first, second = self.target_map.moments(self.latent)
             return first, np.maximum(second - first**2, 0.0)
-        score = ndtr(_GRID).reshape(-1, *(1,) * len(self.shape))
-        q = self.target_map.limited(self.latent.ppf(score))
+        q = self.target_map.limited(self.latent.ppf(self._levels))
         mean = _expected(q)
         return mean, _expected((q - mean) ** 2)
 
