@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +22,7 @@ from calipers.search._space import (
 )
 from calipers.search._store import Store
 from calipers.search._validation import Trial
-from calipers.search._work import Work
+from calipers.search._work import run
 
 
 def search(
@@ -162,5 +163,6 @@ def search(
         final_rows = split_rows(final_splits, len(target), validation_fraction, seed + 1)
         final = replace(final, splits=final_rows)
     outcomes = Store(store, identity(trial, final, base, drawn))
-    work = Work(trial, final, base, drawn, outcomes, visible=bool(verbose), seconds=time_budget)
-    return SearchResult(clone(estimator), work.run(finalists), select)
+    options: Any = {"visible": bool(verbose), "seconds": time_budget}
+    tried = run(trial, final, base, drawn, outcomes, finalists, **options)
+    return SearchResult(clone(estimator), tried, select)

@@ -122,15 +122,14 @@ def evaluate(
         by_plan = measures.reshape(-1, len(_FAILED))
         by_plan[bank.numbers] = np.reshape(bank.examined, (-1, len(_FAILED)))
     for split, (_, valid_rows) in enumerate(trial.splits if not single else []):
-        complete = [i for i, networks in enumerate(index[:, split]) if networks.min() >= 0]
-        groups = [(estimators[i], index[i, split]) for i in complete]
-        intervals = _intervals(bank, groups, trial.X[valid_rows])
-        for i, interval in zip(complete, intervals, strict=True):
-            support = learn_support(trial.y, estimators[i].bounds)
-            observed = Interval(*(support.observe(side) for side in interval))._replace(
-                point=np.clip(interval.point, *support.ends)
-            )
-            measures[i, split] = _measures(observed, trial.y[valid_rows], estimators[i].coverage)
+        for i, (estimator, networks) in enumerate(zip(estimators, index[:, split], strict=True)):
+            if networks.min() >= 0:
+                lower, point, upper = _interval(bank[networks], estimator, trial.X[valid_rows])
+                support = learn_support(trial.y, estimator.bounds)
+                point = np.clip(point, *support.ends)
+                observed = Interval(support.observe(lower), point, support.observe(upper))
+                target = trial.y[valid_rows]
+                measures[i, split] = _measures(observed, target, estimator.coverage)
     return [
         _outcome(trial, [bank.histories[i] for i in networks.flat if i >= 0], values)
         for networks, values in zip(index, measures, strict=True)
@@ -152,21 +151,14 @@ def _measure_each(bank: Bank, table: Table, plans: Sequence[Plan]) -> list[tuple
     return measures
 
 
-def _intervals(
-    bank: Bank, groups: list[tuple[IntervalRegressor, NDArray[np.intp]]], X: FloatArray
-) -> list[Interval]:
-    """Return the intervals of each group of networks: a single network's own, or the ensemble's."""
-    intervals = []
-    for estimator, networks in groups:
-        if len(networks) == 1:
-            members = Ensemble(bank[networks], estimator.coverage, "none").members(X)
-            intervals.append(Interval(*(side[0] for side in members)))
-            continue
-        ensemble = Ensemble(bank[networks], estimator.coverage, estimator.aggregation)
-        prediction = ensemble.predict(X)
-        lower, upper = prediction.bounds(estimator.coverage)
-        intervals.append(Interval(lower, prediction.point, upper))
-    return intervals
+def _interval(bank: Bank, estimator: IntervalRegressor, X: FloatArray) -> Interval:
+    """Return a single network's own intervals, or those of the ensemble."""
+    if len(bank) == 1:
+        members = Ensemble(bank, estimator.coverage, "none").members(X)
+        return Interval(*(side[0] for side in members))
+    prediction = Ensemble(bank, estimator.coverage, estimator.aggregation).predict(X)
+    lower, upper = prediction.bounds(estimator.coverage)
+    return Interval(lower, prediction.point, upper)
 
 
 def _measures(interval: Interval, target: FloatArray, coverage: float) -> tuple[float, ...]:

@@ -4,7 +4,6 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import jax
@@ -43,105 +42,89 @@ class Stage(NamedTuple):
         return self.trial.networks * self.budget
 
 
-@dataclass(eq=False)
-class Work:
-    """Candidates and their outcomes so far."""
+def run(
+    trial: Trial,
+    final: Trial,
+    base: IntervalRegressor,
+    drawn: list[Params],
+    store: Store,
+    finalists: int,
+    *,
+    visible: bool,
+    seconds: float | None = None,
+) -> tuple[Candidate, ...]:
+    """Train all candidates, while there is time, and the best of them again as finalists.
 
-    trial: Trial
-    final: Trial  # of finalists
-    base: IntervalRegressor
-    drawn: list[Params]
-    store: Store
-    visible: bool
-    seconds: float | None = None  # after which no further candidate is started
+    After ``seconds``, no further candidate is started.
+    """
+    everyone = {i: clone(base).set_params(**params) for i, params in enumerate(drawn)}
+    rows = min(len(train) for train, _ in trial.splits)
+    budget = max(int(trial.settings(e, rows).epochs) for e in everyone.values())
+    first = Stage("searching", budget, budget, trial, everyone)
+    _train(first, store, visible, math.inf if seconds is None else seconds)
+    outcomes = {i: store.outcomes[budget, i] for i in everyone if (budget, i) in store.outcomes}
+    best = {
+        i: clone(everyone[i]).set_params(epochs=outcomes[i].whole_epochs)
+        for i in sorted(sorted(outcomes, key=lambda i: _rank(outcomes[i]))[:finalists])
+        if not outcomes[i].failures
+    }
+    if best:
+        most = max(outcomes[i].whole_epochs for i in best)
+        _train(Stage("searching, finalists", _FINAL, most, final, best), store, visible)
+    candidates = []
+    for i, outcome in outcomes.items():
+        last = store.outcomes[_FINAL, i] if i in best else outcome
+        spent = outcome.network_epochs + (last.network_epochs if i in best else 0)
+        candidates.append(Candidate(i, drawn[i], i in best, last, spent))
+    return tuple(candidates)
 
-    def __post_init__(self) -> None:
-        self.estimators = [clone(self.base).set_params(**params) for params in self.drawn]
-        self.table = Table.from_arrays(self.trial.X, self.trial.y)
 
-    @property
-    def most_epochs(self) -> int:
-        """Maximum epochs over all candidates."""
-        rows = min(len(train) for train, _ in self.trial.splits)
-        return max(int(self.trial.settings(e, rows).epochs) for e in self.estimators)
+def _rank(outcome: Outcome) -> tuple[int, float]:
+    """Fewest failures, then lowest interval score."""
+    return outcome.failures, outcome.interval_score if outcome.rows else math.inf
 
-    def run(self, finalists: int) -> tuple[Candidate, ...]:
-        """Train all candidates, while there is time, and the best of them again as finalists."""
-        budget, everyone = self.most_epochs, dict(enumerate(self.estimators))
-        first = Stage("searching", budget, budget, self.trial, everyone)
-        self._train(first, math.inf if self.seconds is None else self.seconds)
-        trained = [number for number in everyone if (budget, number) in self.store.outcomes]
-        final = self._as_fitted(self._best(trained, budget, finalists), budget)
-        if final:
-            most = max(self.store.outcomes[budget, i].whole_epochs for i in final)
-            self._train(Stage("searching, finalists", _FINAL, most, self.final, final))
-        return tuple(
-            self._candidate(number, [budget, _FINAL] if number in final else [budget])
-            for number in trained
-        )
 
-    def _best(self, numbers: list[int], budget: int, count: int) -> list[int]:
-        """Return the best candidates so far: fewest failures, then lowest interval score."""
+def _train(stage: Stage, store: Store, visible: bool, seconds: float = math.inf) -> None:
+    """Train the candidates of a stage that are not in the store yet, while there is time.
 
-        def key(number: int) -> tuple[int, float]:
-            outcome = self.store.outcomes[budget, number]
-            return outcome.failures, outcome.interval_score if outcome.rows else math.inf
+    At least one batch is trained if the store has no candidate of the stage.
+    """
+    end = time.monotonic() + seconds
+    table = Table.from_arrays(stage.trial.X, stage.trial.y)
+    pending = [i for i in stage.estimators if (stage.key, i) not in store.outcomes]
+    groups: dict[Program, list[int]] = {}
+    for number in pending:
+        groups.setdefault(stage.trial.program(stage.estimators[number]), []).append(number)
+    total = stage.granted * len(stage.estimators)
+    with progress(stage.name, total, visible=visible) as report:
+        report(total - stage.granted * len(pending))
+        for program, group in groups.items():
+            for batch in _batches(group, stage.trial):
+                started = any(key == stage.key for key, _ in store.outcomes)
+                if started and time.monotonic() >= end:
+                    return
+                outcomes = _evaluated(stage, program, table, batch, report)
+                keys = [(stage.key, number) for number in batch]
+                store.add(dict(zip(keys, outcomes, strict=True)))
 
-        return sorted(sorted(numbers, key=key)[:count])
 
-    def _as_fitted(self, numbers: list[int], budget: int) -> dict[int, IntervalRegressor]:
-        """Return the candidates that did not fail, with the epochs that early stopping found."""
-        outcomes = {number: self.store.outcomes[budget, number] for number in numbers}
-        return {
-            number: clone(self.estimators[number]).set_params(epochs=outcome.whole_epochs)
-            for number, outcome in outcomes.items()
-            if not outcome.failures
-        }
+def _evaluated(
+    stage: Stage, program: Program, table: Table, batch: list[int], report: Callable[[int], None]
+) -> list[Outcome]:
+    """Return the outcomes of a batch; report all epochs it was granted, used or not."""
+    unused = stage.granted * len(batch)
+    lock = threading.Lock()
 
-    def _train(self, stage: Stage, seconds: float = math.inf) -> None:
-        """Train the candidates of a stage that are not in the store yet, while there is time.
+    def trained(epochs: int) -> None:
+        nonlocal unused
+        with lock:
+            unused -= epochs
+        report(epochs)
 
-        At least one batch is trained if the store has no candidate of the stage.
-        """
-        end = time.monotonic() + seconds
-        pending = [i for i in stage.estimators if (stage.key, i) not in self.store.outcomes]
-        groups: dict[Program, list[int]] = {}
-        for number in pending:
-            groups.setdefault(stage.trial.program(stage.estimators[number]), []).append(number)
-        total = stage.granted * len(stage.estimators)
-        with progress(stage.name, total, visible=self.visible) as report:
-            report(total - stage.granted * len(pending))
-            for program, group in groups.items():
-                for batch in _batches(group, stage.trial):
-                    started = any(key == stage.key for key, _ in self.store.outcomes)
-                    if started and time.monotonic() >= end:
-                        return
-                    outcomes = self._evaluate(stage, program, batch, report)
-                    keys = [(stage.key, number) for number in batch]
-                    self.store.add(dict(zip(keys, outcomes, strict=True)))
-
-    def _evaluate(
-        self, stage: Stage, program: Program, batch: list[int], report: Callable[[int], None]
-    ) -> list[Outcome]:
-        """Return the outcomes of a batch; report all epochs it was granted, used or not."""
-        unused = stage.granted * len(batch)
-        lock = threading.Lock()
-
-        def trained(epochs: int) -> None:
-            nonlocal unused
-            with lock:
-                unused -= epochs
-            report(epochs)
-
-        estimators = [stage.estimators[number] for number in batch]
-        outcomes = evaluate(stage.trial, program, self.table, estimators, stage.budget, trained)
-        report(unused)
-        return outcomes
-
-    def _candidate(self, number: int, keys: list[int]) -> Candidate:
-        outcomes = [self.store.outcomes[key, number] for key in keys]
-        spent = sum(outcome.network_epochs for outcome in outcomes)
-        return Candidate(number, self.drawn[number], len(keys) > 1, outcomes[-1], spent)
+    estimators = [stage.estimators[number] for number in batch]
+    outcomes = evaluate(stage.trial, program, table, estimators, stage.budget, trained)
+    report(unused)
+    return outcomes
 
 
 def _batches(numbers: list[int], trial: Trial) -> Iterator[list[int]]:
