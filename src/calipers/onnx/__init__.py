@@ -163,7 +163,7 @@ def _members(graph: Graph, density: Parts, networks: int) -> Parts:
     """The mixture of all split normals, (members, 1, rows)."""
     if not density.weight:
         return Parts(*(graph.unsqueezed(part, 1) for part in density[:3]))
-    weight = graph("Div", density.weight, graph.constant(float(networks)))
+    weight = graph("Div", density.weight, float(networks))
     rows = graph("Slice", graph("Shape", density.weight), graph.integers(2), graph.integers(3))
     shape = graph("Concat", graph.integers(-1, 1), rows, axis=0)
     return Parts(*(graph("Reshape", part, shape) for part in (*density[:3], weight)))

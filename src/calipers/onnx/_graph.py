@@ -25,7 +25,7 @@ class Graph:
     1.20 confuses them when it fuses nodes, and then computes something else.
 
     >>> graph = Graph()
-    >>> total = graph("Add", "a", graph.constant(1.0))
+    >>> total = graph("Add", "a", 1.0)
     >>> [node.op_type for node in graph.nodes]
     ['Add']
     """
@@ -38,10 +38,14 @@ class Graph:
     def _name(self) -> str:
         return f"{self.prefix}{len(self.nodes) + len(self.constants)}"
 
-    def __call__(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Add a node with one output, and return the name of the output."""
+    def __call__(self, kind: str, *inputs: Any, **attributes: Any) -> str:
+        """Add a node with one output, and return the name of the output.
+
+        Inputs that are not names of values are numbers, in double precision.
+        """
+        names = [value if isinstance(value, str) else self.constant(value) for value in inputs]
         name = self._name()
-        self.nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
+        self.nodes.append(helper.make_node(kind, names, [name], name, **attributes))
         return name
 
     def constant(self, value: Any, dtype: Any = np.float64) -> str:
@@ -72,7 +76,7 @@ class Graph:
 
     def polynomial(self, x: str, coefficients: Any) -> str:
         """Polynomial with coefficients (numbers or names of values), highest power first."""
-        result, *rest = (c if isinstance(c, str) else self.constant(c) for c in coefficients)
+        result, *rest = coefficients
         for coefficient in rest:
             result = self("Add", self("Mul", result, x), coefficient)
         return result

@@ -66,9 +66,8 @@ def columns(graph: Graph, table: TableEncoder, dtype: str) -> tuple[str, list[Va
 
 def with_trees(graph: Graph, forest: Forest, X: str) -> str:
     """The inputs, with the mean prediction of the trees as a last column."""
-    x = graph("Sub", X, graph.constant(forest.center))
-    x = graph("Div", x, graph.constant(forest.scale))
-    x = graph("Clip", x, graph.constant(-INPUT_LIMIT), graph.constant(INPUT_LIMIT))
+    x = graph("Div", graph("Sub", X, forest.center), forest.scale)
+    x = graph("Clip", x, -INPUT_LIMIT, INPUT_LIMIT)
     leaf, sizes = forest.feature < 0, forest.sizes
     tree, node = np.repeat(np.arange(len(sizes)), sizes), np.arange(len(leaf))
     node = node - np.repeat(forest.roots, sizes)
@@ -97,16 +96,16 @@ def with_trees(graph: Graph, forest: Forest, X: str) -> str:
 def _filled(graph: Graph, encoder: NumberEncoder | DateEncoder, value: str) -> tuple[str, str]:
     """Which values are missing, and the values with missing ones imputed."""
     missing = graph("IsNaN", value)
-    return missing, graph("Where", missing, graph.constant(encoder.fill), value)
+    return missing, graph("Where", missing, encoder.fill, value)
 
 
 def _number(graph: Graph, encoder: NumberEncoder, value: str) -> list[str]:
     missing, filled = _filled(graph, encoder, value)
     if encoder.scale:
-        scaled = graph("Div", filled, graph.constant(encoder.scale))
-        scaled = graph("Sub", scaled, graph.constant(encoder.center / encoder.scale))
-        size = graph("Min", graph("Abs", scaled), graph.constant(_ASINH_LIMIT))
-        root = graph("Sqrt", graph("Add", graph("Mul", size, size), graph.constant(1.0)))
+        scaled = graph("Div", filled, encoder.scale)
+        scaled = graph("Sub", scaled, encoder.center / encoder.scale)
+        size = graph("Min", graph("Abs", scaled), _ASINH_LIMIT)
+        root = graph("Sqrt", graph("Add", graph("Mul", size, size), 1.0))
         filled = graph("Mul", graph("Sign", scaled), graph("Log", graph("Add", size, root)))
     parts = [filled, graph.cast(missing, "float64")] if encoder.missing else [filled]
     return parts + _level(graph, encoder, value) if encoder.levels else parts
@@ -119,24 +118,23 @@ def _level(graph: Graph, encoder: NumberEncoder, value: str) -> list[str]:
     above = graph("Greater", graph.unsqueezed(value, 1), middles)
     above = graph("Cast", above, to=TensorProto.INT64)
     code = graph("ReduceSum", above, graph.integers(1), keepdims=0)
-    level = graph("Gather", graph.constant(levels), code)
-    size = graph("Mul", graph("Abs", level), graph.constant(SINGLE))
+    level = graph("Gather", levels, code)
+    size = graph("Mul", graph("Abs", level), SINGLE)
     near = graph("LessOrEqual", graph("Abs", graph("Sub", value, level)), size)
     code = graph("Where", near, code, graph.integers(len(levels)))
-    return [graph("Gather", graph.constant(values), code) for values in encoder.numbers]
+    return [graph("Gather", values, code) for values in encoder.numbers]
 
 
 def _date(graph: Graph, encoder: DateEncoder, value: str) -> list[str]:
     missing, filled = _filled(graph, encoder, value)
-    since = graph("Sub", filled, graph.constant(encoder.low))
-    parts = [graph("Div", since, graph.constant(CYCLES["day"]))]
+    parts = [graph("Div", graph("Sub", filled, encoder.low), CYCLES["day"])]
     for cycle in encoder.cycles:
-        turns = graph("Div", filled, graph.constant(CYCLES[cycle]))
+        turns = graph("Div", filled, CYCLES[cycle])
         phase = graph("Sub", turns, graph("Floor", turns))
-        angle = graph.cast(graph("Mul", phase, graph.constant(2 * np.pi)), "float32")
+        angle = graph.cast(graph("Mul", phase, 2 * np.pi), "float32")
         for function in ("Sin", "Cos"):
             wave = graph.cast(graph(function, angle), "float64")
-            parts.append(graph("Where", missing, graph.constant(0.0), wave))
+            parts.append(graph("Where", missing, 0.0, wave))
     return [*parts, graph.cast(missing, "float64")] if encoder.missing else parts
 
 
@@ -157,7 +155,7 @@ def _category(graph: Graph, encoder: CategoryEncoder, value: str) -> list[str]:
         tables += [(codes >= encoder.kept) & (codes != missing)]
         tables += [np.append(values, values[-1]) for values in encoder.numbers]
     tables += [codes == missing] if encoder.missing else []
-    return [graph("Gather", graph.constant(table), code) for table in tables]
+    return [graph("Gather", table, code) for table in tables]
 
 
 _GELU = (2 / np.pi) ** 0.5
@@ -187,9 +185,8 @@ def parameters(graph: Graph, members: Bank | Upgraded, inputs: str) -> dict[str,
 
 def _of_bank(graph: Graph, bank: Bank, inputs: str) -> dict[str, str]:
     scaling, units = bank.scaling, bank.units
-    x = graph("Sub", inputs, graph.constant(units.input_center))
-    x = graph("Div", x, graph.constant(units.input_scale))
-    x = graph("Clip", x, graph.constant(-1e9), graph.constant(1e9))
+    x = graph("Div", graph("Sub", inputs, units.input_center), units.input_scale)
+    x = graph("Clip", x, -1e9, 1e9)
     x = graph.unsqueezed(graph.cast(x, "float32"), 0)
     x = graph("Sub", x, graph.single(scaling.input_center[:, None]))
     x = graph("Div", x, graph.single(scaling.input_scale[:, None]))
@@ -209,9 +206,9 @@ def _of_bank(graph: Graph, bank: Bank, inputs: str) -> dict[str, str]:
     for name, value in zip(head.fields, head.onnx(graph, *columns), strict=True):
         value = graph.cast(value, "float64")
         if name not in head.shares:
-            value = graph("Mul", value, graph.constant(scale[:, None]))
+            value = graph("Mul", value, scale[:, None])
         if head.is_place(name):
-            value = graph("Add", value, graph.constant(center[:, None]))
+            value = graph("Add", value, center[:, None])
         result[name] = value
     return result
 

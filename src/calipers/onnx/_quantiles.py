@@ -57,8 +57,7 @@ class Parts(NamedTuple):
 def density_mean(graph: Graph, parts: Parts) -> str:
     """Means of split normals, or of their mixtures if they have weights."""
     loc, left, right, weight = parts
-    factor = graph.constant((2 / np.pi) ** 0.5)
-    mean = graph("Add", loc, graph("Mul", graph("Sub", right, left), factor))
+    mean = graph("Add", loc, graph("Mul", graph("Sub", right, left), (2 / np.pi) ** 0.5))
     return _total(graph, graph("Mul", weight, mean)) if weight else mean
 
 
@@ -79,15 +78,14 @@ def width_steps(graph: Graph, edges: Any, parts: Parts) -> str:
     loc, left, right, weight = parts
     difference = graph("Sub", right, left)
     square = graph("Mul", difference, difference)
-    within = graph("Mul", square, graph.constant(1.0 - 2.0 / np.pi))
+    within = graph("Mul", square, 1.0 - 2.0 / np.pi)
     within = _mean(graph, graph("Add", within, graph("Mul", left, right)), weight)
     means = density_mean(graph, Parts(loc, left, right))
     off = graph("Sub", means, graph.unsqueezed(_mean(graph, means, weight), 0))
     variance = graph("Add", within, _mean(graph, graph("Mul", off, off), weight))
-    half = graph.constant(0.5)
-    width = graph("Mul", graph("Log", graph("Max", variance, graph.constant(_TINY))), half)
+    width = graph("Mul", graph("Log", graph("Max", variance, _TINY)), 0.5)
     width = graph("Reshape", width, graph.integers(-1, 1))
-    beyond = graph("GreaterOrEqual", width, graph.constant(edges))
+    beyond = graph("GreaterOrEqual", width, edges)
     return graph(
         "ReduceSum", graph("Cast", beyond, to=TensorProto.INT64), graph.integers(1), keepdims=0
     )
@@ -103,8 +101,7 @@ def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = No
     level = ndtr(np.asarray(score, dtype=np.float64))
 
     def by_row(table: Any) -> str:
-        values = graph.constant(table)
-        return values if step is None else graph("Gather", values, step, axis=1)
+        return graph.constant(table) if step is None else graph("Gather", table, step, axis=1)
 
     below = graph("Mul", left, by_row(ndtri(level / 2)))
     above = graph("Mul", right, by_row(-ndtri((1 - level) / 2)))
@@ -112,11 +109,11 @@ def lower_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = No
     low = graph("ReduceMin", graph("Add", loc, below), axes=[0], keepdims=0)
     high = graph("ReduceMax", graph("Add", loc, above), axes=[0], keepdims=0)
     body, (least, most) = Graph("calipers/body/"), ("calipers/least", "calipers/most")
-    middle = body("Mul", body("Add", least, most), body.constant(0.5))
+    middle = body("Mul", body("Add", least, most), 0.5)
     short = body("Less", _mixture_cdf(body, middle, parts), target)
     results = [body("Where", short, middle, least), body("Where", short, most, middle)]
     low, high = graph.repeat(HALVINGS, {least: low, most: high}, body, results)
-    return graph("Mul", graph("Add", low, high), graph.constant(0.5))
+    return graph("Mul", graph("Add", low, high), 0.5)
 
 
 def upper_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = None) -> str:
@@ -127,43 +124,38 @@ def upper_quantile(graph: Graph, score: Any, parts: Parts, step: str | None = No
 
 def _mixture_cdf(graph: Graph, x: str, parts: Parts) -> str:
     loc, left, right, weight = parts
-    tiny = graph.constant(_TINY)
     distance = graph("Sub", x, loc)
-    is_left = graph("Less", distance, graph.constant(0.0))
+    is_left = graph("Less", distance, 0.0)
     scale = graph("Where", is_left, left, right)
-    z = graph("Div", graph("Abs", distance), graph("Max", scale, tiny))
-    tail = _normal_tail(graph, graph("Min", z, graph.constant(38.0)))
-    both = graph("Max", graph("Add", left, right), tiny)
+    z = graph("Div", graph("Abs", distance), graph("Max", scale, _TINY))
+    tail = _normal_tail(graph, graph("Min", z, 38.0))
+    both = graph("Max", graph("Add", left, right), _TINY)
     mass = graph("Mul", graph("Div", graph("Add", scale, scale), both), tail)
-    complement = graph("Sub", graph.constant(1.0), mass)
-    cdf = graph("Where", is_left, mass, complement)
+    cdf = graph("Where", is_left, mass, graph("Sub", 1.0, mass))
     return _mean(graph, cdf, weight)
 
 
 def _normal_tail(graph: Graph, z: str) -> str:
     """P(Z > z) of a standard normal Z, for z from 0 to 38."""
-    square = graph("Mul", graph("Mul", z, z), graph.constant(-0.5))
+    square = graph("Mul", graph("Mul", z, z), -0.5)
     near = graph("Div", graph.polynomial(z, _ABOVE), graph.polynomial(z, _BELOW))
-    far = graph("Add", z, graph.constant(0.65))
+    far = graph("Add", z, 0.65)
     for number in (4.0, 3.0, 2.0, 1.0):
-        far = graph("Add", z, graph("Div", graph.constant(number), far))
-    far = graph("Div", graph.constant((2 * np.pi) ** -0.5), far)
-    ratio = graph("Where", graph("Less", z, graph.constant(_FAR)), near, far)
+        far = graph("Add", z, graph("Div", number, far))
+    far = graph("Div", (2 * np.pi) ** -0.5, far)
+    ratio = graph("Where", graph("Less", z, _FAR), near, far)
     return graph("Mul", graph("Exp", square), ratio)
 
 
 def observed(graph: Graph, latent: str, support: Support) -> str:
     """The observable values for latent values of any shape, see ``Support.observe``."""
-    value = latent
-    if support.latent:
-        value = _through_knots(graph, value, support)
+    value = _through_knots(graph, latent, support) if support.latent else latent
     if support.step:
-        step, origin = graph.constant(support.step), graph.constant(support.origin)
-        place = graph("Div", graph("Sub", value, origin), step)
-        place = graph("Ceil", graph("Sub", place, graph.constant(0.5)))
-        value = graph("Add", origin, graph("Mul", place, step))
+        place = graph("Div", graph("Sub", value, support.origin), support.step)
+        place = graph("Ceil", graph("Sub", place, 0.5))
+        value = graph("Add", support.origin, graph("Mul", place, support.step))
         if not support.values:
-            unit = graph.constant(10.0**support.decimals)
+            unit = 10.0**support.decimals
             value = graph("Div", graph("Round", graph("Mul", value, unit)), unit)
     return clipped(graph, value, support)
 
@@ -176,7 +168,7 @@ def in_own_unit(graph: Graph, value: str, scale: TargetMap | None) -> str:
     if scale.kind == "asinh":
         result = graph("Sub", result, graph("Exp", graph("Neg", value)))
     unit = scale.unit if scale.kind == "log" else 0.5 * scale.unit
-    return graph("Mul", result, graph.constant(unit))
+    return graph("Mul", result, unit)
 
 
 def mapped_mean(graph: Graph, scale: TargetMap, parts: Parts) -> str:
@@ -186,10 +178,10 @@ def mapped_mean(graph: Graph, scale: TargetMap, parts: Parts) -> str:
     loc, left, right = (graph.unsqueezed(part, 0) for part in parts[:3])
     sides = []
     for sign, width in ((-1.0, left), (1.0, right)):
-        value = graph("Add", loc, graph("Mul", width, graph.constant(sign * nodes)))
-        value = graph("Max", value, graph.constant(scale.low))
-        value = graph("Min", value, graph.constant(scale.high))
-        value = graph("Mul", in_own_unit(graph, value, scale), graph.constant(masses))
+        value = graph("Add", loc, graph("Mul", width, sign * nodes))
+        value = graph("Max", value, scale.low)
+        value = graph("Min", value, scale.high)
+        value = graph("Mul", in_own_unit(graph, value, scale), masses)
         total = graph("ReduceSum", value, graph.integers(0), keepdims=1)
         sides.append(graph("Mul", total, width))
     both = graph("Div", graph("Add", *sides), graph("Add", left, right))
@@ -200,9 +192,9 @@ def mapped_mean(graph: Graph, scale: TargetMap, parts: Parts) -> str:
 def clipped(graph: Graph, value: str, support: Support) -> str:
     """Values clipped to the bounds of the support."""
     if support.low is not None:
-        value = graph("Max", value, graph.constant(support.low))
+        value = graph("Max", value, support.low)
     if support.high is not None:
-        value = graph("Min", value, graph.constant(support.high))
+        value = graph("Min", value, support.high)
     return value
 
 
@@ -210,8 +202,8 @@ def _through_knots(graph: Graph, value: str, support: Support) -> str:
     """The piecewise-linear map of a support, as a sum to which each knot adds a change of slope."""
     latent, target = np.array(support.latent), np.array(support.observed)
     slopes = np.concatenate([[1.0], np.diff(target) / np.diff(latent), [1.0]])
-    total = graph("Add", value, graph.constant(target[0] - latent[0]))
+    total = graph("Add", value, target[0] - latent[0])
     for knot, change in zip(latent, np.diff(slopes), strict=True):
-        beyond = graph("Max", graph("Sub", value, graph.constant(knot)), graph.constant(0.0))
-        total = graph("Add", total, graph("Mul", beyond, graph.constant(change)))
+        beyond = graph("Max", graph("Sub", value, knot), 0.0)
+        total = graph("Add", total, graph("Mul", beyond, change))
     return total
