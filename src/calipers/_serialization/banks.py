@@ -47,7 +47,6 @@ def bank_to_arrays(bank: Bank) -> Arrays:
 def bank_from_arrays(
     document: Mapping[str, Any], arrays: Arrays, network: Any, largest: float, stretch: float = 1.0
 ) -> Bank:
-    check_bank(document, arrays)
     program = _program_from_dict(document, network)
     scaling, units = (
         Scaling(*(arrays[f"{name}.{field}"] for field in Scaling._fields))

@@ -5,19 +5,18 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calipers._schema import SchemaError, arrays_under, refuse, within
 from calipers._serialization.banks import (
+    Arrays,
     MissingCodeError,
     bank_from_arrays,
     bank_to_arrays,
     check_bank,
     program_to_dict,
 )
-from calipers._serialization.model_schema import COLUMN, CUSTOM, check_ensemble, check_support
+from calipers._serialization.model_schema import COLUMN, CUSTOM, check_ensemble
 from calipers._serialization.old_models import current_ensemble
-from calipers._text import plain
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import BankPoints, ColumnPoints, Upgraded
 from calipers.calibration import (
@@ -29,8 +28,6 @@ from calipers.calibration import (
 )
 from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
-
-Arrays = dict[str, NDArray[Any]]
 
 _LAST = 40.0  # normal score beyond which probabilities are 0 in double precision
 
@@ -64,7 +61,6 @@ def ensemble_to_dict(ensemble: Ensemble) -> tuple[dict[str, Any], Arrays]:
             document["points"], parts = CUSTOM, bank.points.to_arrays()
         arrays |= {f"points.{name}": array for name, array in parts.items()}
         bank = bank.heads
-    check_ensemble(plain(document, "ensemble"))  # refuse to save what cannot be loaded
     return document, arrays | bank_to_arrays(bank)
 
 
@@ -84,6 +80,9 @@ def ensemble_from_dict(
     """
     document = current_ensemble(document)
     check_ensemble(document)
+    check_bank(document["program"], arrays)
+    if document["points"] not in (None, COLUMN, CUSTOM):
+        check_bank(document["points"], arrays_under(arrays, "points."))
     calibrations = calibrations_from_dict(document, arrays)
     stretch = float(np.prod([_stretch(calibration) for calibration in calibrations]))
     bank = bank_from_arrays(document["program"], arrays, network, largest, stretch)
@@ -116,22 +115,9 @@ def ensemble_from_dict(
     )
 
 
-def check_arrays(document: Any, arrays: Arrays) -> None:
-    """Validate the document and arrays of an ensemble, as far as possible without code."""
-    document = current_ensemble(document)
-    check_ensemble(document)
-    check_bank(document["program"], arrays)
-    if document["points"] not in (None, COLUMN, CUSTOM):
-        check_bank(document["points"], arrays_under(arrays, "points."))
-    calibrations_from_dict(document, arrays)
-
-
 def support_from_dict(document: Mapping[str, Any]) -> Support:
     """The support of a stored ensemble; without one, every number is possible."""
-    if "support" not in document:
-        return Support()
-    check_support(document["support"], "ensemble.support")
-    return Support.from_dict(document["support"])
+    return Support.from_dict(document["support"]) if "support" in document else Support()
 
 
 def check_inputs(calibration: Calibrator, inputs: int) -> None:
@@ -161,19 +147,17 @@ def _has_code(calibration: Calibrator) -> bool:
     return weight is not None and not isinstance(weight, DensityRatio)
 
 
-def _calibration_from_arrays(kind: str, arrays: Arrays) -> Any:
-    try:
-        return CALIBRATIONS[kind].from_arrays(arrays)
-    except (KeyError, TypeError) as error:  # from a user's calibration
-        raise SchemaError(f"the calibration lacks an array or has a wrong one: {error!r}") from None
-
-
 def calibrations_from_dict(document: Mapping[str, Any], arrays: Arrays) -> tuple[Calibrator, ...]:
     """The calibrations of a stored ensemble."""
-    return tuple(
-        _calibration_from_arrays(kind, arrays_under(arrays, f"calibration.{i}."))
-        for i, kind in enumerate(current_ensemble(document)["calibrations"])
-    )
+    calibrations = []
+    for i, kind in enumerate(current_ensemble(document)["calibrations"]):
+        try:
+            parts = arrays_under(arrays, f"calibration.{i}.")
+            calibrations.append(CALIBRATIONS[kind].from_arrays(parts))
+        except (KeyError, TypeError) as error:  # from a user's calibration
+            problem = f"the calibration lacks an array or has a wrong one: {error!r}"
+            raise SchemaError(problem) from None
+    return tuple(calibrations)
 
 
 def _points_from_dict(

@@ -8,11 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from calipers._schema import (
     Check,
-    SchemaError,
     anything,
     flag,
     list_of,
@@ -33,8 +31,6 @@ from calipers.heads import HEADS
 from calipers.networks import ACTIVATIONS, MOST_LAYERS, MOST_UNITS
 from calipers.objectives import LOSSES, MOST_COMPONENTS
 from calipers.preprocessing import KINDS as COLUMN_KINDS
-
-Arrays = Mapping[str, NDArray[Any]]
 
 CUSTOM = {"custom": True}
 """Stands in a document for a function of the user."""
@@ -103,7 +99,9 @@ def check_ensemble(document: Any) -> None:
             "coverage": number(1e-9, 1 - 1e-9),
             "aggregation": one_of(*AGGREGATIONS),
             "calibrations": list_of(one_of(*CALIBRATIONS), most=100),
-            "row_weight": custom_or(optional(_nothing)),
+            "row_weight": lambda value, place: (
+                None if value in (None, CUSTOM) else refuse(place, "null", value)
+            ),
             "program": program,
             "points": lambda value, place: (
                 None if value == COLUMN else custom_or(optional(program))(value, place)
@@ -160,10 +158,6 @@ def check_support(document: Any, place: str) -> None:
         refuse(f"{place}.step", "a multiple of its last decimal", document["step"])
 
 
-def _nothing(value: Any, place: str) -> None:
-    refuse(place, "null", value)
-
-
 def _check_parts(document: Mapping[str, Any]) -> None:
     """Refuse parts that are inconsistent."""
     for name in ("program", "points"):
@@ -212,13 +206,13 @@ def _target_kind(value: Any, place: str) -> None:
     one_of(*COLUMN_KINDS)(value.partition(" ")[0], place)
 
 
-_ROWS = whole(0, 2**53)
+_COUNT = whole(0, 2**53)
 
 ABOUT = record(
     {},
     {
         "fitted_at": text,
-        "rows": whole(0, 2**53),
+        "rows": _COUNT,
         "versions": mapping_of(text),
         "split": record({"seed": whole(0, 2**64), "rows": text}),
         "trees": record(
@@ -237,19 +231,12 @@ ABOUT = record(
             )
         ),
         "watched": record(
-            {"files": list_of(text), "rows": _ROWS, "alarm_at": optional(_ROWS)}
-            | {"coverage": number(1e-9, 1 - 1e-9), "counted": _ROWS, "covered": _ROWS}
+            {"files": list_of(text), "rows": _COUNT, "alarm_at": optional(_COUNT)}
+            | {"coverage": number(1e-9, 1 - 1e-9), "counted": _COUNT, "covered": _COUNT}
             | {"recent": text},
-            {"out": optional(text), "bytes": whole(0, 2**53), "place": _ROWS, "mark": text},
+            {"out": optional(text), "bytes": _COUNT, "place": _COUNT, "mark": text},
         ),
     },
     rest=anything,
 )
 """When and on what a model was fitted, with entries that the user added."""
-
-
-def check_names(arrays: Arrays, known: set[str]) -> None:
-    """Refuse arrays that are not part of a model."""
-    extra = sorted(set(arrays) - known)
-    if extra:
-        raise SchemaError(f"the weights hold the array {extra[0]!r}, which is no part of a model")

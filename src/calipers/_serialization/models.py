@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from calipers import storage
@@ -24,21 +23,18 @@ from calipers._schema import (
     text,
     whole,
 )
-from calipers._serialization.banks import MissingCodeError
+from calipers._serialization.banks import Arrays, MissingCodeError
 from calipers._serialization.ensembles import (
-    check_arrays,
     check_inputs,
     ensemble_from_dict,
     ensemble_to_dict,
 )
-from calipers._serialization.model_schema import ABOUT, COLUMN, CUSTOM, check_names
+from calipers._serialization.model_schema import ABOUT, COLUMN, CUSTOM
 from calipers._serialization.parameters import parameters_from_dict, parameters_to_dict, validated
 from calipers._text import plain
 from calipers.ensemble import Ensemble
 from calipers.preprocessing import MOST_TREES, Column, Forest, check_column
 from calipers.storage import ModelFileError
-
-Arrays = dict[str, NDArray[Any]]
 
 ABSENT = object()
 """Stands for the regressor when a model is validated without it."""
@@ -89,13 +85,13 @@ def model_from_dict(model: Any, document: Mapping[str, Any], arrays: Arrays, **c
     record(dict.fromkeys(("estimator", "parameters", "inputs", "ensemble"), anything))(
         document, "the document"
     )
-    check_arrays(document["ensemble"], arrays)
     reader, target = _read_inputs(model, document, arrays, code)
     largest = max(abs(float(target.low or 0)), abs(float(target.high or 0)))
     ensemble = ensemble_from_dict(document["ensemble"], arrays, largest=largest, **code)
     _check_fit(model, reader, ensemble, document["ensemble"])
-    array_names = {*ensemble_to_dict(ensemble)[1], *_of_trees(reader), "out_of_time"}
-    check_names(arrays, array_names)
+    known = {*ensemble_to_dict(ensemble)[1], *_of_trees(reader), "out_of_time"}
+    if extra := sorted(set(arrays) - known):
+        raise SchemaError(f"the weights hold the array {extra[0]!r}, which is no part of a model")
     model.ensemble_, model.reader_, model.target_ = ensemble, reader, target
     model.about_ = document["inputs"]["about"]
     model.n_features_in_, names = len(reader.columns), document["inputs"]["names"]
