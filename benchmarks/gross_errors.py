@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 
 from calipers import IntervalRegressor, metrics
-from calipers._estimator import fitting
+from calipers._estimator import training_rows
 from calipers._outliers import outlying_targets
 from calipers.bank import _shared_rows as shared_rows
 
@@ -116,7 +116,7 @@ def main():
             print(f"{name}: {share:.1%} of {given.rule:,} samples of {given.rows:,} rows")
         return
     if given.trusting:
-        fitting.outlying_targets = lambda X, y: np.zeros(len(y), dtype=bool)
+        training_rows.outlying_targets = lambda X, y: np.zeros(len(y), dtype=bool)
         shared_rows.ordinary_limits = lambda columns: None
     print("| table | RMSE | interval score | coverage | median width | fits with a warning |")
     print("|---|--:|--:|--:|--:|--:|")

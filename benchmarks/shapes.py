@@ -30,8 +30,8 @@ from calipers._estimator.candidates import (
     measure,
     trial,
 )
-from calipers._estimator.fitting import mark_outliers, read_rows
 from calipers._estimator.together import alone
+from calipers._estimator.training_rows import mark_outliers, read_rows
 from calipers.objectives import ROWS_FOR_SEVERAL, SKEWED, Density, skewness
 from calipers.training import make_program
 

@@ -30,8 +30,8 @@ FEATURES = {
         """,
     "support and bounds of the target": """
         distributions/_support distributions/_learn_support distributions/_matching
-        distributions/_observed
-        training:check_bounds _estimator/fitting:_support _serialization/model_schema:check_support
+        distributions/_observed training:check_bounds _estimator/training_rows:_support
+        _serialization/model_schema:check_support
         ensemble:taking,_latent_targets,within_bounds,_observed
         onnx/_quantiles:observed,clipped,_through_knots metrics/_chance:shared_coverage
         cli/_settings_file:parse_bounds cli/_fit:_check_bounds cli/_tune:_checked_bounds
@@ -63,7 +63,7 @@ FEATURES = {
         """,
     "figures of a model in one call": "plots/_diagnostics:plot_intervals,plot_reliability",
     "regressors of other libraries, skpro": """
-        _estimator/wrapped skpro bank/_upgraded:ColumnPoints _estimator/points:add_points
+        _estimator/wrapped skpro bank/_upgraded:ColumnPoints _estimator/upgrading:_add_points
         _serialization/models:_regressor
         """,
     "high-cardinality categories, numeric codes": """
@@ -71,10 +71,11 @@ FEATURES = {
         preprocessing/_target_inputs preprocessing/_encoder:knows_targets
         preprocessing/_encoders:distinct_levels,level_codes,with_levels,numbers
         onnx/_networks:_level
-        _estimator/fitting:encoded_by_fold
+        _estimator/training_rows:encoded_by_fold
         """,
     "gross errors among targets": """
-        _outliers _estimator/fitting:mark_outliers,_without
+        _outliers _estimator/training_rows:mark_outliers,set_outliers_aside
+        _estimator/fitting:_without
         cli/_notes:note_outliers,without_repeats,note_leaks
         """,
     "piecewise-linear encoding": """
@@ -86,7 +87,6 @@ FEATURES = {
         """,
     "untrusted model folders": """
         _schema _serialization/model_schema preprocessing/_document calibration/_stored
-        _serialization/ensembles:check_arrays
         _serialization/banks:check_bank,_check_shapes,_check_outputs,_output_bound
         _serialization/models:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured
         """,

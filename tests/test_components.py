@@ -10,7 +10,7 @@ from sklearn.base import clone
 from calipers import IntervalRegressor, networks, objectives
 from calipers._estimator import candidates
 from calipers._estimator.candidates import Measures, unexplained_by_trees
-from calipers._estimator.fitting import TrainingRows
+from calipers._estimator.training_rows import TrainingRows
 from calipers._schema import SchemaError
 from calipers._serialization.ensembles import ensemble_from_dict, ensemble_to_dict
 from calipers.bank import Program, _train

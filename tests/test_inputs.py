@@ -11,9 +11,9 @@ from sklearn.model_selection import GridSearchCV
 
 import calipers
 from calipers import IntervalRegressor
-from calipers._estimator.fitting import read_rows
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.row_labels import read_target
+from calipers._estimator.training_rows import read_rows
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 from calipers.preprocessing import (

@@ -9,7 +9,7 @@ import pytest
 from sklearn.datasets import load_diabetes
 
 from calipers import IntervalRegressor, load
-from calipers._estimator.fitting import read_rows
+from calipers._estimator.training_rows import read_rows
 from calipers.networks import MLP
 from calipers.preprocessing import TableEncoder
 from calipers.preprocessing._numeric_codes import (

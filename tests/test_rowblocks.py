@@ -21,7 +21,7 @@ import calipers.bank._train as training
 import calipers.rowblocks as rowblocks
 from calipers import IntervalRegressor, RowBlocks
 from calipers._estimator import large
-from calipers._estimator.fitting import TrainingRows
+from calipers._estimator.training_rows import TrainingRows
 from calipers.bank import Scaling
 from calipers.networks import MLP
 from calipers.optimizers import Adam

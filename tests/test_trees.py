@@ -11,8 +11,8 @@ from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor, RowBlocks
 from calipers._estimator.candidates import Measures, unexplained_by_trees
-from calipers._estimator.fitting import TrainingRows, read_rows
 from calipers._estimator.together import alone
+from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._estimator.tree_inputs import Rows, _wanted, add_trees
 from calipers._schema import SchemaError
 from calipers.bank import TrainingFailedError, train

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, cast
 
@@ -13,30 +13,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._checks import FloatArray
-from calipers._estimator.candidates import choose_shape
 from calipers._estimator.conformal import conformal_ensemble
-from calipers._estimator.fitting import (
-    mark_outliers,
-    networks_to_continue,
-    read_rows,
-    train_ensemble,
-)
+from calipers._estimator.fitting import fit_rows
 from calipers._estimator.inputs import Inputs
 from calipers._estimator.large import fit_blocks
-from calipers._estimator.points import errors_of_points, head_around_points
 from calipers._estimator.together import Steps, alone
-from calipers._estimator.tree_inputs import Rows, add_trees, with_fitted_trees
+from calipers._estimator.upgrading import upgrade_rows
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
 from calipers._serialization.parameters import PAPER, constraints
 from calipers.aggregation import Interval
-from calipers.bank import Table, error_table
 from calipers.calibration import Learned, Unsupported
 from calipers.cluster import is_lazy, lazily
 from calipers.crossfit import OutOfFold
 from calipers.distributions import Distribution, Support
 from calipers.ensemble import Ensemble
-from calipers.heads import HEADS
-from calipers.networks import MLP, Around
+from calipers.networks import MLP
 from calipers.objectives import Objective
 from calipers.optimizers import Adam
 from calipers.prediction import (
@@ -49,9 +40,10 @@ from calipers.prediction import (
 )
 from calipers.preprocessing import Column, TableEncoder
 from calipers.rowblocks import RowBlocks
-from calipers.training import SHORTHANDS, expanded, make_program, objective_of
+from calipers.training import SHORTHANDS, expanded
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class IntervalRegressor(RegressorMixin, BaseEstimator):
     """Regression with calibrated prediction intervals.
 
@@ -133,17 +125,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         and the calibration.
     reader_ : calipers._estimator.inputs.Inputs
         Converts inputs to the numbers that the networks take.
-    preprocessor_ : TableEncoder
-        The fitted preprocessor, if there is one.
-    inputs_ : tuple of Column
-        Kind, range and categories of each column of ``X`` in training.
     target_ : Column
-        The same for ``y``.
-    support_ : calipers.distributions.Support
-        Values that the target can take, see ``bounds``; ``str(support_)`` describes them.
-    out_of_fold_ : calipers.crossfit.OutOfFold
-        Predictions for the training rows by networks that were not trained on them: ``point``, and
-        ``interval(coverage)``. Not saved with the model.
+        Kind and range of ``y``, as ``inputs_`` of ``X``.
     about_ : dict
         When, on how many rows and with which versions the model was fitted; plain JSON, saved with
         the model. You may add entries of your own.
@@ -166,55 +149,31 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
     (2, 2, 2)
     """
 
-    ensemble_: Ensemble
-    reader_: Inputs
-    target_: Column
-    about_: dict[str, Any]
+    coverage: float = 0.95
+    loss: str | Objective = "density"
+    network: str | MLP | Callable[..., Any] = "mlp"
+    optimizer: str | Adam = "adam"
+    aggregation: str = "snm"
+    calibration: str = "width"
+    cv: Any = 5
+    n_networks: int = 10
+    epochs: int | None = None
+    batch_size: int | None = None
+    time_budget: float | None = None
+    patience: int | str | None = "auto"
+    validation_fraction: float = 0.1
+    preprocessor: TableEncoder | str | None = "auto"
+    bounds: Any = "auto"
+    unsupported: Unsupported = "inf"
+    warm_start: bool = False
+    n_jobs: int | None = -1
+    random_state: Any = None
+    verbose: int = 1
 
-    def __init__(
-        self,
-        *,
-        coverage: float = 0.95,
-        loss: str | Objective = "density",
-        network: str | MLP | Callable[..., Any] = "mlp",
-        optimizer: str | Adam = "adam",
-        aggregation: str = "snm",
-        calibration: str = "width",
-        cv: Any = 5,
-        n_networks: int = 10,
-        epochs: int | None = None,
-        batch_size: int | None = None,
-        time_budget: float | None = None,
-        patience: int | str | None = "auto",
-        validation_fraction: float = 0.1,
-        preprocessor: TableEncoder | str | None = "auto",
-        bounds: Any = "auto",
-        unsupported: Unsupported = "inf",
-        warm_start: bool = False,
-        n_jobs: int | None = -1,
-        random_state: Any = None,
-        verbose: int = 1,
-    ) -> None:
-        self.coverage = coverage
-        self.loss = loss
-        self.network = network
-        self.optimizer = optimizer
-        self.aggregation = aggregation
-        self.calibration = calibration
-        self.cv = cv
-        self.n_networks = n_networks
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.time_budget = time_budget
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.preprocessor = preprocessor
-        self.bounds = bounds
-        self.unsupported = unsupported
-        self.warm_start = warm_start
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.verbose = verbose
+    ensemble_: Ensemble = field(init=False)
+    reader_: Inputs = field(init=False)
+    target_: Column = field(init=False)
+    about_: dict[str, Any] = field(init=False)
 
     @classmethod
     def paper(cls, **parameters: Any) -> Self:
@@ -300,41 +259,7 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """The steps of ``fit``, which the models of several targets take together."""
         if isinstance(X, RowBlocks) or is_lazy(X):
             return fit_blocks(self, X, y, sample_weight, groups)
-        previous = networks_to_continue(self)
-        trees = vars(self).get("about_", {}).get("trees", {})
-        target_map = None if previous is None else self.ensemble_.target_map
-        data = read_rows(self, X, y, sample_weight, groups, reset=previous is None)
-        if previous is None:
-            self.about_["split"] = {"seed": data.seed, "rows": data.fingerprint}
-        folds = data.folds(self.cv, self.n_networks)
-        single_copy = data
-        data, folds = data.encoded_by_fold(folds, data.seed)
-        rows = Rows(*mark_outliers(self, data), folds)
-        program, first = make_program(self, data.X, len(data.used)), None
-        if previous is None:
-            rows, first = yield from add_trees(self, program, rows, single_copy)
-        elif self.reader_.forest is not None:
-            self.about_["trees"] = trees
-            rows = with_fitted_trees(self, rows, single_copy, trees.get("rows", ""))
-        data, target, folds = rows
-        if program.in_size < data.X.shape[1]:
-            program = make_program(self, data.X, len(data.used))
-        if previous is None:
-            clipped = data._replace(y=target)
-            program, target_map = yield from choose_shape(self, program, clipped, folds, first)
-        else:  # the trained networks stay, though more rows might allow larger ones
-            before = previous.program
-            program = replace(program, network=before.network, components=before.components)
-        units = None if previous is None else previous.units
-        clips = getattr(program.network, "clips_inputs", False)
-        if target_map is not None:  # that of an earlier fit may not reach down to all targets
-            target = np.maximum(target_map.forward(target), target_map.low)
-        table = Table.from_arrays(data.X, target, units, robust=clips)
-        return (
-            yield from train_ensemble(
-                self, program, table, data, folds, previous=previous, target_map=target_map
-            )
-        )
+        return (yield from fit_rows(self, X, y, sample_weight, groups))
 
     def upgrade(
         self,
@@ -395,24 +320,8 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
         """
         if not adapt >= 0:
             raise ValueError(f"adapt must not be negative, got {adapt}")
-        around = head_around_points(self)
-        source, data, folds, head_inputs, errors = errors_of_points(
-            self, points, X, y, sample_weight, groups, fresh
-        )
-        if objective_of(self).scales(data.y)[0] != "identity":
-            raise ValueError(
-                "an upgrade keeps point predictions on the target's own scale: set "
-                "loss__scale='identity'"
-            )
-        data, errors = mark_outliers(self, data, errors)
-        table = error_table(head_inputs, errors, data.weights)
-        program = make_program(self, head_inputs, len(data.used))
-        point_at = cast(int, HEADS[around].point_at)
-        network = Around(program.network, point_at, float(adapt))
-        program = replace(program, network=network, head=around)
-        self.ensemble_ = alone(
-            self, train_ensemble(self, program, table, data, folds, source=source)
-        )
+        steps = upgrade_rows(self, points, X, y, sample_weight, groups, adapt=adapt, fresh=fresh)
+        self.ensemble_ = alone(self, steps)
         return self
 
     @property
@@ -433,13 +342,15 @@ class IntervalRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def support_(self) -> Support:
-        """Values that the target can take."""
+        """Values that the target can take, see ``bounds``; ``str(support_)`` describes them."""
         check_is_fitted(self, "ensemble_")
         return self.ensemble_.support
 
     @property
     def out_of_fold_(self) -> OutOfFold:
         """Predictions for the training rows by networks that were not trained on them.
+
+        They have ``point`` and ``interval(coverage)``, and are not saved with the model.
 
         Examples
         --------

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from calipers._checks import FloatArray
-from calipers._estimator.fitting import TrainingRows
 from calipers._estimator.together import Steps, Training
+from calipers._estimator.training_rows import TrainingRows
 from calipers.bank import Plan, Program, Table, room_of
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
@@ -238,7 +238,7 @@ def trial(
         assert points is not None  # noqa: S101 - folds hold rows out
         return _measure_points(points, data.y, data.weights)
     rows = (data.X, data.y, data.weights)
-    options: dict[str, Any] = {"kind": "map", "seed": data.seed, "n_rows": model.about_["rows"]}
+    options: dict[str, Any] = {"kind": "map", "seed": data.seed, "n_rows": data.n_rows}
     predictions = calibrate(ensemble, folds, fold_of, *rows, **options)[1]
     assert predictions is not None  # noqa: S101 - folds hold rows out
     return measure(predictions, data.y, data.weights)

@@ -1,182 +1,101 @@
-"""The steps of ``fit`` and ``upgrade``, from data to a trained and calibrated ensemble.
+"""Fitting on rows in memory, from a table to a trained and calibrated ensemble.
 
 ``model`` is always an ``IntervalRegressor``.
 """
 
-import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight
+from numpy.typing import NDArray
 
-from calipers import storage
-from calipers._checks import FloatArray, refuse_masked, warn
-from calipers._estimator.inputs import learn_inputs
-from calipers._estimator.row_labels import group_labels
+from calipers._checks import warn
+from calipers._estimator.candidates import choose_shape
 from calipers._estimator.together import Steps, Training
-from calipers._outliers import outlying_targets
+from calipers._estimator.training_rows import TrainingRows, mark_outliers, read_rows
+from calipers._estimator.tree_inputs import Rows, add_trees, with_fitted_trees
 from calipers.bank import (
     Bank,
     BankPoints,
     ColumnPoints,
     Points,
     Program,
+    Scaling,
     Table,
     Upgraded,
     around_zero,
 )
 from calipers.calibration import Calibrator, effective_note, rows_needed
-from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out, make_folds
-from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
+from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out
+from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
-from calipers.preprocessing import (
-    TargetEncoding,
-    describe_numbers,
-    find_target_encoding,
-    learn_target_encoding,
-)
-from calipers.training import batch_size_of, check_parameters, make_plans
-
-_NAMED = 10  # rows that a warning lists
+from calipers.training import batch_size_of, make_plans, make_program
 
 
-class TrainingRows(NamedTuple):
-    """Validated training data, and the seed of its split."""
-
-    X: FloatArray
-    y: FloatArray
-    weights: FloatArray | None
-    groups: NDArray[np.intp] | None
-    used: NDArray[np.intp]
-    seed: int
-    outliers: NDArray[np.intp] = np.empty(0, np.intp)  # rows that networks are not trained on
-    encoding: TargetEncoding | None = None  # which differs by fold
-    support: Support = Support()
-
-    def folds(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
-        """Split the rows in use into folds."""
-        seed = self.seed if seed is None else seed
-        return make_folds(cv, self.used, self.X, self.y, self.groups, n_networks, seed)
-
-    def encoded_by_fold(self, folds: list[Fold], seed: int) -> tuple["TrainingRows", list[Fold]]:
-        """Return one copy of the rows per fold, and the folds as indices into the copies.
-
-        The target encoding of high-cardinality categories differs by fold, since it must not use
-        targets of held-out rows. Without such categories, return the same rows and folds.
-        """
-        if self.encoding is None:
-            return self, folds
-        encoded = [
-            self.encoding.encoded(self.X, fold.train, seed + i) for i, fold in enumerate(folds)
-        ]
-        return self._replace(encoding=None).copied(encoded, folds)
-
-    def copied(
-        self, encoded: list[FloatArray], folds: list[Fold]
-    ) -> tuple["TrainingRows", list[Fold]]:
-        """Return one copy of the rows per array of inputs, and the folds as indices into them."""
-        count = len(encoded)
-        weights = None if self.weights is None else np.tile(self.weights, count)
-        groups = None if self.groups is None else np.tile(self.groups, count)
-        outliers = np.add.outer(np.arange(count) * len(self.y), self.outliers).ravel()
-        copies = [Fold(*(part + i * len(self.y) for part in fold)) for i, fold in enumerate(folds)]
-        X, y = np.concatenate(encoded), np.tile(self.y, count)
-        return self._replace(X=X, y=y, weights=weights, groups=groups, outliers=outliers), copies
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of exactly these rows, by which a later fit recognises them."""
-        digest = hashlib.sha256()
-        positive = None if self.weights is None else self.weights > 0
-        for part in (self.X, self.y, positive, self.groups):
-            digest.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
-        return digest.hexdigest()
+def fit_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Steps[Ensemble]:
+    """Fit a new ensemble or, with ``warm_start``, continue from the last one."""
+    previous = vars(model).get("ensemble_") if model.warm_start else None
+    if previous is not None:
+        return (yield from _continue(model, previous, X, y, sample_weight, groups))
+    original = read_rows(model, X, y, sample_weight, groups)
+    model.about_["split"] = {"seed": original.seed, "rows": original.fingerprint}
+    rows = _rows_by_fold(model, original)
+    program = make_program(model, rows.data.X, len(rows.data.used))
+    rows, first = yield from add_trees(model, program, rows, original)
+    data, target, folds = rows
+    if program.in_size < data.X.shape[1]:  # tree predictions are another input
+        program = make_program(model, data.X, len(data.used))
+    clipped = data._replace(y=target)
+    program, target_map = yield from choose_shape(model, program, clipped, folds, first)
+    table = _table(program, rows, target_map)
+    return (yield from train_ensemble(model, program, table, data, folds, target_map=target_map))
 
 
-def read_rows(
-    model: Any,
-    X: Any,
-    y: Any,
-    sample_weight: Any,
-    groups: Any,
-    *,
-    reset: bool,
-    use_targets: bool = True,
-) -> TrainingRows:
-    """Validate parameters and data; fit ``model.reader_`` if ``reset``.
-
-    ``use_targets`` allows target encoding of high-cardinality categories.
-    """
-    check_parameters(model)
-    for stale in ("ensemble_", "_out_of_fold"):  # an interrupted fit must not mix two models
-        model.__dict__.pop(stale, None)
-    shape: tuple[int, ...] = getattr(y, "shape", ())
-    if len(shape) == 2 and shape[1] > 1:
-        raise ValueError(
-            f"y has several targets (shape {shape}), but IntervalRegressor predicts one: use "
-            "calipers.multitarget.MultiTargetRegressor"
-        )
-    weights = None if sample_weight is None else _weights(X, sample_weight)
-    name: Any = getattr(y, "name", None) or next(iter(getattr(y, "columns", [])), None)
-    raw = X
-    if reset:
-        model.reader_, X, y = learn_inputs(model, X, y, weights, use_targets and groups is None)
-    else:  # tree predictions come later: they depend on whether the trees were grown on these rows
-        X, y = replace(model.reader_, forest=None).read_with_targets(model, X, y)
-    used = np.arange(len(y)) if weights is None else np.flatnonzero(weights)
-    if groups is not None:
-        groups = group_labels(groups, X)
-    encoding, encoder = None, model.reader_.encoder
-    if use_targets and encoder is not None and (reset or encoder.knows_targets):
-        encoding = find_target_encoding(encoder, raw, X, y, weights, groups)
-    if reset and encoding is not None:
-        X = learn_target_encoding(encoder, encoding, X)
-        model.reader_ = replace(model.reader_, columns=encoder.columns_)
-    (model.target_,) = describe_numbers(y[used, None], ["y" if name is None else str(name)])
-    model.about_ = {
-        "fitted_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "rows": len(y),
-        "versions": storage.versions(),
-    }
-    seed = int(check_random_state(model.random_state).randint(2**31))
-    support = _support(model, y, used)
-    return TrainingRows(X, y, weights, groups, used, seed, encoding=encoding, support=support)
-
-
-def mark_outliers(
-    model: Any, data: TrainingRows, target: FloatArray | None = None
-) -> tuple[TrainingRows, FloatArray]:
-    """Mark rows whose targets are likely to be errors, and clip their targets to the others' range.
-
-    Networks are not trained on these rows, and their targets do not affect the scale of the others.
-    Calibration uses them unchanged, so that coverage stays valid. A warning lists them, and
-    ``model.about_`` records them. ``target`` is what networks learn, by default ``data.y``.
-    """
-    target = data.y if target is None else target
-    outliers = data.used[outlying_targets(data.X[data.used], target[data.used])]
-    if not outliers.size:
-        return data, target
-    ordinary = np.setdiff1d(data.used, outliers)
-    low, high = data.y[ordinary].min(), data.y[ordinary].max()
-    count = len(outliers)
-    model.about_["far_targets"] = {"count": count, "rows": outliers[:_NAMED].tolist()}
-    shown = ", ".join(f"{row} ({data.y[row]:g})" for row in outliers[:_NAMED])
-    more = "" if count <= _NAMED else f" and {count - _NAMED} more"
-    warn(
-        f"y is far from all other targets in row{'' if count == 1 else 's'} {shown}{more} (from "
-        f"0), while the others lie between {low:g} and {high:g}: networks are not trained on such "
-        "rows, but calibration uses them. Correct or remove wrong values; if such targets are "
-        "real, fit their logarithm"
+def _continue(
+    model: Any, previous: Ensemble, X: Any, y: Any, sample_weight: Any, groups: Any
+) -> Steps[Ensemble]:
+    """Train the networks of an ensemble further, with its inputs, units and shape."""
+    bank, target_map = previous.bank, previous.target_map
+    if isinstance(bank, Upgraded):
+        raise ValueError("an upgraded model cannot be trained further: set warm_start=False")
+    trees = model.about_.get("trees", {})
+    original = read_rows(model, X, y, sample_weight, groups, reset=False)
+    rows = _rows_by_fold(model, original)
+    if model.reader_.forest is not None:
+        model.about_["trees"] = trees
+        rows = with_fitted_trees(model, rows, original, trees.get("rows", ""))
+    data, _, folds = rows
+    program = replace(  # more rows might allow larger networks, but the trained ones stay
+        make_program(model, data.X, len(data.used)),
+        network=bank.program.network,
+        components=bank.program.components,
     )
-    copies = np.arange(0, len(data.y), model.about_["rows"])  # see ``encoded_by_fold``
-    data = data._replace(outliers=np.add.outer(copies, outliers).ravel())
-    return data, np.clip(target, target[ordinary].min(), target[ordinary].max())
+    table = _table(program, rows, target_map, bank.units)
+    return (
+        yield from train_ensemble(
+            model, program, table, data, folds, previous=bank, target_map=target_map
+        )
+    )
+
+
+def _rows_by_fold(model: Any, original: TrainingRows) -> Rows:
+    """Split the rows into folds, each with its own encoding, and set gross errors aside."""
+    folds = original.folds(model.cv, model.n_networks)
+    data, folds = original.encoded_by_fold(folds, original.seed)
+    return Rows(*mark_outliers(model, data), folds)
+
+
+def _table(
+    program: Program, rows: Rows, target_map: TargetMap | None, units: Scaling | None = None
+) -> Table:
+    """Return the rows as networks take them, on the scale on which they predict."""
+    target = rows.target
+    if target_map is not None:  # that of an earlier fit may not reach down to all targets
+        target = np.maximum(target_map.forward(target), target_map.low)
+    robust = getattr(program.network, "clips_inputs", False)
+    return Table.from_arrays(rows.data.X, target, units, robust=robust)
 
 
 def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
@@ -198,10 +117,10 @@ def train_ensemble(
 ) -> Steps[Ensemble]:
     """Train the networks of all folds in turn, around the predictions of ``source`` if given."""
     fold_of = np.arange(model.n_networks) % len(folds)
-    n_rows = model.about_["rows"]
     cleaned = [_without(fold, data.outliers) for fold in folds]
     trainings = [([cleaned[i] for i in fold_of], data.seed)]
-    if leave_rows_out(folds, n_rows):  # these networks calibrate; others, trained on all, predict
+    if leave_rows_out(folds, data.n_rows):
+        # These networks calibrate; others, trained on all rows, predict.
         whole = _without(Fold(data.used, data.used[:0]), data.outliers)
         trainings.append(([whole] * model.n_networks, data.seed + 1))
     options: dict[str, Any] = {
@@ -240,12 +159,12 @@ def train_ensemble(
             model.calibration,
             groups=data.groups,
             seed=data.seed,
-            n_rows=n_rows,
+            n_rows=data.n_rows,
         )
         support = data.support if predictions is None else predictions.support
         ensemble = replace(ensemble, calibrations=calibrations, support=support)
         warn_of_infinite(model, calibrations)
-    model._out_of_fold = None if predictions is None else predictions.of_rows(n_rows)
+    model._out_of_fold = None if predictions is None else predictions.of_rows(data.n_rows)
     return ensemble
 
 
@@ -275,39 +194,3 @@ def ensemble_of(
         support=support,
         target_map=target_map,
     )
-
-
-def networks_to_continue(model: Any) -> Bank | None:
-    """Return the networks of the previous fit if training continues from them, or None."""
-    previous = vars(model).get("ensemble_")
-    if not model.warm_start or previous is None:
-        return None
-    if isinstance(previous.bank, Upgraded):
-        raise ValueError("an upgraded model cannot be trained further: set warm_start=False")
-    return cast(Bank, previous.bank)
-
-
-def _support(model: Any, y: FloatArray, used: NDArray[np.intp]) -> Support:
-    """Learn the values that the target can take from rows of positive weight.
-
-    Bounds that the user gives hold for all rows.
-    """
-    bounds = model.bounds
-    if bounds is not None and not isinstance(bounds, str):
-        refuse_outside(y, Support(*bounds))  # the error has the user's row numbers
-    return learn_support(y[used], bounds)
-
-
-def _weights(X: Any, sample_weight: ArrayLike) -> FloatArray | None:
-    """Scale weights to mean 1 over the rows of positive weight; None if all are equal."""
-    refuse_masked("sample_weight", sample_weight)
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not weights.any():
-        raise ValueError("sample_weight must be positive for at least one row, got zeros only")
-    if np.all(weights == weights[0]):
-        return None
-    with np.errstate(over="ignore"):
-        total = weights.sum()
-    if not np.isfinite(total):  # weights near the largest float
-        weights = weights / weights.max()
-    return weights / weights[weights > 0].mean()

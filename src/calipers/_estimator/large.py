@@ -22,10 +22,11 @@ from sklearn.utils import check_random_state
 
 from calipers._checks import FloatArray
 from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
-from calipers._estimator.fitting import TrainingRows, ensemble_of, read_rows, warn_of_infinite
+from calipers._estimator.fitting import ensemble_of, warn_of_infinite
 from calipers._estimator.large_rows import Float32Array, Scale, Seen, encoded, learnt, spanning
 from calipers._estimator.shares import WorkerShares
 from calipers._estimator.together import alone, tell_time, train_in_time
+from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._outliers import outlier_limits, outlying_targets
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, spawn_seeds
 from calipers.cluster import is_lazy

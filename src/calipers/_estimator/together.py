@@ -56,33 +56,24 @@ def together(models: Sequence[Any], fits: Sequence[Steps[T]]) -> list[T]:
 
     for number in range(len(fits)):
         advance(number, None)
-    rows = [training.table.rows for training in requested.values()]
+    rows = sum(training.table.rows for training in requested.values())
     while requested:
         first = min(requested.values(), key=lambda training: not training.trial)
         kind = (first.trial, first.program)
         same = [i for i, other in requested.items() if (other.trial, other.program) == kind]
         trainings = [requested[number] for number in same]
-        # Compile for the rows of all fits, even if only some take part.
-        joined = _joined(trainings, sum(rows)) if len(fits) > 1 else first
-        bank = _trained(models[0], joined, len(same))
-        if bank is None and len(same) > 1:  # the others have their turn in a later round
-            same, trainings = same[:1], trainings[:1]
-            joined = _joined(trainings, sum(rows))
-            bank = _trained(models[0], joined, 1)
-        start = 0
-        for number, training in zip(same, trainings, strict=True):
-            stop = start + len(training.plans)
-            result = bank
-            if bank is not None and len(fits) > 1:
-                result = _separated(bank[start:stop], training, joined.table, start)
-            if result is not None and not training.trial:
-                tell_time(models[number], result, training.plans)
-            advance(number, result)
-            start = stop
+        if len(fits) == 1:
+            banks = [_trained(models[0], first)]
+        else:  # compile for the rows of all fits, even if only some take part
+            banks = _trained_jointly(models[0], trainings, rows)
+        for number, training, bank in zip(same, trainings, banks, strict=True):
+            if bank is not None and not training.trial:
+                tell_time(models[number], bank, training.plans)
+            advance(number, bank)
     return [results[number] for number in range(len(fits))]
 
 
-def _trained(model: Any, training: Training, fits: int) -> Bank | None:
+def _trained(model: Any, training: Training, fits: int = 1) -> Bank | None:
     """Train the networks of ``fits`` fits, each of which has its own time budget."""
     if not training.trial:
         return train_in_time(model, *training[:3], fits)
@@ -90,6 +81,26 @@ def _trained(model: Any, training: Training, fits: int) -> Bank | None:
         return train(*training[:3], n_jobs=model.n_jobs, room=training.room)
     except TrainingFailedError:  # a longer training may still succeed
         return None
+
+
+def _trained_jointly(model: Any, trainings: Sequence[Training], rows: int) -> list[Bank | None]:
+    """Train the networks of several fits in one bank, and return those of each fit.
+
+    If a trial fails, it may be that of another fit, so each is trained by itself.
+    """
+    joined = _joined(trainings, rows)
+    bank = _trained(model, joined, len(trainings))
+    if bank is None and len(trainings) == 1:
+        return [None]
+    if bank is None:
+        return [_trained_jointly(model, [training], rows)[0] for training in trainings]
+    banks: list[Bank | None] = []
+    start = 0
+    for training in trainings:
+        stop = start + len(training.plans)
+        banks.append(_separated(bank[start:stop], training, joined.table, start))
+        start = stop
+    return banks
 
 
 def _joined(trainings: Sequence[Training], rows: int) -> Training:

@@ -27,8 +27,8 @@ from calipers._estimator.candidates import (
     unexplained,
     unexplained_by_trees,
 )
-from calipers._estimator.fitting import TrainingRows
 from calipers._estimator.together import Steps
+from calipers._estimator.training_rows import TrainingRows
 from calipers.bank import Program
 from calipers.crossfit import Fold, leave_rows_out
 from calipers.networks import MLP

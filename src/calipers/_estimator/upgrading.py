@@ -1,9 +1,8 @@
-"""The steps of ``upgrade``: the source of point predictions, and its errors on held-out rows.
+"""Upgrading a regressor: the source of point predictions, and its errors on held-out rows.
 
 ``model`` is always an ``IntervalRegressor``.
 """
 
-import warnings
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -13,7 +12,14 @@ from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import check_is_fitted
 
 from calipers._checks import FloatArray
-from calipers._estimator.fitting import TrainingRows, mark_outliers, read_rows
+from calipers._estimator.fitting import train_ensemble
+from calipers._estimator.together import Steps
+from calipers._estimator.training_rows import (
+    TrainingRows,
+    mark_outliers,
+    read_rows,
+    set_outliers_aside,
+)
 from calipers._estimator.tree_inputs import Rows, with_fitted_trees
 from calipers._estimator.wrapped import (
     fitted,
@@ -22,25 +28,21 @@ from calipers._estimator.wrapped import (
     out_of_fold_points,
     points_of,
 )
-from calipers.bank import Bank, BankPoints, ColumnPoints, Points
+from calipers.bank import Bank, BankPoints, ColumnPoints, Points, error_table
 from calipers.crossfit import Fold, leave_rows_out, make_folds, out_of_fold_points as points_by_fold
+from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
+from calipers.networks import Around
 from calipers.objectives import LOSSES
 from calipers.preprocessing import find_target_encoding
-from calipers.training import objective_of
+from calipers.training import make_program, objective_of
 
 _FOLDS = 5  # in which a regressor is fitted if the model has no folds
-_UNKNOWN_ROWS = (
-    "these are not the rows that points was fitted on in folds, so calibration might mistake "
-    "training rows for new ones: pass those rows, or set fresh=True if points has seen none of "
-    "these, or set cv=None and conformalize on rows that it has not seen"
-)
 
 
 class Errors(NamedTuple):
     """Training data of the networks that learn intervals."""
 
-    source: BankPoints | ColumnPoints | Points  # of the point predictions
     data: TrainingRows
     folds: list[Fold]  # of the networks
     head_inputs: NDArray[np.floating[Any]]  # (rows, inputs): inputs of the networks
@@ -48,32 +50,81 @@ class Errors(NamedTuple):
     errors: FloatArray
 
 
-def errors_of_points(
-    model: Any, points: Any, X: Any, y: Any, sample_weight: Any, groups: Any, fresh: bool
-) -> Errors:
-    """Validate the rows of ``upgrade``, and compute the errors of point predictions on them."""
-    source = take_points(model, points)
-    column = isinstance(source, ColumnPoints)  # other sources have fixed inputs
-    reset = not isinstance(source, BankPoints)
-    data = read_rows(model, X, y, sample_weight, groups, reset=reset, use_targets=column)
+def upgrade_rows(
+    model: Any,
+    points: Any,
+    X: Any,
+    y: Any,
+    sample_weight: Any,
+    groups: Any,
+    *,
+    adapt: float,
+    fresh: bool,
+) -> Steps[Ensemble]:
+    """Train networks for the intervals around the point predictions of ``points``."""
+    head = _head_around_points(model)
+    source = _source(model, points)
+    reads = {"reset": not isinstance(source, BankPoints)}  # otherwise as ``points`` reads
+    reads["use_targets"] = isinstance(source, ColumnPoints)  # other sources have fixed inputs
+    data = read_rows(model, X, y, sample_weight, groups, **reads)
     folds = data.folds(model.cv, model.n_networks)
-    if column:
-        data = add_points(model, points, X, data, folds, fresh)
-        point = data.X[:, -1]
-        data, folds = data.encoded_by_fold(folds, data.seed)
-        errors = data.y - np.tile(point, len(data.y) // len(point))
-        return Errors(source, data, folds, data.X, errors)
-    point_folds = folds_of_points(model, points, data, fresh)
-    if point_folds is None:
-        if not reset and model.reader_.forest is not None:
-            if points.about_.get("trees", {}).get("rows") == data.fingerprint:
-                data, folds = _with_inputs_of(
-                    model, points, data, folds, points.about_["split"]["seed"]
-                )
-            else:
-                data = with_fitted_trees(model, Rows(data, data.y, folds), data).data
-        point, head_inputs = source(data.X)
-        return Errors(source, data, folds, head_inputs, data.y - np.atleast_2d(point).mean(axis=0))
+    if isinstance(source, ColumnPoints):
+        rows = _errors_of_regressor(model, points, X, data, folds, fresh)
+    elif (point_folds := _folds_of_points(model, points, data, fresh)) is None:
+        rows = _errors_on_new_rows(model, points, source, data, folds)
+    else:
+        rows = _errors_out_of_fold(model, points, source, X, data, folds, point_folds)
+    data, folds, head_inputs, errors = rows
+    if objective_of(model).scales(data.y)[0] != "identity":
+        raise ValueError(
+            "an upgrade keeps point predictions on the target's own scale: set "
+            "loss__scale='identity'"
+        )
+    data, errors = mark_outliers(model, data, errors)
+    table = error_table(head_inputs, errors, data.weights)
+    program = make_program(model, head_inputs, len(data.used))
+    network = Around(program.network, cast(int, HEADS[head].point_at), float(adapt))
+    program = replace(program, network=network, head=head)
+    return (yield from train_ensemble(model, program, table, data, folds, source=source))
+
+
+def _errors_of_regressor(
+    model: Any, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
+) -> Errors:
+    """Errors of a regressor of another library, whose predictions become the last input."""
+    data = _add_points(model, regressor, X, data, folds, fresh)
+    point = data.X[:, -1]
+    data, folds = data.encoded_by_fold(folds, data.seed)
+    return Errors(data, folds, data.X, data.y - np.tile(point, data.copies))
+
+
+def _errors_on_new_rows(
+    model: Any, points: Any, source: BankPoints | Points, data: TrainingRows, folds: list[Fold]
+) -> Errors:
+    """Errors of all networks of ``points`` on rows that none of them was trained on."""
+    if model.reader_.forest is not None:
+        if points.about_.get("trees", {}).get("rows") == data.fingerprint:
+            seed = points.about_["split"]["seed"]
+            data, folds = _with_inputs_of(model, points, data, folds, seed)
+        else:
+            data = with_fitted_trees(model, Rows(data, data.y, folds), data).data
+    point, head_inputs = source(data.X)
+    return Errors(data, folds, head_inputs, data.y - np.atleast_2d(point).mean(axis=0))
+
+
+def _errors_out_of_fold(
+    model: Any,
+    points: Any,
+    source: BankPoints | Points,
+    X: Any,
+    data: TrainingRows,
+    folds: list[Fold],
+    point_folds: list[Fold],
+) -> Errors:
+    """Errors of the networks of ``points`` on the rows that each was not trained on.
+
+    The new networks have the same folds, or train on all rows if the model has no folds.
+    """
     seed, encoder = data.seed, model.reader_.encoder
     if isinstance(source, BankPoints) and encoder is not None and encoder.knows_targets:
         seed = points.about_["split"]["seed"]
@@ -89,9 +140,7 @@ def errors_of_points(
     if model.cv is None:
         rows, copies = _with_inputs_of(model, points, data, folds, seed)
         head_inputs = head_inputs if rows is data else source(rows.X)[1]
-    return Errors(
-        source, rows, copies, head_inputs, rows.y - np.tile(point, len(rows.y) // len(point))
-    )
+    return Errors(rows, copies, head_inputs, rows.y - np.tile(point, rows.copies))
 
 
 def _with_inputs_of(
@@ -99,21 +148,15 @@ def _with_inputs_of(
 ) -> tuple[TrainingRows, list[Fold]]:
     """Return rows with the inputs that ``points`` had in each fold, and the folds."""
     rows, copies = data.encoded_by_fold(folds, seed)
-    if getattr(getattr(points, "reader_", None), "forest", None) is None:
+    if model.reader_.forest is None:
         return rows, copies
-    about = model.about_.copy()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the fit of ``points`` warned of outliers
-        marked, target = mark_outliers(model, rows)
-    model.about_ = about
-    data_of_points = data._replace(seed=points.about_["split"]["seed"])
-    result = with_fitted_trees(
-        model, Rows(marked, target, copies), data_of_points, data.fingerprint
-    )
+    marked = Rows(*set_outliers_aside(rows, rows.y), copies)
+    original = data._replace(seed=points.about_["split"]["seed"])
+    result = with_fitted_trees(model, marked, original, data.fingerprint)
     return result.data._replace(outliers=data.outliers), result.folds
 
 
-def take_points(model: Any, points: Any) -> BankPoints | ColumnPoints | Points:
+def _source(model: Any, points: Any) -> BankPoints | ColumnPoints | Points:
     """Return the source of point predictions.
 
     If ``points`` is an ``IntervalRegressor``, ``model`` reads inputs as it does.
@@ -143,7 +186,7 @@ def take_points(model: Any, points: Any) -> BankPoints | ColumnPoints | Points:
     return BankPoints(bank)
 
 
-def add_points(
+def _add_points(
     model: Any, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
 ) -> TrainingRows:
     """Add a regressor's out-of-fold predictions to the rows as another input.
@@ -174,7 +217,7 @@ def add_points(
     return data._replace(X=np.column_stack([data.X, points]))
 
 
-def folds_of_points(model: Any, points: Any, data: TrainingRows, fresh: bool) -> list[Fold] | None:
+def _folds_of_points(model: Any, points: Any, data: TrainingRows, fresh: bool) -> list[Fold] | None:
     """Folds in which ``points`` was fitted on exactly these rows; None if the rows are new."""
     if not isinstance(points, type(model)):
         if points.held_out is None:
@@ -186,11 +229,15 @@ def folds_of_points(model: Any, points: Any, data: TrainingRows, fresh: bool) ->
         if not leave_rows_out(folds):
             return folds
     if not fresh and model.cv is not None:
-        raise ValueError(_UNKNOWN_ROWS)
+        raise ValueError(
+            "these are not the rows that points was fitted on in folds, so calibration might "
+            "mistake training rows for new ones: pass those rows, or set fresh=True if points has "
+            "seen none of these, or set cv=None and conformalize on rows that it has not seen"
+        )
     return None
 
 
-def head_around_points(model: Any) -> str:
+def _head_around_points(model: Any) -> str:
     """Head of networks that learn the interval around a given point prediction."""
     head = objective_of(model).head
     around = HEADS[head].around_point
