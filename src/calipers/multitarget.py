@@ -252,23 +252,19 @@ class MultiTargetRegressor(RegressorMixin, BaseEstimator):
 
     def _from_document(self, document: dict[str, Any], arrays: dict[str, Any]) -> Self:
         record({"estimator": anything, "targets": list_of(anything, least=2)})(document, "document")
-        remaining = dict(arrays)
         self.depths_ = None
-        if "depths" in remaining:
-            self.depths_ = array_of(remaining, "depths", "f", remaining["depths"].shape[:1])
-            within("depths", remaining.pop("depths"), 0.0, 1.0)
+        if "depths" in arrays:
+            self.depths_ = array_of(arrays, "depths", "f", arrays["depths"].shape[:1])
+            within("depths", self.depths_, 0.0, 1.0)
             if (np.diff(self.depths_) < 0).any():
                 refuse("array 'depths'", "in ascending order", "another")
-        self.models_ = []
-        for i, model_document in enumerate(document["targets"]):
-            model_arrays = arrays_under(remaining, f"{i}.")
-            remaining = {
-                name: array for name, array in remaining.items() if not name.startswith(f"{i}.")
-            }
-            self.models_.append(IntervalRegressor())
-            model_from_dict(self.models_[-1], model_document, model_arrays)
-        if remaining:
-            refuse("the weights", "those of the targets", sorted(remaining)[0])
+        self.models_ = [IntervalRegressor() for _ in document["targets"]]
+        for i, model in enumerate(self.models_):
+            model_from_dict(model, document["targets"][i], arrays_under(arrays, f"{i}."))
+        own = tuple(f"{i}." for i in range(len(self.models_)))
+        extra = sorted(name for name in arrays if name != "depths" and not name.startswith(own))
+        if extra:
+            refuse("the weights", "those of the targets", extra[0])
         if len({(m.inputs_, m.coverage) for m in self.models_}) > 1 or len(
             set(self.target_names_)
         ) < len(self.models_):

@@ -16,7 +16,6 @@ from calipers.search._space import (
     Splits,
     candidates,
     check_counts,
-    check_estimator,
     identity,
     split_rows,
 )
@@ -139,7 +138,8 @@ def search(
     >>> result.best_estimator.fit(X, y)  # doctest: +SKIP
     """
     known_score(select)
-    check_estimator(estimator)
+    if not isinstance(estimator, IntervalRegressor):
+        raise TypeError(f"estimator must be an IntervalRegressor, got {type(estimator).__name__}")
     check_counts(n_candidates=n_candidates, finalists=finalists, max_epochs=max_epochs)
     if patience is not None:
         check_counts(patience=patience)

@@ -84,20 +84,17 @@ def candidates(estimator: IntervalRegressor, space: Space, count: int, seed: int
             _check(name, values, estimator)
     drawn = _draw(parts, count, seed)
     for params in drawn:
-        _check_candidate(clone(estimator).set_params(**params))
+        candidate = clone(estimator).set_params(**params)
+        check_parameters(candidate)
+        if not HEADS[objective_of(candidate).head].has_interval:
+            raise ValueError(
+                f"loss={candidate.loss!r} gives point predictions, but no intervals to measure"
+            )
     return drawn
 
 
-def _check_candidate(estimator: IntervalRegressor) -> None:
-    check_parameters(estimator)
-    if not HEADS[objective_of(estimator).head].has_interval:
-        raise ValueError(
-            f"loss={estimator.loss!r} gives point predictions, but no intervals to measure"
-        )
-
-
 def _draw(parts: list[dict[str, Any]], count: int, seed: int) -> list[Params]:
-    if not any(_is_distribution(values) for part in parts for values in part.values()):
+    if not any(hasattr(values, "rvs") for part in parts for values in part.values()):
         parts = [{name: list(values) for name, values in part.items()} for part in parts]
         grid = ParameterGrid(parts)
         if len(grid) <= count:
@@ -114,17 +111,13 @@ def _check(name: str, values: object, estimator: IntervalRegressor) -> None:
         )
     if name in _NOT_SEARCHED:
         raise ValueError(f"{name!r} cannot be searched: {_NOT_SEARCHED[name]}")
-    if _is_distribution(values):
+    if hasattr(values, "rvs"):  # a distribution
         return
     if isinstance(values, str) or not hasattr(values, "__len__") or not len(values):
         raise ValueError(
             f"the space must give {name!r} a sequence of values or a distribution with an 'rvs' "
             f"method, got {values!r}"
         )
-
-
-def _is_distribution(values: object) -> bool:
-    return hasattr(values, "rvs")
 
 
 Splits = int | Iterable[tuple[ArrayLike, ArrayLike]]
@@ -139,12 +132,6 @@ _WITHOUT_EFFECT = (
     "verbose",
     "warm_start",
 )
-
-
-def check_estimator(estimator: object) -> None:
-    """Refuse an estimator that does not train on the bank."""
-    if not isinstance(estimator, IntervalRegressor):
-        raise TypeError(f"estimator must be an IntervalRegressor, got {type(estimator).__name__}")
 
 
 def check_counts(**counts: object) -> None:
