@@ -242,7 +242,7 @@ def _with_trees(
     weights = None if data.weights is None else data.weights[train]
     groups = None if data.groups is None else data.groups[train]
     seed = (data.seed, number + 1)
-    extra = trees if fold.held_out.size and len(train) <= _FEW else 0
+    extra = trees if predicted is None and fold.held_out.size and len(train) <= _FEW else 0
     options = (trees, seed, model.n_jobs, extra)
     forest, out_of_bag = grow(X[train], data.y[train], weights, groups, *options)
     predictions = np.full(len(X), np.nan)
