@@ -69,7 +69,7 @@ FEATURES = {
     "high-cardinality categories, numeric codes": """
         preprocessing/_targets preprocessing/_numeric_codes preprocessing/_categories
         preprocessing/_target_inputs preprocessing/_encoder:knows_targets
-        preprocessing/_encoders:distinct_levels,level_codes,with_levels,numbers
+        preprocessing/_encoders:distinct_levels,level_codes,numbers
         onnx/_networks:_level
         _estimator/training_rows:encoded_by_fold
         """,
@@ -91,7 +91,8 @@ FEATURES = {
         _serialization/models:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured
         """,
     "limits on requests and files": """
-        serve/_connections serve/_budget tables/_limits tables/_ipc serve/_json serve/_reading
+        serve/_connections serve/_budget tables/_source:TableLimits tables/_ipc serve/_json
+        serve/_reading
         """,
     "fast predictions, programs kept on disk": """
         bank/_dense bank/_cache:_description,_sources,_Kept,_read_own,_check_owner,training_devices

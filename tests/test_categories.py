@@ -11,7 +11,7 @@ from calipers import IntervalRegressor, load
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 from calipers.preprocessing import TableEncoder, TargetEncoding
-from calipers.preprocessing._targets import Differ, level_targets
+from calipers.preprocessing._targets import Differ, EncodedColumn, level_targets
 
 TINY = {
     "n_networks": 8,
@@ -115,9 +115,9 @@ def test_no_row_is_told_of_its_own_target(seed, grouped):
     y, X = rng.normal(size=rows), np.zeros((rows, 4))
 
     def encoded(targets):
-        differ = {1: Differ(means=True, spreads=True)}  # found out once, from all rows
-        found = TargetEncoding({1: codes}, {1: levels}, {1: 0}, targets, None, groups, differ)
-        return found.encoded(X, train, 3)
+        differ = Differ(means=True, spreads=True)  # found out once, from all rows
+        column = EncodedColumn(codes, levels, kept=0, differ=differ)
+        return TargetEncoding({1: column}, targets, None, groups).encoded(X, train, 3)
 
     before, changed = encoded(y), y.copy()
     changed[held_out] = 1e3
@@ -138,7 +138,7 @@ def test_networks_learn_what_rows_of_unseen_levels_are_like():
     X = np.zeros((2000, kept + 4))
     X[codes < kept, codes[codes < kept]], X[codes >= kept, kept] = 1.0, 1.0
     y, train, place = codes + rng.normal(size=2000), np.arange(1500), kept + 1
-    found = TargetEncoding({place: codes}, {place: 50}, {place: kept}, y)
+    found = TargetEncoding({place: EncodedColumn(codes, 50, kept)}, y)
     encoded = found.encoded(X, train, 0)
     unseen = encoded[:, place] == 0
     assert not unseen[1500:].any()

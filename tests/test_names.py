@@ -229,7 +229,7 @@ def test_values_that_differ_in_the_last_bit_are_one(tmp_path):
 def test_a_second_fit_tells_held_out_rows_no_more_than_the_first():
     model = IntervalRegressor(**TINY | {"warm_start": True, "epochs": 1}).fit(X, Y)
     again = read_rows(model, X, Y, None, None, reset=False)
-    assert list(again.encoding.numbers) == [2]
+    assert list(again.encoding.columns) == [2]
     first = read_rows(IntervalRegressor(**TINY), X, Y, None, None, reset=True)
     train = np.arange(0, len(Y), 2)
     found = [data.encoding.encoded(data.X, train, seed=3) for data in (first, again)]

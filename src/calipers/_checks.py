@@ -8,6 +8,7 @@ import math
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,39 +100,13 @@ def refuse(name: str, array: FloatArray, bad: NDArray[np.bool_], rule: str) -> N
         raise ValueError(f"{name} {rule}, got {float(array[where])!r}{place}")
 
 
-def finite(name: str, value: ArrayLike) -> FloatArray:
-    """Return `value` as float64 if all of it is finite."""
-    return checked(name, value, "must be finite", strict=True)
-
-
-def scale(name: str, value: ArrayLike) -> FloatArray:
-    """Return `value` as float64 if all of it is finite and not negative."""
-    return checked(name, value, "must be finite and not negative", low=0.0, high=_LARGEST)
-
-
-def positive(name: str, value: ArrayLike) -> FloatArray:
-    """Return `value` as float64 if all of it is finite and above zero."""
-    return checked(name, value, "must be finite and above 0", low=0.0, strict=True)
-
-
-def not_nan(name: str, value: ArrayLike) -> FloatArray:
-    """Return `value` as float64 if none of it is NaN; infinities pass."""
-    return checked(name, value, "must not be NaN")
-
-
-def probability(name: str, value: ArrayLike) -> FloatArray:
-    """Return `value` as float64 if all of it lies in [0, 1]."""
-    return checked(name, value, "must be between 0 and 1", low=0.0, high=1.0)
-
-
-def fraction(name: str, value: ArrayLike) -> FloatArray:
-    """Return `value` as float64 if all of it lies strictly between 0 and 1."""
-    return checked(name, value, "must be above 0 and below 1", low=0.0, high=1.0, strict=True)
-
-
-def coverage(value: ArrayLike) -> FloatArray:
-    """Return nominal coverages as float64 if all of them lie strictly between 0 and 1."""
-    return fraction("coverage", value)
+finite = partial(checked, rule="must be finite", strict=True)
+scale = partial(checked, rule="must be finite and not negative", low=0.0, high=_LARGEST)
+positive = partial(checked, rule="must be finite and above 0", low=0.0, strict=True)
+not_nan = partial(checked, rule="must not be NaN")  # infinities pass
+probability = partial(checked, rule="must be between 0 and 1", low=0.0, high=1.0)
+fraction = partial(checked, rule="must be above 0 and below 1", low=0.0, high=1.0, strict=True)
+coverage = partial(fraction, "coverage")
 
 
 def require_same_shape(named: Mapping[str, Any]) -> None:

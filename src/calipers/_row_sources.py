@@ -15,7 +15,7 @@ from calipers._checks import FloatArray
 from calipers._text import did_you_mean
 from calipers.cluster import is_lazy
 from calipers.preprocessing import is_frame
-from calipers.tables import find_files, read_blocks
+from calipers.tables import find_files, read_blocks, visible_paths
 
 _ROWS, _VALUES = 2**16, 2**22  # of a block of an array, at most
 
@@ -49,18 +49,12 @@ def _of_files(names: list[str]) -> Callable[[], Iterator[Any]]:
     files: list[str] = []
     for name in names:
         if Path(name).is_dir():
-            inside = sorted(path for path in Path(name).rglob("*") if path.is_file())
-            files += [os.fspath(path) for path in inside if not _is_hidden(path, name)]
+            files += [os.fspath(path) for path in visible_paths(Path(name)) if path.is_file()]
         else:
             files += find_files([name])
     if not files:
         raise ValueError(f"there are no files in {names[0]}")
     return lambda: (block.frame for name in files for block in read_blocks(name))
-
-
-def _is_hidden(path: Path, folder: str) -> bool:
-    """Whether a file, or a folder above it, is hidden, as the metadata of some programs is."""
-    return any(part[0] in "._" for part in path.relative_to(folder).parts)
 
 
 def _of_dask(source: Any, target: Any) -> Callable[[], Iterator[Any]]:

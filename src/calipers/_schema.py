@@ -26,20 +26,19 @@ def refuse(place: str, rule: str, value: object) -> NoReturn:
     raise SchemaError(f"{place} must be {rule}, got {reprlib.repr(value)}")
 
 
-def anything(value: Any, place: str) -> None:
-    """Accept any JSON value."""
+def _holding(holds: Callable[[Any], bool], rule: str) -> Check:
+    """A check of values by a condition."""
+
+    def check(value: Any, place: str) -> None:
+        if not holds(value):
+            refuse(place, rule, value)
+
+    return check
 
 
-def text(value: Any, place: str) -> None:
-    """Accept text."""
-    if not isinstance(value, str):
-        refuse(place, "text", value)
-
-
-def flag(value: Any, place: str) -> None:
-    """Accept true and false."""
-    if not isinstance(value, bool):
-        refuse(place, "true or false", value)
+anything = _holding(lambda value: True, "a JSON value")
+text = _holding(lambda value: isinstance(value, str), "text")
+flag = _holding(lambda value: isinstance(value, bool), "true or false")
 
 
 def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
@@ -49,33 +48,24 @@ def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
     Traceback (most recent call last):
     calipers._schema.SchemaError: coverage must be a number from 0 to 1, got 1.5
     """
-
-    def check(value: Any, place: str) -> None:
-        real = isinstance(value, int | float) and not isinstance(value, bool)
-        if not (real and low <= value <= high):
-            refuse(place, f"a number from {low:g} to {high:g}", value)
-
-    return check
+    return _holding(
+        lambda value: (
+            isinstance(value, int | float) and type(value) is not bool and low <= value <= high
+        ),
+        f"a number from {low:g} to {high:g}",
+    )
 
 
 def whole(low: int, high: int) -> Check:
     """Accept integers in [low, high]."""
-
-    def check(value: Any, place: str) -> None:
-        if type(value) is not int or not low <= value <= high:
-            refuse(place, f"a whole number from {low} to {high}", value)
-
-    return check
+    rule = f"a whole number from {low} to {high}"
+    return _holding(lambda value: type(value) is int and low <= value <= high, rule)
 
 
 def one_of(*known: str) -> Check:
     """Accept only these texts."""
-
-    def check(value: Any, place: str) -> None:
-        if not isinstance(value, str) or value not in known:
-            refuse(place, f"one of {sorted(known)}", value)
-
-    return check
+    rule = f"one of {sorted(known)}"
+    return _holding(lambda value: isinstance(value, str) and value in known, rule)
 
 
 def optional(inner: Check) -> Check:

@@ -1,7 +1,7 @@
 """The encoder of categories."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -37,18 +37,17 @@ class CategoryEncoder:
     spreads: list[float] = field(default_factory=list)
 
     def read(self, series: Any) -> NDArray[np.object_]:
-        """Categories as text, None where they are missing."""
         return as_objects(as_text(series, keep=self.levels))
-
-    @property
-    def others(self) -> bool:
-        """Whether there are categories without a column of their own."""
-        return self.kept < len(self.levels) or bool(self.rare)
 
     @property
     def large(self) -> bool:
         """Whether frequent categories have no column of their own."""
         return self.kept < len(self.levels)
+
+    @property
+    def others(self) -> bool:
+        """Whether there are categories without a column of their own."""
+        return self.large or bool(self.rare)
 
     def codes(self, values: NDArray[np.object_]) -> NDArray[np.intp]:
         """Index of each category in ``levels``; -1 for others, -2 where it is missing."""
@@ -75,19 +74,13 @@ class CategoryEncoder:
         frequency = np.log1p(np.array([*self.counts, 0.0]))
         return [frequency, *(np.array(part) for part in (self.means, self.spreads) if part)]
 
-    def with_targets(self, means: FloatArray, spreads: FloatArray) -> "CategoryEncoder":
-        """The same encoder with the mean and spread of the targets of each level and of others."""
-        return replace(self, means=means.tolist(), spreads=spreads.tolist())
-
     def names(self, name: str) -> list[str]:
-        """Names of the columns that ``encode`` returns."""
         names = [f"{name}={level}" for level in self.levels[: self.kept]]
         names += [f"{name} (other)", f"{name} (frequency)"] if self.others else []
         names += [f"{name} (mean of targets)", f"{name} (spread of targets)"] if self.means else []
         return [*names, f"{name} (missing)"] if self.missing else names
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
-        """Which categories were not seen in training, or are missing where none was."""
         codes = self.codes(values)
         outside = (codes == -1) | ((codes == -2) & (not self.missing))
         others = np.flatnonzero(codes == -1)

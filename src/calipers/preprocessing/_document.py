@@ -21,9 +21,8 @@ from calipers._schema import (
     whole,
 )
 from calipers.preprocessing._column import KINDS
-from calipers.preprocessing._dates import read_dates
 from calipers.preprocessing._encoders import CYCLES, DAY
-from calipers.preprocessing._numbers import is_unit
+from calipers.preprocessing._readings import UNIT, read_dates
 
 _COUNT = whole(1, 2**53)
 _TARGETS = {"means": list_of(number(-1e12, 1e12)), "spreads": list_of(number(-100, 100))}
@@ -43,7 +42,7 @@ def _end(value: Any, place: str) -> None:
 
 def _unit(value: Any, place: str) -> None:
     text(value, place)
-    if not is_unit(value):
+    if not UNIT.fullmatch(value):
         refuse(place, "a unit such as % or kg, : for clock times, or nothing", value)
 
 

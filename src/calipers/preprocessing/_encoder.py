@@ -185,9 +185,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         DataError
             If columns are missing, or hold values that cannot be read.
         """
-        check_is_fitted(self, "columns_")
-        frame = as_frame(X, self.columns_)
-        return self._encoded((e, values) for _, e, values in self._read(frame, used=True))
+        return self._encoded((e, values) for _, e, values in self._read(X, used=True))
 
     @staticmethod
     def _encoded(columns: Iterable[tuple[Encoder, Any]]) -> FloatArray:
@@ -199,9 +197,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Numbers and booleans as floats, dates as seconds since 1970, NaN where they are missing;
         categories as text, None where they are missing.
         """
-        check_is_fitted(self, "columns_")
-        frame = as_frame(X, self.columns_)
-        return {self.columns_[i].name: values for i, _, values in self._read(frame, used=True)}
+        return {self.columns_[i].name: values for i, _, values in self._read(X, used=True)}
 
     def used_columns(self) -> list[tuple[Column, Encoder]]:
         """The columns that are used, each with its encoder."""
@@ -219,13 +215,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def transform_and_check(self, X: Any) -> tuple[FloatArray, NDArray[np.bool_]]:
         """The results of ``transform`` and ``outside``, reading the table once."""
-        check_is_fitted(self, "columns_")
-        frame = as_frame(X, self.columns_)
-        parts, outside = [], np.zeros((len(frame), len(self.columns_)), dtype=bool)
-        for i, encoder, values in self._read(frame, used=False):
-            parts.append(encoder.encode(values))  # has no columns if the column is not used
+        columns = list(self._read(X, used=False))
+        outside = np.zeros((len(columns[0][-1]), len(self.columns_)), dtype=bool)
+        for i, encoder, values in columns:
             outside[:, i] = encoder.outside(values)
-        return np.concatenate(parts, axis=1), outside
+        # Columns that are not used are encoded as none.
+        return self._encoded((encoder, values) for _, encoder, values in columns), outside
 
     @property
     def knows_targets(self) -> bool:
@@ -242,8 +237,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ]
         return np.array(names, dtype=object)
 
-    def _read(self, frame: Any, *, used: bool) -> Iterator[tuple[int, Encoder, Any]]:
+    def _read(self, X: Any, *, used: bool) -> Iterator[tuple[int, Encoder, Any]]:
         """Index, encoder and values of each column: only of those ``used``, or of all present."""
+        check_is_fitted(self, "columns_")
+        frame = as_frame(X, self.columns_)
         check_names(frame, [column.name for column in self.columns_ if column.used])
         for i, (column, encoder) in enumerate(zip(self.columns_, self._encoders, strict=True)):
             if column.used or (not used and column.name in frame):

@@ -1,13 +1,13 @@
 """The encoders, one for each kind of column.
 
-Every encoder has ``read`` (from a column of a frame to values; errors name row and column),
-``encode`` (from values to columns of numbers), ``names`` (of these columns) and ``outside`` (which
-values were not seen in training). Encoders are frozen dataclasses of JSON values, so that ``vars``
-serialises them.
+Every encoder has ``read`` (from a column of a frame to values, which are NaN or None where they are
+missing; errors name row and column), ``encode`` (from values to columns of numbers), ``names`` (of
+these columns) and ``outside`` (which values were not seen in training, or are missing where none
+was). Encoders are frozen dataclasses of JSON values, so that ``vars`` serialises them.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
@@ -15,11 +15,10 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from calipers._checks import BoolArray, FloatArray, IntArray
+from calipers._checks import BoolArray, FloatArray
 from calipers.preprocessing._categories import CategoryEncoder, as_objects
 from calipers.preprocessing._column import DataError
-from calipers.preprocessing._dates import read_dates
-from calipers.preprocessing._numbers import NumberText
+from calipers.preprocessing._readings import NumberText, read_dates
 from calipers.preprocessing._text_columns import as_text, read_truth
 
 TAIL = 10.0  # robust standard deviations beyond which values make a column heavy-tailed
@@ -41,7 +40,7 @@ def _read(series: Any, reader: Callable[[Any], FloatArray], what: str) -> FloatA
 
 
 def _floats(series: Any) -> FloatArray:
-    """The values of a column of objects that are numbers, not text; NaN for the others."""
+    """Numbers among the objects of a column; NaN for text."""
     if series.dtype != object:
         return np.array([np.nan])
     types = float | np.floating | Decimal
@@ -49,7 +48,6 @@ def _floats(series: Any) -> FloatArray:
 
 
 def check_finite(series: Any, values: FloatArray) -> None:
-    """Refuse infinite numbers."""
     wrong = np.flatnonzero(np.isinf(values))
     if wrong.size:
         raise DataError(
@@ -57,10 +55,6 @@ def check_finite(series: Any, values: FloatArray) -> None:
             column=str(series.name),
             row=int(wrong[0]),
         )
-
-
-def _beyond(values: FloatArray, low: float, high: float, missing: bool) -> BoolArray:
-    return (values < low) | (values > high) | (np.isnan(values) & (not missing))
 
 
 def distinct_levels(values: FloatArray) -> FloatArray:
@@ -87,17 +81,26 @@ def level_codes(levels: Any, values: FloatArray) -> NDArray[np.intp]:
 
 
 @dataclass(frozen=True)
-class NumberEncoder:
+class RangeEncoder:
+    """What numbers and dates have in common."""
+
+    low: float
+    high: float
+    fill: float  # in place of missing values
+    missing: bool
+
+    def outside(self, values: FloatArray) -> BoolArray:
+        return (values < self.low) | (values > self.high) | (np.isnan(values) & (not self.missing))
+
+
+@dataclass(frozen=True)
+class NumberEncoder(RangeEncoder):
     """Numbers: imputed by the median; columns with heavy tails are transformed by asinh.
 
     Numeric codes have ``levels``, whose frequency and target encoding, ``means`` and ``spreads`` of
     the residuals of a smooth function, are inputs too; the last entries are for other values.
     """
 
-    low: float
-    high: float
-    fill: float
-    missing: bool
     center: float = 0.0
     scale: float = 0.0  # 0 for no asinh
     decimal: str = "."
@@ -109,7 +112,6 @@ class NumberEncoder:
     spreads: list[float] = field(default_factory=list)
 
     def read(self, series: Any) -> FloatArray:
-        """The numbers in a column, NaN where they are missing."""
         import pandas as pd
 
         if pd.api.types.is_timedelta64_dtype(series.dtype):
@@ -150,7 +152,6 @@ class NumberEncoder:
         )
 
     def encode(self, values: FloatArray) -> FloatArray:
-        """The numbers, with an indicator of missing ones if there were any in training."""
         missing = np.isnan(values)
         filled = np.where(missing, self.fill, values)
         if self.scale:
@@ -169,27 +170,10 @@ class NumberEncoder:
         frequency = np.log1p(np.array([*self.counts, 0.0]))
         return [frequency, np.array(self.means), np.array(self.spreads)]
 
-    def with_levels(
-        self, levels: FloatArray, counts: IntArray, means: FloatArray, spreads: FloatArray
-    ) -> "NumberEncoder":
-        """The same encoder for numeric codes, with the target encoding of their levels."""
-        return replace(
-            self,
-            levels=levels.tolist(),
-            counts=counts.tolist(),
-            means=means.tolist(),
-            spreads=spreads.tolist(),
-        )
-
     def names(self, name: str) -> list[str]:
-        """Names of the columns that ``encode`` returns."""
         names = [name, f"{name} (missing)"] if self.missing else [name]
         encoding = ("frequency", "mean of targets", "spread of targets") if self.levels else ()
         return names + [f"{name} ({what})" for what in encoding]
-
-    def outside(self, values: FloatArray) -> BoolArray:
-        """Which values are outside the range of training, or missing where none was."""
-        return _beyond(values, self.low, self.high, self.missing)
 
 
 @dataclass(frozen=True)
@@ -197,7 +181,6 @@ class BooleanEncoder(NumberEncoder):
     """Booleans as 1 and 0, imputed by the more frequent value."""
 
     def read(self, series: Any) -> FloatArray:
-        """1 and 0, NaN where the value is missing."""
         import pandas as pd
 
         if pd.api.types.is_numeric_dtype(series.dtype):
@@ -208,18 +191,13 @@ class BooleanEncoder(NumberEncoder):
 
 
 @dataclass(frozen=True)
-class DateEncoder:
-    """Dates: days since the first, with sine and cosine of the cycles that they span."""
+class DateEncoder(RangeEncoder):
+    """Dates, in seconds since 1970: days since the first, sine and cosine of cycles they span."""
 
-    low: float
-    high: float
-    fill: float
-    missing: bool
     cycles: list[str]
     form: str | None
 
     def read(self, series: Any) -> FloatArray:
-        """Seconds since 1970, NaN where the date is missing."""
         import pandas as pd
 
         if isinstance(series.dtype, pd.PeriodDtype):
@@ -251,7 +229,6 @@ class DateEncoder:
         return cls(low, high, fill, len(present) < len(times), cycles, form)
 
     def encode(self, times: FloatArray) -> FloatArray:
-        """Days, sine and cosine of each cycle, and whether the date is missing."""
         missing = np.isnan(times)
         filled = np.where(missing, self.fill, times)
         columns = [(filled - self.low) / DAY]
@@ -261,34 +238,25 @@ class DateEncoder:
         return np.stack([*columns, missing] if self.missing else columns, axis=1)
 
     def names(self, name: str) -> list[str]:
-        """Names of the columns that ``encode`` returns."""
         names = [f"{name} (days)"]
         names += [f"{name} ({cycle} {wave})" for cycle in self.cycles for wave in ("sin", "cos")]
         return [*names, f"{name} (missing)"] if self.missing else names
 
-    def outside(self, times: FloatArray) -> BoolArray:
-        """Which dates are outside the range of training, or missing where none was."""
-        return _beyond(times, self.low, self.high, self.missing)
-
 
 @dataclass(frozen=True)
 class IdentifierEncoder:
-    """A column that identifies rows: it is no input, and any value is expected."""
+    """A column that identifies rows: it is no input, is not stored, and any value is expected."""
 
     def read(self, series: Any) -> NDArray[np.object_]:
-        """None for each value, since its values are not stored."""
         return np.full(len(series), None)
 
     def encode(self, values: NDArray[np.object_]) -> FloatArray:
-        """An array without columns."""
         return np.empty((len(values), 0))
 
     def names(self, name: str) -> list[str]:
-        """An empty list."""
         return []
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
-        """False for each value."""
         return np.zeros(len(values), dtype=bool)
 
 
@@ -299,11 +267,9 @@ class ConstantEncoder(IdentifierEncoder):
     values: list[str | None]  # None for a missing value
 
     def read(self, series: Any) -> NDArray[np.object_]:
-        """Values as text, None where they are missing."""
         return as_objects(as_text(series, keep=[v for v in self.values if v is not None]))
 
     def outside(self, values: NDArray[np.object_]) -> BoolArray:
-        """Which values differ from those in training."""
         return np.array([value not in self.values for value in values], dtype=bool)
 
 

@@ -14,16 +14,20 @@ from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
 from calipers.preprocessing._column import DataError
-from calipers.preprocessing._dates import date_text, read_dates
 from calipers.preprocessing._encoders import NumberEncoder, check_finite
-from calipers.preprocessing._numbers import NumberText, best_number_text, number_text
+from calipers.preprocessing._readings import (
+    NumberText,
+    best_number_text,
+    date_text,
+    number_text,
+    read_dates,
+)
 from calipers.preprocessing._text_columns import (
     MISSING_MARKS,
     all_match,
     any_match,
     as_text,
     is_truth,
-    is_whole,
     read_truth,
 )
 
@@ -33,6 +37,7 @@ _SCALARS = ("string", "mixed-integer", "mixed", "bytes", "time", "empty")
 _MOSTLY = 0.9  # if this fraction of a column is numbers, or dates, the other values are mistakes
 _IN_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"
 _LIKE_NUMBERS = r"^[<>~≈±+-]*\s*[$€£¥]?\s*\d+([.,]\d+)*\s*[A-Za-z%$€£¥]{0,9}$"
+_WHOLE = r"^[+-]?\d+$"
 _SENTENCE = 25  # least median number of characters of free text
 NOT_STORED = "its values are not stored"
 
@@ -51,7 +56,6 @@ class Texts:
 
     @classmethod
     def of(cls, series: Any) -> Self:
-        """The texts of a column."""
         encoded = as_text(series).dictionary_encode()
         codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
         return cls(encoded.dictionary, codes.astype(np.int64))
@@ -104,7 +108,8 @@ def find_kind(series: Any, most: int) -> DetectedKind:
     values = None
     if kind == "number":
         values = NumberEncoder(0.0, 0.0, 0.0, True).read(series)
-        if _is_integer(series) and _counts_rows(values, series.nunique(), str(series.name)):
+        whole = series.dtype.kind in "iu" and not series.isna().any()
+        if whole and _counts_rows(values, series.nunique(), str(series.name)):
             return _ROW_NUMBERS
     return DetectedKind(kind, values=values)
 
@@ -158,7 +163,7 @@ def _kind_of_text(series: Any, most: int) -> DetectedKind:
     if style is not None:
         values = texts.by_row(style.read(words))
         check_finite(series, values)
-        if not missing and is_whole(words) and _counts_rows(values, len(words), name):
+        if not missing and all_match(words, _WHOLE) and _counts_rows(values, len(words), name):
             return _ROW_NUMBERS
         return DetectedKind("number", style, None, _how_written(style, words), values)
     if is_truth(words):
@@ -236,12 +241,6 @@ def _is_prose(texts: Texts) -> bool:
     return unique > 0.5 and bool(length >= _SENTENCE and spaces >= 2)
 
 
-def _is_integer(series: Any) -> bool:
-    import pandas as pd
-
-    return bool(pd.api.types.is_integer_dtype(series.dtype) and not series.isna().any())
-
-
 def _counts_rows(values: FloatArray, distinct: int, name: str) -> bool:
     """Whether whole numbers, all different, count rows or belong to a column named like an id."""
     if len(values) < _FEWEST_IDENTIFIERS or distinct < len(values):
@@ -252,14 +251,6 @@ def _counts_rows(values: FloatArray, distinct: int, name: str) -> bool:
 
 
 _ROW_NUMBERS = DetectedKind("identifier", note=row_identifier("a different integer in each row"))
-
-
-def number_style(words: Any, name: str) -> NumberText:
-    """How the distinct texts of a column that must hold numbers write them."""
-    style, note = number_text(words, codes=False)
-    if note:
-        raise DataError(note, column=name)
-    return style or best_number_text(words)
 
 
 def is_in_thousands(series: Any, others: Iterable[Any]) -> bool:

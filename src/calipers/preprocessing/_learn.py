@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from calipers._checks import FloatArray
 from calipers.preprocessing._categories import CategoryEncoder, as_objects, digests
 from calipers.preprocessing._column import Column, DataError, check_kind
-from calipers.preprocessing._dates import date_text
 from calipers.preprocessing._encoders import (
     BooleanEncoder,
     ConstantEncoder,
@@ -24,11 +23,16 @@ from calipers.preprocessing._kinds import (
     DetectedKind,
     Texts,
     find_kind,
-    number_style,
     row_identifier,
     type_of,
 )
-from calipers.preprocessing._numbers import NumberText, given_number_text, number_text
+from calipers.preprocessing._readings import (
+    NumberText,
+    best_number_text,
+    date_text,
+    given_number_text,
+    number_text,
+)
 from calipers.preprocessing._text_columns import is_truth
 
 
@@ -54,10 +58,7 @@ def learn(series: Any, kind: str | None, max_categories: int, min_frequency: int
     else:
         detected = DetectedKind(kind)
     if detected.kind == "identifier":
-        note = detected.note or f"row identifier; {NOT_STORED}"
-        encoder = IdentifierEncoder()
-        column = Column(name, "identifier", used=False, note=note)
-        return Learnt(column, encoder, encoder.read(series))
+        return _identifier(series, name, detected.note or f"row identifier; {NOT_STORED}")
     if detected.kind == "constant":
         return _constant(detected.texts or Texts.of(series), name, detected.note)
     if detected.kind == "category":
@@ -130,10 +131,7 @@ def kind_of(kind: str, encoder: Encoder) -> str:
 
 
 def _format(series: Any, kind: str, written: str) -> tuple[NumberText, str | None]:
-    """How the text of a column of a given kind writes numbers or dates.
-
-    ``written`` is an example of a number or a format of dates, or empty.
-    """
+    """How a column writes numbers or dates: as ``written`` says, unless it is empty."""
     if kind == "date" and written:
         return NumberText(), written
     words = _words(series)
@@ -145,11 +143,14 @@ def _format(series: Any, kind: str, written: str) -> tuple[NumberText, str | Non
     if not len(words):
         return NumberText(), None
     if kind == "number":
-        return number_style(words, str(series.name)), None
-    form, hint = date_text(words)
-    if hint:
-        raise DataError(hint, column=str(series.name))
-    return NumberText(), None if form == "ISO8601" else form
+        found, note = number_text(words, codes=False)
+        form, style = None, found or best_number_text(words)
+    else:
+        form, note = date_text(words)
+        form, style = None if form == "ISO8601" else form, NumberText()
+    if note:
+        raise DataError(note, column=str(series.name))
+    return style, form
 
 
 def _no_format(name: str, kind: str, written: str) -> ValueError:
@@ -160,14 +161,18 @@ def _no_format(name: str, kind: str, written: str) -> ValueError:
     )
 
 
+def _identifier(series: Any, name: str, note: str) -> Learnt:
+    encoder, column = IdentifierEncoder(), Column(name, "identifier", used=False, note=note)
+    return Learnt(column, encoder, encoder.read(series))
+
+
 def _constant(texts: Texts, name: str, note: str) -> Learnt:
     values = tuple(texts.levels.to_pylist())
     missing = bool((texts.codes < 0).any())
     note = note or (f"always {values[0]!r}" if len(values) == 1 else "always empty")
     column = Column(name, "constant", categories=values, missing=missing, used=False, note=note)
-    return Learnt(
-        column, ConstantEncoder([*values, None] if missing else [*values]), _objects(texts)
-    )
+    encoder = ConstantEncoder([*values, None] if missing else [*values])
+    return Learnt(column, encoder, _objects(texts))
 
 
 def _category(
@@ -211,9 +216,7 @@ def _ordered(series: Any, name: str, detected: DetectedKind) -> Learnt:
     if not present.size or (present.min() == present.max() and not missing):
         texts = Texts.of(series)
         if len(texts.levels) > 1 and present.size:
-            note = row_identifier("numbers that differ beyond 15 digits")
-            column = Column(name, "identifier", used=False, note=note)
-            return Learnt(column, IdentifierEncoder(), IdentifierEncoder().read(series))
+            return _identifier(series, name, row_identifier("numbers that differ beyond 15 digits"))
         return _constant(texts, name, note)
     low, high, median = float(present.min()), float(present.max()), float(np.median(present))
     encoder: Encoder

@@ -13,7 +13,7 @@ from calipers.preprocessing._encoder import TableEncoder
 from calipers.preprocessing._encoders import NumberEncoder, distinct_levels, level_codes
 from calipers.preprocessing._frames import as_frame
 from calipers.preprocessing._numeric_codes import numeric_code_columns
-from calipers.preprocessing._targets import WIDTH, Differ, TargetEncoding
+from calipers.preprocessing._targets import WIDTH, Differ, EncodedColumn, TargetEncoding
 
 
 def find_target_encoding(
@@ -37,27 +37,24 @@ def find_target_encoding(
     numeric: dict[int, FloatArray] = {}
     if groups is None or table.knows_targets:
         numeric = _numeric_codes(table, frame, encoded, y, rows)
-    codes, levels, kept, differ, numbers, place = {}, {}, {}, {}, {}, 0
+    columns, place = {}, 0
     for i, (column, encoder) in enumerate(zip(table.columns_, table._encoders, strict=True)):
         width = len(encoder.names(column.name))
         if isinstance(encoder, CategoryEncoder) and encoder.large:
-            row_codes = np.maximum(encoder.codes(encoder.read(frame[column.name])), -1)
-            count = len(encoder.levels)
-            alone = TargetEncoding({0: row_codes}, {0: count}, {}, y, weights, groups)
-            if any(found := alone.learnt(0).differ):
-                at = place + encoder.kept + 1
-                codes[at], levels[at], differ[at] = row_codes, count, found
-                kept[at] = encoder.kept
+            codes = np.maximum(encoder.codes(encoder.read(frame[column.name])), -1)
+            found = EncodedColumn(codes, len(encoder.levels), encoder.kept)
+            differ = TargetEncoding({}, y, weights, groups).learnt(found).differ
+            if any(differ):
+                columns[place + encoder.kept + 1] = found._replace(differ=differ)
                 width += 0 if encoder.means else 2
         elif isinstance(encoder, NumberEncoder) and i in numeric:
-            at = place + width - (WIDTH if encoder.levels else 0)
-            codes[at] = level_codes(numeric[i], encoder.read(frame[column.name]))
-            levels[at], differ[at], numbers[at] = len(numeric[i]), Differ(True, True), numeric[i]
+            at, levels = place + width - (WIDTH if encoder.levels else 0), numeric[i]
+            codes = level_codes(levels, encoder.read(frame[column.name]))
+            differ = Differ(True, True)
+            columns[at] = EncodedColumn(codes, len(levels), numbers=levels, differ=differ)
             width = at + WIDTH - place
         place += width
-    if not codes:
-        return None
-    return TargetEncoding(codes, levels, kept, y, weights, groups, differ, numbers)
+    return TargetEncoding(columns, y, weights, groups) if columns else None
 
 
 def _numeric_codes(
@@ -90,34 +87,32 @@ def learn_target_encoding(
 
     ``encoded`` is the result of ``transform`` for these rows before; the new result is returned.
     """
-    columns, encoders, place = list(table.columns_), list(table._encoders), 0
+    columns, place = list(table.columns_), 0
+    encoders: list[Any] = list(table._encoders)
     encoded = encoding.inserted(encoded)
     residuals = encoding.residuals(encoded, encoding.rows)
     for i, (column, encoder) in enumerate(zip(columns, encoders, strict=True)):
         start, note = place, column.note
         place += len(encoder.names(column.name))
-        if (
-            isinstance(encoder, CategoryEncoder)
-            and (at := start + encoder.kept + 1) in encoding.kept
-        ):
-            learnt, codes = encoding.learnt(at), encoding.codes[at]
-            encoders[i] = encoder.with_targets(learnt.means, learnt.spreads)
+        large = isinstance(encoder, CategoryEncoder) and encoder.large
+        at = start + encoder.kept + 1 if large else place
+        found = encoding.columns.get(at)
+        if found is None:
+            continue
+        learnt = encoding.learnt(found, residuals=residuals)
+        changes = {"means": learnt.means.tolist(), "spreads": learnt.spreads.tolist()}
+        if found.numbers is None:
             note = note.replace("have inputs", "have inputs, all by their targets")
             place += WIDTH - 1
-        elif isinstance(encoder, NumberEncoder) and (at := place) in encoding.numbers:
-            learnt, codes = encoding.learnt(at, residuals=residuals), encoding.codes[at]
-            levels, row_codes = encoding.numbers[at], codes[encoding.rows]
-            counts = np.bincount(row_codes[row_codes >= 0], minlength=len(levels))
-            encoder = encoder.with_levels(levels, counts, learnt.means, learnt.spreads)
-            encoders[i], encoded[:, at] = encoder, encoder.numbers[0][codes]
-            addition = (
-                f"{len(levels):,} values repeat and differ: used as numbers and as categories"
-            )
-            note = f"{note}; {addition}" if note else addition
-            place += WIDTH
         else:
-            continue
-        encoded[:, at + 1], encoded[:, at + 2] = learnt.means[codes], learnt.spreads[codes]
-        columns[i] = replace(column, note=note)
+            codes = found.codes[encoding.rows]
+            counts = np.bincount(codes[codes >= 0], minlength=found.levels)
+            changes |= {"levels": found.numbers.tolist(), "counts": counts.tolist()}
+            repeat = f"{found.levels:,} values repeat and differ: used as numbers and as categories"
+            note = f"{note}; {repeat}" if note else repeat
+            place += WIDTH
+        columns[i], encoders[i] = replace(column, note=note), replace(encoder, **changes)
+        inputs = [part[found.codes] for part in encoders[i].numbers]
+        encoded[:, at : at + WIDTH] = np.stack(inputs, axis=1)
     table.columns_, table._encoders = tuple(columns), tuple(encoders)
     return encoded

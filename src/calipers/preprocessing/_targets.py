@@ -28,7 +28,7 @@ target.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -153,26 +153,28 @@ def standardised(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
     return relative / scale if scale > 0 else np.zeros_like(relative)
 
 
+class EncodedColumn(NamedTuple):
+    """A high-cardinality category, or a numeric code, that is target-encoded."""
+
+    codes: IntArray  # level of each row, -1 for one that is not among the levels
+    levels: int  # number of levels
+    # of a category: number of levels with an input of their own; these inputs, and one for all
+    # other levels, come before the encoding
+    kept: int | None = None
+    numbers: FloatArray | None = None  # of a numeric code: the levels; residuals are encoded
+    differ: Differ | None = None  # in what the levels differ, which is tested where it is None
+
+
 @dataclass(frozen=True, eq=False)
 class TargetEncoding:
-    """The columns of a table that are target-encoded, with the targets to encode them by.
+    """The columns of a table that are target-encoded, with the targets to encode them by."""
 
-    Columns are high-cardinality categories and numeric codes. Mappings have the position of the
-    first of the ``WIDTH`` inputs that encode a column as keys.
-    """
-
-    codes: Mapping[int, IntArray]  # level of each row, -1 for one that is not among the levels
-    levels: Mapping[int, int]  # number of levels
-    # categories only: number of levels with an input of their own; these inputs, and one for all
-    # other levels, come before the encoding
-    kept: Mapping[int, int]
+    # by the position of the first of the ``WIDTH`` inputs that encode a column
+    columns: Mapping[int, EncodedColumn]
     targets: FloatArray  # targets of the rows
     # weights, and labels of rows that belong together
     weights: FloatArray | None = None
     groups: IntArray | None = None
-    differ: Mapping[int, Differ] = field(default_factory=dict)  # in what the levels differ
-    # numeric codes only: the levels; their encoding is that of residuals
-    numbers: Mapping[int, FloatArray] = field(default_factory=dict)
 
     @property
     def rows(self) -> IntArray:
@@ -181,7 +183,10 @@ class TargetEncoding:
         return every if self.weights is None else np.flatnonzero(self.weights)
 
     def learnt(
-        self, place: int, rows: IntArray | None = None, residuals: FloatArray | None = None
+        self,
+        column: EncodedColumn,
+        rows: IntArray | None = None,
+        residuals: FloatArray | None = None,
     ) -> LevelTargets:
         """The targets of each level of one column, from ``rows`` or all rows of positive weight.
 
@@ -190,19 +195,18 @@ class TargetEncoding:
         rows = self.rows if rows is None else rows
         weights = None if self.weights is None else self.weights[rows]
         targets = standardised(self.targets[rows], weights)
-        if residuals is not None and place in self.numbers:
+        if residuals is not None and column.numbers is not None:
             targets = residuals[rows]
-        codes, levels = self.codes[place][rows], self.levels[place]
-        return level_targets(codes, targets, weights, levels, self.differ.get(place))
+        return level_targets(column.codes[rows], targets, weights, column.levels, column.differ)
 
     def residuals(self, X: FloatArray, rows: IntArray) -> FloatArray | None:
         """Residuals of a smooth function of the inputs, without target encodings, for ``rows``.
 
         NaN for all other rows. None if there are no numeric codes, which alone need residuals.
         """
-        if not self.numbers:
+        if all(column.numbers is None for column in self.columns.values()):
             return None
-        encodings = [column for place in self.codes for column in range(place, place + WIDTH)]
+        encodings = [i for place in self.columns for i in range(place, place + WIDTH)]
         residuals = np.full(len(self.targets), np.nan)
         X = np.delete(X[rows], encodings, axis=1)
         residuals[rows] = smooth_residuals(X, self.targets[rows])
@@ -211,13 +215,13 @@ class TargetEncoding:
     def encoded(self, X: FloatArray, train: IntArray, seed: int) -> FloatArray:
         """All inputs, with the target encoding for networks that are trained on ``train``."""
         result, shown = np.array(X, dtype=np.float64), {}
-        for place, codes in self.codes.items():
+        for place, column in self.columns.items():
             hidden = train[np.random.default_rng((seed, place)).random(len(train)) < _HIDDEN]
-            hidden = hidden[codes[hidden] >= 0]
-            shown[place] = codes.copy()
+            hidden = hidden[column.codes[hidden] >= 0]
+            shown[place] = column.codes.copy()
             shown[place][hidden] = -1
-            if place in self.kept:
-                result[hidden, place - 1 - self.kept[place] : place - 1] = 0.0
+            if column.kept is not None:
+                result[hidden, place - 1 - column.kept : place - 1] = 0.0
                 result[hidden, place - 1] = 1.0
         part, residuals = self._parts(train, seed), self.residuals(X, train)
         # Pairs of rows to encode and the rows they are encoded by; training rows are then encoded
@@ -227,15 +231,16 @@ class TargetEncoding:
         for rows, sources in pairs:
             if rows.size and sources.size:
                 fraction = len(sources) / len(self.rows)
-                for place, codes in shown.items():
-                    learnt = self.learnt(place, sources, residuals)
-                    result[rows, place : place + WIDTH] = learnt.inputs(codes[rows], fraction)
+                for place, column in self.columns.items():
+                    learnt = self.learnt(column, sources, residuals)
+                    inputs = learnt.inputs(shown[place][rows], fraction)
+                    result[rows, place : place + WIDTH] = inputs
         return result
 
     def inserted(self, X: FloatArray) -> FloatArray:
         """Inputs with columns of zeros for encodings that the encoders have yet to learn."""
-        for place in sorted(self.codes):
-            present = int(place in self.kept)  # categories have their frequency already
+        for place, column in sorted(self.columns.items()):
+            present = int(column.kept is not None)  # categories have their frequency already
             X = np.insert(X, [place + present] * (WIDTH - present), 0.0, axis=1)
         return X
 

@@ -1,8 +1,8 @@
 """Columns as text: which values are missing, and which are booleans.
 
-Every column of text is read by this module, ``_numbers`` and ``_dates``, whether it is an input, a
-target or a column that is passed through to the predictions, so that one list of missing words and
-one rule for leading zeros apply to all.
+Every column of text is read by this module and ``_readings``, whether it is an input, a target or
+a column that is passed through to the predictions, so that one list of missing words and one rule
+for leading zeros apply to all.
 """
 
 from typing import Any
@@ -90,8 +90,3 @@ def read_truth(texts: Any) -> FloatArray:
 def is_truth(texts: Any) -> bool:
     """Whether all texts are true or false."""
     return all_match(texts, "^(?i:true|false)$")
-
-
-def is_whole(texts: Any) -> bool:
-    """Whether all texts are whole numbers."""
-    return all_match(texts, r"^[+-]?\d+$")

@@ -119,9 +119,8 @@ class Forest:
         for name in ("center", "scale"):
             array_of(arrays, name, "f", (inputs,))
         within("scale", arrays["scale"], 5e-324, np.inf)
-        within(
-            "number", array_of(arrays, "number", "f", (feature.size,)), -INPUT_LIMIT, INPUT_LIMIT
-        )
+        number = array_of(arrays, "number", "f", (feature.size,))
+        within("number", number, -INPUT_LIMIT, INPUT_LIMIT)
         within("feature", feature, -1, inputs - 1)
         within("sizes", sizes, 1, feature.size)
         if sizes.ndim != 1 or not 1 <= len(sizes) <= MOST_TREES or sizes.sum() != feature.size:
@@ -206,23 +205,9 @@ def grow(
 ) -> tuple[Forest, FloatArray]:
     """Grow a forest, and predict each training row out of bag.
 
-    Parameters
-    ----------
-    X : array of shape (n_samples, n_inputs)
-        Inputs.
-    y : array of shape (n_samples,)
-        Targets, standardised.
-    weights, labels : arrays of shape (n_samples,), optional
-        Weights, and labels of groups: a tree grows on all rows of a group or on none.
-    trees : int
-        Number of trees.
-    seed : tuple of int
-        Determines the forest, whatever ``n_jobs``.
-    n_jobs : int, optional
-        Number of threads.
-    extra : int
-        Additional trees for the out-of-bag predictions only, for which less than a third of the
-        trees can be used.
+    Targets are standardised. A tree grows on all rows of a group, which have the same label, or on
+    none. ``extra`` trees are grown for the out-of-bag predictions only, for which less than a third
+    of the trees can be used.
     """
     from sklearn import config_context
     from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor

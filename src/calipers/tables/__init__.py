@@ -16,18 +16,25 @@ from calipers.tables._formats import (
     format_names as format_names,
     format_of as format_of,
     known_endings as known_endings,
+    write_blocks,
 )
-from calipers.tables._limits import Reserve as Reserve, TableLimits as TableLimits
-from calipers.tables._open import whole_lines as whole_lines
 from calipers.tables._parts import Part as Part, find_parts as find_parts, read_part as read_part
-from calipers.tables._read import find_files, read_blocks, read_bytes as read_bytes, read_table
+from calipers.tables._read import (
+    find_files,
+    read_blocks,
+    read_bytes as read_bytes,
+    read_table,
+    visible_paths as visible_paths,
+    whole_lines as whole_lines,
+)
 from calipers.tables._source import (
     EncodedError as EncodedError,
+    Reserve as Reserve,
     RowSource,
     TableError,
+    TableLimits as TableLimits,
     TooLargeError as TooLargeError,
 )
-from calipers.tables._write import write_blocks
 
 __all__ = [
     "COMPRESSIONS",

@@ -76,11 +76,6 @@ def find_compression(head: bytes) -> Compression | None:
     return next((one for one in COMPRESSIONS.values() if head.startswith(one.magic)), None)
 
 
-def decompressed(raw: BinaryIO, compression: Compression) -> Any:
-    """The content of a compressed stream."""
-    return io.BufferedReader(compression.open_to_read(raw))
-
-
 def refuse_compressed(name: str, error: Exception) -> NoReturn:
     """Raise a ``TableError`` for compressed data that end early or are damaged."""
     truncated = isinstance(error, EOFError) or "runcated" in str(error)
@@ -116,11 +111,7 @@ class TextStream(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer, and return the number of bytes, which is 0 at the end."""
-        while not self._ready:
-            chunk = self._chunk()
-            if chunk is None:
-                return 0
-            self._ready = chunk
+        self.peek(1)
         count = min(len(buffer), len(self._ready))
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count

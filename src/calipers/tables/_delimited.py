@@ -15,6 +15,7 @@ DELIMITERS = ",;\t|"
 _HEAD = 2**16  # bytes from which the delimiter is detected
 _LONGEST = 2**22  # most bytes in a row
 _BEHIND_SPACES = r'^ +"([^"]*)" *$'  # pyarrow does not take such values for quoted
+_UNCLOSED = "a quotation mark is opened and never closed"
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class TextFormat:
 def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
     """Tables of up to ``rows`` rows from delimited text, with all columns as text."""
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.csv as reader
 
     stream = TextStream(raw, form.encoding, name)
@@ -57,19 +59,13 @@ def text_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterat
             seen += table.num_rows - first
             table, first = table.slice(int(first)), False
             _check_quotes(table, stream.quotes, seen, name)
-            table = (_unquoted(table) if aligned else table).rename_columns(header)
+            if aligned:  # pyarrow keeps quotation marks that follow spaces
+                columns = (pc.replace_substring_regex(c, _BEHIND_SPACES, r"\1") for c in table)
+                table = pa.table(list(columns), names=table.column_names)
+            table = table.rename_columns(header)
             yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
     except pa.ArrowInvalid as error:
         _explain(error, invalid, len(header), name, stream.quotes)
-
-
-def _unquoted(table: Any) -> Any:
-    """The table without quotation marks around values that follow spaces, which pyarrow keeps."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    columns = [pc.replace_substring_regex(c, _BEHIND_SPACES, r"\1") for c in table.columns]
-    return pa.table(columns, names=table.column_names)
 
 
 def _head(stream: TextStream) -> str:
@@ -135,30 +131,27 @@ def _check_quotes(table: Any, quotes: int, seen: int, name: str) -> None:
     if quotes % 2 and table.num_rows:
         last = table.slice(table.num_rows - 1).to_pylist()[0]
         if any(value and "\n" in value for value in last.values()):
-            raise TableError("a quotation mark is opened and never closed", file=name, row=seen)
+            raise TableError(_UNCLOSED, file=name, row=seen)
 
 
 def _explain(
     error: Exception, invalid: list[Any], columns: int, name: str, quotes: int
 ) -> NoReturn:
     """Raise a ``TableError`` that says what is wrong with text that pyarrow cannot read."""
+    row, problem = None, f"cannot be read: {error}"
     if invalid:
-        row = invalid[0]
-        if quotes % 2 and "\n" in row.text:
-            problem = "a quotation mark is opened and never closed"
-            raise TableError(problem, file=name, row=row.number and row.number - 1) from None
-        raise TableError(
-            f"the row has {row.actual_columns} values, but the header names {columns} columns",
-            file=name,
-            row=None if row.number is None else row.number - 1,
-        ) from None
-    if "straddl" in str(error):
-        raise TableError(
-            f"a row has more than {_LONGEST:,} bytes: is a quotation mark not closed?", file=name
-        ) from None
-    if "Empty CSV" in str(error):
-        raise TableError("the file has a header but no rows", file=name) from None
-    raise TableError(f"cannot be read: {error}", file=name) from None
+        found = invalid[0]
+        row = None if found.number is None else found.number - 1
+        problem = (
+            f"the row has {found.actual_columns} values, but the header names {columns} columns"
+        )
+        if quotes % 2 and "\n" in found.text:
+            problem = _UNCLOSED
+    elif "straddl" in str(error):
+        problem = f"a row has more than {_LONGEST:,} bytes: is a quotation mark not closed?"
+    elif "Empty CSV" in str(error):
+        problem = "the file has a header but no rows"
+    raise TableError(problem, file=name, row=row) from None
 
 
 class TextWriter:

@@ -48,10 +48,7 @@ def excel_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Itera
 
 
 def _check(raw: BinaryIO, name: str) -> None:
-    """Refuse archives that are not workbooks, or that expand to far more than their size.
-
-    A few kilobytes can unpack to gigabytes, or have one cell in the last row and column of a sheet.
-    """
+    """Refuse archives that are no workbooks, or of which a few kilobytes unpack to gigabytes."""
     try:
         with zipfile.ZipFile(raw) as archive:
             entries = {entry.filename: entry.file_size for entry in archive.infolist()}

@@ -1,16 +1,18 @@
 """File formats: how to recognise, read and write each of them.
 
-To add a format, put a ``FileFormat`` into ``FORMATS``.
+To add a format, put a ``FileFormat`` into ``FORMATS``. A written file appears under its name only
+when it is complete.
 """
 
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from calipers.tables._binary import arrow_tables, arrow_writer, parquet_tables, parquet_writer
+from calipers._files import replacing
 from calipers.tables._compression import COMPRESSIONS, Compression
 from calipers.tables._delimited import TextFormat, TextWriter, text_tables
 from calipers.tables._excel import excel_tables
@@ -43,6 +45,56 @@ class FileFormat:
         return self.magic is None
 
 
+def _parquet_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with _reading("Parquet", name):
+        file = pq.ParquetFile(raw, pre_buffer=False)
+        for batch in file.iter_batches(batch_size=rows, use_threads=False):
+            batch.validate(full=True)
+            yield pa.Table.from_batches([batch])
+
+
+def _arrow_tables(raw: BinaryIO, name: str, form: TextFormat, rows: int) -> Iterator[Any]:
+    import pyarrow as pa
+
+    with _reading("Arrow", name):
+        if raw.peek(6)[:6] == b"ARROW1":  # type: ignore[attr-defined]
+            file = pa.ipc.open_file(raw)
+            batches = (file.get_batch(i) for i in range(file.num_record_batches))
+        else:
+            batches = iter(pa.ipc.open_stream(raw))
+        for batch in batches:
+            batch.validate(full=True)  # a damaged offset would point outside the file's memory
+            table = pa.Table.from_batches([batch])
+            yield from (table.slice(i, rows) for i in range(0, table.num_rows, rows))
+
+
+@contextmanager
+def _reading(what: str, name: str) -> Iterator[None]:
+    """Raise a ``TableError`` for a file that cannot be read."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        problem = f"the {what} file is damaged or cut off ({str(error).splitlines()[0]})"
+        raise TableError(problem, file=name) from None
+
+
+def _parquet_writer(out: Any, schema: Any) -> Any:
+    import pyarrow.parquet as pq
+
+    return pq.ParquetWriter(out, schema)
+
+
+def _arrow_writer(out: Any, schema: Any) -> Any:
+    import pyarrow as pa
+
+    return pa.ipc.new_file(out, schema)
+
+
 TEXT = FileFormat("CSV", text_tables, partial(TextWriter, delimiter=","), (".csv",))
 
 FORMATS = {
@@ -50,11 +102,11 @@ FORMATS = {
     for one in (
         TEXT,
         FileFormat("TSV", text_tables, partial(TextWriter, delimiter="\t"), (".tsv",)),
-        FileFormat("Parquet", parquet_tables, parquet_writer, (".parquet",), b"PAR1", seeks=True),
+        FileFormat("Parquet", _parquet_tables, _parquet_writer, (".parquet",), b"PAR1", seeks=True),
         FileFormat(
-            "Arrow", arrow_tables, arrow_writer, (".feather", ".arrow"), b"ARROW1", seeks=True
+            "Arrow", _arrow_tables, _arrow_writer, (".feather", ".arrow"), b"ARROW1", seeks=True
         ),
-        FileFormat("Arrow stream", arrow_tables, magic=b"\xff\xff\xff\xff"),
+        FileFormat("Arrow stream", _arrow_tables, magic=b"\xff\xff\xff\xff"),
         FileFormat("Excel", excel_tables, magic=b"PK\x03\x04", seeks=True),
     )
 }
@@ -105,3 +157,60 @@ def format_of(name: str) -> tuple[FileFormat, Compression | None]:
         if last in one.endings and one.write and (one.is_text or compression is None):
             return one, compression
     raise TableError(f"the name must end in {known_endings()}", file=name)
+
+
+@contextmanager
+def write_blocks(name: str) -> Iterator[Callable[[Any], None]]:
+    """Yield a function that writes one pyarrow table after the other to a file.
+
+    The complete file appears under its name when the ``with`` block ends; if the block raises, an
+    existing file remains unchanged.
+
+    Parameters
+    ----------
+    name : str
+        Path, whose ending selects the format, or ``-`` for CSV on standard output.
+
+    Raises
+    ------
+    TableError
+        If the file cannot be written there.
+    """
+    form, compression = format_of(name)
+    with ExitStack() as stack:
+        raw = stack.enter_context(_destination(name))
+        out = stack.enter_context(compression.open_to_write(raw)) if compression else raw
+        make = form.write
+        assert make is not None  # noqa: S101 - names only select formats that can be written
+        writers: list[Any] = []
+
+        def write(table: Any) -> None:
+            if not writers:
+                writers.append(stack.enter_context(make(out, table.schema)))
+            writers[0].write_table(table)
+            if name == STANDARD:
+                out.flush()
+
+        yield write
+
+
+@contextmanager
+def _destination(name: str) -> Iterator[BinaryIO]:
+    if name == STANDARD:
+        if sys.stdout is None:
+            raise TableError("is closed", file="standard output")
+        yield sys.stdout.buffer
+        return
+    path = Path(name)
+    if path.is_dir():
+        raise TableError("cannot be written: it is a folder", file=name)
+    if not path.parent.is_dir():
+        raise TableError(f"cannot be written: there is no folder {str(path.parent)!r}", file=name)
+    opened = replacing(path)
+    try:
+        file = opened.__enter__()
+    except OSError as error:
+        raise TableError(f"cannot be written: {error.strerror or error}", file=name) from None
+    with ExitStack() as stack:
+        stack.push(opened)
+        yield file

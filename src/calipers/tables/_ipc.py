@@ -16,8 +16,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from calipers.tables._limits import BODY, Reserve, TableLimits, too_large
-from calipers.tables._source import EncodedError, TableError, check_distinct
+from calipers.tables._source import (
+    BODY,
+    EncodedError,
+    Reserve,
+    TableError,
+    TableLimits,
+    check_distinct,
+    too_large,
+)
 
 _V5 = 4
 _SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from calipers.tables._read import find_files
+from calipers.tables._read import find_files, visible_paths
 from calipers.tables._source import RowSource, TableError, check_distinct
 
 _LARGEST = 256 * 2**20  # bytes; larger files are divided
@@ -51,9 +51,9 @@ def find_parts(names: Sequence[str]) -> tuple[list[Part], list[list[Any]]]:
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """Parquet files under a folder, except where a name begins with ``.`` or ``_``."""
-    files = sorted(p for p in folder.rglob("*.parquet") if p.is_file() or not p.exists())
-    files = [p for p in files if not any(n[0] in "._" for n in p.relative_to(folder).parts)]
+    """Parquet files under a folder, including links to missing ones, which cannot be read later."""
+    paths = visible_paths(folder, "*.parquet")
+    files = [path for path in paths if path.is_file() or not path.exists()]
     if not files:
         raise TableError("there is no Parquet file in this folder", file=os.fspath(folder))
     return files
@@ -66,13 +66,11 @@ def _checked(path: Path) -> list[Any]:
             magic = raw.read(4)
         status = path.stat()
     except OSError as error:
-        problem = f"cannot be read: {error.strerror or error}"
-        raise TableError(problem, file=os.fspath(path)) from None
+        raise TableError(f"cannot be read: {error.strerror or error}", file=str(path)) from None
     if magic != b"PAR1":
-        raise TableError(
-            "this is not Parquet, the only format that a cluster reads", file=os.fspath(path)
-        )
-    return [os.fspath(path), status.st_size, status.st_mtime_ns]
+        problem = "this is not Parquet, the only format that a cluster reads"
+        raise TableError(problem, file=str(path))
+    return [str(path), status.st_size, status.st_mtime_ns]
 
 
 def _divided(fragment: Any, size: int) -> list[Any]:

@@ -4,18 +4,38 @@ import glob
 import io
 import os
 import re
+import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, BinaryIO
 
+from calipers.tables._compression import DAMAGED, find_compression, refuse_compressed
 from calipers.tables._delimited import DELIMITERS, TextFormat
-from calipers.tables._formats import TEXT, FileFormat
-from calipers.tables._limits import BODY, Reserve, TableLimits
-from calipers.tables._open import open_bytes
-from calipers.tables._source import STANDARD, RowSource, TableError, check_distinct
+from calipers.tables._formats import TEXT, FileFormat, find_format
+from calipers.tables._source import (
+    BODY,
+    STANDARD,
+    Reserve,
+    RowSource,
+    TableError,
+    TableLimits,
+    check_distinct,
+)
 
 _ROWS = 2**16
+_CHUNK = 2**20
 _MARKS = re.compile(r"[*?\[]")
+_FOREIGN = {
+    b"\xd0\xcf\x11\xe0": "an old Excel workbook: save the sheet as CSV",
+    b"SQLite format 3": "an SQLite database: export the table as CSV",
+    b"%PDF": "a PDF document, not a table",
+    b"FEA1": "a Feather file of the first version: write it again with pyarrow.feather",
+    b"\x89HDF": "an HDF5 file: write the table as Parquet or CSV",
+    b"\x93NUMPY": "a NumPy array: write it as CSV with a header",
+}
 
 
 def find_files(patterns: Sequence[str]) -> list[str]:
@@ -41,6 +61,12 @@ def find_files(patterns: Sequence[str]) -> list[str]:
             raise TableError("no file matches this pattern", file=pattern)
         files += names
     return files
+
+
+def visible_paths(folder: Path, pattern: str = "*") -> list[Path]:
+    """Paths under a folder, sorted, except where a name begins with ``.`` or ``_``."""
+    paths = sorted(folder.rglob(pattern))
+    return [p for p in paths if not any(n[0] in "._" for n in p.relative_to(folder).parts)]
 
 
 def read_blocks(
@@ -73,7 +99,7 @@ def read_blocks(
     """
     try:
         with ExitStack() as stack:
-            raw, file_format = open_bytes(name, stack, stream)
+            raw, file_format = _open_bytes(name, stack, stream)
             seen = 0
             for block in _blocks(raw, file_format, name, form, rows):
                 yield block
@@ -176,8 +202,67 @@ def _position(raw: Any) -> int:
 
 
 def _refuse_columns(columns: list[str], expected: list[str], name: str, first: str) -> None:
-    lacking = [column for column in expected if column not in columns]
-    extra = [column for column in columns if column not in expected]
-    if lacking:
-        raise TableError(f"lacks the column {lacking[0]!r} of {first}", file=name)
-    raise TableError(f"has a column {extra[0]!r}, which {first} lacks", file=name)
+    for column in expected:
+        if column not in columns:
+            raise TableError(f"lacks the column {column!r} of {first}", file=name)
+    extra = next(column for column in columns if column not in expected)
+    raise TableError(f"has a column {extra!r}, which {first} lacks", file=name)
+
+
+def _open_bytes(name: str, stack: ExitStack, stream: Any = None) -> tuple[BinaryIO, FileFormat]:
+    """Open a file, ``-`` or a stream, decompressed, and recognise its format."""
+    raw: Any = _open_raw(name) if stream is None else io.BufferedReader(stream)
+    stack.enter_context(raw)
+    head = _peek(raw)
+    compression = find_compression(head)
+    try:
+        if compression is not None:
+            raw = stack.enter_context(io.BufferedReader(compression.open_to_read(raw)))
+            head = _peek(raw)
+        file_format = find_format(head)
+        if file_format.seeks and (compression is not None or not raw.seekable()):
+            copy = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            shutil.copyfileobj(raw, copy, _CHUNK)
+            copy.seek(0)
+            raw = copy
+    except DAMAGED as error:
+        refuse_compressed(name, error)
+    if not head:
+        raise TableError("the file is empty", file=name)
+    for magic, what in _FOREIGN.items():
+        if head.startswith(magic):
+            raise TableError(f"this is {what}", file=name)
+    return raw, file_format
+
+
+def whole_lines(name: str) -> int | None:
+    """Size of a file in bytes, or None if it is plain text whose last line is incomplete."""
+    path = Path(name)
+    if name == STANDARD or not path.is_file():
+        return 0
+    with path.open("rb") as raw:
+        head = _peek(raw)
+        size = raw.seek(0, io.SEEK_END)
+        raw.seek(max(0, size - 4))
+        last = raw.read().rstrip(b"\0")[-1:]  # works in encodings of several bytes too
+    text = find_compression(head) is None and find_format(head).is_text
+    return None if text and last not in (b"\n", b"\r") else size
+
+
+def _open_raw(name: str) -> BinaryIO:
+    if name == STANDARD:
+        if sys.stdin is None or sys.stdin.closed:
+            raise TableError("is closed, or was read already", file=name)
+        stdin: Any = sys.stdin.buffer
+        return io.BufferedReader(stdin)
+    path = Path(name)
+    if path.is_dir():
+        raise TableError(f"this is a folder: name its files, such as '{name}/*.csv'", file=name)
+    try:
+        return path.open("rb")
+    except FileNotFoundError:
+        raise TableError("there is no such file", file=name) from None
+
+
+def _peek(raw: Any) -> bytes:
+    return raw.peek(16)[:16]

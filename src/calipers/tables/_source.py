@@ -1,7 +1,7 @@
-"""Rows with their origin, so that errors can name file and row."""
+"""Rows with their origin, so that errors can name file and row; and limits on untrusted tables."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -15,6 +15,8 @@ if TYPE_CHECKING:  # the command line, which lists the formats, starts faster wi
 
 STANDARD = "-"
 """The name of standard input and output."""
+BODY = "the body"
+"""The name of bytes in memory in error messages."""
 
 
 class TableError(ValueError):
@@ -62,13 +64,7 @@ class RowSource:
 
     @cached_property
     def frame(self) -> Any:
-        """The rows as a pandas frame.
-
-        Raises
-        ------
-        TableError
-            If the table's metadata for pandas are damaged, or pandas cannot represent a value.
-        """
+        """The rows as a pandas frame, unless pandas cannot represent them (``TableError``)."""
         try:
             return self.table.to_pandas()
         except (ValueError, TypeError, LookupError, OverflowError, NotImplementedError) as error:
@@ -126,3 +122,41 @@ def check_distinct(names: list[str], name: str) -> None:
     if count > 1:
         problem = f"there is more than one column {column!r}: give each its own name"
         raise TableError(problem, file=name)
+
+
+Reserve = Callable[[int], None]
+"""Called with a number of bytes before they are allocated; raises if they are too many."""
+
+
+@dataclass(frozen=True)
+class TableLimits:
+    """Largest allowed size of a table.
+
+    >>> TableLimits(body=100, rows=10, columns=5, cells=20).check(3, 4)
+    """
+
+    body: int  # bytes as sent
+    rows: int
+    columns: int
+    cells: int  # rows times columns
+
+    @property
+    def decoded(self) -> int:
+        """Most bytes of the decoded values; a wide character has 4 bytes too."""
+        return 4 * self.body
+
+    def check(self, rows: int, columns: int) -> None:
+        """Refuse a table that is too large."""
+        if columns > self.columns:
+            raise too_large(f"the table has more than {self.columns:,} columns")
+        if rows > self.rows:
+            raise too_large(f"the table has more than {self.rows:,} rows")
+        if rows * columns > self.cells:
+            raise too_large(
+                f"the table has more than {self.cells:,} values: send fewer rows at a time"
+            )
+
+
+def too_large(problem: str) -> TooLargeError:
+    """The error for a table in memory that is too large, or would be when decoded."""
+    return TooLargeError(problem, file=BODY)

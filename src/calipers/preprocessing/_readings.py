@@ -1,4 +1,4 @@
-"""Numbers in text, which are read only if there is one way to understand them."""
+"""Numbers and dates in text, which are read only if there is one way to understand them."""
 
 import re
 from dataclasses import dataclass, replace
@@ -23,13 +23,20 @@ _CURRENCIES = (
 _WORD = r"(?![eE][+-]?\d*$)[^\W\d_][^\d()]{0,11}[23]?"
 _FRONT = re.compile(rf"[+-]?\s*({_CURRENCIES})")
 _BACK = re.compile(rf"[\d.](?:[eE][+-]?\d+)?\s*([%‰°](?:{_WORD})?|{_CURRENCIES}|{_WORD})$")
-_UNIT = re.compile(rf":|[%‰°](?:{_WORD})?|{_CURRENCIES}|{_WORD}|")
+UNIT = re.compile(rf":|[%‰°](?:{_WORD})?|{_CURRENCIES}|{_WORD}|")
 _CLOCK = ":"
 _CLOCK_TIME = (
     r"^(?P<h>\d{1,3}):(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d(?:\.\d+)?))?"
     r"(?:\s*(?P<half>[AaPp])\.?[Mm]\.?)?$"
 )
 _WAYS = ((".", ","), (",", "."), (",", " "), (".", " "), (".", "'"))  # decimal and thousands
+_DAYS = ("%Y/%m/%d", "%d.%m.%Y", "%d %b %Y", "%d %B %Y", "%b %d, %Y", "%B %d, %Y", "%d-%b-%Y")
+_SLASHED = ("%m/%d/%Y", "%d/%m/%Y")
+_WHICH_FIRST = (
+    f"the day or the month may come first: give the kind 'date %d/%m/%Y' or 'date %m/%d/%Y' {HOW}"
+)
+_FIRST, _END = np.array(["0001-01-01", "10000-01-01"], "datetime64[us]")
+_TIMES = ("", " %H:%M", " %H:%M:%S")
 
 
 @dataclass(frozen=True)
@@ -134,11 +141,6 @@ def unit_of(texts: Any) -> str:
     return ""
 
 
-def is_unit(text: str) -> bool:
-    """Whether a text can be a unit of ``NumberText``."""
-    return _UNIT.fullmatch(text) is not None
-
-
 def number_text(texts: Any, *, codes: bool = True) -> tuple[NumberText | None, str]:
     """How the distinct texts of a column write numbers, or None if they do not; and a note.
 
@@ -185,3 +187,52 @@ def best_number_text(texts: Any) -> NumberText:
     units = dict.fromkeys(["", *(unit_of(texts[i : i + 1]) for i in range(min(len(texts), 3)))])
     ways = [NumberText(*way, unit=unit) for unit in units for way in ((".", ""), *_WAYS)]
     return max(ways, key=lambda way: int((~np.isnan(way.read(texts))).sum()))
+
+
+def date_text(texts: Any) -> tuple[str | None, str]:
+    """The format of a column's distinct texts as dates, or None if they are not; and a note.
+
+    >>> date_text(pa.array(["2024-01-31", "2024-02-01 12:30"]))[0]
+    'ISO8601'
+    >>> date_text(pa.array(["31/01/2024"]))[0]
+    '%d/%m/%Y'
+    >>> date_text(pa.array(["01/02/2024"]))[1].partition(":")[0]
+    'the day or the month may come first'
+    """
+    if not all_match(texts, r"^(\d{1,4}\D|[A-Za-z]{3,9} \d)"):
+        return None, ""
+    if _reads(texts, "ISO8601"):
+        return "ISO8601", ""
+    for time in _TIMES:
+        for day in _DAYS:
+            if _reads(texts, day + time):
+                return day + time, ""
+        fits = [day + time for day in _SLASHED if _reads(texts, day + time)]
+        if len(fits) == 1:
+            return fits[0], ""
+        if fits:
+            return None, _WHICH_FIRST
+    return None, ""
+
+
+def _reads(texts: Any, form: str) -> bool:
+    return all(not np.isnan(read_dates(part, form)).any() for part in (texts[:50], texts[50:]))
+
+
+def read_dates(texts: Any, form: str | None) -> FloatArray:
+    """Dates in an Arrow array or a series as seconds since 1970; NaN for text that is no date.
+
+    Years outside 1 to 9999, as in ``0000-01-01``, count as no dates: other programs cannot read
+    them.
+    """
+    import pandas as pd
+
+    series = texts if isinstance(texts, pd.Series) else texts.to_pandas()
+    parsed = pd.to_datetime(series, format=form, errors="coerce", utc=True)
+    times = parsed.dt.tz_localize(None).to_numpy()
+    if times.dtype != "datetime64[ns]":  # which can only represent the years 1677 to 2262
+        first, end = _FIRST.astype(times.dtype), _END.astype(times.dtype)
+        inside = (times >= first) & (times < end)
+        times = np.where(inside, times, np.array("NaT", times.dtype))
+    seconds = times.astype("datetime64[us]").astype(np.int64) / 1e6
+    return np.where(np.isnat(times), np.nan, seconds)
