@@ -50,8 +50,8 @@ FEATURES = {
         serve/_models:learn,save,alarm serve/_monitor:_follow,learnt,_keep_inputs,_seal
         """,
     "more rows than memory": """
-        rowblocks _row_sources _estimator/large _estimator/large_rows _estimator/shares
-        bank/_shards cli/_fit_blocks
+        rowblocks _row_sources _estimator/large _estimator/shares bank/_shards
+        cli/_fit_blocks
         """,
     "several targets": """
         multitarget cli/_measures:measure_targets,print_targets cli/_table_options:take_targets

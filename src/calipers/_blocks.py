@@ -36,8 +36,7 @@ def sum_members(values: FloatArray) -> FloatArray:
     array([4., 6.])
     """
     if values[0].size < FEW_ROWS:
-        last: FloatArray = np.add.accumulate(values, axis=0, dtype=np.float64)[-1]
-        return last
+        return np.add.accumulate(values, axis=0, dtype=np.float64)[-1]
     total = np.array(values[0], dtype=np.float64)
     for value in values[1:]:
         total += value

@@ -48,12 +48,12 @@ def number(low: float = -LARGEST, high: float = LARGEST) -> Check:
     Traceback (most recent call last):
     calipers._schema.SchemaError: coverage must be a number from 0 to 1, got 1.5
     """
-    return _holding(
-        lambda value: (
-            isinstance(value, int | float) and type(value) is not bool and low <= value <= high
-        ),
-        f"a number from {low:g} to {high:g}",
-    )
+
+    def holds(value: Any) -> bool:
+        real = isinstance(value, int | float) and not isinstance(value, bool)
+        return real and low <= value <= high
+
+    return _holding(holds, f"a number from {low:g} to {high:g}")
 
 
 def whole(low: int, high: int) -> Check:

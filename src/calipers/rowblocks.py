@@ -5,7 +5,7 @@ whatever the size of the blocks, and no list of rows is needed.
 """
 
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -106,22 +106,15 @@ class RowBlocks:
 
     def sample(self, rows: int, seed: int) -> Sample:
         """Draw rows at random in one pass, fewer if they have many columns."""
-        kept: list[tuple[Hashes, Any, FloatArray]] = []
-        limit, held, count = 2**64 - 1, 0, 0
-        for numbers, X, y in self.numbered():
-            rows = min(rows, max(1, _CELLS // X.shape[1]))
-            count += len(y)
-            hashes = _hashes(numbers, seed)
-            chosen = np.flatnonzero(hashes <= limit)
-            kept.append((hashes[chosen], _take(X, chosen), y[chosen]))
-            held += len(chosen)
-            if held > 2 * rows:
-                kept = [_lowest(kept, rows)]
-                limit, held = int(kept[0][0][-1]), rows
-        if not count:
-            raise ValueError("the source has no rows with a target")
-        hashes, X, y = _lowest(kept, rows)
-        return Sample(X, y, hashes, count)
+        parts: list[Sample] = []
+        limit, held = 2**64 - 1, 0
+        for block in self.numbered():
+            parts.append(_drawn(block, seed, limit))
+            held += len(parts[-1].y)
+            if held > 2 * _most_rows(rows, parts[0].X):
+                parts = [merged_sample(parts, rows)]
+                limit, held = int(parts[0].hashes[-1]), len(parts[0].y)
+        return merged_sample(parts, rows)
 
     def without(self, sample: Sample, rows: int, seed: int) -> "RowBlocks":
         """All rows except the first ``rows`` of a sample that was drawn with this seed."""
@@ -136,7 +129,7 @@ class RowBlocks:
         parts = delayed_parts(self.source)
         if self.target is None or isinstance(self.target, str):
             return parts
-        pair = dask_function(_pair)
+        pair = dask_function(lambda X, y: (X, y))
         return [pair(X, y) for X, y in zip(parts, delayed_parts(self.target), strict=True)]
 
     def reader(self) -> Callable[..., "RowBlocks"]:
@@ -196,10 +189,6 @@ def dask_function(function: Callable[..., Any]) -> Any:
     return delayed(function, pure=False)
 
 
-def _pair(X: Any, y: Any) -> tuple[Any, Any]:
-    return X, y
-
-
 def _of_block(
     target: str | None,
     drop_missing: bool,
@@ -213,30 +202,42 @@ def _of_block(
     return rows
 
 
-Chosen = tuple[Hashes, Any, FloatArray, int, dict[str, int]]
-
-
-def chosen_rows(rows: RowBlocks, seed: int, limit: int) -> Chosen:
-    """Return the rows of one block with hashes up to ``limit``, and the number of all its rows.
+def chosen_rows(rows: RowBlocks, seed: int, limit: int) -> tuple[Sample | None, dict[str, int]]:
+    """Return the rows of one block with hashes up to ``limit``; None if it has no rows.
 
     The last value is the row count and checksum of the pass, by which a later pass is checked.
     """
-    result: tuple[Hashes, Any, FloatArray, int] = np.empty(0, np.uint64), None, np.empty(0), 0
-    for numbers, X, y in rows.numbered():
-        hashes = _hashes(numbers, seed)
-        chosen = np.flatnonzero(hashes <= np.uint64(limit))
-        result = hashes[chosen], _take(X, chosen), y[chosen], len(y)
-    return *result, rows._first
+    drawn = [_drawn(block, seed, limit) for block in rows.numbered()]
+    return drawn[0] if drawn else None, rows._first
 
 
-def merged_sample(parts: Iterable[Chosen], rows: int) -> Sample:
-    """The sample that ``RowBlocks.sample`` would have drawn from all blocks."""
-    parts = [part for part in parts if part[3]]
+def _drawn(block: tuple[Hashes, Any, FloatArray], seed: int, limit: int) -> Sample:
+    """The rows of a block with hashes up to ``limit``."""
+    numbers, X, y = block
+    hashes = _hashes(numbers, seed)
+    chosen = np.flatnonzero(hashes <= np.uint64(limit))
+    return Sample(_take(X, chosen), y[chosen], hashes[chosen], len(y))
+
+
+def merged_sample(parts: Sequence[Sample], rows: int) -> Sample:
+    """The rows with the lowest hashes, in ascending order."""
     if not parts:
         raise ValueError("the source has no rows with a target")
-    rows = min(rows, max(1, _CELLS // parts[0][1].shape[1]))
-    hashes, X, y = _lowest([part[:3] for part in parts], rows)
-    return Sample(X, y, hashes, sum(part[3] for part in parts))
+    inputs = [part.X for part in parts]
+    hashes = np.concatenate([part.hashes for part in parts])
+    order = np.argsort(hashes)[: _most_rows(rows, inputs[0])]
+    if hasattr(inputs[0], "iloc"):
+        import pandas as pd
+
+        X = pd.concat(inputs, ignore_index=True).iloc[order].reset_index(drop=True)
+    else:
+        X = np.concatenate(inputs)[order]
+    y = np.concatenate([part.y for part in parts])[order]
+    return Sample(X, y, hashes[order], sum(part.total for part in parts))
+
+
+def _most_rows(rows: int, X: Any) -> int:
+    return min(rows, max(1, _CELLS // X.shape[1]))
 
 
 def _hashes(numbers: Hashes, seed: int) -> Hashes:
@@ -251,17 +252,3 @@ def _hashes(numbers: Hashes, seed: int) -> Hashes:
 
 def _take(X: Any, rows: NDArray[np.intp]) -> Any:
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-
-
-def _lowest(parts: list[tuple[Hashes, Any, FloatArray]], rows: int) -> tuple[Hashes, Any, Any]:
-    """The rows with the lowest hashes, in ascending order."""
-    hashes = np.concatenate([part[0] for part in parts])
-    order = np.argsort(hashes)[:rows]
-    inputs = [part[1] for part in parts]
-    if hasattr(inputs[0], "iloc"):
-        import pandas as pd
-
-        X = pd.concat(inputs, ignore_index=True).iloc[order].reset_index(drop=True)
-    else:
-        X = np.concatenate(inputs)[order]
-    return hashes[order], X, np.concatenate([part[2] for part in parts])[order]

@@ -44,10 +44,8 @@ class Inputs:
 
     def read(self, estimator: Any, X: Any) -> FloatArray:
         """Inputs as finite numbers; ``estimator`` has the column names and is named in errors."""
-        if self.encoder is not None:
-            return self._with_points(X, self.encoder.transform(X), estimator.n_jobs)
-        refuse_masked("X", X)
-        return self._with_points(X, _as_numbers(estimator, X), estimator.n_jobs)
+        numbers = _as_numbers(estimator, X) if self.encoder is None else self.encoder.transform(X)
+        return self._with_points(X, numbers, estimator.n_jobs)
 
     def _with_points(self, X: Any, numbers: FloatArray, n_jobs: int | None = 1) -> FloatArray:
         if self.forest is not None:
@@ -59,7 +57,6 @@ class Inputs:
     def read_with_targets(self, estimator: Any, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
         """Inputs and targets as finite numbers."""
         y = read_target(y)
-        refuse_masked("X", X)
         if self.encoder is None:
             numbers, y = _as_numbers(estimator, X, y)
         else:
@@ -110,10 +107,7 @@ class Inputs:
         return {column.name: numbers[:, i] for i, column in enumerate(self.columns)}
 
     def pick(self, frame: Any, *, named: bool) -> Any:
-        """Select the model's inputs from a frame with other columns, in any order.
-
-        ``named`` says whether the model was fitted on named columns.
-        """
+        """The model's inputs in a frame; ``named`` if the model was fitted on named columns."""
         if self.encoder is not None:
             return frame
         numbers = pick_numbers(frame, [column.name for column in self.columns])
@@ -137,10 +131,7 @@ class Inputs:
 
     @classmethod
     def from_document(cls, document: Mapping[str, Any]) -> Self:
-        """Rebuild the inputs from the result of ``to_document``, without the regressor.
-
-        The regressor is code and not stored.
-        """
+        """Rebuild the inputs from ``to_document``, without the regressor, which is not stored."""
         if document["preprocessor"] is None:
             list_of(anything, least=1)(document["columns"], "inputs.columns")
             for i, column in enumerate(document["columns"]):
@@ -163,7 +154,6 @@ def learn_inputs(
     y = read_target(y)
     if (values := np.asarray(y)).dtype.kind in "fiu":  # before sums of them overflow
         check_size(values.astype(np.float64))
-    refuse_masked("X", X)
     encoder = _encoder_for(estimator.preprocessor, X)
     if encoder is None:
         numbers, y = _as_numbers(estimator, X, y, reset=True)
@@ -219,6 +209,7 @@ def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool
     """Read finite numbers as scikit-learn does; errors also say what to do."""
     if not reset and isinstance(y, str) and (ready := _ready(estimator, X)) is not None:
         return ready
+    refuse_masked("X", X)
     framed, options = is_frame(X), {"reset": reset, "dtype": _FLOATS}
     if not isinstance(y, str):
         options["y_numeric"] = True
@@ -235,17 +226,13 @@ def _as_numbers(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool
         raise TypeError(f"{error}; {hint}") from None
     except ValueError as error:
         problem = str(error).partition("\n")[0].rstrip(".")
-        if problem.startswith("Input X contains infinity") and (row := _infinite(X)) is not None:
-            raise ValueError(f"{problem}: row {row} (from 0)") from None
+        if problem.startswith("Input X contains infinity"):
+            infinite = np.isinf(np.asarray(X, dtype=np.float64)).reshape(len(X), -1).any(axis=1)
+            if infinite.any():
+                raise ValueError(f"{problem}: row {infinite.argmax()} (from 0)") from None
         if not problem.startswith(("could not convert", "Input X contains NaN")):
             raise
         raise ValueError(f"{problem}. {_remedy(estimator, framed, reset)}") from None
-
-
-def _infinite(X: Any) -> int | None:
-    """Index of the first row with an infinite number, if there is one."""
-    infinite = np.isinf(np.asarray(X, dtype=np.float64)).reshape(len(X), -1).any(axis=1)
-    return int(infinite.argmax()) if infinite.any() else None
 
 
 def _ready(estimator: Any, X: Any) -> FloatArray | None:

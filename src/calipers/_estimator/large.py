@@ -12,33 +12,82 @@ as folds, and every network is trained on all others.
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from numbers import Integral
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, warn
 from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
 from calipers._estimator.fitting import ensemble_of, warn_of_infinite
-from calipers._estimator.large_rows import Float32Array, Scale, Seen, encoded, learnt, spanning
 from calipers._estimator.shares import WorkerShares
 from calipers._estimator.together import alone, tell_time, train_in_time
 from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._outliers import outlier_limits, outlying_targets
-from calipers.bank import Bank, Plan, Program, ShardWriter, Table, spawn_seeds
+from calipers.bank import Bank, Plan, Program, ShardWriter, Table, spawn_seeds, standardised
 from calipers.cluster import is_lazy
 from calipers.crossfit import Fold, calibrate
+from calipers.distributions import Support, TargetMap, refuse_outside
 from calipers.ensemble import Ensemble
-from calipers.preprocessing import DataError
+from calipers.preprocessing import Column, DataError
 from calipers.rowblocks import RowBlocks, Sample
 from calipers.training import check_parameters, make_program, make_settings
 
 _SAMPLE = 170_000  # rows in memory, at most
 _CALIBRATION, _VALIDATION = 0.3, 0.12  # fractions of the sample
 _FEWEST = 1000  # rows to learn the encoding from, if there are that many
+_NAMED = 10  # rows that a warning lists
+
+Float32Array = NDArray[np.float32]
+
+
+class Scale(NamedTuple):
+    """The transformation from rows to what networks are trained on."""
+
+    table: Table  # of a sample of the rows, whose units and limits hold for all
+    target_map: TargetMap | None  # the scale of the target
+    ordinary: tuple[float, float]  # range of targets that are no gross errors
+
+    def __call__(self, X: FloatArray, y: FloatArray) -> tuple[Float32Array, Float32Array]:
+        """Rows without gross errors of the target, in the units of the table."""
+        kept = (y >= self.ordinary[0]) & (y <= self.ordinary[1])
+        units = self.table.units
+        target = y[kept] if self.target_map is None else self.target_map.forward(y[kept])
+        target = (target - units.target_center) / units.target_scale
+        return standardised(X[kept], units), target.astype(np.float32)
+
+
+class Seen(NamedTuple):
+    """Summary of blocks of rows."""
+
+    support: Support  # that of a sample, without assumptions that these rows contradict
+    target: tuple[float, float]  # lowest and highest
+    low: FloatArray  # of each input
+    high: FloatArray
+    outlier_count: int  # targets that are likely to be errors
+    outliers: list[int]  # row numbers of the first of them
+
+    def __add__(self, other: "Seen") -> "Seen":  # type: ignore[override]
+        lattice: dict[str, Any] = {"step": 0.0, "origin": 0.0, "decimals": 0, "values": ()}
+        support = replace(
+            self.support,
+            low=None if other.support.low is None else self.support.low,
+            high=None if other.support.high is None else self.support.high,
+            **({} if other.support.step else lattice),
+        )
+        return Seen(
+            support,
+            (min(self.target[0], other.target[0]), max(self.target[1], other.target[1])),
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+            self.outlier_count + other.outlier_count,
+            sorted(self.outliers + other.outliers)[:_NAMED],
+        )
 
 
 def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ensemble:
@@ -57,7 +106,7 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
         data = read_rows(model, sample.X[to_learn], sample.y[to_learn], None, None, reset=True)
     except DataError as error:  # its row is an index into the sample, not into the source
         raise DataError(error.problem, column=error.column) from None
-    model.target_ = spanning(model.target_, sample.y.min(), sample.y.max())
+    model.target_ = _spanning(model.target_, sample.y.min(), sample.y.max())
     if isinstance(rows.target, str):
         model.target_ = replace(model.target_, name=rows.target)
     # Rows whose targets encode categories must not be trained on.
@@ -74,7 +123,7 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
     with joblib.parallel_config(backend="threading"):  # other processes cannot see a scratch file
         per_worker = count if shares is None else -(-count // len(shares.workers))
         program, scale = _shape(model, data, per_worker, sample.total)
-        encode = partial(encoded, model, scale, data.support)
+        encode = partial(_encoded, model, scale, data.support)
         validation = scale(*_read(model, sample, to_validate))
         train = partial(_trained, model, program, scale, validation, data.seed)
         remaining = rows.without(sample, last, seed)
@@ -86,7 +135,7 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
             banks, seen = shares.train(remaining, encode, train, seeds)
             bank = Bank.concatenate(banks)[shares.order(len(seeds))]
             model.about_["shares"] = len(banks)
-        ensemble = ensemble_of(model, bank, learnt(model, seen), scale.target_map)
+        ensemble = ensemble_of(model, bank, _learnt(model, seen), scale.target_map)
         return _calibrated(model, ensemble, *_read(model, sample, to_calibrate), data.seed)
 
 
@@ -210,3 +259,54 @@ def _calibrated(
     warn_of_infinite(model, calibrations)
     support = ensemble.support if predictions is None else predictions.support
     return replace(ensemble, calibrations=calibrations, support=support)
+
+
+def _encoded(
+    model: Any, scale: Scale, support: Support, numbers: Any, X: Any, y: Any
+) -> tuple[tuple[Float32Array, Float32Array], Seen]:
+    """Encode a block of rows for training, and summarise it; ``numbers`` are its row numbers."""
+    try:
+        X, y = model.reader_.read_with_targets(model, X, y)
+        if support.given:
+            refuse_outside(y, support)
+    except ValueError as error:
+        raise _placed(error, numbers) from None
+    outside = (y < scale.ordinary[0]) | (y > scale.ordinary[1])
+    outliers = numbers[outside][:_NAMED].tolist()
+    ends = (float(y.min()), float(y.max()))
+    low, high = X.min(axis=0), X.max(axis=0)
+    seen = Seen(support.widened(y), ends, low, high, int(outside.sum()), outliers)
+    return scale(X, y), seen
+
+
+def _learnt(model: Any, seen: list[Seen]) -> Support:
+    """Record the ranges of all rows in the model, and return the support of the target.
+
+    Warns if rows were left out since their targets are likely to be errors.
+    """
+    total = reduce(add, seen)
+    model.target_ = _spanning(model.target_, *total.target)
+    if model.reader_.encoder is None:
+        columns = map(_spanning, model.reader_.columns, total.low, total.high)
+        model.reader_ = replace(model.reader_, columns=tuple(columns))
+    if total.outliers:
+        model.about_["far_targets"] = {"count": total.outlier_count, "rows": total.outliers}
+        warn(
+            f"y is far from all other targets in {total.outlier_count:,} rows, the first of them "
+            f"{', '.join(map(str, total.outliers))} (from 0): networks are not trained on them. "
+            "Correct or remove wrong values; if such targets are real, fit their logarithm"
+        )
+    return total.support
+
+
+def _placed(error: ValueError, numbers: Any) -> DataError:
+    """Return an error in a block with its position among all rows."""
+    if isinstance(error, DataError) and error.row is not None:
+        return DataError(error.problem, column=error.column, row=int(numbers[error.row]))
+    return DataError(f"in the block of {len(numbers):,} rows from {numbers[0]:,} on: {error}")
+
+
+def _spanning(column: Any, low: float, high: float) -> Column:
+    """Extend the range of a numeric column to ``low`` and ``high``."""
+    ends = {"low": min(column.low, float(low)), "high": max(column.high, float(high))}
+    return replace(column, **ends)

@@ -27,7 +27,7 @@ class WorkerShares:
 
     def __init__(self, client: Any, rows: RowBlocks, networks: int) -> None:
         self.client, self.rows, self.parts = client, rows, rows.partitions()
-        count = dask_function(_size)
+        count = dask_function(lambda block: len(block[1] if isinstance(block, tuple) else block))
         sizes = client.gather(client.compute([count(part) for part in self.parts]))
         self.parts = [part for part, size in zip(self.parts, sizes, strict=True) if size]
         sizes = [size for size in sizes if size]
@@ -51,12 +51,13 @@ class WorkerShares:
         """The same sample as that of ``RowBlocks``, drawn by the workers."""
         fraction = (_SPARE * rows + 1000) / max(1, self.starts[-1])
         limit = 2**64 - 1 if fraction >= 1 else int(fraction * 2**64)
-        choose, reader = dask_function(_chosen), self.rows.reader()
+        reader = self.rows.reader()
+        choose = dask_function(lambda *part: chosen_rows(reader(*part), seed, limit))
         pairs = zip(self.parts, self.starts[:-1], strict=True)
-        tasks = [choose(reader, part, start, seed, limit) for part, start in pairs]
+        tasks = [choose(part, start) for part, start in pairs]
         chosen = self.client.gather(self.client.compute(tasks))
-        self.first = [part[-1] for part in chosen]
-        return merged_sample(chosen, rows)
+        self.first = [first for _, first in chosen]
+        return merged_sample([sample for sample, _ in chosen if sample is not None], rows)
 
     def train(
         self, rows: RowBlocks, encode: Callable[..., Any], train: Train, seeds: Sequence[int]
@@ -79,19 +80,11 @@ class WorkerShares:
                 for i in range(number, len(self.parts), shares)
             ]
             encoded = client.compute(tasks, **place)
-            seen += client.map(_seen, encoded, pure=False, **place)
+            seen += client.map(lambda one: one and one[1], encoded, pure=False, **place)
             share_seeds = list(seeds[number::shares])
             task = client.submit(_trained, encoded, train, share_seeds, pure=False, **place)
             trained.append(task)
         return client.gather(trained), [one for one in client.gather(seen) if one is not None]
-
-
-def _size(block: Any) -> int:
-    return len(block[1] if isinstance(block, tuple) else block)
-
-
-def _chosen(reader: Callable[..., RowBlocks], block: Any, start: int, *how: int) -> Any:
-    return chosen_rows(reader(block, start), *how)
 
 
 def _encoded(tools: tuple[Any, Any], block: Any, start: int, first: Any) -> Any:
@@ -100,10 +93,6 @@ def _encoded(tools: tuple[Any, Any], block: Any, start: int, first: Any) -> Any:
     # To the end of the pass, where changed rows are detected.
     encoded = [encode(*rows) for rows in reader(block, start, first).numbered()]
     return encoded[0] if encoded else None
-
-
-def _seen(encoded: Any) -> Any:
-    return None if encoded is None else encoded[1]
 
 
 def _trained(encoded: list[Any], train: Train, seeds: list[int]) -> Any:

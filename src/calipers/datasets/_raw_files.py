@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ Table = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
 @contextmanager
-def _open_text(path: Path) -> Iterator[IO[bytes]]:
+def _open_text(path: Path) -> Iterator[Any]:
     """Open a source text, or the one in a zip file, as bytes."""
     if ".zip" in path.suffixes:  # perhaps followed by the suffix of a temporary file
         with zipfile.ZipFile(path) as archive:
@@ -43,10 +43,7 @@ def _open_text(path: Path) -> Iterator[IO[bytes]]:
 def source_sha256(path: Path) -> str:
     """Checksum of a source text, or of the one in a zip file."""
     with _reading(path), _open_text(path) as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
-        return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def values_sha256(X: NDArray[np.float64], y: NDArray[np.float64]) -> str:
@@ -99,10 +96,7 @@ def _verify(path: Path, entry: Entry, X: NDArray[np.float64], y: NDArray[np.floa
 
 
 def require_sha256(where: Path | str, expected: str, found: str, what: str) -> None:
-    """Raise DatasetCorruptError unless two checksums agree.
-
-    >>> require_sha256("data.txt", "00ff", "00ff", "its text")
-    """
+    """Raise DatasetCorruptError unless two checksums agree."""
     if expected != found:
         raise DatasetCorruptError(
             f"{where} is not the file the catalogue describes: "
@@ -112,10 +106,7 @@ def require_sha256(where: Path | str, expected: str, found: str, what: str) -> N
 
 def _read_npz(path: Path) -> Table:
     with np.load(path, allow_pickle=False) as arrays:
-        return (
-            np.asarray(arrays["X"], dtype=np.float64),
-            np.asarray(arrays["y"], dtype=np.float64),
-        )
+        return arrays["X"].astype(np.float64), arrays["y"].astype(np.float64)
 
 
 def _read_text(path: Path, entry: Entry) -> Table:

@@ -14,8 +14,7 @@ from calipers.preprocessing._text_columns import as_text
 
 def as_objects(texts: Any) -> NDArray[np.object_]:
     """An Arrow array of text as an array of objects, None where it is null."""
-    objects: NDArray[np.object_] = texts.to_numpy(zero_copy_only=False)
-    return objects
+    return texts.to_numpy(zero_copy_only=False)
 
 
 @dataclass(frozen=True)

@@ -117,28 +117,26 @@ def check_column(document: Any, place: str = "column") -> None:
         refuse(f"{place}.used", f"{not unused} for a column of kind {document['kind']}", unused)
 
 
-def check_table(document: Any, place: str = "preprocessor") -> None:
+def check_table(document: Any) -> None:
     """Refuse a document that does not describe a ``TableEncoder``."""
-    _TABLE(document, place)
-    names = []
+    _TABLE(document, "preprocessor")
     for i, entry in enumerate(document["columns"]):
-        here = f"{place}.columns[{i}]"
-        check_column(entry["column"], f"{here}.column")
-        _ENCODERS[entry["column"]["kind"]](entry["encoder"], f"{here}.encoder")
-        if rule := _RULES.get(entry["column"]["kind"]):
-            rule(entry["encoder"], f"{here}.encoder")
-        if entry["column"]["kind"] == "category":
-            levels, kept = entry["encoder"]["levels"], entry["encoder"]["kept"]
-            shown = entry["column"]["categories"]
-            if shown not in (levels[:kept], levels):  # version 0.1 listed them all
-                refuse(
-                    f"{here}.column.categories", f"the levels that are kept, {levels[:kept]}", shown
-                )
-        names.append(entry["column"]["name"])
+        place, column, encoder = f"preprocessor.columns[{i}]", entry["column"], entry["encoder"]
+        check_column(column, f"{place}.column")
+        _ENCODERS[column["kind"]](encoder, f"{place}.encoder")
+        if rule := _RULES.get(column["kind"]):
+            rule(encoder, f"{place}.encoder")
+        if column["kind"] == "category":
+            kept = encoder["levels"][: encoder["kept"]]
+            if column["categories"] not in (kept, encoder["levels"]):  # 0.1 listed them all
+                rule = f"the levels that are kept, {kept}"
+                refuse(f"{place}.column.categories", rule, column["categories"])
+    columns = [entry["column"] for entry in document["columns"]]
+    names = [column["name"] for column in columns]
     if len(set(names)) < len(names):
-        refuse(f"{place}.columns", "columns with distinct names", names)
-    if not any(entry["column"]["used"] for entry in document["columns"]):
-        refuse(f"{place}.columns", "columns of which at least one is used", names)
+        refuse("preprocessor.columns", "columns with distinct names", names)
+    if not any(column["used"] for column in columns):
+        refuse("preprocessor.columns", "columns of which at least one is used", names)
 
 
 def _check_number(encoder: Mapping[str, Any], place: str) -> None:

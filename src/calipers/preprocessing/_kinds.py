@@ -64,8 +64,7 @@ class Texts:
     def is_word(self) -> NDArray[np.bool_]:
         """Which levels are no ``MISSING_MARKS``: those are missing among numbers and dates."""
         marks = pc.is_in(self.levels, value_set=pa.array(MISSING_MARKS, self.levels.type))
-        is_word: NDArray[np.bool_] = ~marks.to_numpy(zero_copy_only=False)
-        return is_word
+        return ~marks.to_numpy(zero_copy_only=False)
 
     @property
     def words(self) -> Any:

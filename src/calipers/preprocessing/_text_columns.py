@@ -77,8 +77,7 @@ def any_match(texts: Any, pattern: str) -> bool:
 
 def as_floats(array: Any) -> FloatArray:
     """An Arrow array of numbers as floats, NaN where it is null."""
-    floats: FloatArray = array.cast(pa.float64()).to_numpy(zero_copy_only=False)
-    return floats
+    return array.cast(pa.float64()).to_numpy(zero_copy_only=False)
 
 
 def read_truth(texts: Any) -> FloatArray:
