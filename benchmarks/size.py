@@ -41,7 +41,7 @@ FEATURES = {
         calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps
         """,
     "guarantees for groups, subgroups and shifts": """
-        _estimator/conformal calibration/_by calibration/_subgroups calibration/_ratio
+        _estimator/conformal calibration/_by calibration/_ratio
         calibration/_effective cli/_conformalize regressor:conformalize
         """,
     "streams": """

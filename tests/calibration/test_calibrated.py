@@ -7,7 +7,7 @@ from scipy.special import ndtri
 from scipy.stats import kstest
 
 from calipers.calibration import CalibratedMixture, Calibration, normal_scores
-from calipers.calibration._corrected_rows import MixtureRows
+from calipers.calibration._level_map import MixtureRows
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 LEVELS = np.concatenate([np.logspace(-12, -2, 20), np.linspace(0.02, 0.98, 60)])[:, None]

@@ -5,7 +5,7 @@ import pytest
 from scipy.special import erfc, ndtri
 
 from calipers.calibration import Calibration, WidthCalibration, _adaptive_quadrature, _integrals
-from calipers.calibration._corrected_rows import MixtureRows
+from calipers.calibration._level_map import MixtureRows
 from calipers.distributions import Members, _grid, mixture_scores, mixture_values_on_grid
 
 BOUND = 1e-6
@@ -28,14 +28,9 @@ def components(name):
     return Members(loc, *sides, np.full((members, 1), 1 / members))
 
 
-def make_rows(name, calibrations, *weights):
-    members = components(name)
-    own = [
-        c.total_weight / c.n_rows if w is None else w
-        for c, w in zip(calibrations, weights, strict=True)
-    ]
-    wide = tuple(np.broadcast_to(weight, ROWS) for weight in own)
-    return MixtureRows(members, calibrations, wide)
+def make_rows(name, maps, *local):
+    wide = tuple(None if each is None else np.broadcast_to(each, ROWS) for each in local)
+    return MixtureRows(components(name), maps, wide)
 
 
 NAMES = ["one", "two", "ten alike", "ten", "ten far apart", "fifty"]
@@ -118,7 +113,7 @@ def test_quantiles_on_a_grid_have_their_scores(name):
 def test_errors_are_within_the_bound_where_widths_differ(map_of_many, monkeypatch):
     factor = np.array([0.7, 1.0, 1.4])
     widths = WidthCalibration(np.array([0.0, 1.0]), factor, 500)
-    steps = np.arange(ROWS) % 3.0
+    steps = np.arange(ROWS) % 3
     rows = make_rows("ten", (widths, map_of_many), steps, None)
     check(rows)
     rules = []

@@ -6,7 +6,7 @@ import pytest
 from scipy.special import ndtri
 
 from calipers.calibration import CalibratedMixture, Calibration, normal_scores
-from calipers.calibration._corrected_rows import MixtureRows
+from calipers.calibration._level_map import MixtureRows
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 

@@ -56,8 +56,8 @@ at least that, and it is nominal over the intervals that are not a single value,
 masses are predicted correctly. This is a statement about the past as a whole, not about the next
 row.
 
-A calibration is any class with the methods of ``ScoreCalibrator``, registered in ``CALIBRATIONS``
-under its ``kind``; ensembles apply, store and export it through these methods.
+A calibration is a subclass of ``Calibrator`` with a ``from_scores`` (see ``ScoreCalibrator``),
+registered in ``CALIBRATIONS`` under its ``kind``.
 
 References
 ----------
@@ -77,8 +77,12 @@ References
 
 from typing import Any
 
-from calipers.calibration._by import CalibrationBy
-from calipers.calibration._calibrated import CalibratedMixture, Unsupported as Unsupported
+from calipers.calibration._by import WIDTH as WIDTH, CalibrationBy, Subgroups as Subgroups
+from calipers.calibration._calibrated import (
+    CalibratedMixture,
+    Unsupported as Unsupported,
+    normal_scores,
+)
 from calipers.calibration._effective import (
     effective_note as effective_note,
     effective_number as effective_number,
@@ -86,19 +90,18 @@ from calipers.calibration._effective import (
 )
 from calipers.calibration._folds import out_of_fold
 from calipers.calibration._learned import Learned, NetworkDistribution as NetworkDistribution
+from calipers.calibration._level_map import LevelMap as LevelMap
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._online import AdaptiveCoverage
 from calipers.calibration._pool import UnseenPools as UnseenPools, unseen_pools
-from calipers.calibration._protocol import Calibrator, LevelMap as LevelMap, ScoreCalibrator
+from calipers.calibration._protocol import Calibrator, ScoreCalibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._score_map import Calibration
-from calipers.calibration._scores import normal_scores
-from calipers.calibration._subgroups import (
-    WIDTH as WIDTH,
-    Subgroups as Subgroups,
+from calipers.calibration._width import (
+    WidthCalibration,
+    correct_by_width as correct_by_width,
     log_width as log_width,
 )
-from calipers.calibration._width import WidthCalibration, correct_by_width as correct_by_width
 
 __all__ = [
     "CALIBRATIONS",

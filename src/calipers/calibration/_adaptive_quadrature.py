@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from calipers._checks import FloatArray, IntArray
-from calipers.calibration._corrected_rows import MixtureRows
+from calipers.calibration._level_map import MixtureRows
 
 # Rows integrated at a time: with about 50 pieces of 7 points each they take a few megabytes.
 CHUNK = 64
@@ -82,11 +82,9 @@ def _breaks(rows: MixtureRows, y: FloatArray) -> tuple[FloatArray, FloatArray]:
     n = y.size
     ends = [rows.values(np.full(n, v)) for v in (-END, -1.0, 1.0, END)]
     at_knots = [
-        rows._replace(calibrations=rows.calibrations[:k], row_weights=rows.row_weights[:k]).values(
-            np.full(n, knot)
-        )
-        for k, calibration in enumerate(rows.calibrations)
-        for knot in calibration.scores
+        rows._replace(maps=rows.maps[:k], local=rows.local[:k]).values(np.full(n, knot))
+        for k, level_map in enumerate(rows.maps)
+        for knot in level_map.scores
     ]
     inside = np.clip(np.stack([*at_knots, *ends[1:3], y]), ends[0], ends[3])
     return np.sort(np.stack([ends[0], *inside, ends[3]]), axis=0), ends[2] - ends[1]

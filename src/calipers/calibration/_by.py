@@ -1,4 +1,7 @@
-"""Mondrian conformal prediction: a separate calibration map for each subgroup of rows."""
+"""Mondrian conformal prediction: a separate calibration map for each subgroup of rows.
+
+Subgroups are categories or bins of an input, or bins of the predicted width.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -7,16 +10,101 @@ from typing import Any, ClassVar, NoReturn, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from calipers._checks import FloatArray
+from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, arrays_under, refuse, within
-from calipers.calibration._calibrated import CalibratedMixture, Unsupported
-from calipers.calibration._score_map import BoolArray, Calibration, IntArray, Pieces
-from calipers.calibration._subgroups import MAX_SUBGROUPS, Subgroups
+from calipers.calibration._calibrated import CalibratedMixture
+from calipers.calibration._level_map import Pieces
+from calipers.calibration._protocol import Calibrator
+from calipers.calibration._score_map import Calibration
+from calipers.calibration._width import log_width
 from calipers.distributions import SplitNormalMixture
+
+WIDTH = "predicted width"
+"""Name given in place of a column to form subgroups by the width of predictions."""
+
+# A numeric column with more distinct values is binned; no column has more than MAX_SUBGROUPS.
+MAX_DISTINCT, MAX_SUBGROUPS = 20, 100
 
 
 @dataclass(frozen=True, eq=False)
-class CalibrationBy:
+class Subgroups:
+    """Definition of the subgroups, which are numbered from 0."""
+
+    #: (k,): Columns of the encoded inputs; empty for the width of predictions.
+    columns: IntArray
+    #: (subgroups, k): Values of the columns in each subgroup, where subgroups are categories; empty
+    #: where they are bins.
+    values: FloatArray
+    #: (bins - 1,): Edges between bins of the first column, or of the logarithm of the width.
+    edges: FloatArray
+    #: Function used in place of columns, from rows to subgroup numbers.
+    label: Callable[[FloatArray], ArrayLike] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values) or len(self.edges) + 1
+
+    @classmethod
+    def of_columns(cls, X: FloatArray, columns: IntArray, bins: int) -> Self:
+        """Subgroups by an input: its categories, or bins of equal counts for a numeric input."""
+        distinct = np.unique(X[:, columns], axis=0)
+        limit = MAX_DISTINCT if len(columns) == 1 else MAX_SUBGROUPS
+        if len(distinct) <= limit:
+            return cls(columns, distinct, np.empty(0))
+        return cls(columns[:1], np.empty((0, 1)), _edges(X[:, columns[0]], bins))
+
+    @classmethod
+    def of_width(cls, dist: Any, bins: int) -> Self:
+        """Subgroups by the width of predictions, with equal numbers of rows."""
+        no_columns = np.empty(0, np.intp)
+        return cls(no_columns, np.empty((0, 0)), _edges(log_width(dist), bins))
+
+    def of_rows(self, dist: Any, X: FloatArray) -> IntArray:
+        """Subgroup number of each row, -1 for rows of an unseen subgroup."""
+        if self.label is not None:
+            return np.asarray(self.label(X), np.intp)
+        if not self.columns.size:
+            return np.searchsorted(self.edges, log_width(dist), side="right")
+        inputs = np.asarray(X, np.float64)[:, self.columns]
+        if not len(self.values):
+            return np.searchsorted(self.edges, inputs[:, 0], side="right")
+        code = np.full(len(inputs), -1)
+        for number, value in enumerate(self.values):
+            code[(inputs == value).all(axis=1)] = number
+        return code
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """State to store, as plain arrays."""
+        if self.label is not None:
+            raise ValueError(
+                "the model was conformalized by a function, which cannot be stored; to save the "
+                "model, name a column instead"
+            )
+        return {"columns": self.columns, "values": self.values, "edges": self.edges}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Restore subgroups from ``to_arrays``; raise ``SchemaError`` if they are malformed."""
+        columns = array_of(arrays, "columns", "iu")
+        values, edges = (array_of(arrays, name, "f") for name in ("values", "edges"))
+        if columns.ndim != 1 or len(columns) > MAX_SUBGROUPS:
+            refuse("array 'columns'", "a list of columns", columns.shape)
+        within("columns", columns, 0, 10**6)
+        if values.ndim != 2 or values.shape[1] != len(columns) or len(values) > MAX_SUBGROUPS:
+            refuse("array 'values'", f"of {len(columns)} columns", values.shape)
+        if edges.ndim != 1 or len(edges) > MAX_SUBGROUPS or (np.diff(edges) <= 0).any():
+            refuse("array 'edges'", f"at most {MAX_SUBGROUPS} numbers in ascending order", edges)
+        if len(values) and len(edges):
+            refuse("array 'edges'", "empty for categories", edges)
+        return cls(columns.astype(np.intp), values, edges)
+
+
+def _edges(values: FloatArray, bins: int) -> FloatArray:
+    levels = np.arange(1, max(bins, 1)) / max(bins, 1)
+    return np.unique(np.quantile(values, levels, method="inverted_cdf"))
+
+
+@dataclass(frozen=True, eq=False)
+class CalibrationBy(Calibrator):
     """A map for each subgroup with enough calibration rows, and one for all rows.
 
     Where the rows of a subgroup and a new row of that subgroup are exchangeable, an interval has
@@ -31,7 +119,7 @@ class CalibrationBy:
 
     kind: ClassVar[str] = "by"
     """Key in ``CALIBRATIONS``."""
-    row_weight: ClassVar[None] = None
+    strict = True
 
     @classmethod
     def from_kinds(
@@ -63,92 +151,72 @@ class CalibrationBy:
         return cls(kinds, tuple(maps), place)
 
     @property
-    def whole(self) -> Calibration:
-        """The map of all rows."""
-        return self.maps[0]
+    def level_map(self) -> Self:
+        """The maps, which this object itself applies; a row's depends on the number of its map."""
+        return self
 
     @property
     def n_rows(self) -> int:
         """Number of calibration rows."""
-        return self.whole.n_rows
+        return self.maps[0].n_rows
 
     @property
     def n_effective(self) -> float:
         """Effective sample size of the calibration rows."""
-        return self.whole.n_effective
+        return self.maps[0].n_effective
 
     @property
-    def strict(self) -> bool:
-        """Whether the guarantee of split conformal prediction holds."""
-        return self.whole.strict
+    def total_weight(self) -> float:
+        """Sum of the calibration weights."""
+        return self.maps[0].total_weight
 
     @property
     def scores(self) -> FloatArray:
         """Scores of the knots of all maps."""
         return np.unique(np.concatenate([calibration.scores for calibration in self.maps]))
 
-    @property
-    def total_weight(self) -> float:
-        """Sum of the calibration weights."""
-        return self.whole.total_weight
-
-    @property
-    def mean_weight(self) -> float:
-        """Index of the map of all rows, since a row's weight is here the index of its map."""
-        return 0.0
-
-    def calibrated(
-        self,
-        dist: SplitNormalMixture | CalibratedMixture,
-        X: FloatArray,
-        unsupported: Unsupported = "inf",
-    ) -> CalibratedMixture:
-        """Correct the distributions that were predicted for the rows ``X``."""
+    def local(self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray) -> IntArray:
+        """Number of each row's map."""
         code = self.kinds.of_rows(dist, X)
         seen = (code >= 0) & (code < len(self.place))
-        place = np.where(seen, self.place[np.where(seen, code, 0)], 0)
-        return CalibratedMixture(dist, self, place.astype(np.float64), unsupported)
+        return np.where(seen, self.place[np.where(seen, code, 0)], 0)
 
-    def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
-        """Score of a level on the normal scale, by the map of index ``weight``."""
-        return self._by_map(v, weight, lambda calibration, v: calibration.to_score(v))
+    def to_score(self, v: ArrayLike, number: ArrayLike | None = None) -> FloatArray:
+        """Score of a level on the normal scale, by the map of this number."""
+        return self._by_map(v, number, lambda calibration, v: calibration.to_score(v))
 
-    def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+    def from_score(self, z: ArrayLike, number: ArrayLike | None = None) -> FloatArray:
         """Level of a score on the normal scale: the inverse of ``to_score``."""
-        return self._by_map(z, weight, lambda calibration, z: calibration.from_score(z))
+        return self._by_map(z, number, lambda calibration, z: calibration.from_score(z))
 
-    def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> BoolArray:
+    def supports(self, p: ArrayLike, number: ArrayLike | None = None) -> BoolArray:
         """Whether a map has enough rows for the level ``p``."""
-        supported = self._by_map(p, weight, lambda calibration, p: calibration.supports(p))
+        supported = self._by_map(p, number, lambda calibration, p: calibration.supports(p))
         return supported.astype(np.bool_)
 
-    def smallest_alpha(self) -> FloatArray:
-        """Smallest miscoverage of a central interval that all rows together support."""
-        return self.whole.smallest_alpha()
-
-    def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
+    def pieces_of_score(self, z: FloatArray, number: ArrayLike | None = None) -> Pieces:
         """Linear pieces of the maps on which the scores ``z`` lie."""
 
         def pieces(calibration: Calibration, z: FloatArray) -> FloatArray:
-            return np.stack(calibration.pieces_of_score(z, np.asarray(calibration.mean_weight)))
+            return np.stack(calibration.pieces_of_score(z))
 
-        return Pieces(*self._by_map(z, weight, pieces, outputs=3))
+        return Pieces(*self._by_map(z, number, pieces, outputs=3))
 
     def _by_map(
         self,
         values: ArrayLike,
-        place: ArrayLike | None,
+        number: ArrayLike | None,
         function: Callable[[Calibration, FloatArray], Any],
         outputs: int = 0,
     ) -> FloatArray:
-        """Apply ``function`` to each map and the values whose ``place`` is its index."""
-        values, place = np.broadcast_arrays(
-            np.asarray(values, np.float64), np.asarray(0.0 if place is None else place)
+        """Apply ``function`` to each map and its values; without numbers, the map of all rows."""
+        values, number = np.broadcast_arrays(
+            np.asarray(values, np.float64), np.asarray(0 if number is None else number)
         )
         result = np.empty((outputs, *values.shape) if outputs else values.shape)
-        for number in np.unique(place).astype(int).tolist():
-            rows = place == number
-            result[..., rows] = function(self.maps[number], values[rows])
+        for each in np.unique(number).tolist():
+            rows = number == each
+            result[..., rows] = function(self.maps[each], values[rows])
         return result
 
     def fixed_scores(self, v: FloatArray) -> NoReturn:

@@ -5,17 +5,22 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
-from calipers.calibration._corrected_rows import MixtureRows
 from calipers.calibration._effective import effective_note, rows_needed
 from calipers.calibration._integrals import ROWS, crps, mean_and_variance
-from calipers.calibration._protocol import LevelMap
-from calipers.distributions import DerivedDistribution, SplitNormalMixture, mixture_values
+from calipers.calibration._level_map import LevelMap, MixtureRows
+from calipers.distributions import (
+    DerivedDistribution,
+    SplitNormalMixture,
+    TransformedMixture,
+    mixture_scores,
+    mixture_values,
+)
 
 Unsupported: TypeAlias = Literal["inf", "raise"]
 
@@ -42,6 +47,8 @@ class CalibratedMixture(DerivedDistribution):
     unsupported : {"inf", "raise"}
         What `interval` does where the calibration rows are too few for the requested coverage:
         return infinite bounds, or raise a ValueError that says how many rows are needed.
+    local : array-like, optional
+        What the map of each row depends on, where that is not a weight (see ``LevelMap``).
 
     Raises
     ------
@@ -79,8 +86,8 @@ class CalibratedMixture(DerivedDistribution):
 
     mixture: "SplitNormalMixture | CalibratedMixture"
     calibration: LevelMap
-    row_weights: FloatArray
     unsupported: Unsupported
+    local: NDArray[Any] | None
     _inner_field = "mixture"
 
     def __init__(
@@ -89,26 +96,36 @@ class CalibratedMixture(DerivedDistribution):
         calibration: LevelMap,
         row_weights: ArrayLike | None = None,
         unsupported: Unsupported = "inf",
+        *,
+        local: ArrayLike | None = None,
     ) -> None:
         if unsupported not in ("inf", "raise"):
             raise ValueError(f"unsupported must be 'inf' or 'raise', got {unsupported!r}")
-        weights = checks.scale(
-            "row_weights", calibration.mean_weight if row_weights is None else row_weights
-        )
-        try:
-            weights = np.broadcast_to(weights, mixture.shape)
-        except ValueError:
-            raise ValueError(
-                f"row_weights must fit rows of shape {mixture.shape}, got shape {weights.shape}"
-            ) from None
+        if row_weights is not None:
+            local = checks.scale("row_weights", row_weights)
+        if local is not None:
+            try:
+                local = np.broadcast_to(local, mixture.shape)
+            except ValueError:
+                raise ValueError(
+                    f"row_weights must fit rows of shape {mixture.shape}, got shape "
+                    f"{np.shape(local)}"
+                ) from None
         object.__setattr__(self, "mixture", mixture)
         object.__setattr__(self, "calibration", calibration)
-        object.__setattr__(self, "row_weights", weights)
         object.__setattr__(self, "unsupported", unsupported)
+        object.__setattr__(self, "local", local)
 
     def __getitem__(self, key: Any) -> "CalibratedMixture":
-        weights = self.row_weights[key]
-        return CalibratedMixture(self.mixture[key], self.calibration, weights, self.unsupported)
+        return self.with_mixture(self.mixture[key], None if self.local is None else self.local[key])
+
+    def with_mixture(
+        self, mixture: "SplitNormalMixture | CalibratedMixture", local: NDArray[Any] | None
+    ) -> "CalibratedMixture":
+        """The same correction of other distributions."""
+        return CalibratedMixture(
+            mixture, self.calibration, unsupported=self.unsupported, local=local
+        )
 
     @property
     def _steps(self) -> tuple["CalibratedMixture", ...]:
@@ -124,17 +141,19 @@ class CalibratedMixture(DerivedDistribution):
         block_rows: int | None = None,
     ) -> FloatArray:
         """Call `function` with blocks of rows and of `arrays`."""
-        steps, depth = self._steps, len(self._steps)
-        innermost = steps[0].mixture
+        innermost = self._steps[0].mixture
         assert isinstance(innermost, SplitNormalMixture)  # noqa: S101 - for the type checker
-        calibrations = tuple(step.calibration for step in steps)
+        maps = tuple(step.calibration for step in self._steps)
+        local = [step.local for step in self._steps]
+        given = [each for each in local if each is not None]
 
         def of_block(*blocks: Any) -> FloatArray | tuple[FloatArray, ...]:
-            weights, args, members = blocks[:depth], blocks[depth:-1], blocks[-1]
-            return function(MixtureRows(members, calibrations, weights), *args)
+            parts, args, members = iter(blocks), blocks[len(given) : -1], blocks[-1]
+            of_rows = tuple(None if each is None else next(parts) for each in local)
+            return function(MixtureRows(members, maps, of_rows), *args)
 
-        rows = [*(step.row_weights for step in steps), *arrays]
         called, members = innermost.in_blocks(of_block)
+        rows = [*given, *arrays]
         return blockwise(called, rows, members, outputs=outputs, block_rows=block_rows)
 
     def normal_scores(self, x: ArrayLike) -> FloatArray:
@@ -164,11 +183,11 @@ class CalibratedMixture(DerivedDistribution):
 
     def _values(self, v: FloatArray) -> FloatArray:
         """Quantiles at levels on the normal scale."""
-        weights = self.row_weights
-        if any(weights.strides) or not weights.size:
+        local = self.local
+        if local is not None and (any(local.strides) or not local.size):
             return self._apply(MixtureRows.values, v)
-        # All rows have the same weight, so a level has the same score in all of them.
-        z = self.calibration.to_score(v, weights.flat[0])
+        # All rows have the same map, so a level has the same score in all of them.
+        z = self.calibration.to_score(v, None if local is None else local.flat[0])
         if isinstance(self.mixture, CalibratedMixture):
             return self.mixture._values(z)
         of_block, members = self.mixture.in_blocks(mixture_values)
@@ -182,7 +201,7 @@ class CalibratedMixture(DerivedDistribution):
         """
         level = checks.coverage(coverage)
         tail = 0.5 * (1.0 - level)
-        supported = self.calibration.supports(tail, self.row_weights)
+        supported = self.calibration.supports(tail, self.local)
         if self.unsupported == "raise" and not supported.all():
             self._refuse(np.broadcast_to(level, supported.shape)[~supported].max())
         v = ndtri(tail.reshape((1,) * (len(self.shape) - tail.ndim) + tail.shape))
@@ -190,11 +209,12 @@ class CalibratedMixture(DerivedDistribution):
         return np.where(supported, lower, -np.inf), np.where(supported, upper, np.inf)
 
     def _refuse(self, coverage: float) -> None:
-        calibration = self.calibration
+        rows = self.calibration.n_rows
+        weight = getattr(self.calibration, "total_weight", rows)
         raise ValueError(
             f"coverage {coverage:g} needs at least {rows_needed(coverage)} calibration rows, each "
-            f"of the same weight as the predicted row, got {calibration.n_rows} of total weight "
-            f"{calibration.total_weight:g}{effective_note(calibration)}; unsupported='inf' gives "
+            f"of the same weight as the predicted row, got {rows} of total weight "
+            f"{weight:g}{effective_note(self.calibration)}; unsupported='inf' gives "
             "infinite bounds instead"
         )
 
@@ -222,3 +242,36 @@ class CalibratedMixture(DerivedDistribution):
     def per_network(self) -> int:
         """Number of consecutive members that are the components of one network."""
         return self.mixture.per_network
+
+
+def normal_scores(
+    dist: SplitNormalMixture | CalibratedMixture | TransformedMixture, y: ArrayLike
+) -> FloatArray:
+    r"""Normal scores of targets, :math:`z = \Phi^{-1}(F(y))`, accurate however far in the tails.
+
+    Parameters
+    ----------
+    dist : SplitNormalMixture, CalibratedMixture or TransformedMixture
+        Predictions for the rows, by networks that were not trained on them.
+    y : array-like
+        Targets; broadcasts against the distributions.
+
+    Returns
+    -------
+    array
+        Standard normal if the model is right.
+
+    Examples
+    --------
+    >>> from calipers.distributions import SplitNormal
+    >>> mixture = SplitNormalMixture(SplitNormal([[0.0]], 1.0, 1.0))
+    >>> normal_scores(mixture, [-1e6, -40.0, 0.5, 9.0])
+    array([-1.e+06, -4.e+01,  5.e-01,  9.e+00])
+    """
+    target = checks.finite("y", y)
+    if isinstance(dist, TransformedMixture):  # monotone transformations do not change the scores
+        return normal_scores(dist.latent, dist.target_map.forward(target))
+    if isinstance(dist, CalibratedMixture):
+        return dist.normal_scores(target)
+    of_block, members = dist.in_blocks(mixture_scores)
+    return blockwise(of_block, (target,), members)

@@ -16,14 +16,14 @@ solved one at a time.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.polynomial import legendre
 
 from calipers._checks import FloatArray, IntArray
 from calipers.calibration import _adaptive_quadrature as adaptive
-from calipers.calibration._corrected_rows import MixtureRows
+from calipers.calibration._level_map import MixtureRows
 from calipers.calibration._rules import (
     FINE_FRACTIONS,
     FINE_WEIGHTS,
@@ -50,10 +50,10 @@ Integral = Callable[[MixtureRows, FloatArray, FloatArray, Rule], tuple[FloatArra
 
 @runtime_checkable
 class Stretching(Protocol):
-    """A calibration that multiplies the scores of each row by a factor."""
+    """A map that multiplies the scores of each row by a factor."""
 
-    def stretch(self, weight: FloatArray) -> FloatArray:
-        """Factors of rows with these weights."""
+    def stretch(self, local: Any, /) -> FloatArray:
+        """Factors of rows."""
 
 
 def crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
@@ -80,12 +80,12 @@ def _integrate(
     y: FloatArray,
     outputs: int = 1,
 ) -> FloatArray:
-    """Integrate with ever narrower panels, rows of equal weights at a time; shape (outputs, n)."""
+    """Integrate with ever narrower panels, rows of the same maps at a time; shape (outputs, n)."""
     results = np.empty((outputs, y.size))
     unstretched, stretch = _without_stretch(rows)
-    for weights, pending in _by_weights(unstretched.row_weights):
+    for local, pending in _same_maps(unstretched.local, y.size):
         for halvings in range(HALVINGS + 1):
-            rule, inaccurate = make_rule(unstretched.calibrations, weights, halvings), []
+            rule, inaccurate = make_rule(unstretched.maps, local, halvings), []
             for start in range(0, pending.size, CHUNK):
                 part = pending[start : start + CHUNK]
                 *values, error, scale = integral(
@@ -102,30 +102,26 @@ def _integrate(
 
 
 def _without_stretch(rows: MixtureRows) -> tuple[MixtureRows, FloatArray]:
-    """Rows without a first calibration that stretches scores, and its factors.
+    """Rows without a first map that stretches scores, and its factors.
 
     The scores of all rows then have the same distribution, whatever the widths.
     """
-    first = rows.calibrations[0]
-    if not isinstance(first, Stretching) or len(rows.calibrations) == 1:
+    first = rows.maps[0]
+    if not isinstance(first, Stretching) or len(rows.maps) == 1:
         return rows, np.ones(rows.members.n_rows)
-    stretch = first.stretch(rows.row_weights[0])
-    unstretched = rows._replace(
-        calibrations=rows.calibrations[1:], row_weights=rows.row_weights[1:]
-    )
-    return unstretched, stretch
+    return rows._replace(maps=rows.maps[1:], local=rows.local[1:]), first.stretch(rows.local[0])
 
 
-def _by_weights(
-    row_weights: tuple[FloatArray, ...],
-) -> Iterator[tuple[tuple[float, ...], IntArray]]:
-    """Yield each distinct combination of weights and the rows that have it."""
-    combined = np.stack(row_weights)
-    distinct, group = combined[:, :1], np.zeros(combined.shape[1], np.intp)
-    if (combined != distinct).any():
-        distinct, group = np.unique(combined, axis=1, return_inverse=True)
-    for number, weights in enumerate(distinct.T.tolist()):
-        yield tuple(weights), np.flatnonzero(group.ravel() == number)
+def _same_maps(local: tuple[Any, ...], n: int) -> Iterator[tuple[tuple[Any, ...], IntArray]]:
+    """Yield each distinct combination of what maps depend on, and the rows that have it."""
+    group = np.zeros(n, np.intp)
+    for each in local:
+        if each is not None and (each != each[:1]).any():
+            code = np.unique(each, return_inverse=True)[1]
+            group = np.unique(group * (code.max() + 1) + code, return_inverse=True)[1]
+    for number in range(group.max(initial=-1) + 1):
+        rows = np.flatnonzero(group == number)
+        yield tuple(None if each is None else each[rows[0]].item() for each in local), rows
 
 
 def _moments(

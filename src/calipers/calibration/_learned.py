@@ -11,8 +11,7 @@ from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import FloatArray
 from calipers.calibration._calibrated import CalibratedMixture
-from calipers.calibration._corrected_rows import MixtureRows
-from calipers.calibration._level_map import KnotMap
+from calipers.calibration._level_map import KnotMap, MixtureRows
 from calipers.calibration._tracking import NORMAL
 from calipers.distributions import (
     SplitNormal,
@@ -69,8 +68,7 @@ class Learned:
 def shifted(dist: NetworkDistribution, by: FloatArray) -> NetworkDistribution:
     """Distributions with their location moved by ``by``."""
     if isinstance(dist, CalibratedMixture):
-        inner = shifted(dist.mixture, by)
-        return CalibratedMixture(inner, dist.calibration, dist.row_weights, dist.unsupported)
+        return dist.with_mixture(shifted(dist.mixture, by), dist.local)
     parts = dist.components
     moved = SplitNormal(parts.loc + by, parts.left_scale, parts.right_scale)
     return SplitNormalMixture(moved, dist.weights, per_network=dist.per_network)

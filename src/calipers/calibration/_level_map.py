@@ -1,23 +1,78 @@
-"""A piecewise-linear map between levels and scores through given knots."""
+"""Maps between nominal levels and scores, and blocks of rows to which a chain of them applies.
+
+Levels are on the normal scale. A value has a score in its row's mixture, and each map turns a score
+into a level, which is the score for the next map.
+"""
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.calibration._effective import ROUNDING
-from calipers.calibration._score_map import Pieces
+from calipers.distributions import Members, mixture_logpdf, mixture_scores, mixture_values
 
 _MIN_SLOPE = 1e-6  # relative to the slope in the middle, so that the map has an inverse
 
 
+class Pieces(NamedTuple):
+    """Linear pieces of a map, score = z + rate (level - v)."""
+
+    z: FloatArray
+    v: FloatArray
+    rate: FloatArray
+
+    def score(self, level: FloatArray) -> FloatArray:
+        """Scores of levels on these pieces."""
+        with np.errstate(over="ignore"):
+            return self.z + self.rate * (level - self.v)
+
+    def level(self, score: FloatArray) -> FloatArray:
+        """Levels of scores on these pieces: the inverse of `score`."""
+        with np.errstate(over="ignore"):
+            return self.v + (score - self.z) / self.rate
+
+
+class LevelMap(Protocol):
+    """A piecewise linear map between nominal levels and scores.
+
+    It may differ between rows. ``local`` is what the map of a row depends on, one number per row:
+    its weight, the step of its width, the number of its subgroup's map. Each class says what it is;
+    others only pass it on. None is for rows of which nothing is known.
+    """
+
+    @property
+    def n_rows(self) -> int:
+        """Number of calibration rows."""
+
+    @property
+    def scores(self) -> FloatArray:
+        """Scores of the knots between which the map is linear, in ascending order."""
+
+    def to_score(self, v: ArrayLike, local: Any, /) -> FloatArray:
+        """Scores of levels."""
+
+    def from_score(self, z: ArrayLike, local: Any, /) -> FloatArray:
+        """Levels of scores: the inverse of ``to_score``."""
+
+    def pieces_of_score(self, z: FloatArray, local: Any, /) -> Pieces:
+        """Linear pieces of the map on which the scores ``z`` lie."""
+
+    def supports(self, p: ArrayLike, local: Any, /) -> NDArray[np.bool_]:
+        """Whether there are enough calibration rows for the level ``p``, a probability."""
+
+
 @dataclass(frozen=True, eq=False)
 class KnotMap:
-    """Linear map between knots, continued beyond the outermost with the slope of the middle."""
+    """Linear map between knots, continued beyond the outermost with the slope of the middle.
 
-    levels: FloatArray  # (knots,): on the normal scale, ascending
+    It is the same for all rows.
+    """
+
+    levels: FloatArray  # (knots,): ascending
     scores: FloatArray  # (knots,): their scores, ascending
     tail_slope: float  # slope beyond the outermost knots
     n_rows: int  # rows behind the map, which decide what coverage it supports
@@ -30,33 +85,21 @@ class KnotMap:
         increasing = np.maximum.accumulate(scores - least * levels) + least * levels
         return cls(levels, increasing, max(slope, least), n_rows)
 
-    @property
-    def total_weight(self) -> float:
-        """Sum of the calibration weights, one for each row."""
-        return float(self.n_rows)
-
-    @property
-    def mean_weight(self) -> float:
-        """Weight of a row."""
-        return 1.0
-
-    def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
-        """Score of a level, both on the normal scale."""
-        del weight
+    def to_score(self, v: ArrayLike, _: None = None) -> FloatArray:
+        """Scores of levels."""
         level = checks.not_nan("v", v)
         return self._pieces(np.searchsorted(self.levels, level)).score(level)
 
-    def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
-        """Level of a score: the inverse of `to_score`."""
+    def from_score(self, z: ArrayLike, _: None = None) -> FloatArray:
+        """Levels of scores: the inverse of `to_score`."""
         score = checks.not_nan("z", z)
-        return self.pieces_of_score(score, weight).level(score)
+        return self.pieces_of_score(score).level(score)
 
-    def pieces_of_score(self, z: FloatArray, weight: ArrayLike | None = None) -> Pieces:
+    def pieces_of_score(self, z: FloatArray, _: None = None) -> Pieces:
         """Linear pieces of the map on which the scores ``z`` lie."""
-        del weight
         return self._pieces(np.searchsorted(self.scores, z))
 
-    def _pieces(self, place: NDArray[np.intp]) -> Pieces:
+    def _pieces(self, place: IntArray) -> Pieces:
         last = len(self.scores) - 1
         left = np.clip(place - 1, 0, last)
         right = np.clip(left + 1, 0, last)
@@ -65,8 +108,53 @@ class KnotMap:
         rise = np.where(inner, self.scores[right] - self.scores[left], self.tail_slope)
         return Pieces(self.scores[left], self.levels[left], rise / run)
 
-    def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
+    def supports(self, p: ArrayLike, _: None = None) -> NDArray[np.bool_]:
         """Whether there are enough rows for the level ``p``: a tail of at least 1 / (n + 1)."""
         level = checks.probability("p", p)
-        enough = np.minimum(level, 1.0 - level) * (self.n_rows + 1) >= 1.0 - ROUNDING
-        return np.broadcast_arrays(enough, 0.0 if weight is None else weight)[0]
+        tail = np.minimum(level, 1.0 - level)
+        return np.asarray(tail * (self.n_rows + 1) >= 1.0 - ROUNDING)
+
+
+class MixtureRows(NamedTuple):
+    """Mixtures of a block of rows and the maps applied to them."""
+
+    members: Members  # the uncalibrated mixtures
+    maps: tuple[LevelMap, ...]  # the innermost first
+    local: tuple[Any, ...]  # for each map, what it depends on: an array of shape (n,), or None
+
+    def take(self, rows: IntArray) -> "MixtureRows":
+        """The subset ``rows``."""
+        local = tuple(None if each is None else each[rows] for each in self.local)
+        return self._replace(members=self.members.take(rows), local=local)
+
+    def levels(self, x: FloatArray) -> FloatArray:
+        """Levels of `x`; Phi of them is the calibrated cdf."""
+        return levels_of(mixture_scores(x, self.members), self.maps, self.local)
+
+    def values(self, v: FloatArray) -> FloatArray:
+        """Quantiles at levels: the inverse of `levels`."""
+        return mixture_values(scores_of(v, self.maps, self.local), self.members)
+
+    def logpdf(self, x: FloatArray) -> FloatArray:
+        """Log density: that of the mixture plus the logarithm of each map's derivative."""
+        density, z = mixture_logpdf(x, self.members), mixture_scores(x, self.members)
+        for level_map, local in zip(self.maps, self.local, strict=True):
+            pieces = level_map.pieces_of_score(z, local)
+            v = pieces.v + (z - pieces.z) / pieces.rate
+            density = density + 0.5 * (z - v) * (z + v) - np.log(pieces.rate)
+            z = v
+        return density
+
+
+def scores_of(v: FloatArray, maps: tuple[LevelMap, ...], local: tuple[Any, ...]) -> FloatArray:
+    """Scores, in the mixture, of levels after all maps."""
+    for level_map, each in zip(reversed(maps), reversed(local), strict=True):
+        v = level_map.to_score(v, each)
+    return v
+
+
+def levels_of(z: FloatArray, maps: tuple[LevelMap, ...], local: tuple[Any, ...]) -> FloatArray:
+    """Levels, after all maps, of scores in the mixture: the inverse of `scores_of`."""
+    for level_map, each in zip(maps, local, strict=True):
+        z = level_map.from_score(z, each)
+    return z

@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from calipers import _checks as checks
 from calipers._checks import FloatArray
 from calipers._schema import array_of, refuse, within
-from calipers.calibration._calibrated import CalibratedMixture, Unsupported
+from calipers.calibration._calibrated import CalibratedMixture, Unsupported, normal_scores
 from calipers.calibration._input_shift import InputShift
 from calipers.calibration._learned import Learned, NetworkDistribution, median_and_scale, shifted
 from calipers.calibration._level_map import KnotMap
 from calipers.calibration._martingale import Martingale
-from calipers.calibration._scores import normal_scores
+from calipers.calibration._protocol import Calibrator
 from calipers.calibration._tracking import NORMAL, LevelTracker
 
 _PARTS = ("levels", "shift", "alarm")  # the mutable fields of a state
@@ -27,7 +27,7 @@ _MAX_SCORE = 1e30  # scores are clipped to this
 
 
 @dataclass(frozen=True, eq=False)
-class AdaptiveCoverage:
+class AdaptiveCoverage(Calibrator):
     """An online calibration, which learns from every row whose target becomes known.
 
     It corrects the location of a predicted distribution (by a regression of recent errors on the
@@ -65,8 +65,6 @@ class AdaptiveCoverage:
 
     kind: ClassVar[str] = "adaptive"
     """Key in ``CALIBRATIONS``."""
-    strict: ClassVar[bool] = False
-    row_weight: ClassVar[None] = None
 
     @classmethod
     def start(
@@ -106,7 +104,7 @@ class AdaptiveCoverage:
         inputs = self.shift.standardised(np.zeros((len(dist), 0)) if X is None else X)
         if self.shift.rows:
             dist = shifted(dist, self.shift.of_rows(inputs, _positive(median_and_scale(dist)[1])))
-        return CalibratedMixture(dist, self.level_map, None, unsupported)
+        return CalibratedMixture(dist, self.level_map, unsupported=unsupported)
 
     def learn(
         self,
@@ -170,10 +168,6 @@ class AdaptiveCoverage:
                 past = issued.pop(labelled)
                 state.levels.learn(z[labelled], ends[labelled], size[labelled], past)
         return Learned(state, moved, target, knots)
-
-    def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> NDArray[np.bool_]:
-        """Whether there are enough rows for the level ``p``."""
-        return self.level_map.supports(p, weight)
 
     def fixed_scores(self, v: FloatArray) -> FloatArray:
         """Raise ValueError: scores change with every row."""

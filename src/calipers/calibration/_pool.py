@@ -41,9 +41,9 @@ from scipy.special import polygamma
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
+from calipers.calibration._calibrated import normal_scores
 from calipers.calibration._deconvolution import mean_square, noise_of
 from calipers.calibration._folds import Folds, as_mixture, folds_of, held_out_networks
-from calipers.calibration._scores import normal_scores
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 # Variances below this fraction of the mean count as zero.

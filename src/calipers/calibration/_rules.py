@@ -1,25 +1,23 @@
-"""Quadrature rules for calibrated distributions, common to all rows of the same weight.
+"""Quadrature rules for calibrated distributions, common to all rows that have the same maps.
 
 A calibrated distribution is that of q(z), where q is the quantile function of the row on the normal
 scale and z = h(v) the score of a standard normal v. The map h with its knots, and so the
-distribution P of z, is the same for all rows of the same weight. On panels of scores, a rule
+distribution P of z, is the same for all rows with the same maps. On panels of scores, a rule
 replaces q by the polynomial through the Gauss points; this module integrates polynomials over P
 between knots, accurate to rounding.
 """
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.polynomial import legendre
 from scipy.special import ndtr
 
 from calipers._checks import FloatArray, IntArray
+from calipers.calibration._level_map import LevelMap, levels_of, scores_of
 
-if TYPE_CHECKING:
-    from calipers.calibration._score_map import Calibration
-
-Chain = tuple["Calibration", ...]
+Chain = tuple[LevelMap, ...]
 
 # Level, on the normal scale, beyond which lies less than 1e-8 of the variance.
 END = 6.5
@@ -65,12 +63,12 @@ class Rule(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def make_rule(calibrations: Chain, weights: tuple[float, ...], halvings: int = 0) -> Rule:
-    """Rule for a chain of calibrations and a row's weights in them, with panels halved."""
-    ends = _scores(np.array([-END, END]), calibrations, weights)
+def make_rule(maps: Chain, local: tuple[Any, ...], halvings: int = 0) -> Rule:
+    """Rule for a chain of maps and what they depend on in a row, with panels halved."""
+    ends = scores_of(np.array([-END, END]), maps, local)
     edges = _panels(float(ends[0]), float(ends[1]), halvings)
-    v = _cells(edges, calibrations, weights)
-    z = _scores(v, calibrations, weights)
+    v = _cells(edges, maps, local)
+    z = scores_of(v, maps, local)
     panel = np.clip(np.searchsorted(edges, 0.5 * (z[:-1] + z[1:])) - 1, 0, len(edges) - 2)
     level, score = (e[:-1, None] + np.diff(e)[:, None] * FINE_FRACTIONS for e in (v, z))
     weight = 0.5 * np.diff(v)[:, None] * FINE_WEIGHTS * normal_density(level)
@@ -110,18 +108,6 @@ def normal_density(v: FloatArray) -> FloatArray:
     return density
 
 
-def _scores(v: FloatArray, calibrations: Chain, weights: tuple[float, ...]) -> FloatArray:
-    for calibration, weight in zip(reversed(calibrations), reversed(weights), strict=True):
-        v = calibration.to_score(v, weight)
-    return v
-
-
-def _levels(z: FloatArray, calibrations: Chain, weights: tuple[float, ...]) -> FloatArray:
-    for calibration, weight in zip(calibrations, weights, strict=True):
-        z = calibration.from_score(z, weight)
-    return z
-
-
 def _panels(low: float, high: float, halvings: int) -> FloatArray:
     """Ends of the panels between two scores."""
     ends = list(PANELS)
@@ -136,12 +122,9 @@ def _panels(low: float, high: float, halvings: int) -> FloatArray:
     return edges
 
 
-def _cells(edges: FloatArray, calibrations: Chain, weights: tuple[float, ...]) -> FloatArray:
-    """Levels at which the map bends or a panel ends, and a regular grid so that none is wide."""
-    knots = (
-        _levels(calibrations[k].scores, calibrations[k:], weights[k:])
-        for k in range(len(calibrations))
-    )
-    inner = _levels(edges[1:-1], calibrations, weights)
+def _cells(edges: FloatArray, maps: Chain, local: tuple[Any, ...]) -> FloatArray:
+    """Levels at which a map bends or a panel ends, and a regular grid so that none is wide."""
+    knots = (levels_of(maps[k].scores, maps[k:], local[k:]) for k in range(len(maps)))
+    inner = levels_of(edges[1:-1], maps, local)
     levels = np.concatenate([np.arange(-END, END + 0.5), inner, *knots])
     return np.unique(levels[np.abs(levels) <= END])

@@ -4,48 +4,29 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray
-from calipers.calibration._calibrated import CalibratedMixture, Unsupported
+from calipers._checks import BoolArray, FloatArray, IntArray
+from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._effective import ROUNDING, effective_number, independent_number
 from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
+from calipers.calibration._level_map import Pieces
+from calipers.calibration._protocol import Calibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._stored import check_arrays
 from calipers.distributions import SplitNormalMixture
-
-IntArray = NDArray[np.intp]
-BoolArray = NDArray[np.bool_]
 
 # Levels this close to one half belong to no strict knot but the median.
 MIDDLE = 1e-3
 
 
-class Pieces(NamedTuple):
-    """Linear pieces of the map, score = z + rate (level - v), levels on the normal scale."""
-
-    z: FloatArray
-    v: FloatArray
-    rate: FloatArray
-
-    def score(self, level: FloatArray) -> FloatArray:
-        """Scores of levels on these pieces."""
-        with np.errstate(over="ignore"):
-            return self.z + self.rate * (level - self.v)
-
-    def level(self, score: FloatArray) -> FloatArray:
-        """Levels of scores on these pieces: the inverse of `score`."""
-        with np.errstate(over="ignore"):
-            return self.v + (score - self.z) / self.rate
-
-
 @dataclass(frozen=True, eq=False)
-class Calibration:
+class Calibration(Calibrator):
     r"""Map from a nominal level p to the normal score that has this level on calibration rows.
 
     Between the knots the map from :math:`\Phi^{-1}(p)` to scores is linear, and so the identity if
@@ -173,24 +154,19 @@ class Calibration:
         """
         return self.total_weight / (self.n_independent or self.n_effective) if self.n_rows else 1.0
 
-    def calibrated(
-        self,
-        dist: SplitNormalMixture | CalibratedMixture,
-        X: FloatArray,
-        unsupported: Unsupported = "inf",
-    ) -> CalibratedMixture:
-        """Correct the distributions that were predicted for the rows ``X``."""
-        weights = None if self.row_weight is None else self.row_weight(X)
-        return CalibratedMixture(dist, self, weights, unsupported)
+    @property
+    def level_map(self) -> Self:
+        """The map, which is this object itself; what it depends on is the weight of a row."""
+        return self
+
+    def local(
+        self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray
+    ) -> FloatArray | None:
+        """Weights of the rows ``X``; None if all have the expected weight."""
+        return None if self.row_weight is None else checks.scale("row_weights", self.row_weight(X))
 
     def fixed_scores(self, v: FloatArray) -> FloatArray:
-        """Scores of levels on the normal scale, the same for every row, for exports.
-
-        Raises
-        ------
-        ValueError
-            If scores depend on the row.
-        """
+        """Scores of levels on the normal scale; raise ValueError if they depend on the row."""
         if self.row_weight is not None:
             raise ValueError(
                 "a model conformalized with row_weight or shifted_to cannot be exported to ONNX, "
@@ -198,11 +174,10 @@ class Calibration:
             )
         return self.to_score(v)
 
-    def to_arrays(self) -> dict[str, NDArray[np.generic]]:
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
         """State to store, as plain arrays."""
-        omitted = ["row_weight"] + ["n_independent"] * (self.n_independent is None)
-        names = [field.name for field in fields(self) if field.name not in omitted]
-        arrays: dict[str, NDArray[np.generic]] = {n: np.asarray(getattr(self, n)) for n in names}
+        values = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "row_weight"}
+        arrays = {name: np.asarray(value) for name, value in values.items() if value is not None}
         ratio = self.row_weight
         return arrays | (ratio.to_arrays() if isinstance(ratio, DensityRatio) else {})
 
@@ -243,12 +218,12 @@ class Calibration:
     def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Score of a level given on the normal scale, which is accurate in both tails."""
         level = checks.not_nan("v", v)
-        return self.pieces_of_level(level, self._weight(weight)).score(level)
+        return self._pieces_of_level(level, self._weight(weight)).score(level)
 
     def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Level of a score, on the normal scale: the inverse of `to_score`."""
         score = checks.not_nan("z", z)
-        return self.pieces_of_score(score, self._weight(weight)).level(score)
+        return self.pieces_of_score(score, weight).level(score)
 
     def smallest_alpha(self, weight: ArrayLike | None = None) -> FloatArray:
         """Smallest miscoverage of a central interval that the calibration rows support.
@@ -266,7 +241,7 @@ class Calibration:
         tail = 2.0 * np.minimum(level, 1.0 - level)
         return np.asarray(tail >= self.smallest_alpha(weight) * (1.0 - ROUNDING))
 
-    def pieces_of_level(self, v: FloatArray, weight: FloatArray) -> Pieces:
+    def _pieces_of_level(self, v: FloatArray, weight: FloatArray) -> Pieces:
         """Linear pieces of the map on which the levels ``v``, on the normal scale, lie."""
         lower, upper, level = self._lower, self._upper, ndtr(v)
         mass = level * (self.total_weight + weight)
@@ -278,10 +253,10 @@ class Calibration:
             high = np.where(level > 0.5 + MIDDLE, high, 0)
         return self._pieces(np.where(v < 0, low, upper + high), v < 0, weight)
 
-    def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
+    def pieces_of_score(self, z: FloatArray, weight: ArrayLike | None = None) -> Pieces:
         """Linear pieces of the map on which the scores ``z`` lie."""
         place = np.searchsorted(self.scores, z, side="right")
-        return self._pieces(place, place <= self._lower, weight)
+        return self._pieces(place, place <= self._lower, self._weight(weight))
 
     def _pieces(self, place: IntArray, low: BoolArray, weight: FloatArray) -> Pieces:
         """Pieces between the knots on either side of ``place``, of those in use at this weight."""

@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray
+from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
-from calipers.calibration._calibrated import CalibratedMixture, Unsupported
-from calipers.calibration._score_map import BoolArray, Pieces
-from calipers.calibration._subgroups import log_width
+from calipers.calibration._calibrated import CalibratedMixture
+from calipers.calibration._level_map import Pieces
+from calipers.calibration._protocol import Calibrator
 from calipers.distributions import SplitNormalMixture
 
 # Minimum rows per bin, maximum and minimum number of bins: with fewer than 500 rows the correction
@@ -41,9 +41,18 @@ FOLDS = 10
 DECIMALS = 6
 
 
+def log_width(dist: Any) -> FloatArray:
+    """Logarithm of the standard deviation of the members' mixture, of shape (n,)."""
+    variance = dist.aleatoric_var + dist.epistemic_var
+    return np.asarray(0.5 * np.log(np.maximum(variance, np.finfo(float).tiny)))
+
+
 @dataclass(frozen=True, eq=False)
-class WidthCalibration:
-    """A calibration that multiplies levels by a factor depending on the predicted width."""
+class WidthCalibration(Calibrator):
+    """A calibration that multiplies levels by a factor depending on the predicted width.
+
+    Widths are cut into steps, and the map of a row depends on the number of its step.
+    """
 
     #: (steps - 1,): Edges between steps of the logarithm of the members' standard deviation.
     edges: FloatArray
@@ -52,8 +61,6 @@ class WidthCalibration:
 
     kind: ClassVar[str] = "width"
     """Key in ``CALIBRATIONS``."""
-    strict: ClassVar[bool] = False
-    row_weight: ClassVar[None] = None
 
     @classmethod
     def from_widths(
@@ -87,57 +94,41 @@ class WidthCalibration:
         return cls(edges, factor, n_rows) if walk.any() else None
 
     @property
-    def n_effective(self) -> float:
-        """Number of rows; the map after this one decides what coverage is supported."""
-        return float(self.n_rows)
+    def level_map(self) -> Self:
+        """The map, which is this object itself."""
+        return self
 
     @property
     def scores(self) -> FloatArray:
         """Scores of the knots: a single one at zero, since the map is linear."""
         return np.zeros(1)
 
-    @property
-    def total_weight(self) -> float:
-        """Sum of the weights of the calibration rows."""
-        return float(self.n_rows)
+    def local(self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray) -> IntArray:
+        """Number of each prediction's step."""
+        return self.steps(log_width(dist))
 
-    @property
-    def mean_weight(self) -> float:
-        """Number of the middle step, since a row's weight is here the number of its step."""
-        return float(len(self.factor) // 2)
+    def steps(self, width: FloatArray) -> IntArray:
+        """Number of the step of each prediction with this ``log_width``."""
+        return np.searchsorted(self.edges, width, side="right")
 
-    def steps(self, width: FloatArray) -> FloatArray:
-        """Number of the step of each prediction with this ``log_width``, as a float."""
-        return np.searchsorted(self.edges, width, side="right").astype(np.float64)
+    def stretch(self, step: ArrayLike) -> FloatArray:
+        """Factors by which levels are multiplied."""
+        return self.factor[np.asarray(step)]
 
-    def calibrated(
-        self,
-        dist: SplitNormalMixture | CalibratedMixture,
-        X: FloatArray,
-        unsupported: Unsupported = "inf",
-    ) -> CalibratedMixture:
-        """Correct the distributions that were predicted for the rows ``X``."""
-        return CalibratedMixture(dist, self, self.steps(log_width(dist)), unsupported)
+    def to_score(self, v: ArrayLike, step: ArrayLike) -> FloatArray:
+        """Score of a level on the normal scale."""
+        return np.asarray(checks.not_nan("v", v) * self.stretch(step))
 
-    def to_score(self, v: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
-        """Score of a level on the normal scale, on the step of number ``weight``."""
-        return np.asarray(checks.not_nan("v", v) * self.stretch(weight))
-
-    def from_score(self, z: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
+    def from_score(self, z: ArrayLike, step: ArrayLike) -> FloatArray:
         """Level of a score: the inverse of ``to_score``."""
-        return np.asarray(checks.not_nan("z", z) / self.stretch(weight))
+        return np.asarray(checks.not_nan("z", z) / self.stretch(step))
 
-    def pieces_of_score(self, z: FloatArray, weight: FloatArray) -> Pieces:
+    def pieces_of_score(self, z: FloatArray, step: ArrayLike) -> Pieces:
         """The line through the origin on which all scores of a step lie."""
-        zeros = np.zeros(np.broadcast_shapes(np.shape(z), np.shape(weight)))
-        return Pieces(zeros, zeros, zeros + self.stretch(weight))
+        zeros = np.zeros(np.broadcast_shapes(np.shape(z), np.shape(step)))
+        return Pieces(zeros, zeros, zeros + self.stretch(step))
 
-    def stretch(self, weight: ArrayLike | None = None) -> FloatArray:
-        """Factors by which levels are multiplied, on the steps of number ``weight``."""
-        step = np.asarray(self.mean_weight if weight is None else weight).astype(np.intp)
-        return self.factor[step]
-
-    def supports(self, p: ArrayLike, weight: ArrayLike | None = None) -> BoolArray:
+    def supports(self, p: ArrayLike, step: ArrayLike | None = None) -> BoolArray:
         """False for every level: the map after this one decides what is supported."""
         return np.zeros(np.shape(p), np.bool_)
 

@@ -101,9 +101,9 @@ def unbounded_reason(coverage: float, calibration: Any) -> str:
     """Return why intervals are infinite, and how many rows it takes to make them finite."""
     if calibration is None:
         return "The model gives no finite bounds for these rows."
-    most = math.floor(100 * (1 - float(calibration.smallest_alpha())))
-    instead = f", or request a coverage of {most}% or less" if most > 0 else ""
     effective = getattr(calibration, "n_effective", calibration.n_rows)
+    most = math.floor(100 * (1 - 2 / (effective + 1)))
+    instead = f", or request a coverage of {most}% or less" if most > 0 else ""
     fewer = f" (effectively {effective:.3g})" if effective < calibration.n_rows - 0.5 else ""
     return (
         f"There were too few rows to calibrate with: {calibration.n_rows:,}{fewer}, while a "
