@@ -95,6 +95,18 @@ def test_points_do_not_know_targets_of_a_rows_own_group():
     np.testing.assert_array_equal(before[50:60], after[50:60])
 
 
+def test_points_do_not_reveal_targets_of_rows_with_equal_inputs():
+    """Among many equal rows, the mean of the others is lower where the row's target is high."""
+    rng = np.random.default_rng(0)
+    X, y = np.repeat(np.arange(4.0), 25)[:, None], rng.normal(size=100)
+    cell = X[:, 0].astype(int)
+    points = grown(X, y, trees=100)[1]
+    for one in range(4):
+        assert np.ptp(points[cell == one]) == 0.0
+    few = grown(X[::10], y[::10], trees=100)[1]  # two or three of each: drawn by themselves
+    assert np.ptp(few[cell[::10] == 0]) > 0.0
+
+
 def test_the_same_trees_on_any_number_of_threads():
     X, y = steps()
     (one, _), (many, _) = grown(X, y), grown(X, y, n_jobs=3)
@@ -444,7 +456,7 @@ def test_trees_grown_beside_a_trial_are_those_grown_after_it(tried):
     np.testing.assert_array_equal(one.predict_interval(X), two.predict_interval(X))
 
 
-@pytest.mark.parametrize(("trees", "networks"), [(0.5, 0.4), (0.01, 0.03)])
+@pytest.mark.parametrize(("trees", "networks"), [(0.5, 0.4), (0.01, 0.03), (0.95, 1.0)])
 def test_where_rows_decide_against_trees_nothing_changes(tried, monkeypatch, trees, networks):
     X, y = steps(300)
     left = Measures(1.0, 1.0, 1.0, networks)

@@ -28,6 +28,7 @@ INPUT_LIMIT = 1e9  # standardised inputs are clipped here
 _TOGETHER = 2**14  # rows times trees traversed at a time, to stay within a core's cache
 _STEPS = 4  # levels traversed between checks for rows that have reached a leaf
 _DEEPEST = 60  # levels of a tree
+_FEW_EQUAL = 4  # rows with equal inputs, up to which each is drawn by itself
 MOST_TREES = 10_000
 
 
@@ -193,6 +194,22 @@ def inputs_per_split(inputs: int) -> int:
     return int(np.ceil(min(fraction * inputs, base + inputs / divisor)))
 
 
+def _units(rows: NDArray[np.float32]) -> IntArray:
+    """Labels of rows that a tree sees together: those of many equal inputs, any other row alone.
+
+    The mean of all others among equal rows would tell the networks, which know the mean of all of
+    them, the target of the row that is left out.
+
+    >>> _units(np.array([[1, 2]] + 9 * [[3, 4]] + [[1, 2]], np.float32))
+    array([ 0,  1,  1,  1,  1,  1,  1,  1,  1,  1, 10])
+    """
+    keys = np.ascontiguousarray(rows + np.float32(0)).view(f"V{4 * rows.shape[1]}").ravel()
+    _, first, inverse, count = np.unique(
+        keys, return_index=True, return_inverse=True, return_counts=True
+    )
+    return np.where(count[inverse] > _FEW_EQUAL, first[inverse], np.arange(len(rows)))
+
+
 def grow(
     X: FloatArray,
     y: FloatArray,
@@ -214,7 +231,7 @@ def grow(
 
     center, scale = center_and_scale(X)
     rows, y = standardised(X, center, scale), np.ascontiguousarray(y, np.float64)
-    labels = np.arange(len(y)) if labels is None else np.unique(labels, return_inverse=True)[1]
+    labels = _units(rows) if labels is None else np.unique(labels, return_inverse=True)[1]
     leaf = -(-int(_SAMPLED * len(y) * trees) // _LEAVES)
     features = inputs_per_split(X.shape[1])
 
