@@ -40,7 +40,7 @@ _FEW_PER_SPLIT, _FEWEST_TREES = 10, 25  # if a split looks at more inputs, fewer
 # Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
 # trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, which teach them more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
-_LITTLE = 0.9  # trees that leave more of the variance unexplained than this are not worth their time
+_LITTLE = 0.9  # trees that leave more of the variance unexplained are not worth their time
 _FEWEST, _MOST = 100, 50_000  # rows with which trees="auto" tries trees
 _MOST_NUMBERS = 10**7  # rows times inputs
 _FEW = 4000  # rows up to which trees cost little: they are grown early, and twice as many
