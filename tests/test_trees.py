@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from sklearn.model_selection import GroupKFold, RepeatedKFold, TimeSeriesSplit
 from sklearn.tree import DecisionTreeRegressor
 
 from calipers import IntervalRegressor, RowBlocks
-from calipers._estimator.candidates import Measures, unexplained_by_trees
+from calipers._estimator.candidates import Measures, _settled, unexplained_by_trees
 from calipers._estimator.together import alone
 from calipers._estimator.training_rows import TrainingRows, read_rows
 from calipers._estimator.tree_inputs import Rows, _wanted, add_trees
@@ -417,6 +418,31 @@ def test_networks_that_learn_late_have_no_trees(tried, monkeypatch):
     own = model("auto").fit(*steps(300))
     assert own.reader_.forest is None
     assert own.about_["trees"]["unexplained"] == {"trees": 0.2, "networks": 0.05}
+
+
+def test_networks_that_have_stopped_learning_are_tried_once(tried, monkeypatch):
+    left = iter([Measures(1.0, 1.0, 1.0, 0.3, settled=True)])
+
+    def first_trial(*_):
+        yield from ()
+        return next(left)
+
+    monkeypatch.setattr("calipers._estimator.tree_inputs.first_trial", first_trial)
+    monkeypatch.setattr("calipers._estimator.tree_inputs._held_out_error", lambda *_: 0.2)
+    own = model("auto").fit(*steps(300))
+    assert own.about_["trees"]["unexplained"] == {"trees": 0.2, "networks": 0.3}
+
+
+def test_networks_have_settled_if_all_were_best_in_the_first_half_of_their_epochs():
+    def settled(*losses):
+        histories = [np.array(part, [("valid_loss", float)]) for part in losses]
+        return _settled(SimpleNamespace(histories=histories))
+
+    nan = np.nan
+    assert settled([2, 1, 1.5, 3], [1, 2, nan, nan])
+    assert not settled([2, 1, 1.5, 3], [4, 2, 1])
+    assert not settled([nan, nan, nan, nan])
+    assert not settled([1])
 
 
 def test_intervals_around_points_of_networks_with_trees():

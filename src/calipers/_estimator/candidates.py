@@ -15,7 +15,7 @@ import numpy as np
 from calipers._checks import FloatArray
 from calipers._estimator.together import Steps, Training
 from calipers._estimator.training_rows import TrainingRows
-from calipers.bank import Plan, Program, Table, room_of
+from calipers.bank import Bank, Plan, Program, Table, room_of
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
@@ -57,6 +57,7 @@ class Measures(NamedTuple):
     pinball: float
     squared: float
     unexplained: float
+    settled: bool = False  #: Whether a longer training would stop as early, see ``_settled``.
 
     @property
     def score(self) -> float:
@@ -239,12 +240,20 @@ def trial(
     if not ensemble.head.has_interval:
         points = OutOfFold.of_points(bank.predict(data.X)["point"], folds, fold_of, model.coverage)
         assert points is not None  # noqa: S101 - folds hold rows out
-        return _measure_points(points, data.y, data.weights)
+        measures = _measure_points(points, data.y, data.weights)
+        return measures._replace(settled=_settled(bank))
     rows = (data.X, data.y, data.weights)
     options: dict[str, Any] = {"kind": "map", "seed": data.seed, "n_rows": data.n_rows}
     predictions = calibrate(ensemble, folds, fold_of, *rows, **options)[1]
     assert predictions is not None  # noqa: S101 - folds hold rows out
-    return measure(predictions, data.y, data.weights)
+    return measure(predictions, data.y, data.weights)._replace(settled=_settled(bank))
+
+
+def _settled(bank: Bank) -> bool:
+    """Whether the validation loss of each network was lowest in the first half of its epochs."""
+    halves = (np.split(history["valid_loss"], [len(history) // 2]) for history in bank.histories)
+    lowest = ([np.fmin.reduce(half, initial=np.inf) for half in pair] for pair in halves)
+    return all(first < second for first, second in lowest)
 
 
 def _plans(model: Any, program: Program, data: TrainingRows, folds: list[Fold]) -> list[Plan]:

@@ -38,7 +38,7 @@ from calipers.training import expanded
 TREES = 100  # grown with trees="auto" for tables of few inputs
 _FEW_PER_SPLIT, _FEWEST_TREES = 10, 25  # if a split looks at more inputs, fewer trees are grown
 # Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
-# trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, which teach them more.
+# trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, which may teach more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
 _LITTLE = 0.9  # trees that leave more of the variance unexplained are not worth their time
 _FEWEST, _MOST = 100, 50_000  # rows with which trees="auto" tries trees
@@ -108,7 +108,8 @@ def _try_trees(
             helpful = _helpful(error, first, WORSE)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-    if helpful:  # with tree predictions, networks would not learn what they learn late
+    if helpful and not first.settled:
+        # With tree predictions, networks would not learn what they learn late.
         trial = yield from first_trial(model, program, data, folds, LONG)
         helpful = _helpful(error, trial, LONG_WORSE)
     fractions = {"trees": error, "networks": trial.unexplained}
