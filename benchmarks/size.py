@@ -24,12 +24,12 @@ FEATURES = {
         _estimator/candidates losses/_mixtures distributions/_transformed
         objectives:candidates,scales,skewness,Density
         heads/_densities:_grouped,_flat,_mixture_quantile,with_components
-        heads/_head:shares,onnx_shares,with_components,mixture
+        heads/_head:shares,_softmax,with_components,mixture
         onnx/_quantiles:mapped_mean,in_own_unit
         distributions/_mixture:by_network distributions/_mixture_formulas:_by_network
         """,
     "support and bounds of the target": """
-        distributions/_support distributions/_learn_support distributions/_matching
+        distributions/_support distributions/_learn_support
         distributions/_observed training:check_bounds _estimator/training_rows:_support
         _serialization/model_schema:check_support
         ensemble:taking,_latent_targets,within_bounds,_observed

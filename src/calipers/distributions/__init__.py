@@ -13,12 +13,10 @@ from calipers.distributions._formulas import Members as Members
 from calipers.distributions._grid import mixture_values_on_grid as mixture_values_on_grid
 from calipers.distributions._learn_support import (
     Bounds,
-    learn_support,
-    refuse_outside as refuse_outside,
-)
-from calipers.distributions._matching import (
     latent_targets as latent_targets,
+    learn_support,
     match_atoms as match_atoms,
+    refuse_outside as refuse_outside,
 )
 from calipers.distributions._mixture import SplitNormalMixture
 from calipers.distributions._mixture_formulas import mixture_logpdf as mixture_logpdf

@@ -14,9 +14,9 @@ import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from calipers._blocks import sum_members
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._density import widened
+from calipers.distributions._density import find_crossings, widened
 from calipers.distributions._formulas import Members
 from calipers.distributions._quantile import lower_quantile
 
@@ -24,9 +24,6 @@ LARGEST_SCORE = 1e100
 # Probabilities below this are handled as logarithms; scores beyond the limit belong to them.
 TINY = 1e-290
 TINY_SCORE = float(-ndtri(TINY))
-# Relative precision of values in the extreme tails, and steps after which bisection reaches it.
-PRECISION = 1e-14
-STEPS = 180
 
 
 def mixture_scores(y: FloatArray, members: Members) -> FloatArray:
@@ -84,24 +81,14 @@ def _log_cdf(x: FloatArray, terms: tuple[FloatArray, ...]) -> FloatArray:
 def _far_quantile(depth: FloatArray, members: Members) -> FloatArray:
     """Solve log F(x) = log Phi(depth) between the smallest and largest component quantile.
 
-    Secant steps on the score, which is nearly linear in x in the extreme tails, guarded by the
-    bracket.
+    The equation is solved for the score, which is nearly linear in x in the extreme tails.
     """
     terms = _log_terms(members)
     log_p = np.minimum(log_ndtr(depth) - (terms[2] - np.log(members.weights)), -1e-300)
     quantiles = members.loc + terms[1] * ndtri_exp(log_p)
-    low, high = quantiles.min(axis=0), quantiles.max(axis=0)
-    at_low, at_high = (ndtri_exp(_log_cdf(end, terms)) - depth for end in (low, high))
-    x, result, done = high, high, np.zeros(high.shape, dtype=bool)
-    for k in range(STEPS):
-        step = at_low / (at_low - at_high)
-        x = np.where((step > 0) & (step < 1) & (k % 3 < 2), low + step * (high - low), x)
-        x = np.where((x > low) & (x < high) & (k % 3 < 2), x, 0.5 * low + 0.5 * high)
-        at = ndtri_exp(np.minimum(_log_cdf(x, terms), np.log(0.5))) - depth
-        low, at_low = np.where(at < 0, x, low), np.where(at < 0, at, at_low)
-        high, at_high = np.where(at < 0, high, x), np.where(at < 0, at_high, at)
-        result = np.where(done, result, x)  # finished rows are independent of the other rows
-        done |= (np.abs(at) <= PRECISION * -depth) | ~(np.nextafter(low, np.inf) < high)
-        if done.all():
-            break
-    return result
+
+    def excess(x: FloatArray, rows: IntArray) -> FloatArray:
+        log_cdf = _log_cdf(x, _log_terms(members.take(rows)))
+        return ndtri_exp(np.minimum(log_cdf, np.log(0.5))) - depth[rows]
+
+    return find_crossings(excess, quantiles.min(axis=0), quantiles.max(axis=0))[0]

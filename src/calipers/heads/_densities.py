@@ -8,16 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr, ndtri
 
-from calipers.heads._head import (
-    SMALLEST_SCALE,
-    Array,
-    Head,
-    columns,
-    length,
-    onnx_length,
-    onnx_shares,
-    shares,
-)
+from calipers.heads._head import SMALLEST_SCALE, Arithmetic, Array, Head, columns, length, shares
 
 _MEAN_OFFSET = (2 / jnp.pi) ** 0.5  # from mode to mean, per difference of the scales
 _FIELDS = ("loc", "scale", "share")  # of each component, if there are several
@@ -25,7 +16,7 @@ _UNIT = math.log(2)  # softplus of a raw output of 0
 _HALVINGS = 10  # bisection steps for a quantile in the training history
 
 
-class Normal(Head):
+class Normal(Arithmetic):
     """Mean and standard deviation of a normal."""
 
     name = "normal"
@@ -45,12 +36,8 @@ class Normal(Head):
         half_width = scale * ndtri((1 + coverage) / 2)
         return mean - half_width, mean, mean + half_width
 
-    def onnx(self, graph: Any, *raw: str) -> list[str]:
-        mean, scale = raw
-        return [mean, onnx_length(graph, scale)]
 
-
-class SplitNormalByMode(Head):
+class SplitNormalByMode(Arithmetic):
     """Mode and scales of a split normal, or a mixture of several normals.
 
     A single component can be skewed. A mixture is skewed by its weights ("shares"), so each of its
@@ -102,22 +89,6 @@ class SplitNormalByMode(Head):
         upper = -_mixture_quantile(tail, -loc, scale, share)
         return _mixture_quantile(tail, loc, scale, share), jnp.sum(share * loc, axis=0), upper
 
-    def onnx(self, graph: Any, *raw: str) -> list[str]:
-        if self.components == 1:
-            loc, left, right = raw
-            return [loc, onnx_length(graph, left), onnx_length(graph, right)]
-        (first, *offsets), (unit, *ratios), share = _grouped(raw)
-        unit, share = onnx_length(graph, unit), onnx_shares(graph, share)
-        offsets = [graph("Mul", unit, offset) for offset in offsets]
-        for w, offset in zip(share[1:], offsets, strict=True):
-            first = graph("Sub", first, graph("Mul", w, offset))
-        scales = [unit]
-        for ratio in ratios:
-            factor = graph("Div", onnx_length(graph, ratio), graph.single(_UNIT))
-            scales.append(graph("Add", graph("Mul", unit, factor), graph.single(SMALLEST_SCALE)))
-        locs = [first, *(graph("Add", first, offset) for offset in offsets)]
-        return list(_flat(locs, scales, share))
-
 
 class SplitNormalByMean(SplitNormalByMode):
     """``SplitNormalByMode`` with the mean in place of the mode, as a mixture always has."""
@@ -131,14 +102,6 @@ class SplitNormalByMean(SplitNormalByMode):
             return parameters
         mean, left, right = parameters
         return mean - _MEAN_OFFSET * (right - left), left, right
-
-    def onnx(self, graph: Any, *raw: str) -> list[str]:
-        parameters = super().onnx(graph, *raw)
-        if self.components > 1:
-            return parameters
-        mean, left, right = parameters
-        offset = graph("Mul", graph("Sub", right, left), graph.single(_MEAN_OFFSET))
-        return [graph("Sub", mean, offset), left, right]
 
 
 def _grouped(parts: Sequence[Any]) -> list[Sequence[Any]]:

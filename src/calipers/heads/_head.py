@@ -115,46 +115,77 @@ class Head(ABC):
         return self.fields != ("point",)
 
 
+class Symbol:
+    """A value of a ``calipers.onnx`` graph, in single precision; arithmetic adds nodes."""
+
+    def __init__(self, graph: Any, name: str) -> None:
+        self.graph, self.name = graph, name
+
+    def node(self, kind: str, *others: Any) -> "Symbol":
+        """A node of this value and others, symbols or numbers."""
+        graph = self.graph
+        names = (o.name if isinstance(o, Symbol) else graph.single(o) for o in others)
+        return Symbol(graph, graph(kind, self.name, *names))
+
+    def __add__(self, other: Any) -> "Symbol":
+        return self.node("Add", other)
+
+    def __sub__(self, other: Any) -> "Symbol":
+        return self.node("Sub", other)
+
+    def __mul__(self, other: Any) -> "Symbol":
+        return self.node("Mul", other)
+
+    def __truediv__(self, other: Any) -> "Symbol":
+        return self.node("Div", other)
+
+    __radd__, __rmul__ = __add__, __mul__
+
+
+class Arithmetic(Head):
+    """A head of sums, products and the functions below, whose ONNX form follows from them."""
+
+    def onnx(self, graph: Any, *raw: str) -> list[str]:
+        symbols = self.parameters(tuple(Symbol(graph, name) for name in raw))
+        return [symbol.name for symbol in symbols]
+
+
 def length(raw: Array) -> Array:
     """A positive number from any number, by softplus."""
     if isinstance(raw, np.ndarray):
         return np.log1p(np.exp(-np.abs(raw))) + np.maximum(raw, 0) + SMALLEST_SCALE
+    if isinstance(raw, Symbol):
+        return raw.node("Softplus") + SMALLEST_SCALE
     return jax.nn.softplus(raw) + SMALLEST_SCALE
 
 
 def shares(raw: Sequence[Array]) -> Array:
     """Positive numbers of sum 1 over the first axis, from any numbers, by softmax."""
+    total = 1 + len(raw) * SMALLEST_SHARE
+    if isinstance(raw[0], Symbol):
+        return [(soft + SMALLEST_SHARE) / total for soft in _softmax(raw)]
     if isinstance(raw[0], np.ndarray):
         positive = np.exp(np.stack(raw) - np.max(raw, axis=0))
         soft = positive / sum(positive)  # summed in order: bits are independent of the other rows
     else:
         soft = jax.nn.softmax(jnp.stack(raw), axis=0)
-    return (soft + SMALLEST_SHARE) / (1 + len(raw) * SMALLEST_SHARE)
+    return (soft + SMALLEST_SHARE) / total
+
+
+def _softmax(raw: Sequence[Symbol]) -> list[Symbol]:
+    graph = raw[0].graph
+    stacked = graph("Concat", *(graph.unsqueezed(symbol.name, 0) for symbol in raw), axis=0)
+    soft, axis = graph("Softmax", stacked, axis=0), graph.integers(0)
+    parts = (graph("Gather", soft, graph.integers(k), axis=0) for k in range(len(raw)))
+    return [Symbol(graph, graph("Squeeze", part, axis)) for part in parts]
 
 
 def columns(raw: Array) -> tuple[Array, ...]:
-    """Raw outputs as one array each."""
-    return tuple(raw[..., i] for i in range(raw.shape[-1]))
+    """Raw outputs as one array each; symbols are already."""
+    return raw if isinstance(raw, tuple) else tuple(raw[..., i] for i in range(raw.shape[-1]))
 
 
-def onnx_length(graph: Any, raw: str) -> str:
-    """``length`` in a graph."""
-    return str(graph("Add", graph("Softplus", raw), graph.single(SMALLEST_SCALE)))
-
-
-def onnx_shares(graph: Any, raw: Sequence[str]) -> list[str]:
-    """``shares`` in a graph, as one value each."""
-    stacked = graph("Concat", *(graph.unsqueezed(name, 0) for name in raw), axis=0)
-    positive = graph("Add", graph("Softmax", stacked, axis=0), graph.single(SMALLEST_SHARE))
-    normalised = graph("Div", positive, graph.single(1 + len(raw) * SMALLEST_SHARE))
-    axis = graph.integers(0)
-    return [
-        graph("Squeeze", graph("Gather", normalised, graph.integers(k), axis=0), axis)
-        for k in range(len(raw))
-    ]
-
-
-class _Bounds(Head):
+class _Bounds(Arithmetic):
     """Bounds for the coverage that networks were trained for, and a point."""
 
     size = 3
@@ -175,9 +206,6 @@ class Free(_Bounds):
     def parameters(self, raw: Array) -> tuple[Array, ...]:
         return columns(raw)
 
-    def onnx(self, graph: Any, *raw: str) -> list[str]:
-        return list(raw)
-
 
 class Midpoint(_Bounds):
     """Free bounds and their midpoint as the point, for losses that do not train a point."""
@@ -188,10 +216,6 @@ class Midpoint(_Bounds):
     def parameters(self, raw: Array) -> tuple[Array, ...]:
         lower, _, upper = columns(raw)
         return lower, (lower + upper) / 2, upper
-
-    def onnx(self, graph: Any, *raw: str) -> list[str]:
-        lower, _, upper = raw
-        return [lower, graph("Mul", graph("Add", lower, upper), graph.single(0.5)), upper]
 
 
 class Ordered(_Bounds):
@@ -204,13 +228,8 @@ class Ordered(_Bounds):
         below, point, above = columns(raw)
         return point - length(below), point, point + length(above)
 
-    def onnx(self, graph: Any, *raw: str) -> list[str]:
-        below, point, above = raw
-        lower = graph("Sub", point, onnx_length(graph, below))
-        return [lower, point, graph("Add", point, onnx_length(graph, above))]
 
-
-class Point(Head):
+class Point(Arithmetic):
     """A point prediction alone."""
 
     name = "point"
@@ -223,6 +242,3 @@ class Point(Head):
     def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
         (point,) = parameters
         return point, point, point
-
-    def onnx(self, graph: Any, *raw: str) -> list[str]:
-        return list(raw)
