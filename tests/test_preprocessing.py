@@ -7,6 +7,7 @@ from decimal import Decimal
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from hypothesis import given, reject, settings, strategies as st
 from hypothesis.extra.pandas import column, data_frames, range_indexes
@@ -470,6 +471,21 @@ def test_dates_are_no_targets(values):
 def test_truth_as_a_target_is_one_and_zero(dtype):
     values = pd.Series([True, False, True], name="y").astype(dtype)
     assert learn_number(values)[0].tolist() == [1, 0, 1]
+
+
+def test_columns_in_types_of_arrow_are_read_as_those_of_pandas():
+    table = pa.table(
+        {
+            "kind": pa.array(["flat", "house", None]).dictionary_encode(),
+            "took": pa.array([1, 3, 2], pa.duration("s")),
+            "empty": pa.nulls(3),
+        }
+    )
+    frame = table.to_pandas(types_mapper=pd.ArrowDtype).set_axis([7, 5, 3])
+    assert not any(isinstance(dtype, np.dtype) for dtype in frame.dtypes)
+    plain, arrow = TableEncoder().fit(table), TableEncoder().fit(frame)
+    assert arrow.columns_ == plain.columns_
+    np.testing.assert_array_equal(arrow.transform(frame), plain.transform(table))
 
 
 @pytest.mark.parametrize(

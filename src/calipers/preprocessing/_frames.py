@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from calipers._checks import refuse_masked
 from calipers._text import did_you_mean
@@ -80,7 +81,20 @@ def as_frame(X: Any, columns: tuple[Column, ...] = ()) -> Any:
     if len(duplicates):
         problem = f"the table has more than one column {duplicates[0]!r}: give each its own name"
         raise DataError(problem)
-    return frame
+    return _without_arrow_types(frame)
+
+
+def _without_arrow_types(frame: Any) -> Any:
+    """The frame with NumPy's or pandas' own types for some of Arrow that pandas cannot handle."""
+    import pandas as pd
+
+    is_other = (pa.types.is_dictionary, pa.types.is_duration, pa.types.is_null)
+    others = {
+        name: pa.array(frame[name]).to_pandas().set_axis(frame.index)
+        for name, dtype in frame.dtypes.items()
+        if isinstance(dtype, pd.ArrowDtype) and any(is_(dtype.pyarrow_dtype) for is_ in is_other)
+    }
+    return frame.assign(**others) if others else frame
 
 
 def _named(X: Any, columns: tuple[Column, ...]) -> Any:

@@ -33,6 +33,13 @@ from calipers.preprocessing._text_columns import (
 
 _FEWEST_IDENTIFIERS = 20  # fewer rows than this can be all different by chance
 _NAMES_ROWS = re.compile(r"(^|[\W_])(id|uuid|guid|index|key|row|rownum|nr|no)$|[a-z](Id|ID)$", re.I)
+_KIND_OF_TYPE = {  # by the name that pandas has for a type
+    "boolean": "boolean",
+    "categorical": "category",
+    **dict.fromkeys(("integer", "floating", "decimal", "mixed-integer-float"), "number"),
+    **dict.fromkeys(("date", "datetime", "datetime64", "period"), "date"),
+    "timedelta64": "number",
+}
 _SCALARS = ("string", "mixed-integer", "mixed", "bytes", "time", "empty")
 _MOSTLY = 0.9  # if this fraction of a column is numbers, or dates, the other values are mistakes
 _IN_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"
@@ -117,26 +124,13 @@ def type_of(series: Any) -> str | None:
     """The kind that the type of a column implies; None for text."""
     import pandas as pd
 
-    types, dtype = pd.api.types, series.dtype
-    if types.is_bool_dtype(dtype):
-        return "boolean"
-    if isinstance(dtype, pd.CategoricalDtype):
-        return "category"
-    if types.is_complex_dtype(dtype):
-        raise DataError("Complex data not supported", column=str(series.name))
-    if types.is_numeric_dtype(dtype) or types.is_timedelta64_dtype(dtype):
-        return "number"
-    if types.is_datetime64_any_dtype(dtype) or isinstance(dtype, pd.PeriodDtype):
-        return "date"
-    if isinstance(dtype, pd.StringDtype):
+    if isinstance(series.dtype, pd.StringDtype):
         return None
-    inferred = types.infer_dtype(series, skipna=True)
-    if inferred in ("integer", "floating", "decimal", "mixed-integer-float"):
-        return "number"
-    if inferred in ("date", "datetime", "datetime64"):
-        return "date"
-    if inferred == "boolean":
-        return "boolean"
+    inferred = pd.api.types.infer_dtype(series, skipna=True)
+    if inferred == "complex":
+        raise DataError("Complex data not supported", column=str(series.name))
+    if inferred in _KIND_OF_TYPE and not (inferred == "period" and series.dtype == object):
+        return _KIND_OF_TYPE[inferred]
     if inferred not in _SCALARS or (
         inferred.startswith("mixed") and not series.map(_is_scalar, na_action="ignore").all()
     ):
