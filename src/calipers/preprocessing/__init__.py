@@ -13,7 +13,10 @@ from calipers.preprocessing._column import (
     KINDS as KINDS,
     Column,
     DataError,
+    check_names as check_names,
     describe_numbers as describe_numbers,
+    holds_more_than_numbers as holds_more_than_numbers,
+    is_frame as is_frame,
 )
 from calipers.preprocessing._document import check_column as check_column
 from calipers.preprocessing._encoder import TableEncoder
@@ -23,16 +26,11 @@ from calipers.preprocessing._encoders import (
     DateEncoder as DateEncoder,
     NumberEncoder as NumberEncoder,
 )
-from calipers.preprocessing._frames import (
-    check_names as check_names,
-    holds_more_than_numbers as holds_more_than_numbers,
-    is_frame as is_frame,
-    pick_numbers as pick_numbers,
-)
 from calipers.preprocessing._kinds import is_in_thousands as is_in_thousands
 from calipers.preprocessing._learn import (
     as_numbers as as_numbers,
     learn_number as learn_number,
+    pick_numbers as pick_numbers,
     read_number,
 )
 from calipers.preprocessing._numeric_codes import numeric_code_columns as numeric_code_columns

@@ -13,10 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers._checks import FloatArray
 from calipers._text import did_you_mean
-from calipers.preprocessing._column import Column, DataError, check_kind
+from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
 from calipers.preprocessing._document import check_table
 from calipers.preprocessing._encoders import ENCODERS, Encoder
-from calipers.preprocessing._frames import as_frame, check_names
 from calipers.preprocessing._kinds import is_in_thousands
 from calipers.preprocessing._learn import kind_of, learn
 

@@ -1,5 +1,6 @@
 """Learning one column: its description, its encoder and its values."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
 from calipers.preprocessing._categories import CategoryEncoder, as_objects, digests
-from calipers.preprocessing._column import Column, DataError, check_kind
+from calipers.preprocessing._column import Column, DataError, as_frame, check_kind, check_names
 from calipers.preprocessing._encoders import (
     BooleanEncoder,
     ConstantEncoder,
@@ -92,6 +93,20 @@ def learn_number(series: Any, kind: str | None = None) -> tuple[FloatArray, str]
     style, _ = _format(series, "number", written)
     encoder = NumberEncoder(0.0, 0.0, 0.0, True, **vars(style))
     return encoder.read(series), kind_of("number", encoder)
+
+
+def pick_numbers(frame: Any, names: Sequence[str]) -> Any:
+    """The columns ``names`` of a frame as numbers, none of which may be missing."""
+    import pandas as pd
+
+    frame = as_frame(frame)
+    check_names(frame, names)
+    columns = {name: read_number(frame[name]) for name in names}
+    for name, values in columns.items():
+        missing = np.flatnonzero(np.isnan(values))
+        if missing.size:
+            raise DataError("the number is missing", column=name, row=int(missing[0]))
+    return pd.DataFrame(columns, index=frame.index)
 
 
 def _words(series: Any) -> Any:

@@ -9,9 +9,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers._checks import FloatArray
 from calipers.preprocessing._categories import CategoryEncoder
+from calipers.preprocessing._column import as_frame
 from calipers.preprocessing._encoder import TableEncoder
 from calipers.preprocessing._encoders import NumberEncoder, distinct_levels, level_codes
-from calipers.preprocessing._frames import as_frame
 from calipers.preprocessing._numeric_codes import numeric_code_columns
 from calipers.preprocessing._targets import WIDTH, Differ, EncodedColumn, TargetEncoding
 
