@@ -16,7 +16,6 @@ import numpy as np
 from calipers import _checks as checks
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray
-from calipers._forward import Forward
 from calipers.aggregation import AGGREGATIONS, Aggregation, Interval
 from calipers.bank import Bank, Upgraded
 from calipers.calibration import (
@@ -38,7 +37,7 @@ from calipers.distributions import (
     refuse_outside,
 )
 from calipers.heads import Head, Values
-from calipers.prediction import Prediction, Query
+from calipers.prediction import Forward, Prediction, Query
 
 LatentDistribution = NetworkDistribution | TransformedMixture
 

@@ -1,4 +1,4 @@
-"""Query, what to predict for some rows, and Prediction, the arrays that answer it."""
+"""Query, what to predict for some rows, Prediction, the arrays that answer it, and how it does."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -8,8 +8,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers._checks import FloatArray
+from calipers.distributions import (
+    MAX_ATOMS,
+    Distribution,
+    ObservedDistribution,
+    TransformedMixture,
+    atoms,
+    mean_density,
+)
 
-_MOST_ATOMS = 64  # returned with a density
 _LEAST_MASS = 1e-9  # smaller differences of a distribution function are rounding errors
 POINT = "prediction"
 """Column name of point predictions."""
@@ -51,7 +58,7 @@ class Query:
         intervals = 1 if self.coverages is None else len(self.coverages)
         flags = sum(value is True for name, value in vars(self).items() if name != "members")
         single = flags + self.variance_parts + (self.at is not None)  # there are two parts
-        atoms = 2 * _MOST_ATOMS if self.density else 0
+        atoms = 2 * MAX_ATOMS if self.density else 0
         several = 2 * intervals + len(self.quantiles) + 2 * self.density + atoms
         return 1 + single + several + (4 * members if self.members else 0)
 
@@ -148,6 +155,58 @@ class Prediction:
             for name in first._by_row()
         }
         return replace(first, **joined)
+
+
+@dataclass(frozen=True, eq=False)
+class Forward:
+    """Outputs of one pass: points, and either bounds of one coverage or distributions."""
+
+    coverage: float
+    point: FloatArray
+    bounds: FloatArray | None = None
+    dist: Distribution | None = None
+
+    def __getitem__(self, rows: slice) -> "Forward":
+        bounds = None if self.bounds is None else self.bounds[rows]
+        return Forward(
+            self.coverage, self.point[rows], bounds, None if self.dist is None else self.dist[rows]
+        )
+
+    def answer(self, query: Query) -> Prediction:
+        """Return the arrays that answer a query."""
+        intervals, requested = None, query.coverages
+        if requested is None:
+            requested = () if self.bounds is None and self.dist is None else (self.coverage,)
+        coverages, levels = np.array(requested), np.array(query.quantiles)
+        dist, arrays = self.dist, {}
+        if self.bounds is not None and requested:
+            intervals = np.repeat(self.bounds[:, :, None], len(requested), axis=2)
+        if dist is not None:
+            if requested:
+                pair = dist.interval(coverages[:, None])
+                intervals = np.stack([side.T for side in pair], axis=1)
+            if query.quantiles:
+                arrays["quantiles"] = dist.ppf(levels[:, None]).T
+            if query.variance:
+                arrays["variance"] = dist.var
+            if query.variance_parts:
+                arrays["aleatoric_variance"] = dist.aleatoric_var
+                arrays["epistemic_variance"] = dist.epistemic_var
+            if query.members and not isinstance(getattr(dist, "latent", dist), TransformedMixture):
+                parts = dist.components
+                members = [parts.loc.T, parts.left_scale.T, parts.right_scale.T]
+                if dist.weights.ndim > 1:
+                    members.append(dist.weights.T)
+                arrays["members"] = np.stack(members, axis=1)
+            if query.density:
+                arrays["density"] = mean_density(dist, query.density)
+                if isinstance(dist, ObservedDistribution):
+                    arrays["atoms"] = atoms(dist)
+            if query.at is not None:
+                arrays["cdf"] = dist.cdf(query.at)
+                if isinstance(dist, ObservedDistribution):
+                    arrays["cdf_below"] = dist.cdf_below(query.at)
+        return Prediction(self.point, coverages, levels, intervals, **arrays)
 
 
 def checked_levels(name: str, value: float | Sequence[float]) -> list[float]:

@@ -25,6 +25,7 @@ from calipers.distributions._normal_scores import (
     mixture_values as mixture_values,
 )
 from calipers.distributions._observed import (
+    MAX_ATOMS as MAX_ATOMS,
     ObservedDistribution,
     atoms as atoms,
     mean_density as mean_density,

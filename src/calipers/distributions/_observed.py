@@ -27,8 +27,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(7)
 _NO_MASS = 1e-12
 # Mass beyond each end of a density that is drawn.
 _DRAWN_TAIL = 1e-3
-# Largest number of lattice values that are listed one by one; of more, the density is drawn.
-_MAX_ATOMS = 64
+MAX_ATOMS = 64
+"""Largest number of lattice values that are listed one by one; of more, the density is drawn."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -215,7 +215,7 @@ def atoms(dist: ObservedDistribution) -> FloatArray:
     support, rows = dist.support, len(dist)
     if support.step:
         first = np.rint((dist.ppf(_DRAWN_TAIL) - support.origin) / support.step)
-        values = support.at(first + np.arange(_MAX_ATOMS)[:, None])
+        values = support.at(first + np.arange(MAX_ATOMS)[:, None])
         shown = _few_atoms(dist) & (values <= dist.ppf(1 - _DRAWN_TAIL))
     else:
         values = np.repeat(np.array(support.ends)[:, None], rows, axis=1)
@@ -227,4 +227,4 @@ def atoms(dist: ObservedDistribution) -> FloatArray:
 def _few_atoms(dist: ObservedDistribution) -> Any:
     """Whether each row has few enough values to be listed."""
     low, high = dist.ppf(np.array([[_DRAWN_TAIL], [1 - _DRAWN_TAIL]]))
-    return (high - low) / dist.support.step < _MAX_ATOMS - 0.5
+    return (high - low) / dist.support.step < MAX_ATOMS - 0.5
