@@ -212,7 +212,9 @@ def test_finalists_can_have_splits_of_their_own(result, model, data, tmp_path):
 def test_a_search_ends_in_its_time_and_goes_on_from_there(
     result, model, data, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr("calipers.search._work.CPU_BATCH", 2)  # a candidate at a time, of 2 splits
+    monkeypatch.setattr(
+        "calipers.search._search.CPU_BATCH", 2
+    )  # a candidate at a time, of 2 splits
     kept = tmp_path / "kept.jsonl"
     short = search(model, *data, SPACE, time_budget=1e-6, finalists=1, store=kept, **QUICK)
     assert len(short.candidates) == 1
@@ -401,8 +403,8 @@ import sys
 import numpy as np
 from calipers import IntervalRegressor
 from calipers.networks import MLP
-from calipers.search import _work, search
-_work.CPU_BATCH = 2
+from calipers.search import _search, search
+_search.CPU_BATCH = 2
 rng = np.random.default_rng(0)
 X = rng.uniform(-1, 1, (120, 2))
 y = X[:, 0] + rng.normal(0, 0.1, 120)
