@@ -76,14 +76,11 @@ def _numbered(arrays: Arrays, name: str) -> list[NDArray[Any]]:
 
 
 def _histories_from_arrays(measures: NDArray[Any], epochs: NDArray[Any]) -> list[NDArray[np.void]]:
-    histories = []
-    for part in np.split(measures, np.cumsum(epochs)[:-1]):
-        history = np.empty(len(part), dtype=HISTORY_TYPE)
-        history["epoch"] = np.arange(1, len(part) + 1)
-        for name, column in zip(_MEASURES, part.T, strict=True):
-            history[name] = column
-        histories.append(history)
-    return histories
+    whole = np.empty(len(measures), dtype=HISTORY_TYPE)
+    whole["epoch"] = np.concatenate([np.arange(1, count + 1) for count in epochs])
+    for name, column in zip(_MEASURES, measures.T, strict=True):
+        whole[name] = column
+    return np.split(whole, np.cumsum(epochs)[:-1])
 
 
 def check_bank(document: Mapping[str, Any], arrays: Arrays) -> None:
