@@ -62,9 +62,9 @@ def evaluate(name):
         took = time.perf_counter() - began
         yield row(known, count, scale, 1, measure(model.out_of_fold_, y), y, took)
         data = read_rows(model, X, y, None, None, reset=True)
-        folds = data.folds(5, 10)
-        data, goal = mark_outliers(model, data)
-        data = data._replace(y=goal)
+        folds = data.split(5, 10)
+        data = mark_outliers(model, data)
+        data = data._replace(y=data.target)
         for part in PARTS:
             began = time.perf_counter()
             program = make_program(model, data.X, len(data.used))

@@ -188,7 +188,9 @@ def main() -> None:
                 private += is_private(place[0], node.module or "", [a.name for a in node.names])
             elif isinstance(node, ast.ClassDef) and node.name in ("IntervalRegressor", "Recipe"):
                 made = [n for n in node.body if getattr(n, "name", "") == "__init__"]
-                parameters = max([parameters, *(len(n.args.kwonlyargs) for n in made)])
+                names = [getattr(getattr(n, "target", None), "id", "_") for n in node.body]
+                fields = sum(not name.endswith("_") for name in names)  # of a dataclass
+                parameters = max([parameters, fields, *(len(n.args.kwonlyargs) for n in made)])
     for package, count in lines.most_common():
         print(f"{package:16}{modules[package]:5}{count:8,}")
     print(f"lines {sum(lines.values()):,}, modules {sum(modules.values())}")

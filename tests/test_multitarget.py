@@ -91,6 +91,24 @@ def test_targets_train_in_one_bank_and_are_as_if_alone(monkeypatch):
         assert own.ensemble_.bank.numbers.tolist() == alone.ensemble_.bank.numbers.tolist()
 
 
+def test_a_trial_that_fails_with_all_targets_is_repeated_for_each(monkeypatch):
+    trials = []
+
+    def train(program, table, plans, **more):
+        if "room" in more:
+            trials.append(len(plans))
+            if len(plans) > 2:
+                raise bank.TrainingFailedError
+        return bank.train(program, table, plans, **more)
+
+    monkeypatch.setattr(together, "train", train)
+    monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
+    model = MultiTargetRegressor(IntervalRegressor(**TINY)).fit(X, Y)
+    assert trials[:3] == [4, 2, 2]
+    for own in model.models_:
+        assert own.about_["shapes"] == clone(own).fit(X, Y[own.target_.name]).about_["shapes"]
+
+
 def test_a_time_budget_is_each_targets_own(monkeypatch):
     given = []
 

@@ -14,7 +14,7 @@ from calipers import IntervalRegressor, RowBlocks
 from calipers._estimator.candidates import Measures, _settled, unexplained_by_trees
 from calipers._estimator.together import alone
 from calipers._estimator.training_rows import TrainingRows, read_rows
-from calipers._estimator.tree_inputs import Rows, _wanted, add_trees
+from calipers._estimator.tree_inputs import _wanted, add_trees
 from calipers._schema import SchemaError
 from calipers.bank import TrainingFailedError, train
 from calipers.crossfit import Fold
@@ -179,21 +179,22 @@ def test_a_held_out_row_is_unknown_to_its_fold():
     X, y = steps()
     own = model()
     data = read_rows(own, X, y, None, None, reset=True)
-    folds = data.folds(2, 4)
+    folds = data.split(2, 4)
 
     def inputs(targets):
-        own.reader_, given = replace(own.reader_, forest=None), data._replace(y=targets)
-        return alone(own, add_trees(own, None, Rows(given, targets, folds), given))[0]
+        own.reader_ = replace(own.reader_, forest=None)
+        given = data._replace(y=targets, target=targets, folds=folds)
+        return alone(own, add_trees(own, None, given, given))[0]
 
     other = y.copy()
     held_out = folds[1].held_out
     # Targets move, but not their mean and spread, which all rows share.
     other[held_out] = y[held_out[::-1]]
-    (before, _, copies), (after, _, _) = inputs(y), inputs(other)
+    before, after = inputs(y), inputs(other)
     assert len(before.y) == 2 * len(y)
-    fold = np.concatenate(copies[1])
+    fold = np.concatenate(before.folds[1])
     np.testing.assert_allclose(before.X[fold], after.X[fold], rtol=1e-9, atol=1e-9)
-    first = np.concatenate(copies[0])
+    first = np.concatenate(before.folds[0])
     assert np.abs(before.X[first] - after.X[first]).max() > 0.1
 
 

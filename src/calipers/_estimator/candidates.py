@@ -6,7 +6,7 @@ and scored on held-out rows, in the target's own unit. A candidate replaces the 
 it is better by a margin. The constants come from ``benchmarks/shapes.py``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -72,7 +72,6 @@ def choose_shape(
     model: Any,
     program: Program,
     data: TrainingRows,
-    folds: list[Fold],
     first: Measures | None = None,
 ) -> Steps[tuple[Program, TargetMap | None]]:
     """Choose the network, its number of components, and the scale of the target.
@@ -84,7 +83,7 @@ def choose_shape(
     shapes = shapes_of(model, data.y[data.used])
     best = shapes[0]
     if has_choice(model, program, data.y[data.used]):
-        alternative, sample, trial_of = _short_trials(model, program, data, folds)
+        alternative, sample, trial_of = _short_trials(model, program, data)
         has_trees = model.reader_.forest is not None
         if first is None or (has_trees and len(shapes) > 1):  # shapes compete on the same inputs
             first = yield from trial_of(best)
@@ -104,28 +103,21 @@ def choose_shape(
 
 
 def first_trial(
-    model: Any,
-    program: Program,
-    data: TrainingRows,
-    folds: list[Fold],
-    epochs: float | None = None,
+    model: Any, program: Program, data: TrainingRows, epochs: float | None = None
 ) -> Steps[Measures]:
     """Measure the simplest shape after a short training, or after a fraction ``epochs`` of all."""
     shape = shapes_of(model, data.y[data.used])[0]
-    return (yield from _short_trials(model, program, data, folds, epochs)[-1](shape))
+    return (yield from _short_trials(model, program, data, epochs)[-1](shape))
 
 
 def _short_trials(
-    model: Any,
-    program: Program,
-    data: TrainingRows,
-    folds: list[Fold],
-    epochs: float | None = None,
-) -> tuple[Program, list[Fold], Callable[[OutputShape], Steps[Measures]]]:
+    model: Any, program: Program, data: TrainingRows, epochs: float | None = None
+) -> tuple[Program, Sequence[Fold], Callable[[OutputShape], Steps[Measures]]]:
     """Return the program of trials, the folds of a sample, and a function that tries a shape."""
     alternative = _alternative(model, program, len(data.used)) or program
+    folds = data.folds
     if not any(fold.held_out.size for fold in folds):
-        folds = data.folds(FOLDS, FOLDS)
+        folds = data.split(FOLDS, FOLDS)
     short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0, 0)
     short = replace(short, network=alternative.network)
     if short.batch_size == program.batch_size:  # then the fit uses the same compiled program
@@ -176,7 +168,7 @@ def has_choice(model: Any, program: Program, y: FloatArray) -> bool:
     return len(shapes_of(model, y)) > 1 or _alternative(model, program, len(y)) is not None
 
 
-def sampled_folds(data: TrainingRows, folds: list[Fold]) -> list[Fold]:
+def sampled_folds(data: TrainingRows, folds: Sequence[Fold]) -> Sequence[Fold]:
     """Sample the rows of each fold for trials, if there are many."""
     fraction, result = MOST_ROWS / len(data.used), []
     for fold in folds if fraction < 1 else ():
@@ -217,7 +209,7 @@ def trial(
     program: Program,
     shape: OutputShape,
     data: TrainingRows,
-    folds: list[Fold],
+    folds: Sequence[Fold],
     epochs: float | None = None,
     room: tuple[int, int, int] = (0, 0, 0),
 ) -> Steps[Measures]:
@@ -256,7 +248,7 @@ def _settled(bank: Bank) -> bool:
     return all(first < second for first, second in lowest)
 
 
-def _plans(model: Any, program: Program, data: TrainingRows, folds: list[Fold]) -> list[Plan]:
+def _plans(model: Any, program: Program, data: TrainingRows, folds: Sequence[Fold]) -> list[Plan]:
     """One plan for each fold."""
     rows = (data.weights, data.groups, data.seed)
     return make_plans(model, folds, *rows, batch_size=program.batch_size)

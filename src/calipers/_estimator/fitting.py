@@ -15,7 +15,7 @@ from calipers._checks import warn
 from calipers._estimator.candidates import choose_shape
 from calipers._estimator.together import Steps, Training
 from calipers._estimator.training_rows import TrainingRows, mark_outliers, read_rows
-from calipers._estimator.tree_inputs import Rows, add_trees, with_fitted_trees
+from calipers._estimator.tree_inputs import add_trees, with_fitted_trees
 from calipers.bank import (
     Bank,
     BankPoints,
@@ -42,15 +42,14 @@ def fit_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ste
     original = read_rows(model, X, y, sample_weight, groups)
     model.about_["split"] = {"seed": original.seed, "rows": original.fingerprint}
     rows = _rows_by_fold(model, original)
-    program = make_program(model, rows.data.X, len(rows.data.used))
+    program = make_program(model, rows.X, len(rows.used))
     rows, first = yield from add_trees(model, program, rows, original)
-    data, target, folds = rows
-    if program.in_size < data.X.shape[1]:  # tree predictions are another input
-        program = make_program(model, data.X, len(data.used))
-    clipped = data._replace(y=target)
-    program, target_map = yield from choose_shape(model, program, clipped, folds, first)
+    if program.in_size < rows.X.shape[1]:  # tree predictions are another input
+        program = make_program(model, rows.X, len(rows.used))
+    clipped = rows._replace(y=rows.target)
+    program, target_map = yield from choose_shape(model, program, clipped, first)
     table = _table(program, rows, target_map)
-    return (yield from train_ensemble(model, program, table, data, folds, target_map=target_map))
+    return (yield from train_ensemble(model, program, table, rows, target_map=target_map))
 
 
 def _continue(
@@ -66,36 +65,31 @@ def _continue(
     if model.reader_.forest is not None:
         model.about_["trees"] = trees
         rows = with_fitted_trees(model, rows, original, trees.get("rows", ""))
-    data, _, folds = rows
     program = replace(  # more rows might allow larger networks, but the trained ones stay
-        make_program(model, data.X, len(data.used)),
+        make_program(model, rows.X, len(rows.used)),
         network=bank.program.network,
         components=bank.program.components,
     )
     table = _table(program, rows, target_map, bank.units)
-    return (
-        yield from train_ensemble(
-            model, program, table, data, folds, previous=bank, target_map=target_map
-        )
-    )
+    steps = train_ensemble(model, program, table, rows, previous=bank, target_map=target_map)
+    return (yield from steps)
 
 
-def _rows_by_fold(model: Any, original: TrainingRows) -> Rows:
+def _rows_by_fold(model: Any, original: TrainingRows) -> TrainingRows:
     """Split the rows into folds, each with its own encoding, and set gross errors aside."""
-    folds = original.folds(model.cv, model.n_networks)
-    data, folds = original.encoded_by_fold(folds, original.seed)
-    return Rows(*mark_outliers(model, data), folds)
+    folds = original.split(model.cv, model.n_networks)
+    return mark_outliers(model, original.encoded_by_fold(folds, original.seed))
 
 
 def _table(
-    program: Program, rows: Rows, target_map: TargetMap | None, units: Scaling | None = None
+    program: Program, rows: TrainingRows, target_map: TargetMap | None, units: Scaling | None = None
 ) -> Table:
     """Return the rows as networks take them, on the scale on which they predict."""
     target = rows.target
     if target_map is not None:  # that of an earlier fit may not reach down to all targets
         target = np.maximum(target_map.forward(target), target_map.low)
     robust = getattr(program.network, "clips_inputs", False)
-    return Table.from_arrays(rows.data.X, target, units, robust=robust)
+    return Table.from_arrays(rows.X, target, units, robust=robust)
 
 
 def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
@@ -108,30 +102,30 @@ def train_ensemble(
     model: Any,
     program: Program,
     table: Table,
-    data: TrainingRows,
-    folds: list[Fold],
+    rows: TrainingRows,
     *,
     previous: Bank | None = None,
     source: BankPoints | ColumnPoints | Points | None = None,
     target_map: TargetMap | None = None,
 ) -> Steps[Ensemble]:
     """Train the networks of all folds in turn, around the predictions of ``source`` if given."""
+    folds = rows.folds
     fold_of = np.arange(model.n_networks) % len(folds)
-    cleaned = [_without(fold, data.outliers) for fold in folds]
-    trainings = [([cleaned[i] for i in fold_of], data.seed)]
-    if leave_rows_out(folds, data.n_rows):
+    cleaned = [_without(fold, rows.outliers) for fold in folds]
+    trainings = [([cleaned[i] for i in fold_of], rows.seed)]
+    if leave_rows_out(folds, rows.n_rows):
         # These networks calibrate; others, trained on all rows, predict.
-        whole = _without(Fold(data.used, data.used[:0]), data.outliers)
-        trainings.append(([whole] * model.n_networks, data.seed + 1))
+        whole = _without(Fold(rows.used, rows.used[:0]), rows.outliers)
+        trainings.append(([whole] * model.n_networks, rows.seed + 1))
     options: dict[str, Any] = {
-        "batch_size": batch_size_of(model, len(data.used)),
+        "batch_size": batch_size_of(model, len(rows.used)),
         "previous": previous,
         "smooth": getattr(program.network, "smooth", False),
     }
     plans = [
         plan
         for members, seed in trainings
-        for plan in make_plans(model, members, data.weights, data.groups, seed, **options)
+        for plan in make_plans(model, members, rows.weights, rows.groups, seed, **options)
     ]
     if source is not None:
         plans = [around_zero(plan, table) for plan in plans]
@@ -139,32 +133,32 @@ def train_ensemble(
     count = model.n_networks
     held_out, ensemble = (
         ensemble_of(
-            model, part if source is None else Upgraded(source, part), data.support, target_map
+            model, part if source is None else Upgraded(source, part), rows.support, target_map
         )
         for part in (trained[:count], trained[-count:])
     )
     if model.cv is None:
         return ensemble
     if not ensemble.head.has_interval:
-        points = held_out.bank.predict(data.X)["point"]
+        points = held_out.bank.predict(rows.X)["point"]
         predictions = OutOfFold.of_points(points, folds, fold_of, model.coverage)
     else:
         calibrations, predictions = calibrate(
             held_out,
             folds,
             fold_of,
-            data.X,
-            data.y,
-            data.weights,
+            rows.X,
+            rows.y,
+            rows.weights,
             model.calibration,
-            groups=data.groups,
-            seed=data.seed,
-            n_rows=data.n_rows,
+            groups=rows.groups,
+            seed=rows.seed,
+            n_rows=rows.n_rows,
         )
-        support = data.support if predictions is None else predictions.support
+        support = rows.support if predictions is None else predictions.support
         ensemble = replace(ensemble, calibrations=calibrations, support=support)
         warn_of_infinite(model, calibrations)
-    model._out_of_fold = None if predictions is None else predictions.of_rows(data.n_rows)
+    model._out_of_fold = None if predictions is None else predictions.of_rows(rows.n_rows)
     return ensemble
 
 

@@ -183,10 +183,10 @@ def _shape(model: Any, data: TrainingRows, count: int, total: int) -> tuple[Prog
         ordinary, inside = (-np.inf, np.inf), np.ones(len(data.y), dtype=bool)
     data = data._replace(y=np.clip(data.y, data.y[inside].min(), data.y[inside].max()))
     program = make_program(model, data.X, count)
-    copies, folds = data, data.folds(FOLDS, FOLDS)
+    rows = data
     if has_choice(model, program, data.y):
-        copies, folds = data.encoded_by_fold(folds, data.seed)
-    program, target_map = alone(model, choose_shape(model, program, copies, folds))
+        rows = data.encoded_by_fold(data.split(FOLDS, FOLDS), data.seed)
+    program, target_map = alone(model, choose_shape(model, program, rows))
     target = data.y if target_map is None else target_map.forward(data.y)
     clips = getattr(program.network, "clips_inputs", False)
     table = Table.from_arrays(data.X, target, robust=clips)

@@ -4,6 +4,7 @@
 """
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -32,7 +33,11 @@ _NAMED = 10  # rows that a warning lists
 
 
 class TrainingRows(NamedTuple):
-    """Validated training data, and the seed of its split."""
+    """Validated training rows, with their folds.
+
+    If each fold has its own encoding of the inputs, all rows are repeated for each of them, one
+    copy after the other, and the folds are indices into their copies.
+    """
 
     X: FloatArray
     y: FloatArray
@@ -40,46 +45,57 @@ class TrainingRows(NamedTuple):
     groups: NDArray[np.intp] | None
     used: NDArray[np.intp]
     seed: int
+    target: FloatArray = np.empty(0)  # what networks learn: ``y`` or errors, clipped to their range
     outliers: NDArray[np.intp] = np.empty(0, np.intp)  # rows that networks are not trained on
     encoding: TargetEncoding | None = None  # which differs by fold
     support: Support = Support()
-    copies: int = 1  # of the rows, one after the other, see ``encoded_by_fold``
+    folds: Sequence[Fold] = ()
+    copies: int = 1
 
     @property
     def n_rows(self) -> int:
-        """Number of rows of which these are copies."""
+        """Number of rows in one copy."""
         return len(self.y) // self.copies
 
-    def folds(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
+    def split(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
         """Split the rows in use into folds."""
         seed = self.seed if seed is None else seed
         return make_folds(cv, self.used, self.X, self.y, self.groups, n_networks, seed)
 
-    def encoded_by_fold(self, folds: list[Fold], seed: int) -> tuple["TrainingRows", list[Fold]]:
-        """Return one copy of the rows per fold, and the folds as indices into the copies.
+    def encoded_by_fold(self, folds: Sequence[Fold], seed: int) -> "TrainingRows":
+        """Return the rows with these folds, and a copy of them for each fold that encodes them.
 
         The target encoding of high-cardinality categories differs by fold, since it must not use
-        targets of held-out rows. Without such categories, return the same rows and folds.
+        targets of held-out rows.
         """
         if self.encoding is None:
-            return self, folds
+            return self._replace(folds=folds)
         encoded = [
             self.encoding.encoded(self.X, fold.train, seed + i) for i, fold in enumerate(folds)
         ]
         return self._replace(encoding=None).copied(encoded, folds)
 
-    def copied(
-        self, encoded: list[FloatArray], folds: list[Fold]
-    ) -> tuple["TrainingRows", list[Fold]]:
-        """Return one copy of the rows per array of inputs, and the folds as indices into them."""
-        count = len(encoded)
-        weights = None if self.weights is None else np.tile(self.weights, count)
-        groups = None if self.groups is None else np.tile(self.groups, count)
-        outliers = np.add.outer(np.arange(count) * len(self.y), self.outliers).ravel()
-        copies = [Fold(*(part + i * len(self.y) for part in fold)) for i, fold in enumerate(folds)]
-        X, y = np.concatenate(encoded), np.tile(self.y, count)
-        rows = self._replace(X=X, y=y, weights=weights, groups=groups, outliers=outliers)
-        return rows._replace(copies=count), copies
+    def copied(self, encoded: list[FloatArray], folds: Sequence[Fold]) -> "TrainingRows":
+        """Return one copy of the rows per array of inputs, the first of them for the folds."""
+        count, size = len(encoded), len(self.y)
+        return self._replace(
+            X=np.concatenate(encoded),
+            y=np.tile(self.y, count),
+            target=np.tile(self.target, count),
+            weights=None if self.weights is None else np.tile(self.weights, count),
+            groups=None if self.groups is None else np.tile(self.groups, count),
+            outliers=np.add.outer(np.arange(count) * size, self.outliers).ravel(),
+            folds=[Fold(*(part + i * size for part in fold)) for i, fold in enumerate(folds)],
+            copies=count,
+        )
+
+    def by_fold(self, folds: Sequence[Fold]) -> list[tuple[FloatArray, Fold]]:
+        """Return the inputs of each fold, and the fold as indices into them."""
+        starts = [i * self.n_rows if self.copies > 1 else 0 for i in range(len(folds))]
+        return [
+            (self.X[start : start + self.n_rows], Fold(*(part - start for part in fold)))
+            for start, fold in zip(starts, folds, strict=True)
+        ]
 
     @property
     def fingerprint(self) -> str:
@@ -137,49 +153,46 @@ def read_rows(
         "versions": storage.versions(),
     }
     seed = int(check_random_state(model.random_state).randint(2**31))
-    support = _support(model, y, used)
-    return TrainingRows(X, y, weights, groups, used, seed, encoding=encoding, support=support)
+    rows = TrainingRows(X, y, weights, groups, used, seed, target=y)
+    return rows._replace(encoding=encoding, support=_support(model, y, used))
 
 
-def mark_outliers(
-    model: Any, data: TrainingRows, target: FloatArray | None = None
-) -> tuple[TrainingRows, FloatArray]:
-    """Do as ``set_outliers_aside``, with a warning that lists the rows and a note in ``about_``.
-
-    ``target`` is what networks learn, by default ``data.y``.
-    """
-    data, target = set_outliers_aside(data, data.y if target is None else target)
-    outliers = data.outliers[data.outliers < data.n_rows]
+def mark_outliers(model: Any, rows: TrainingRows) -> TrainingRows:
+    """Do as ``set_outliers_aside``, with a warning that lists the rows and a note in ``about_``."""
+    rows = set_outliers_aside(rows)
+    outliers = rows.outliers[rows.outliers < rows.n_rows]
     if not outliers.size:
-        return data, target
-    ordinary = np.setdiff1d(data.used, data.outliers)
-    low, high = data.y[ordinary].min(), data.y[ordinary].max()
+        return rows
+    ordinary = rows.y[np.setdiff1d(rows.used, rows.outliers)]
     count = len(outliers)
     model.about_["far_targets"] = {"count": count, "rows": outliers[:_NAMED].tolist()}
-    shown = ", ".join(f"{row} ({data.y[row]:g})" for row in outliers[:_NAMED])
+    shown = ", ".join(f"{row} ({rows.y[row]:g})" for row in outliers[:_NAMED])
     more = "" if count <= _NAMED else f" and {count - _NAMED} more"
     warn(
         f"y is far from all other targets in row{'' if count == 1 else 's'} {shown}{more} (from "
-        f"0), while the others lie between {low:g} and {high:g}: networks are not trained on such "
-        "rows, but calibration uses them. Correct or remove wrong values; if such targets are "
-        "real, fit their logarithm"
+        f"0), while the others lie between {ordinary.min():g} and {ordinary.max():g}: networks are "
+        "not trained on such rows, but calibration uses them. Correct or remove wrong values; if "
+        "such targets are real, fit their logarithm"
     )
-    return data, target
+    return rows
 
 
-def set_outliers_aside(data: TrainingRows, target: FloatArray) -> tuple[TrainingRows, FloatArray]:
+def set_outliers_aside(rows: TrainingRows) -> TrainingRows:
     """Mark rows whose targets are likely to be errors, and clip their targets to the others' range.
 
     Networks are not trained on these rows, and their targets do not affect the scale of the others.
     Calibration uses them unchanged, so that coverage stays valid.
     """
-    outliers = data.used[outlying_targets(data.X[data.used], target[data.used])]
+    used, target = rows.used, rows.target
+    outliers = used[outlying_targets(rows.X[used], target[used])]
     if not outliers.size:
-        return data, target
-    ordinary = target[np.setdiff1d(data.used, outliers)]
-    starts = np.arange(data.copies) * data.n_rows
-    data = data._replace(outliers=np.add.outer(starts, outliers % data.n_rows).ravel())
-    return data, np.clip(target, ordinary.min(), ordinary.max())
+        return rows
+    ordinary = target[np.setdiff1d(used, outliers)]
+    starts = np.arange(rows.copies) * rows.n_rows
+    return rows._replace(
+        target=np.clip(target, ordinary.min(), ordinary.max()),
+        outliers=np.add.outer(starts, outliers % rows.n_rows).ravel(),
+    )
 
 
 def _support(model: Any, y: FloatArray, used: NDArray[np.intp]) -> Support:

@@ -8,10 +8,10 @@ the networks of its fold, and calibration stays honest.
 ``model`` is always an ``IntervalRegressor``.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import joblib
 import numpy as np
@@ -46,17 +46,9 @@ _MOST_NUMBERS = 10**7  # rows times inputs
 _FEW = 4000  # rows up to which trees cost little: they are grown early, and twice as many
 
 
-class Rows(NamedTuple):
-    """Training rows, perhaps one copy per fold; the targets to learn; and the folds."""
-
-    data: TrainingRows
-    target: FloatArray
-    folds: list[Fold]
-
-
 def add_trees(
-    model: Any, program: Program, rows: Rows, original: TrainingRows
-) -> Steps[tuple[Rows, Measures | None]]:
+    model: Any, program: Program, rows: TrainingRows, original: TrainingRows
+) -> Steps[tuple[TrainingRows, Measures | None]]:
     """Add tree predictions to the inputs if the model requests trees, or if a trial favours them.
 
     ``original`` are the rows before each fold got its own copy. The forest for new rows becomes
@@ -79,16 +71,21 @@ def add_trees(
 
 
 def _try_trees(
-    model: Any, program: Program, rows: Rows, original: TrainingRows, base: TrainingRows, trees: int
+    model: Any,
+    program: Program,
+    rows: TrainingRows,
+    original: TrainingRows,
+    base: TrainingRows,
+    trees: int,
 ) -> Steps[tuple[bool, Measures, list[FloatArray]]]:
     """Compare trees with networks on held-out rows.
 
     Returns whether trees help, the measures of the networks, and the inputs of each fold with tree
     predictions, if they can be used for the fit.
     """
-    data, folds = rows.data._replace(y=rows.target), rows.folds
+    data, folds = rows._replace(y=rows.target), rows.folds
     cross_fitted = any(fold.held_out.size for fold in folds)
-    trial_folds = sampled_folds(data, folds if cross_fitted else original.folds(FOLDS, FOLDS))
+    trial_folds = sampled_folds(data, folds if cross_fitted else original.split(FOLDS, FOLDS))
     # The first trial trains in one thread, and another core may grow trees meanwhile.
     early = len(base.used) <= _FEW and joblib.effective_n_jobs(model.n_jobs) > 1
     pool = ThreadPoolExecutor(1)
@@ -98,7 +95,7 @@ def _try_trees(
 
     try:
         growing = start() if early else []
-        trial = first = yield from first_trial(model, program, data, folds)
+        trial = first = yield from first_trial(model, program, data)
         # A few trees show whether the target is too smooth for trees to help.
         error = unexplained_by_trees(data, trial_folds[-1])
         helpful = _helpful(error, first, SMOOTH)
@@ -110,7 +107,7 @@ def _try_trees(
         pool.shutdown(wait=False, cancel_futures=True)
     if helpful and not first.settled:
         # With tree predictions, networks would not learn what they learn late.
-        trial = yield from first_trial(model, program, data, folds, LONG)
+        trial = yield from first_trial(model, program, data, LONG)
         helpful = _helpful(error, trial, LONG_WORSE)
     fractions = {"trees": error, "networks": trial.unexplained}
     model.about_["trees"] = {"unexplained": fractions}
@@ -128,7 +125,9 @@ def _helpful(error: float, trial: Measures, worse: float) -> bool:
     return trial.unexplained >= NOISE and error <= bound
 
 
-def with_fitted_trees(model: Any, rows: Rows, original: TrainingRows, seen: str = "") -> Rows:
+def with_fitted_trees(
+    model: Any, rows: TrainingRows, original: TrainingRows, seen: str = ""
+) -> TrainingRows:
     """Add the predictions of the model's trees, grown on rows of fingerprint ``seen``.
 
     Rows of another fingerprint are new to these trees. For the same rows, the trees of each fold
@@ -136,8 +135,7 @@ def with_fitted_trees(model: Any, rows: Rows, original: TrainingRows, seen: str 
     """
     forest = model.reader_.forest
     if original.fingerprint != seen:
-        X = np.column_stack([rows.data.X, forest.predict(rows.data.X, model.n_jobs)])
-        return rows._replace(data=rows.data._replace(X=X))
+        return rows._replace(X=np.column_stack([rows.X, forest.predict(rows.X, model.n_jobs)]))
     base, whole = _base(rows, original), Fold(original.used, original.used[:0])
     last, _ = _with_trees(model, base, base.X, whole, len(forest), -1)
     return _by_fold(model, base, rows, len(forest), last, [])
@@ -158,19 +156,19 @@ def _wanted(model: Any, original: TrainingRows) -> tuple[int, bool]:
     return (max(_FEWEST_TREES, trees) if fits and usual else 0), False
 
 
-def _base(rows: Rows, original: TrainingRows) -> TrainingRows:
+def _base(rows: TrainingRows, original: TrainingRows) -> TrainingRows:
     """Return one copy of the rows, with standardised targets, for trees grown on all rows."""
     count, X = len(original.y), original.X
     if original.encoding is not None:
         X = original.encoding.encoded(X, original.used, original.seed + len(rows.folds))
-    target, outliers = rows.target[:count], rows.data.outliers[rows.data.outliers < count]
+    target, outliers = rows.target[:count], rows.outliers[rows.outliers < count]
     used = target[original.used]
     y = (target - used.mean()) / (used.std() or 1.0)
     return original._replace(X=X, y=y, outliers=outliers, encoding=None)
 
 
 def _jobs(
-    model: Any, base: TrainingRows, rows: Rows, folds: list[Fold], trees: int
+    model: Any, base: TrainingRows, rows: TrainingRows, folds: Sequence[Fold], trees: int
 ) -> list[Callable[[], FloatArray]]:
     """Return a function for each fold that grows its trees and adds their predictions to inputs."""
 
@@ -179,51 +177,40 @@ def _jobs(
         predicted = None if folds is rows.folds else fold.held_out
         return lambda: _with_trees(model, base, X, fold, trees, number, predicted)[0]
 
-    return [job(number, *part) for number, part in enumerate(_parts(base, rows, folds))]
+    return [job(number, *part) for number, part in enumerate(rows.by_fold(folds))]
 
 
 def _held_out_error(
-    base: TrainingRows, rows: Rows, folds: list[Fold], grown: list[FloatArray]
+    base: TrainingRows, rows: TrainingRows, folds: Sequence[Fold], grown: list[FloatArray]
 ) -> float:
     """Fraction of the held-out rows' variance that the tree predictions leave unexplained."""
-    by_fold = [fold.held_out for _, fold in _parts(base, rows, folds)]
+    by_fold = [fold.held_out for _, fold in rows.by_fold(folds)]
     held_out = np.concatenate(by_fold)
     predicted = np.concatenate([X[part, -1] for X, part in zip(grown, by_fold, strict=True)])
     weights = None if base.weights is None else base.weights[held_out]
     return unexplained(base.y[held_out], base.y[held_out] - predicted, weights)
 
 
-def _parts(base: TrainingRows, rows: Rows, folds: list[Fold]) -> list[tuple[FloatArray, Fold]]:
-    """Return the inputs of each fold, and the fold as indices into them."""
-    count = len(base.y)
-    starts = [i * count if len(rows.target) > count else 0 for i in range(len(folds))]
-    return [
-        (rows.data.X[start : start + count], Fold(*(part - start for part in fold)))
-        for start, fold in zip(starts, folds, strict=True)
-    ]
-
-
 def _by_fold(
     model: Any,
     base: TrainingRows,
-    rows: Rows,
+    rows: TrainingRows,
     trees: int,
     last: FloatArray,
     grown: list[FloatArray],
-) -> Rows:
+) -> TrainingRows:
     """Give each fold its own copy of the rows, with tree predictions as the last input.
 
     ``last`` are the inputs with predictions of trees grown on all rows; ``grown`` are those of each
     fold, or empty if its trees have yet to be grown.
     """
     encoded = grown or [job() for job in _jobs(model, base, rows, rows.folds, trees)]
-    single, used = [fold for _, fold in _parts(base, rows, rows.folds)], base.used
+    single, used = [fold for _, fold in rows.by_fold(rows.folds)], base.used
     if leave_rows_out(single):  # the networks that predict are trained on all rows, in no fold
         encoded = [*encoded, last]
         used = used + len(base.y) * len(single)
-    data, folds = base.copied(encoded, single)
-    y, target = (np.tile(part[: len(base.y)], len(encoded)) for part in (rows.data.y, rows.target))
-    return Rows(data._replace(y=y, used=used), target, folds)
+    y, target = rows.y[: len(base.y)], rows.target[: len(base.y)]
+    return base._replace(y=y, target=target, used=used).copied(encoded, single)
 
 
 def _with_trees(

@@ -4,14 +4,12 @@
 """
 
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import check_is_fitted
 
-from calipers._checks import FloatArray
 from calipers._estimator.fitting import train_ensemble
 from calipers._estimator.together import Steps
 from calipers._estimator.training_rows import (
@@ -20,7 +18,7 @@ from calipers._estimator.training_rows import (
     read_rows,
     set_outliers_aside,
 )
-from calipers._estimator.tree_inputs import Rows, with_fitted_trees
+from calipers._estimator.tree_inputs import with_fitted_trees
 from calipers._estimator.wrapped import (
     fitted,
     is_fitted,
@@ -37,17 +35,9 @@ from calipers.objectives import LOSSES
 from calipers.preprocessing import find_target_encoding
 from calipers.training import make_program, objective_of
 
+Source = BankPoints | Points
+
 _FOLDS = 5  # in which a regressor is fitted if the model has no folds
-
-
-class Errors(NamedTuple):
-    """Training data of the networks that learn intervals."""
-
-    data: TrainingRows
-    folds: list[Fold]  # of the networks
-    head_inputs: NDArray[np.floating[Any]]  # (rows, inputs): inputs of the networks
-    # (rows,): errors of point predictions by networks or regressors not trained on the row
-    errors: FloatArray
 
 
 def upgrade_rows(
@@ -64,99 +54,95 @@ def upgrade_rows(
     """Train networks for the intervals around the point predictions of ``points``."""
     head = _head_around_points(model)
     source = _source(model, points)
-    reads = {"reset": not isinstance(source, BankPoints)}  # otherwise as ``points`` reads
-    reads["use_targets"] = isinstance(source, ColumnPoints)  # other sources have fixed inputs
-    data = read_rows(model, X, y, sample_weight, groups, **reads)
-    folds = data.folds(model.cv, model.n_networks)
+    head_inputs: Any
+    column = isinstance(source, ColumnPoints)  # other sources have fixed inputs
+    reset = not isinstance(source, BankPoints)
+    data = read_rows(model, X, y, sample_weight, groups, reset=reset, use_targets=column)
+    folds = data.split(model.cv, model.n_networks)
     if isinstance(source, ColumnPoints):
         rows = _errors_of_regressor(model, points, X, data, folds, fresh)
+        head_inputs = rows.X
     elif (point_folds := _folds_of_points(model, points, data, fresh)) is None:
-        rows = _errors_on_new_rows(model, points, source, data, folds)
+        rows, head_inputs = _errors_on_new_rows(model, points, source, data, folds)
     else:
-        rows = _errors_out_of_fold(model, points, source, X, data, folds, point_folds)
-    data, folds, head_inputs, errors = rows
-    if objective_of(model).scales(data.y)[0] != "identity":
+        encoder = model.reader_.encoder
+        if encoder is not None and encoder.knows_targets:
+            encoding = find_target_encoding(encoder, X, data.X, data.y, data.weights, data.groups)
+            data = data._replace(encoding=encoding)
+        rows, head_inputs = _errors_out_of_fold(model, points, source, data, folds, point_folds)
+    if objective_of(model).scales(rows.y)[0] != "identity":
         raise ValueError(
             "an upgrade keeps point predictions on the target's own scale: set "
             "loss__scale='identity'"
         )
-    data, errors = mark_outliers(model, data, errors)
-    table = error_table(head_inputs, errors, data.weights)
-    program = make_program(model, head_inputs, len(data.used))
+    rows = mark_outliers(model, rows)
+    table = error_table(head_inputs, rows.target, rows.weights)
+    program = make_program(model, head_inputs, len(rows.used))
     network = Around(program.network, cast(int, HEADS[head].point_at), float(adapt))
     program = replace(program, network=network, head=head)
-    return (yield from train_ensemble(model, program, table, data, folds, source=source))
+    return (yield from train_ensemble(model, program, table, rows, source=source))
 
 
 def _errors_of_regressor(
     model: Any, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
-) -> Errors:
+) -> TrainingRows:
     """Errors of a regressor of another library, whose predictions become the last input."""
     data = _add_points(model, regressor, X, data, folds, fresh)
-    point = data.X[:, -1]
-    data, folds = data.encoded_by_fold(folds, data.seed)
-    return Errors(data, folds, data.X, data.y - np.tile(point, data.copies))
+    rows = data.encoded_by_fold(folds, data.seed)
+    return rows._replace(target=rows.y - np.tile(data.X[:, -1], rows.copies))
 
 
 def _errors_on_new_rows(
-    model: Any, points: Any, source: BankPoints | Points, data: TrainingRows, folds: list[Fold]
-) -> Errors:
-    """Errors of all networks of ``points`` on rows that none of them was trained on."""
+    model: Any, points: Any, source: Source, data: TrainingRows, folds: list[Fold]
+) -> tuple[TrainingRows, Any]:
+    """Errors on rows that no network of ``points`` was trained on, and the inputs of new ones."""
+    rows = data._replace(folds=folds)
     if model.reader_.forest is not None:
         if points.about_.get("trees", {}).get("rows") == data.fingerprint:
-            seed = points.about_["split"]["seed"]
-            data, folds = _with_inputs_of(model, points, data, folds, seed)
+            rows = _with_inputs_of(model, points, data, folds)
         else:
-            data = with_fitted_trees(model, Rows(data, data.y, folds), data).data
-    point, head_inputs = source(data.X)
-    return Errors(data, folds, head_inputs, data.y - np.atleast_2d(point).mean(axis=0))
+            rows = with_fitted_trees(model, rows, data)
+    point, head_inputs = source(rows.X)
+    return rows._replace(target=rows.y - np.atleast_2d(point).mean(axis=0)), head_inputs
 
 
 def _errors_out_of_fold(
     model: Any,
     points: Any,
-    source: BankPoints | Points,
-    X: Any,
+    source: Source,
     data: TrainingRows,
     folds: list[Fold],
     point_folds: list[Fold],
-) -> Errors:
-    """Errors of the networks of ``points`` on the rows that each was not trained on.
+) -> tuple[TrainingRows, Any]:
+    """Errors on rows that each network of ``points`` was not trained on, and inputs of new ones.
 
-    The new networks have the same folds, or train on all rows if the model has no folds.
+    New networks have the same folds, or are trained on all rows if the model has no folds.
     """
-    seed, encoder = data.seed, model.reader_.encoder
-    if isinstance(source, BankPoints) and encoder is not None and encoder.knows_targets:
-        seed = points.about_["split"]["seed"]
-        encoding = find_target_encoding(encoder, X, data.X, data.y, data.weights, data.groups)
-        data = data._replace(encoding=encoding)
-    rows, copies = _with_inputs_of(model, points, data, point_folds, seed)
+    rows = _with_inputs_of(model, points, data, point_folds)
     member_points, head_inputs = source(rows.X)
     fold_of = np.arange(len(member_points)) % len(point_folds)
-    held_out = points_by_fold(member_points, copies, fold_of)
-    point = held_out[: len(data.y)].copy()
-    for fold, copy in zip(point_folds, copies, strict=True):
+    held_out = points_by_fold(member_points, rows.folds, fold_of)
+    point = held_out[: len(data.y)].copy()  # also of rows that are in no fold
+    for fold, copy in zip(point_folds, rows.folds, strict=True):
         point[fold.held_out] = held_out[copy.held_out]
     if model.cv is None:
-        rows, copies = _with_inputs_of(model, points, data, folds, seed)
-        head_inputs = head_inputs if rows is data else source(rows.X)[1]
-    return Errors(rows, copies, head_inputs, rows.y - np.tile(point, rows.copies))
+        rows = _with_inputs_of(model, points, data, folds)
+        head_inputs = head_inputs if rows.X is data.X else source(rows.X)[1]
+    return rows._replace(target=rows.y - np.tile(point, rows.copies)), head_inputs
 
 
-def _with_inputs_of(
-    model: Any, points: Any, data: TrainingRows, folds: list[Fold], seed: int
-) -> tuple[TrainingRows, list[Fold]]:
-    """Return rows with the inputs that ``points`` had in each fold, and the folds."""
-    rows, copies = data.encoded_by_fold(folds, seed)
+def _with_inputs_of(model: Any, points: Any, data: TrainingRows, folds: list[Fold]) -> TrainingRows:
+    """Return rows with the inputs that ``points`` had in each fold."""
+    seed = points.about_["split"]["seed"] if isinstance(points, type(model)) else data.seed
+    rows = data.encoded_by_fold(folds, seed)
     if model.reader_.forest is None:
-        return rows, copies
-    marked = Rows(*set_outliers_aside(rows, rows.y), copies)
-    original = data._replace(seed=points.about_["split"]["seed"])
-    result = with_fitted_trees(model, marked, original, data.fingerprint)
-    return result.data._replace(outliers=data.outliers), result.folds
+        return rows
+    marked, original = set_outliers_aside(rows), data._replace(seed=seed)
+    grown = with_fitted_trees(model, marked, original, data.fingerprint)
+    return grown._replace(outliers=data.outliers)
 
 
-def _source(model: Any, points: Any) -> BankPoints | ColumnPoints | Points:
+def _source(model: Any, points: Any) -> Source | ColumnPoints:
     """Return the source of point predictions.
 
     If ``points`` is an ``IntervalRegressor``, ``model`` reads inputs as it does.
@@ -222,10 +208,10 @@ def _folds_of_points(model: Any, points: Any, data: TrainingRows, fresh: bool) -
     if not isinstance(points, type(model)):
         if points.held_out is None:
             return None
-        return data.folds(PredefinedSplit(points.held_out[data.used]), model.n_networks)
+        return data.split(PredefinedSplit(points.held_out[data.used]), model.n_networks)
     split = points.about_.get("split", {}) if points.cv is not None else {}
     if split and split["rows"] == data.fingerprint:
-        folds = data.folds(points.cv, model.n_networks, split["seed"])
+        folds = data.split(points.cv, model.n_networks, split["seed"])
         if not leave_rows_out(folds):
             return folds
     if not fresh and model.cv is not None:
