@@ -1,7 +1,6 @@
 """Colours, sizes and fonts that figures share."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import matplotlib as mpl
@@ -44,11 +43,9 @@ _STYLE: Any = {
 }
 
 
-@contextmanager
-def style() -> Iterator[None]:
+def style() -> AbstractContextManager[None]:
     """Use the common style inside a ``with`` block, for making and for saving figures."""
-    with mpl.rc_context(_STYLE):
-        yield
+    return mpl.rc_context(_STYLE)
 
 
 def new_figure(height: float, *, width: float = PAGE) -> Figure:
