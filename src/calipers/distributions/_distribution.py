@@ -135,6 +135,9 @@ class Distribution(ABC):
         return self.ppf(0.5)
 
 
+Formula = Callable[..., FloatArray | tuple[FloatArray, ...]]
+
+
 class ClosedForm(Distribution):
     """Distributions whose methods are formulas, functions of a module, over blocks of rows."""
 
@@ -142,10 +145,7 @@ class ClosedForm(Distribution):
 
     @abstractmethod
     def _apply(
-        self,
-        function: Callable[..., FloatArray | tuple[FloatArray, ...]],
-        *rows: FloatArray,
-        outputs: int | None = None,
+        self, function: Formula, *rows: FloatArray, outputs: int | None = None
     ) -> FloatArray:
         """Call `function` with blocks of `rows` and of the parameters."""
 

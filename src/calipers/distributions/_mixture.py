@@ -14,7 +14,7 @@ from calipers._blocks import blockwise, blockwise_ragged, sum_members
 from calipers._checks import FloatArray
 from calipers.distributions import _mixture_formulas as formulas
 from calipers.distributions._density import mixture_modes
-from calipers.distributions._distribution import ClosedForm
+from calipers.distributions._distribution import ClosedForm, Formula
 from calipers.distributions._formulas import Members
 from calipers.distributions._regions import density_region, shortest_interval
 from calipers.distributions._split_normal import SplitNormal
@@ -171,10 +171,7 @@ class SplitNormalMixture(ClosedForm):
         return of_block, self.components._parameters
 
     def _apply(
-        self,
-        function: Callable[..., FloatArray | tuple[FloatArray, ...]],
-        *rows: FloatArray,
-        outputs: int | None = None,
+        self, function: Formula, *rows: FloatArray, outputs: int | None = None
     ) -> FloatArray:
         of_block, members = self.in_blocks(function)
         return blockwise(of_block, rows, members, outputs=outputs)

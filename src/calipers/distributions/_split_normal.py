@@ -1,6 +1,5 @@
 """The split normal distribution: two halves of normal distributions joined at their mode."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -11,7 +10,7 @@ from calipers import _checks as checks
 from calipers._blocks import blockwise
 from calipers._checks import BoolArray, FloatArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._distribution import ClosedForm
+from calipers.distributions._distribution import ClosedForm, Formula
 from calipers.distributions._exact_fit import fit_scales
 
 
@@ -147,10 +146,7 @@ class SplitNormal(ClosedForm):
         return subset._marked(self.repaired[key])
 
     def _apply(
-        self,
-        function: Callable[..., FloatArray | tuple[FloatArray, ...]],
-        *rows: FloatArray,
-        outputs: int | None = None,
+        self, function: Formula, *rows: FloatArray, outputs: int | None = None
     ) -> FloatArray:
         return blockwise(function, (*rows, *self._parameters), outputs=outputs)
 
