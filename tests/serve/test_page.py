@@ -10,6 +10,7 @@ import pytest
 import uvicorn
 
 from calipers import IntervalRegressor
+from calipers.distributions import SplitNormal
 from calipers.preprocessing import TableEncoder
 from calipers.serve import ServerSettings, create_app
 
@@ -239,6 +240,27 @@ def test_the_keys_name_every_line_of_the_charts(page):
     page.select_option("#sweep-input", "kind")  # categories have no line
     key.wait_for(state="hidden")
     assert page.locator("#sweep line.here").count() == 0
+
+
+@pytest.mark.parametrize("weights", [None, [[0.3, 0.2], [0.1, 0.4]]])
+def test_networks_are_drawn_as_python_computes_them(page, weights):
+    """By network, from split normals that are one or two to a network."""
+    rng = np.random.default_rng(0)
+    parts = SplitNormal(rng.normal(size=4), *rng.uniform(0.5, 2, (2, 4)))
+    at, share = np.linspace(-4, 4, 9), np.ones((4, 1))
+    fields = {"loc": parts.loc, "left_scale": parts.left_scale, "right_scale": parts.right_scale}
+    if weights is not None:
+        fields["weight"] = np.ravel(weights)
+        share = 2 * fields["weight"][:, np.newaxis]
+    members = pd.DataFrame(fields).to_dict("records")
+    networks = 4 if weights is None else 2
+    heights = (share * np.array([parts.pdf(place) for place in at]).T).reshape(networks, -1, 9)
+    open_model(page, "plain")
+    curves = page.evaluate(
+        "async (given) => (await import('/page/plots.js')).memberCurves(...given)",
+        [members, networks, at.tolist()],
+    )
+    np.testing.assert_allclose(curves, heights.sum(axis=1), rtol=1e-12)
 
 
 def test_times_of_day_have_a_control(page):

@@ -29,14 +29,14 @@ function steady(before, low, high) {
   return [low - margin, high + margin];
 }
 
-// Split normals by network; if networks have several, their weights add up to 1 over all networks.
-function byNetwork(members, networks) {
+// The density of each network at the places `at`. The server sends the split normals: their curves
+// would be five times the whole response, with every step of a slider. If networks have several,
+// their weights add up to 1 over all networks.
+export function memberCurves(members, networks, at) {
   const each = members.length / networks;
-  return Array.from({ length: networks }, (_, i) => members.slice(i * each, (i + 1) * each));
-}
-
-function mixture(parts, networks, at) {
-  return parts.reduce((sum, part) => sum + (part.weight ? networks * part.weight : 1) * splitNormal(part, at), 0);
+  const height = (place) => (sum, part) => sum + (part.weight ? networks * part.weight : 1) * splitNormal(part, place);
+  return Array.from({ length: networks }, (_, i) => members.slice(i * each, (i + 1) * each))
+    .map((parts) => at.map((place) => parts.reduce(height(place), 0)));
 }
 
 // The points and heights of the density, without invisible tails.
@@ -57,7 +57,7 @@ export function drawDensity(host, answer, target, networks, before) {
   const atoms = (answer.atoms?.x ?? []).map((at, i) => ({ at, mass: answer.atoms.mass[i] })).filter(({ mass }) => mass > 5e-4);
   const reach = [answer.point, ...bounds, ...(shape ? [shape.at[0], shape.at.at(-1)] : []), ...atoms.map(({ at }) => at)];
   const x = steady(before, Math.min(...reach), Math.max(...reach));
-  const curves = shape && networks && answer.members ? byNetwork(answer.members, networks).map((parts) => shape.at.map((at) => mixture(parts, networks, at))) : [];
+  const curves = shape && networks && answer.members ? memberCurves(answer.members, networks, shape.at) : [];
   const tallest = shape ? Math.max(...shape.heights) || 1 : 1;
   const width = host.clientWidth || 600, height = host.clientHeight || 260;
   const interval = bounds.length ? `the interval ${bounds.map(show).join(" to ")}` : "there is no finite interval";
