@@ -55,10 +55,10 @@ FEATURES = {
         """,
     "several targets": """
         multitarget cli/_measures:measure_targets,print_targets cli/_table_options:take_targets
-        cli/_predict:load_any cli/_evaluate:_kinds_of_targets
+        cli/_model_options:load_any
         """,
     "importance, value of more rows": """
-        importance/__init__ importance/_dependence importance/_permutation report/_drivers more_rows
+        importance report/_drivers more_rows
         plots/_diagnostics:plot_importance,plot_dependence
         """,
     "figures of a model in one call": "plots/_diagnostics:plot_intervals,plot_reliability",
@@ -76,7 +76,7 @@ FEATURES = {
     "gross errors among targets": """
         _outliers _estimator/training_rows:mark_outliers,set_outliers_aside
         _estimator/fitting:_without
-        cli/_notes:note_outliers,without_repeats,note_leaks
+        cli/_columns:note_outliers,without_repeats,note_leaks
         """,
     "piecewise-linear encoding": """
         networks:PiecewiseLinear,knots,with_knots,with_segments,alternative onnx/_networks:_segments
@@ -91,8 +91,8 @@ FEATURES = {
         _serialization/models:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured
         """,
     "limits on requests and files": """
-        serve/_connections serve/_budget tables/_source:TableLimits tables/_ipc serve/_json
-        serve/_reading
+        serve/_connections serve/_guard:Budget,Account serve/_json serve/_bodies:read_table
+        tables/_source:TableLimits tables/_ipc
         """,
     "fast predictions, programs kept on disk": """
         bank/_dense bank/_cache:_description,_sources,_Kept,_read_own,_check_owner,training_devices

@@ -196,7 +196,7 @@ def untrained(monkeypatch, fitted):
 
     def give(model, X, y, *_):
         assert np.isfinite(model.preprocessor.set_params(kinds=None).fit(X).transform(X)).all()
-        return fitted, None
+        return fitted, [], None
 
     monkeypatch.setattr(_fit, "_train", give)
 
@@ -405,7 +405,7 @@ class TestFit:
         )
         labels = np.repeat([f"house {i}" for i in range(12)], 5)
         inputs = flats.drop(columns="price")
-        _, found = _fit._train(fitted, inputs, flats["price"], HoldOut(0.25, labels), True)
+        _, _, found = _fit._train(fitted, inputs, flats["price"], HoldOut(0.25, labels), True)
         assert [len(groups) for groups in seen] == [9, 12]
         assert found["rows"] == 15
 

@@ -12,7 +12,7 @@ from scipy.stats import norm, poisson
 from calipers import metrics, report
 from calipers.importance import Dependence
 from calipers.report._charts import calibration_curve, pit_bars
-from calipers.report._drivers import Driver, Drivers, driver_data, driver_sentence
+from calipers.report._drivers import Drivers, driver_data, driver_sentence, largest
 from calipers.report._format import Unit, percent
 from calipers.report._groups import breakdowns
 from calipers.report._labelled import LabelledPrediction, predict_labelled
@@ -190,7 +190,7 @@ def test_labels_of_every_kind_of_value():
             "x", kind, np.array(values, object), np.array(positions), *[ends] * 3, 0.9
         )
 
-    drawn = Drivers([], [
+    drawn = Drivers({}, [
         curve("number", [1.5], [1.5]), curve("boolean", ["no", "yes"], [0.0, 1.0]),
         curve("date", ["1 Jan 2020"], [1577836800.0]), curve("category", ["red"], [0.0]),
     ])  # fmt: skip
@@ -199,9 +199,9 @@ def test_labels_of_every_kind_of_value():
 
 
 def test_inputs_that_drive_nothing_are_said_to():
-    drawn = Drivers([Driver("x", -0.1, 0.0)], [])
+    assert largest(["x"], np.array([-0.1])) == largest(["x"], np.array([0.0])) == []
+    drawn = Drivers({"point": [], "width": []}, [])
     assert driver_sentence(drawn, Unit(1)).startswith("No input matters")
-    assert drawn.bars("point") == drawn.bars("width") == []
 
 
 def test_many_rows_are_sampled_and_said(page):

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from fastapi.responses import Response
 
+from calipers.serve._bodies import ARROW_STREAM, CSV, JSON
 from calipers.serve._problems import problem_of_table
-from calipers.serve._reading import ARROW_STREAM, CSV, JSON
 from calipers.serve._responses import kept_bytes, numbers_bytes, outside_bytes
 from calipers.tables import TableError, TableLimits
 from calipers.tables._ipc import _child, _field, _follow, _text, _vector, read_arrow

@@ -13,8 +13,8 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from calipers.serve import ServerSettings
+from calipers.serve._bodies import CSV, JSON
 from calipers.serve._connections import Connection
-from calipers.serve._reading import CSV, JSON
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="counts files as Unix does")
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from calipers.serve._monitor import Ring, Rolling
+from calipers.serve._monitor import Ring, Watch
 
 ROWS = [{"speed": 0.5, "load": -1.0}, {"speed": -1.5, "load": 1.0}, {"speed": 9.0, "load": 0.0}]
 
@@ -117,10 +117,9 @@ def test_ids_cannot_be_made_up():
 
 
 def test_rolling_forgets():
-    rolling = Rolling(4)
-    assert np.isnan(rolling.mean)
-    for value in range(10):
-        rolling.add(np.array([float(value)]))
-    assert rolling.mean == 7.5
-    rolling.add(np.arange(100.0))
-    assert (rolling.mean, rolling.count) == (97.5, 4)
+    watch = Watch(4, 0)
+    assert np.isnan(watch.rolling("interval_width"))
+    watch.width.extend(range(10))
+    assert watch.rolling("interval_width") == 7.5
+    watch.covered.extend(range(100))
+    assert (watch.rolling("coverage"), watch.rolling("coverage_rows")) == (97.5, 4)

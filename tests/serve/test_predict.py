@@ -10,8 +10,8 @@ import pyarrow.feather
 import pytest
 from numpy.testing import assert_allclose
 
+from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV, JSON
 from calipers.serve._problems import HTTPProblem
-from calipers.serve._reading import ARROW_FILE, ARROW_STREAM, CSV, JSON
 from calipers.serve._responses import negotiate
 
 ROWS = [{"speed": 0.5, "load": -1.0}, {"speed": -1.5, "load": 1.0}, {"speed": 9.0, "load": 0.0}]

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from calipers.serve import ServerSettings, create_app
-from calipers.serve._guard import Guard
-from calipers.serve._reading import ARROW_FILE, ARROW_STREAM, CSV, JSON
+from calipers.serve._bodies import ARROW_FILE, ARROW_STREAM, CSV, JSON
+from calipers.serve._guard import Account, Guard
 
 PREDICT = "/v1/models/plain/predict"
 TOKEN = "0123456789abcdef0123456789abcdef"
@@ -265,7 +265,7 @@ def _held(client, hold):
     guard = client.app.middleware_stack
     while not isinstance(guard, Guard):
         guard = guard.app
-    account = guard._budget.account()
+    account = Account(guard._budget)
     hold(account)
     yield
     account.close()

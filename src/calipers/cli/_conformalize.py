@@ -7,9 +7,8 @@ import typer
 from calipers.cli import _table_options as common
 from calipers.cli._help import with_options
 from calipers.cli._measures import say_unbounded, unbounded
-from calipers.cli._predict import ModelFolder
+from calipers.cli._model_options import ModelFolder, RowOptions
 from calipers.cli._printing import print_json, rows_text
-from calipers.cli._row_options import RowOptions
 
 
 @with_options

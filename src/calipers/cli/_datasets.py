@@ -41,9 +41,10 @@ def datasets_command(
             raise typer.BadParameter("--out needs the name of a dataset")
         from calipers.datasets import CATALOGUE
 
-        _list([_entry(key, folder) for key in (DIABETES, *CATALOGUE)], as_json)
+        entries = [_entry(key, folder) for key in (DIABETES, *CATALOGUE)]
+        (print_json if as_json else _list)(entries)
     elif out is None:
-        _describe(_entry(name, folder), as_json)
+        (print_json if as_json else _describe)(_entry(name, folder))
     else:
         _write(name, out, folder, download, as_json)
 
@@ -76,10 +77,7 @@ def _entry(name: str, folder: Path | None) -> dict[str, Any]:
     }
 
 
-def _list(entries: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        print_json(entries)
-        return
+def _list(entries: list[dict[str, Any]]) -> None:
     rows = [
         (
             e["name"],
@@ -94,10 +92,7 @@ def _list(entries: list[dict[str, Any]], as_json: bool) -> None:
     print_rows(("name", "rows", "inputs", "target", "licence", "available"), rows)
 
 
-def _describe(entry: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        print_json(entry)
-        return
+def _describe(entry: dict[str, Any]) -> None:
     unit = f" ({entry['unit']})" if entry["unit"] not in ("", "1") else ""
     typer.echo(f"{entry['title']}: {entry['rows']:,} rows, {entry['inputs']} inputs")
     typer.echo(f"predicts {entry['target']}{unit}\n")

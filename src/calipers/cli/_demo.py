@@ -1,7 +1,7 @@
 """``calipers demo``: fit, evaluate and report on a dataset that ships with scikit-learn."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -31,13 +31,18 @@ def demo_command(
     model = IntervalRegressor(coverage=0.95, random_state=seed, n_jobs=n_jobs)
     model.fit(train.drop(columns=target), train[target])
     X, y = test.drop(columns=target), test[target]
-    measures, bounds = measure(model, X, y, model.coverage)
+    measures, _ = measure(model, X, y, model.coverage)
     out.mkdir(parents=True, exist_ok=True)
     model.save(out / "model")
     written = {"model": out / "model", "report": model.report(X, y, out / "report.html")}
     if find_spec("matplotlib") is not None:
+        from calipers.plots import new_figure, plot_intervals, style
+
         written["figure"] = out / "intervals.png"
-        _draw(written["figure"], bounds, model.predict(X), y)
+        with style():
+            figure = new_figure(3.2)
+            plot_intervals(model, X, y, ax=figure.subplots()).legend(loc="upper left")
+            figure.savefig(written["figure"])
     paths = {name: str(path) for name, path in written.items()}
     if as_json:
         print_json(measures | paths)
@@ -47,17 +52,3 @@ def demo_command(
     typer.echo(f"\nwrote {', '.join(paths.values())}")
     if "figure" not in paths:
         typer.echo("the figure needs Matplotlib: pip install 'calipers[plots]'")
-
-
-def _draw(path: Path, bounds: Any, point: Any, target: Any) -> None:
-    """Draw the intervals of the test rows, in the order of their predictions."""
-    from calipers.plots import new_figure, plot_rows, style
-
-    lower, upper = bounds
-    with style():
-        figure = new_figure(3.2)
-        axes = figure.subplots()
-        plot_rows(axes, lower, point, upper, target)
-        axes.set_ylabel("disease progression")
-        axes.legend(loc="upper left")
-        figure.savefig(path)

@@ -15,10 +15,9 @@ from calipers.cli._measures import (
     print_measures,
     print_targets,
 )
-from calipers.cli._predict import ModelFolder
+from calipers.cli._model_options import ModelFolder, RowOptions
 from calipers.cli._printing import for_terminal, print_json, print_rows, rows_text, say_outside
 from calipers.cli._report import cautions
-from calipers.cli._row_options import RowOptions
 
 
 @with_options
@@ -44,43 +43,30 @@ def evaluate_command(
     from calipers.preprocessing import as_numbers
 
     fitted = options.load(model, several=True)
-    if hasattr(fitted, "models_"):
-        if by is not None:
-            raise typer.BadParameter("--by works for one target: choose it with --target")
-        files, table = common.read_files(data, options.form)
-        kinds = _kinds_of_targets(fitted) | common.parse_kinds(options.types)
-        labelled = common.take_targets(table, list(kinds), kinds, options.missing_target)
-        with labelled.table.placing():
-            inputs = fitted.pick(labelled.table.frame)
-            level = coverage or fitted.coverage
-            measures = measure_targets(fitted, inputs, pd.DataFrame(labelled.values), level)
-        measures["rows_without_target"] = labelled.left_out
+    level, several = coverage or fitted.coverage, hasattr(fitted, "models_")
+    if several and by is not None:
+        raise typer.BadParameter("--by works for one target: choose it with --target")
+    files, (table, values, left_out, _) = options.read(fitted, data)
+    if several:
+        with table.placing():
+            inputs = fitted.pick(table.frame)
+            measures = measure_targets(fitted, inputs, pd.DataFrame(values), level)
+        measures["rows_without_target"] = left_out
         _report(model, files, measures, print_targets, options.as_json)
         return
-    files, (table, values, left_out, _) = options.read(fitted, data)
     for text in cautions(fitted.about_, files):
         typer.echo(f"note: {text}", err=True)
     if by is not None:
         table.require(by)
     with table.placing():
         inputs = fitted.pick(table.frame)
-        measures, bounds = measure(fitted, inputs, values, coverage or fitted.coverage)
+        measures, bounds = measure(fitted, inputs, values, level)
         measures["rows_without_target"] = left_out
         measures["rows_outside"] = int(fitted.outside(inputs).any(axis=1).sum())
     if by is not None:
-        measures["by"] = {
-            "column": by,
-            "groups": measure_groups(bounds, values, as_numbers(table.frame[by])),
-        }
+        groups = measure_groups(bounds, values, as_numbers(table.frame[by]))
+        measures["by"] = {"column": by, "groups": groups}
     _report(model, files, measures, partial(_show, fitted.target_.name), options.as_json)
-
-
-def _kinds_of_targets(model: Any) -> dict[str, Any]:
-    """Return the number format of each target of a multi-target model, as it was when fitted."""
-    return {
-        single.target_.name: (single.about_.get("source") or {}).get("target_kind")
-        for single in model.models_
-    }
 
 
 def _report(

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from calipers.cli._predict import ModelFolder
+from calipers.cli._model_options import ModelFolder
 from calipers.cli._report import check_place
 from calipers.cli._table_options import parse_fractions
 

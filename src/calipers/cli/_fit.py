@@ -8,14 +8,19 @@ import typer
 
 from calipers.cli import _fit_options as fitting, _table_options as common
 from calipers.cli._cluster import spread
-from calipers.cli._columns import print_table
+from calipers.cli._columns import (
+    note_leaks,
+    note_outliers,
+    print_table,
+    say_groups,
+    without_repeats,
+)
 from calipers.cli._fit_blocks import fit_in_blocks
 from calipers.cli._fit_options import FitOptions
 from calipers.cli._help import with_options
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
-from calipers.cli._notes import note, note_leaks, note_outliers, say_groups, without_repeats
-from calipers.cli._printing import for_terminal, print_json, rows_text, say_support
+from calipers.cli._printing import for_terminal, note, print_json, rows_text, say_support
 from calipers.cli._settings_file import make_model
 
 
@@ -74,9 +79,8 @@ def _fit_in_memory(
 
         model = MultiTargetRegressor(model)
     refit = len(values) <= fitting.REFIT_ROWS if options.refit is None else options.refit
-    rows = holdout.fitted(len(values), options.seed, refit)
     with spread(options.cluster), without_repeats(evaluated=holdout.fraction > 0):
-        model, evaluation = _train(model, inputs, values, holdout, refit)
+        model, rows, evaluation = _train(model, inputs, values, holdout, refit)
         result["evaluation"] = evaluation
         if options.more_rows:
             from calipers.more_rows import worth_of_more_rows
@@ -136,15 +140,13 @@ def _fit_encoder(encoder: Any, inputs: Any, kinds: dict[str, str], table: Any) -
         return fitted, fitted.fit_typed(inputs)
 
 
-def _train(
-    model: Any, X: Any, y: Any, holdout: HoldOut, refit: bool
-) -> tuple[Any, dict[str, Any] | None]:
-    """Return the model to save, and its measures on the held-out rows."""
+def _train(model: Any, X: Any, y: Any, holdout: HoldOut, refit: bool) -> tuple[Any, Any, Any]:
+    """Return the model to save, the rows it was fitted on, and its measures on the others."""
     import numpy as np
 
-    labels = holdout.labels
+    everything, labels = np.arange(len(y)), holdout.labels
     if holdout.fraction == 0:
-        return model.fit(X, y, groups=labels), None
+        return model.fit(X, y, groups=labels), everything, None
     estimator = getattr(model, "estimator", model)
     train, test = holdout.split(len(y), estimator.random_state)
     fits = (2 if refit else 1) * np.atleast_2d(y.iloc[0]).shape[1]
@@ -160,7 +162,7 @@ def _train(
     measures |= {"copies": copies(X, first, train, test), "last_by": holdout.time_column}
     if refit:
         model.fit(X, y, groups=labels)
-    return model, measures | {"refitted": refit}
+    return model, everything if refit else train, measures | {"refitted": refit}
 
 
 def _describe(

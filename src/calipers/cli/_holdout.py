@@ -37,12 +37,6 @@ class HoldOut(NamedTuple):
             held_out = self.times > first
         return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
-    def fitted(self, rows: int, seed: int, refit: bool) -> Any:
-        """Return the rows that the saved model is fitted on."""
-        import numpy as np
-
-        return np.arange(rows) if refit or self.fraction == 0 else self.split(rows, seed)[0]
-
 
 def time_order(table: Any, name: str, kinds: dict[str, str]) -> Any:
     """Return the time of each row as a number, from the column ``name``."""

@@ -7,7 +7,7 @@ import typer
 
 from calipers.cli._columns import print_columns
 from calipers.cli._measures import is_measured, print_measures
-from calipers.cli._predict import ModelFolder
+from calipers.cli._model_options import ModelFolder
 from calipers.cli._printing import for_terminal, print_json, rows_text, say_support
 from calipers.cli._table_options import AsJSON
 
@@ -23,22 +23,19 @@ def inspect_command(model: ModelFolder, as_json: AsJSON = False) -> None:
 
     document, arrays = read_model(model)
     _check(document, arrays, Path(model))
-    if "targets" in document:
-        several = [
-            _facts(single, arrays_under(arrays, f"{i}."), Path(model))
-            for i, single in enumerate(document["targets"])
-        ]
-        if as_json:
-            print_json({"model": model, "targets": several})
-        for facts in [] if as_json else several:
-            _show(facts)
-            typer.echo("")
+    if "targets" not in document:
+        facts = _facts(document, arrays, Path(model))
+        (print_json if as_json else _show)(facts)
         return
-    facts = _facts(document, arrays, Path(model))
+    several = [
+        _facts(single, arrays_under(arrays, f"{i}."), Path(model))
+        for i, single in enumerate(document["targets"])
+    ]
     if as_json:
-        print_json(facts)
-    else:
+        print_json({"model": model, "targets": several})
+    for facts in [] if as_json else several:
         _show(facts)
+        typer.echo("")
 
 
 def _check(document: dict[str, Any], arrays: dict[str, Any], folder: Path) -> None:

@@ -60,13 +60,7 @@ def find() -> dict[str, PluginCommand]:
 
 
 def load(entry: "EntryPoint") -> Any:
-    """Import the command of an entry point.
-
-    Raises
-    ------
-    PluginError
-        If the import fails, or the object is not a command.
-    """
+    """Import the command of an entry point."""
     source = entry.dist.name if entry.dist else "another package"
     try:
         command = entry.load()

@@ -3,6 +3,8 @@
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Annotated, Any
 
 import typer
@@ -10,11 +12,10 @@ import typer
 from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster
 from calipers.cli._measures import say_unbounded, unbounded
+from calipers.cli._model_options import ModelFolder, load_any
 from calipers.cli._predict_parts import score_parts
 from calipers.cli._printing import meaningful, print_json, rows_text, say_outside
 from calipers.tables import known_endings
-
-ModelFolder = Annotated[str, typer.Argument(help="Folder of a saved model.")]
 
 _STANDARD = "-"
 
@@ -94,42 +95,28 @@ def predict_command(
     (_report_json if as_json else _report)(result, out)
 
 
-def load_any(folder: str, n_jobs: int) -> Any:
-    """Load a model of one or several targets, to predict with ``n_jobs`` threads."""
-    from calipers import load
-    from calipers.storage import read_model
-
-    if "targets" not in read_model(folder)[0]:
-        return load(folder).set_params(n_jobs=n_jobs)
-    from calipers.multitarget import MultiTargetRegressor
-
-    model = MultiTargetRegressor.load(folder)
-    for single in model.models_:
-        single.set_params(n_jobs=n_jobs)
-    return model
-
-
+@dataclass(eq=False)
 class RowScorer:
     """Predicts blocks of rows as requested, and counts rows outside the training range."""
 
-    def __init__(
-        self,
-        model: Any,
-        coverages: list[float] | None,
-        quantiles: list[float] | None,
-        keep: str | None,
-        mark_outside: bool,
-        as_text: bool,
-        joint: bool = False,
-    ) -> None:
+    model: Any
+    coverages: list[float] | None
+    quantiles: list[float] | None
+    keep: str | None
+    mark_outside: bool
+    as_text: bool
+    joint: bool = False
+    rows: int = 0  # predicted so far
+    rows_outside: int = 0
+    columns: Counter[str] = field(default_factory=Counter)
+
+    @cached_property
+    def query(self) -> Any:
+        """What to predict for each row."""
         from calipers.prediction import Query
 
-        self.model, self.joint = model, joint
-        self.query = Query(None if coverages is None else tuple(coverages), tuple(quantiles or ()))
-        self.keep = None if keep is None else [name.strip() for name in keep.split(",")]
-        self.mark_outside, self.as_text = mark_outside, as_text
-        self.rows, self.rows_outside = 0, 0
-        self.columns: Counter[str] = Counter()
+        coverages = None if self.coverages is None else tuple(self.coverages)
+        return Query(coverages, tuple(self.quantiles or ()))
 
     def tables(self, files: list[str], form: Any, report: Any) -> Iterator[Any]:
         """Yield the tables to write for the blocks of some files."""
@@ -195,7 +182,8 @@ class RowScorer:
 
         if self.keep is None:
             return {}
-        names = block.table.column_names if self.keep == ["all"] else self.keep
+        names = [name.strip() for name in self.keep.split(",")]
+        names = block.table.column_names if names == ["all"] else names
         for name in names:
             if name not in block.table.column_names:
                 raise DataError(

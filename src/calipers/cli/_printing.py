@@ -1,13 +1,12 @@
-"""Printing of JSON documents, of tables in columns, and of text that is safe for a terminal."""
+"""Printing of JSON documents, tables in columns, and notes, as text that is safe for a terminal."""
 
 import json
-import math
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import typer
-
-from calipers.cli._notes import printable
 
 _WIDEST = 60  # characters of a cell; the last cell of a row may be longer
 
@@ -23,11 +22,9 @@ def finite(value: Any) -> Any:
     >>> finite({"width": float("inf"), "rows": 3})
     {'width': None, 'rows': 3}
     """
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    from calipers._text import plain
+
+    return plain(value, other=lambda _: None)
 
 
 def for_terminal(value: Any) -> Any:
@@ -37,6 +34,31 @@ def for_terminal(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [for_terminal(item) for item in value]
     return printable(value) if isinstance(value, str) else value
+
+
+def printable(text: str) -> str:
+    r"""Return text with control characters escaped, so that names cannot control the terminal.
+
+    >>> printable("\x1b[2Jgrösse\n")
+    '\\x1b[2Jgrösse\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+@contextmanager
+def as_notes() -> Iterator[None]:
+    """Show warnings as ``note: ...``, without the file and line of code that Python adds."""
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_, **__: note(str(message))
+        yield
+
+
+def note(text: str) -> None:
+    """Print a note on standard error, unless it is empty."""
+    if text:
+        typer.echo(f"note: {printable(' '.join(text.split()))}", err=True)
 
 
 def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

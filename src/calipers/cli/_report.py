@@ -6,13 +6,12 @@ from typing import Annotated
 import typer
 
 from calipers.cli import _table_options as common
+from calipers.cli._columns import say_groups
 from calipers.cli._help import with_options
 from calipers.cli._holdout import say_copies
 from calipers.cli._measures import is_measured
-from calipers.cli._notes import say_groups
-from calipers.cli._predict import ModelFolder
+from calipers.cli._model_options import ModelFolder, RowOptions
 from calipers.cli._printing import print_json, rows_text
-from calipers.cli._row_options import RowOptions
 
 
 @with_options

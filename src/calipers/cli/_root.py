@@ -9,7 +9,7 @@ from typer.core import TyperGroup
 
 import calipers
 from calipers.cli import _plugins
-from calipers.cli._notes import as_notes, printable
+from calipers.cli._printing import as_notes, printable
 
 ERROR, INTERRUPTED, BROKEN_PIPE = 1, 130, 141
 CODES = {"TableError": 3, "DataError": 3, "ModelFileError": 4}

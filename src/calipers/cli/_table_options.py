@@ -285,18 +285,6 @@ def take_targets(
     )
 
 
-def target_of(model: Any, name: str | None, types: list[str] | None) -> tuple[str, str | None]:
-    """Return the name and the number format of the target: as requested, or as in training."""
-    name = name or model.target_.name
-    kinds = parse_kinds(types)
-    others = [other for other in kinds if other != name]
-    if others:
-        raise typer.BadParameter(f"--type works for the target {name!r} only, got {others[0]!r}")
-    source = model.about_.get("source") or {}
-    in_training = source.get("target_kind") if source.get("target") == name else None
-    return name, kinds.get(name, in_training)
-
-
 def say_left_out(count: int) -> None:
     """Print how many rows were dropped for lack of a target."""
     if count:

@@ -2,37 +2,40 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
 from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster, spread
+from calipers.cli._help import with_options
 from calipers.cli._printing import print_json, print_rows
 from calipers.cli._report import check_place
 from calipers.cli._settings_file import Bounds, parse_bounds
 
 
-def tune_command(
-    data: common.Files,
-    target: Annotated[str, typer.Option(help="Column to predict.")],
-    out: Annotated[Path, typer.Option(help="TOML file to write.")] = Path("settings.toml"),
+class TuneOptions(NamedTuple):
+    """The options in the order of ``--help``."""
+
+    data: common.Files
+    target: Annotated[str, typer.Option(help="Column to predict.")]
+    out: Annotated[Path, typer.Option(help="TOML file to write.")] = Path("settings.toml")
     paper: Annotated[
         bool, typer.Option("--paper", help="Tune the paper's method, in the paper's search space.")
-    ] = False,
-    candidates: Annotated[int, typer.Option(min=1, help="Number of candidates to try.")] = 30,
+    ] = False
+    candidates: Annotated[int, typer.Option(min=1, help="Number of candidates to try.")] = 30
     splits: Annotated[
         int, typer.Option(min=1, help="Number of splits on which each is evaluated.")
-    ] = 3,
+    ] = 3
     finalists: Annotated[
         int, typer.Option(min=1, help="Number of best candidates to evaluate again as ensembles.")
-    ] = 3,
-    coverage: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95,
-    bounds: Bounds = None,
+    ] = 3
+    coverage: Annotated[float, typer.Option(help="Nominal coverage of the intervals.")] = 0.95
+    bounds: Bounds = None
     store: Annotated[
         Path | None,
         typer.Option(help="File for intermediate results; by default next to the TOML file."),
-    ] = None,
+    ] = None
     time_budget: Annotated[
         float | None,
         typer.Option(
@@ -40,48 +43,53 @@ def tune_command(
             help="Seconds after which no further candidate is tried; finalists and defaults are "
             "still evaluated.",
         ),
-    ] = None,
-    groups: common.Groups = None,
-    ignore: common.Ignored = None,
-    types: common.Types = None,
-    missing_target: common.MissingTarget = common.OnMissing.drop,
-    seed: common.Seed = 0,
-    delimiter: common.Delimiter = None,
-    encoding: common.Encoding = "utf-8",
-    n_jobs: common.Jobs = -1,
-    cluster: OnCluster = None,
-    as_json: common.AsJSON = False,
-) -> None:
+    ] = None
+    groups: common.Groups = None
+    ignore: common.Ignored = None
+    types: common.Types = None
+    missing_target: common.MissingTarget = common.OnMissing.drop
+    seed: common.Seed = 0
+    delimiter: common.Delimiter = None
+    encoding: common.Encoding = "utf-8"
+    n_jobs: common.Jobs = -1
+    cluster: OnCluster = None
+    as_json: common.AsJSON = False
+
+
+@with_options
+def tune_command(options: TuneOptions) -> None:
     """Search settings for a table, for use with fit --config.
 
     Candidates are evaluated as single networks, then the best of them and the defaults as whole
     ensembles on new splits. The defaults are kept if nothing is better. The command may be stopped
     at any time: when run again, it continues where it stopped.
     """
-    common.check_coverage(coverage)
+    data, target, out, bounds = options.data, options.target, options.out, options.bounds
+    common.check_coverage(options.coverage)
     check_place(out, "settings.toml")
-    form = common.make_form(delimiter, encoding)
-    kinds = common.parse_kinds(types)
+    form = common.make_form(options.delimiter, options.encoding)
+    kinds = common.parse_kinds(options.types)
     from calipers import IntervalRegressor
+    from calipers._files import replace_file
+    from calipers.preprocessing import TableEncoder
 
     table = common.read_files(data, form)[1]
-    labelled = common.take_target(table, target, kinds.pop(target, None), missing_target)
+    labelled = common.take_targets(table, [target], kinds, options.missing_target)
     table, y, left_out = labelled.table, labelled.values.to_numpy(), labelled.left_out
-    X, labels = _encode(table, target, groups, ignore, kinds)
-    store = store or out.with_name(f"{out.stem}.search.jsonl")
-    make = IntervalRegressor.paper if paper else IntervalRegressor
-    model = make(coverage=coverage, random_state=seed, n_jobs=n_jobs)
+    inputs, labels = common.inputs_and_groups(table, [target], options.groups, options.ignore)
+    with common.refusing(table):
+        X = TableEncoder(kinds=kinds).fit_transform(inputs)
+    make = IntervalRegressor.paper if options.paper else IntervalRegressor
+    model = make(coverage=options.coverage, random_state=options.seed, n_jobs=options.n_jobs)
     if bounds is not None:
         model.set_params(bounds=_checked_bounds(bounds, y))
-    kwargs = _splits(splits, labels, seed) | {"finalists": min(finalists, candidates)}
-    with spread(cluster):
-        result, default = _search(model, X, y, paper, candidates, kwargs, store, time_budget)
-    settings, gain = _select(result, default, paper)
+    store = options.store or out.with_name(f"{out.stem}.search.jsonl")
+    with spread(options.cluster):
+        result, default = _search(model, X, y, labels, store, options)
+    settings, gain = _select(result, default, options.paper)
     settings |= {} if bounds is None else {"bounds": bounds}
-    from calipers._files import replace_file
-
     replace_file(out, _toml(settings, _heading(data, target, result, gain)).encode())
-    if as_json:
+    if options.as_json:
         summary = {"settings": settings, "gain": gain, "rows_without_target": left_out}
         print_json(summary | {"out": str(out), "store": str(store)})
         return
@@ -89,17 +97,6 @@ def tune_command(
     _show(result, default, gain)
     typer.echo(f"\nwritten to {out}; fit with it:")
     typer.echo(f"  calipers fit {' '.join(data)} --target {target} --config {out} --out model")
-
-
-def _encode(
-    table: Any, target: str, groups: str | None, ignore: list[str] | None, kinds: dict[str, str]
-) -> tuple[Any, Any]:
-    """Return the encoded inputs and the group labels."""
-    from calipers.preprocessing import TableEncoder
-
-    inputs, labels = common.inputs_and_groups(table, [target], groups, ignore)
-    with common.refusing(table):
-        return TableEncoder(kinds=kinds).fit_transform(inputs), labels
 
 
 def _splits(count: int, labels: Any, seed: int) -> dict[str, Any]:
@@ -134,14 +131,7 @@ def _checked_bounds(text: str, y: Any) -> Any:
 
 
 def _search(
-    model: Any,
-    X: Any,
-    y: Any,
-    paper: bool,
-    candidates: int,
-    kwargs: dict[str, Any],
-    store: Path,
-    time_budget: float | None,
+    model: Any, X: Any, y: Any, labels: Any, store: Path, options: TuneOptions
 ) -> tuple[Any, Any]:
     """Return the result of the search, and that of the defaults on the same splits."""
     from calipers.search import DEFAULT_SPACE, PAPER_SPACE, search
@@ -149,21 +139,27 @@ def _search(
 
     epochs = make_settings(model, len(y), batch_size_of(model, len(y)), stops=True).epochs
     shared: Any = {
-        **kwargs,
+        **_splits(options.splits, labels, options.seed),
         "max_epochs": epochs,
         "patience": max(10, epochs // 5),
-        "select": "covered" if paper else "interval score",
+        "select": "covered" if options.paper else "interval score",
         "random_state": model.random_state,
         "n_jobs": model.n_jobs,
     }
-    space = PAPER_SPACE if paper else DEFAULT_SPACE
     result = search(
-        model, X, y, space, n_candidates=candidates, store=store, time_budget=time_budget, **shared
+        model,
+        X,
+        y,
+        PAPER_SPACE if options.paper else DEFAULT_SPACE,
+        n_candidates=options.candidates,
+        finalists=min(options.finalists, options.candidates),
+        store=store,
+        time_budget=options.time_budget,
+        **shared,
     )
     only_default = {"batch_size": [model.batch_size]}
-    default_store = store.with_name(f"{store.stem}.default{store.suffix}")
-    shared |= {"n_candidates": 1, "finalists": 1, "store": default_store}
-    return result, search(model, X, y, only_default, **shared)
+    shared["store"] = store.with_name(f"{store.stem}.default{store.suffix}")
+    return result, search(model, X, y, only_default, n_candidates=1, finalists=1, **shared)
 
 
 def _select(result: Any, default: Any, paper: bool) -> tuple[dict[str, Any], float]:

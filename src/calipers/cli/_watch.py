@@ -9,9 +9,8 @@ import typer
 
 from calipers.cli import _table_options as common
 from calipers.cli._help import with_options
-from calipers.cli._predict import ModelFolder
+from calipers.cli._model_options import ModelFolder, RowOptions
 from calipers.cli._printing import print_json, show
-from calipers.cli._row_options import RowOptions
 
 _WINDOW = 200  # rows of the recent coverage
 
@@ -70,7 +69,7 @@ def watch_command(
     if options.as_json:
         print_json({"model": model, "files": files} | log.summary())
     elif not log.added:
-        typer.echo(f"no new rows: the model has learnt from all {log.rows:,}")
+        typer.echo(f"no new rows: the model has learnt from all {log.state['rows']:,}")
 
 
 def _read(data: list[str], form: Any) -> tuple[list[str], Any]:
@@ -123,7 +122,10 @@ class _Log:
             state |= {"coverage": coverage, "counted": 0, "covered": 0, "recent": ""}
         self.state = model.about_["watched"] = state
         if state.get("out") != out or (out is not None and "bytes" not in state):
-            _refuse_foreign(out)
+            if out is not None and Path(out).exists() and Path(out).stat().st_size:
+                raise typer.BadParameter(
+                    f"--out {out} exists and does not belong to this stream: name another file"
+                )
             state |= {"out": out, "bytes": 0}
             model.save(folder)  # records that the file belongs to this stream
         if out is not None:
@@ -135,17 +137,12 @@ class _Log:
                     )
                 file.truncate(state["bytes"])
 
-    @property
-    def rows(self) -> int:
-        """Rows learnt so far."""
-        return int(self.state["rows"])
-
     def start(self, numbers: Any, digests: _RowDigests) -> int:
         """Return the index of the first new row, given the numbers of all rows in the files."""
         import numpy as np
 
         if "place" not in self.state:  # a new stream, or saved by an old version
-            return self.rows
+            return int(self.state["rows"])
         last, digest = self.state["place"], self.state.get("mark")
         start = int(np.searchsorted(numbers, last, side="right"))
         present = start > 0 and numbers[start - 1] == last
@@ -220,14 +217,6 @@ def _state_of(before: Any, files: list[str]) -> dict[str, Any]:
 def _path(file: str) -> str:
     """Return the name of a file that does not depend on the working directory."""
     return file if file == "-" else os.path.realpath(file)
-
-
-def _refuse_foreign(out: str | None) -> None:
-    """Refuse to write to a file that belongs to something else."""
-    if out is not None and Path(out).exists() and Path(out).stat().st_size:
-        raise typer.BadParameter(
-            f"--out {out} exists and does not belong to this stream: name another file"
-        )
 
 
 def _append(out: str, updated: Any, bounds: Any, coverage: float) -> int:

@@ -78,6 +78,19 @@ def brief(value: Any) -> str:
     return text if len(text) <= 40 else text[:39] + "\N{HORIZONTAL ELLIPSIS}"
 
 
+def write_cell(value: Any, kind: str) -> str:
+    """Return a value as the model reads it, such as a date in seconds since 1970, as text.
+
+    >>> write_cell(0.0, "boolean"), write_cell(86400.0, "date"), write_cell(np.nan, "number")
+    ('no', '1970-01-02', 'missing')
+    """
+    if value is None or value != value:
+        return "missing"
+    if kind == "boolean":
+        return "yes" if value else "no"
+    return brief(np.datetime64(int(value), "s") if kind == "date" else value)
+
+
 def rounded(values: NDArray[Any]) -> list[float | None]:
     """Return values for JSON with five significant digits, and None for those not finite.
 

@@ -9,7 +9,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from calipers.regressor import IntervalRegressor
-from calipers.report._format import brief
+from calipers.report._format import write_cell
 from calipers.report._labelled import LabelledPrediction
 
 _MOST = 12
@@ -38,11 +38,7 @@ class Input:
 
     def write(self, value: Any) -> str:
         """Return a value as text."""
-        if value is None or value != value:
-            return "missing"
-        if self.kind == "boolean":
-            return "yes" if value else "no"
-        return brief(np.datetime64(int(value), "s") if self.kind == "date" else value)
+        return write_cell(value, self.kind)
 
 
 def read_inputs(model: IntervalRegressor, X: Any, outside: NDArray[np.bool_]) -> list[Input]:

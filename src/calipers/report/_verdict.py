@@ -8,7 +8,6 @@ import numpy as np
 from sklearn.metrics import root_mean_squared_error
 
 from calipers import metrics
-from calipers._checks import FloatArray
 from calipers.calibration import rows_needed
 from calipers.report._format import count, percent
 from calipers.report._labelled import LabelledPrediction
@@ -116,44 +115,27 @@ def unbounded_reason(coverage: float, calibration: Any) -> str:
 def compare(labelled: LabelledPrediction) -> list[Contender]:
     """Return the model and two naive intervals, which have the benefit of hindsight."""
     coverage, target, point = labelled.coverage, labelled.target, labelled.point
-    middle = np.full_like(target, target.mean())
     tails = [(1 - coverage) / 2, (1 + coverage) / 2]
-    error = target - point
-    return [
-        _contender("this model", "", labelled.lower, point, labelled.upper, labelled),
-        _contender(
-            "one width for all",
-            "the model's point predictions, and around them the quantiles of these rows' errors",
-            point + np.quantile(error, tails[0]),
-            point,
-            point + np.quantile(error, tails[1]),
-            labelled,
-        ),
-        _contender(
-            "one interval for all",
-            "the mean of these targets for every row, and their quantiles as bounds",
-            np.full_like(target, np.quantile(target, tails[0])),
-            middle,
-            np.full_like(target, np.quantile(target, tails[1])),
-            labelled,
-        ),
-    ]
-
-
-def _contender(
-    name: str,
-    note: str,
-    lower: FloatArray,
-    point: FloatArray,
-    upper: FloatArray,
-    labelled: LabelledPrediction,
-) -> Contender:
-    target, coverage = labelled.target, labelled.coverage
-    return Contender(
-        name,
-        note,
-        metrics.coverage_rate(target, lower, upper),
-        metrics.mean_width(lower, upper),
-        metrics.interval_score(target, lower, upper, coverage=coverage),
-        root_mean_squared_error(target, point),
+    low_error, high_error = np.quantile(target - point, tails)
+    same = np.ones_like(target)
+    low, high = np.quantile(target, tails)
+    width_note = (
+        "the model's point predictions, and around them the quantiles of these rows' errors"
     )
+    interval_note = "the mean of these targets for every row, and their quantiles as bounds"
+    contenders = [
+        ("this model", "", labelled.lower, point, labelled.upper),
+        ("one width for all", width_note, point + low_error, point, point + high_error),
+        ("one interval for all", interval_note, low * same, target.mean() * same, high * same),
+    ]
+    return [
+        Contender(
+            name,
+            note,
+            metrics.coverage_rate(target, lower, upper),
+            metrics.mean_width(lower, upper),
+            metrics.interval_score(target, lower, upper, coverage=coverage),
+            root_mean_squared_error(target, middle),
+        )
+        for name, note, lower, middle, upper in contenders
+    ]

@@ -18,8 +18,7 @@ from starlette.types import Scope
 import calipers
 from calipers import _pages as pages
 from calipers.serve import _openapi as openapi, _schemas as schemas
-from calipers.serve._budget import Budget
-from calipers.serve._guard import PAGE_FILES, Guard
+from calipers.serve._guard import PAGE_FILES, Budget, Guard
 from calipers.serve._models import load_models
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem, documented

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar, cast
 
-from calipers.serve._queries import Piece, ServedPrediction
+from calipers.serve._models import Piece, ServedPrediction
 
 _SMALL = 2**16  # bytes to read, or numbers to write, up to which no thread is used
 

@@ -1,4 +1,4 @@
-"""Conversion of the rows of a request to the columns that the model reads."""
+"""Bodies of requests: from bytes in CSV or Arrow to tables, and from rows to columns."""
 
 from collections.abc import Sequence
 from contextlib import suppress
@@ -11,9 +11,30 @@ from numpy.typing import NDArray
 
 from calipers.preprocessing import Column, DataError
 from calipers.serve._json import read_cells
-from calipers.serve._models import Served
+from calipers.serve._models import Columns, Served
 from calipers.serve._problems import HTTPProblem
-from calipers.serve._queries import Columns
+from calipers.tables import Reserve, TableLimits, read_bytes
+
+JSON, CSV = "application/json", "text/csv"
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+ARROW_FILE = "application/vnd.apache.arrow.file"
+MEDIA_TYPES = (JSON, CSV, ARROW_STREAM, ARROW_FILE)
+
+_NUMBER_BYTES, _OBJECT_BYTES = 16, 112  # of a value of a frame, at most
+
+
+def media_type(header: str) -> str:
+    """Return the media type of a Content-Type header, if it is supported.
+
+    >>> media_type("Text/CSV; charset=utf-8")
+    'text/csv'
+    """
+    kind = header.split(";")[0].strip().lower()
+    if kind not in MEDIA_TYPES:
+        raise HTTPProblem(
+            415, f"Content-Type must be one of {', '.join(MEDIA_TYPES)}; got {kind[:100]!r}"
+        )
+    return kind
 
 
 def columns_of(rows: Sequence[Any], served: Served) -> Columns:
@@ -86,6 +107,26 @@ def _typed(values: NDArray[Any], column: Column) -> NDArray[Any]:
     if times.isna().sum() > sum(value is None for value in objects):
         return objects  # in the format of the training data, or wrong
     return times.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+
+
+def read_table(body: bytes, kind: str, limits: TableLimits, reserve: Reserve) -> Any:
+    """Return the table in a body, in which no two values share memory.
+
+    Columns of CSV are text. ``reserve`` is called with the number of bytes before they are
+    allocated, including those of a frame.
+    """
+    table = read_bytes(body, limits, reserve, arrow=kind != CSV).table
+    if not table.num_rows:
+        raise HTTPProblem(422, "the table has no rows")
+    reserve(sum(_frame_bytes(column) for column in table.columns))
+    return table
+
+
+def _frame_bytes(column: Any) -> int:
+    kind = column.type
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind):
+        return _NUMBER_BYTES * len(column)
+    return _OBJECT_BYTES * len(column) + 4 * int(column.nbytes)  # a wide character has 4 bytes
 
 
 def frame_of(table: Any) -> Any:

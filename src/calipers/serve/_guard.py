@@ -1,16 +1,16 @@
-"""Middleware before every route: host names, tokens, security headers and problem documents."""
+"""What every request passes: host names, tokens, memory, security headers, problem documents."""
 
 import hashlib
 import hmac
 import logging
 import re
+import threading
 import time
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from calipers.serve._budget import Budget
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem
 from calipers.serve._settings import ServerSettings
@@ -43,6 +43,72 @@ _HEADERS = {
 }
 
 
+class Budget:
+    """Slots and bytes for all requests together.
+
+    A request for which no slot is left gets 429. Bytes are those of bodies, decoded tables and
+    responses; a request for which not enough are left gets 503.
+    """
+
+    def __init__(self, requests: int, size: int) -> None:
+        self._most, self.size = requests, size
+        self._lock = threading.Lock()
+        self.requests = self.used = 0
+
+    def change(self, requests: int, size: int) -> None:
+        """Take or release slots and bytes."""
+        with self._lock:
+            if requests > 0 and self.requests + requests > self._most:
+                raise HTTPProblem(
+                    429,
+                    f"{self._most} requests are already being processed: try again",
+                    {"Retry-After": "1"},
+                )
+            if size > 0 and self.used + size > self.size:
+                raise HTTPProblem(
+                    503,
+                    f"other requests use up the {self.size:,} bytes of memory that all requests "
+                    "may take: try again, or send fewer rows",
+                    {"Retry-After": "1"},
+                )
+            self.requests += requests
+            self.used += size
+
+
+class Account:
+    """The slot and the bytes that one request holds until its response is sent."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._requests = self._bytes = 0
+
+    @property
+    def admitted(self) -> bool:
+        """Whether the request holds a slot."""
+        return self._requests > 0
+
+    def admit(self) -> None:
+        """Take a slot."""
+        self._budget.change(1, 0)
+        self._requests += 1
+
+    def reserve(self, size: int) -> None:
+        """Reserve bytes that are about to be allocated."""
+        if self._bytes + size > self._budget.size:
+            raise HTTPProblem(
+                413,
+                f"the request needs more than the {self._budget.size:,} bytes of memory that all "
+                "requests together may take: send fewer rows, or request less for each",
+            )
+        self._budget.change(0, size)
+        self._bytes += size
+
+    def close(self) -> None:
+        """Release everything."""
+        self._budget.change(-self._requests, -self._bytes)
+        self._requests = self._bytes = 0
+
+
 class Guard:
     """ASGI middleware around the whole application."""
 
@@ -73,7 +139,7 @@ class Guard:
                 headers.setdefault("Cache-Control", "no-store")
             await _send_in_chunks(message, send)
 
-        account = scope[ACCOUNT] = self._budget.account()
+        account = scope[ACCOUNT] = Account(self._budget)
         try:
             self._check(scope)
             await self._app(scope, receive, guarded_send)

@@ -1,9 +1,9 @@
-"""Served models: loaded once, predicting in batches, adapting to labels."""
+"""Served models: loaded once, predicting pieces of requests in batches, adapting to labels."""
 
 import os
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,14 +15,67 @@ from numpy.typing import NDArray
 from calipers._checks import FloatArray
 from calipers.calibration import AdaptiveCoverage, Martingale
 from calipers.ensemble import Ensemble
-from calipers.prediction import Query
+from calipers.prediction import Prediction, Query
 from calipers.preprocessing import Column, check_names
 from calipers.regressor import IntervalRegressor
-from calipers.serve._queries import Columns, Piece, ServedPrediction, served_prediction
 
 _PUBLIC = ("fitted_at", "rows", "versions", "evaluation")  # facts without paths of files
 _MOST_VERSIONS = 256  # versions of an adapting model that are kept for late labels
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+Columns = dict[str, NDArray[Any]]
+"""The columns of a table by name, each of shape (rows,): numbers, times or objects."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Some rows of one request."""
+
+    columns: Columns
+    rows: int
+    query: Query
+
+    def __len__(self) -> int:
+        return self.rows
+
+
+@dataclass(frozen=True, eq=False)
+class ServedPrediction:
+    """The prediction of some rows, with all that is recorded about it."""
+
+    prediction: Prediction  # as requested
+    outside: NDArray[np.bool_]  # (rows, inputs): which values are outside the training range
+    # (rows, 2): bounds at the model's own coverage, which the monitor watches
+    bounds: NDArray[np.float64] | None
+    # (rows, encoded inputs): inputs of the networks, for updates when labels arrive
+    inputs: NDArray[np.float64] | None = None
+    # number of updates that the model had learnt from: for all rows, or for each row
+    version: int | NDArray[np.intp] = 0
+
+    def __len__(self) -> int:
+        return len(self.outside)
+
+    def __getitem__(self, rows: Any) -> "ServedPrediction":
+        bounds = None if self.bounds is None else self.bounds[rows]
+        inputs = None if self.inputs is None else self.inputs[rows]
+        version = np.broadcast_to(self.version, len(self))[rows]
+        return ServedPrediction(self.prediction[rows], self.outside[rows], bounds, inputs, version)
+
+
+def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
+    """Concatenate the predictions of consecutive rows."""
+    if len(answers) == 1:
+        return answers[0]
+    bounds = [answer.bounds for answer in answers if answer.bounds is not None]
+    inputs = [answer.inputs for answer in answers if answer.inputs is not None]
+    return ServedPrediction(
+        Prediction.concatenate([answer.prediction for answer in answers]),
+        np.concatenate([answer.outside for answer in answers]),
+        np.concatenate(bounds) if bounds else None,
+        np.concatenate(inputs) if inputs else None,
+        np.concatenate([np.broadcast_to(answer.version, len(answer)) for answer in answers]),
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +152,13 @@ class Served:
         parts, inputs = np.split(outside, ends), np.split(numbers, ends)
         served: dict[int, ServedPrediction] = {}
         for i, prediction, part, rows in zip(order, predictions, parts, inputs, strict=True):
-            answer = served_prediction(prediction, part, pieces[i].query, self.coverage)
-            if self.has_distribution:
-                answer = replace(answer, inputs=rows, version=version)
-            served[i] = answer
+            bounds, wanted = None, pieces[i].query.coverages
+            if prediction.intervals is not None:
+                bounds = np.stack(prediction.bounds(self.coverage), axis=1)
+            if wanted is not None:  # without the model's own coverage
+                prediction = prediction.with_coverages(len(wanted))
+            known = (rows, version) if self.has_distribution else ()
+            served[i] = ServedPrediction(prediction, part, bounds, *known)
         return [served[i] for i in range(len(pieces))]
 
     def _read(self, table: Columns) -> tuple[FloatArray, NDArray[np.bool_]]:

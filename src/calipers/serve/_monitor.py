@@ -12,7 +12,9 @@ import hashlib
 import hmac
 import secrets
 import struct
+from collections import deque
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,40 +23,18 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from calipers._checks import FloatArray
 from calipers.calibration import Martingale
-from calipers.serve._queries import ServedPrediction
+from calipers.serve._models import ServedPrediction
 
 _SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 _ROWS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 _MOST_NUMBERS = 4_000_000  # of inputs that are kept until labels arrive, 32 MB
 _PLAIN = struct.calcsize(">QI")
-
-
-class Rolling:
-    """Mean of the last ``window`` values.
-
-    >>> rolling = Rolling(3)
-    >>> rolling.add(np.array([9.0, 1.0, 2.0, 3.0]))
-    >>> rolling.mean, rolling.count
-    (2.0, 3)
-    """
-
-    def __init__(self, window: int) -> None:
-        self._values = np.full(window, np.nan)
-        self._next = 0
-        self.count = 0
-
-    def add(self, values: FloatArray) -> None:
-        """Add values, which replace the oldest."""
-        window = len(self._values)
-        recent = values[-window:]
-        self._values[(self._next + np.arange(len(recent))) % window] = recent
-        self._next = (self._next + len(recent)) % window
-        self.count = min(window, self.count + len(recent))
-
-    @property
-    def mean(self) -> float:
-        """The mean; NaN before the first value."""
-        return float(np.mean(self._values[: self.count])) if self.count else float("nan")
+_ROLLING = {
+    "coverage": "Fraction of recent labels inside.",
+    "coverage_rows": "Labels behind the coverage.",
+    "outside_share": "Fraction of recent rows outside the training range.",
+    "interval_width": "Mean width of recent intervals.",
+}
 
 
 class Ring:
@@ -134,17 +114,24 @@ class Watch:
     """The rolling numbers and the kept predictions of one model."""
 
     def __init__(self, window: int, remember: int) -> None:
-        self.outside, self.width, self.covered = (Rolling(window) for _ in range(3))
+        self.outside, self.width, self.covered = (deque[float](maxlen=window) for _ in range(3))
         self._ring = Ring(remember)
         self._fresh: list[tuple[FloatArray, FloatArray, NDArray[np.intp]]] = []
 
+    def rolling(self, name: str) -> float:
+        """Return one of the numbers of ``_ROLLING``, as of now."""
+        if name == "coverage_rows":
+            return len(self.covered)
+        values = {"coverage": self.covered, "outside_share": self.outside}.get(name, self.width)
+        return float(np.mean(values)) if values else float("nan")
+
     def keep(self, answer: ServedPrediction) -> str | None:
         """Record a prediction; return its id, for labels, or None if it is not kept."""
-        self.outside.add(np.asarray(answer.outside.any(axis=1), dtype=np.float64))
+        self.outside.extend(np.any(answer.outside, axis=1).tolist())
         if answer.bounds is None:
             return None
         lower, upper = answer.bounds.T
-        self.width.add(upper - lower)
+        self.width.extend((upper - lower).tolist())
         return self._ring.put(lower, upper, answer.inputs, answer.version)
 
     def label(self, key: str, labels: FloatArray) -> tuple[int, int, int] | None:
@@ -164,7 +151,7 @@ class Watch:
         present = ~np.isnan(labels)
         new = present & ~self._ring.labelled[at]
         inside = (self._ring.lower[at] <= labels) & (labels <= self._ring.upper[at])
-        self.covered.add(inside[new].astype(np.float64))
+        self.covered.extend(inside[new].tolist())
         self._ring.labelled[at[new]] = True
         kept, inputs = self._ring.inputs(at[new])
         if kept.any():
@@ -190,18 +177,11 @@ class Monitor:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self.watches = {name: Watch(window, remember) for name in coverages}
-        self._declare()
-        for name, coverage in coverages.items():
-            if coverage is not None:
-                self.nominal.labels(name).set(coverage)
-            self._follow(name)
 
-    def _declare(self) -> None:
         def make(cls: Any, name: str, text: str, *labels: str, **options: Any) -> Any:
             return cls(f"calipers_{name}", text, labels, registry=self.registry, **options)
 
-        route = ("route", "status")
-        self.requests = make(Counter, "requests", "Requests answered.", *route)
+        self.requests = make(Counter, "requests", "Requests answered.", "route", "status")
         self.seconds = make(
             Histogram, "request_seconds", "Time to answer.", "route", buckets=_SECONDS
         )
@@ -211,40 +191,22 @@ class Monitor:
             Histogram, "batch_rows", "Rows predicted together.", "model", buckets=_ROWS
         )
         self.rows = make(Counter, "rows", "Rows predicted.", "model")
-        self.rows_outside = make(
-            Counter, "rows_outside", "Rows with a value outside the training range.", "model"
-        )
+        text = "Rows with a value outside the training range."
+        self.rows_outside = make(Counter, "rows_outside", text, "model")
         self.labels = make(Counter, "labels", "Labels posted back.", "model")
         self.hits = make(Counter, "labels_covered", "Labels inside their interval.", "model")
-        self.nominal = make(Gauge, "coverage_nominal", "Nominal coverage of intervals.", "model")
-        self.rolling = {
-            "coverage": make(Gauge, "coverage", "Fraction of recent labels inside.", "model"),
-            "coverage_rows": make(Gauge, "coverage_rows", "Labels behind the coverage.", "model"),
-            "outside": make(
-                Gauge,
-                "outside_share",
-                "Fraction of recent rows outside the training range.",
-                "model",
-            ),
-            "width": make(Gauge, "interval_width", "Mean width of recent intervals.", "model"),
-        }
+        nominal = make(Gauge, "coverage_nominal", "Nominal coverage of intervals.", "model")
+        rolling = {name: make(Gauge, name, text, "model") for name, text in _ROLLING.items()}
         self.alarm = make(Gauge, "alarm", "1 once labels are not like training.", "model")
-        self.evidence = make(
-            Gauge,
-            "alarm_log10_evidence",
-            "Log10 of the martingale against exchangeability; the alarm is raised at 2.",
-            "model",
-        )
-
-    def _follow(self, name: str) -> None:
-        """Compute rolling numbers when they are read, and initialise counters with 0."""
-        watch = self.watches[name]
-        for counter in (self.rows, self.rows_outside, self.labels, self.hits):
-            counter.labels(name)
-        self.rolling["coverage"].labels(name).set_function(lambda: watch.covered.mean)
-        self.rolling["coverage_rows"].labels(name).set_function(lambda: watch.covered.count)
-        self.rolling["outside"].labels(name).set_function(lambda: watch.outside.mean)
-        self.rolling["width"].labels(name).set_function(lambda: watch.width.mean)
+        text = "Log10 of the martingale against exchangeability; the alarm is raised at 2."
+        self.evidence = make(Gauge, "alarm_log10_evidence", text, "model")
+        for name, coverage in coverages.items():
+            if coverage is not None:
+                nominal.labels(name).set(coverage)
+            for counter in (self.rows, self.rows_outside, self.labels, self.hits):
+                counter.labels(name)  # starts with 0
+            for key, gauge in rolling.items():
+                gauge.labels(name).set_function(partial(self.watches[name].rolling, key))
 
     def learnt(self, name: str, alarm: Martingale) -> None:
         """Set the metrics of the alarm."""

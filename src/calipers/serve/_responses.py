@@ -9,10 +9,9 @@ import numpy as np
 from pydantic_core import to_json
 
 from calipers.prediction import MEMBER, Prediction
-from calipers.serve._models import Served
+from calipers.serve._bodies import ARROW_STREAM, CSV, MEDIA_TYPES
+from calipers.serve._models import Served, ServedPrediction
 from calipers.serve._problems import HTTPProblem
-from calipers.serve._queries import ServedPrediction
-from calipers.serve._reading import ARROW_STREAM, CSV, MEDIA_TYPES
 
 _BYTES_A_NUMBER = 80  # in an array, and in the longest format: a quantile with its level in JSON
 _BYTES_A_ROW = 64

@@ -12,16 +12,20 @@ from starlette.responses import Response
 
 from calipers.prediction import Query
 from calipers.preprocessing import DataError
-from calipers.serve import _bodies as bodies
 from calipers.serve._batching import LARGE, Batcher, offload
-from calipers.serve._budget import Account
-from calipers.serve._guard import ACCOUNT, read_body
+from calipers.serve._bodies import (
+    JSON,
+    columns_of,
+    frame_columns,
+    frame_of,
+    media_type,
+    read_table,
+)
+from calipers.serve._guard import ACCOUNT, Account, read_body
 from calipers.serve._json import read_labels, read_request
-from calipers.serve._models import Served
+from calipers.serve._models import Columns, Piece, Served, ServedPrediction, join
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem, problem_of_table
-from calipers.serve._queries import Columns, Piece, ServedPrediction, join
-from calipers.serve._reading import JSON, media_type, read_table
 from calipers.serve._responses import (
     as_frame,
     as_json,
@@ -176,14 +180,14 @@ class Service:
             options = Options(request.to_query(), request.record)
             numbers = self._checked(served, len(request.rows), options.query)
             reserve(numbers_bytes(numbers, len(request.rows)))
-            columns = bodies.columns_of(request.rows, served)
+            columns = columns_of(request.rows, served)
             return _Table(columns, len(request.rows), numbers, options)
         options = options or Options(Query())
         table = read_table(body, sent, limits, reserve)
         numbers = self._checked(served, table.num_rows, options.query)
         reserve(numbers_bytes(numbers, table.num_rows) + options.keep * kept_bytes(table))
-        frame = bodies.frame_of(table)
-        columns = bodies.frame_columns(frame, served)
+        frame = frame_of(table)
+        columns = frame_columns(frame, served)
         return _Table(columns, len(frame), numbers, options, frame if options.keep else None)
 
     def _checked(self, served: Served, rows: int, query: Query) -> int:
