@@ -468,8 +468,9 @@ class TestData:
 
     def test_targets_whose_squares_are_no_numbers_are_refused(self, data):
         X, y = data
-        with pytest.raises(ValueError, match=r"y must lie within \+-1e\+150, got"):
-            small().fit(X, y * 1e200)
+        for targets in (y, y[:, None], pd.DataFrame({"y": y})):
+            with pytest.raises(ValueError, match=r"y must lie within \+-1e\+150, got"):
+                small().fit(X, targets * 1e200)
 
     @pytest.mark.parametrize(
         ("X", "y"),

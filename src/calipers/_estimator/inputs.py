@@ -153,11 +153,11 @@ def learn_inputs(
     _check_order(X, y)
     y = read_target(y)
     if (values := np.asarray(y)).dtype.kind in "fiu":  # before sums of them overflow
-        check_size(values.astype(np.float64))
+        check_size(values.astype(np.float64).ravel())
     encoder = _encoder_for(estimator.preprocessor, X)
     if encoder is None:
         numbers, y = _as_numbers(estimator, X, y, reset=True)
-        check_size(y := np.asarray(y, np.float64))
+        y = np.asarray(y, np.float64)
         seen = slice(None) if weights is None else weights > 0
         unnamed = [f"x{i}" for i in range(numbers.shape[1])]
         repeated = []
@@ -177,8 +177,7 @@ def learn_inputs(
     estimator.n_features_in_ = encoder.n_features_in_
     estimator.feature_names_in_ = encoder.feature_names_in_
     encoded, y = check_X_y(encoded, y, dtype=_FLOATS, y_numeric=True, estimator=estimator)
-    check_size(y := np.asarray(y, np.float64))
-    return Inputs(encoder.columns_, encoder), encoded, y
+    return Inputs(encoder.columns_, encoder), encoded, np.asarray(y, np.float64)
 
 
 def _check_order(X: Any, y: Any) -> None:
