@@ -182,12 +182,13 @@ def write_blocks(name: str) -> Iterator[Callable[[Any], None]]:
         out = stack.enter_context(compression.open_to_write(raw)) if compression else raw
         make = form.write
         assert make is not None  # noqa: S101 - names only select formats that can be written
-        writers: list[Any] = []
+        writer: Any = None
 
         def write(table: Any) -> None:
-            if not writers:
-                writers.append(stack.enter_context(make(out, table.schema)))
-            writers[0].write_table(table)
+            nonlocal writer
+            if writer is None:
+                writer = stack.enter_context(make(out, table.schema))
+            writer.write_table(table)
             if name == STANDARD:
                 out.flush()
 
@@ -206,11 +207,9 @@ def _destination(name: str) -> Iterator[BinaryIO]:
         raise TableError("cannot be written: it is a folder", file=name)
     if not path.parent.is_dir():
         raise TableError(f"cannot be written: there is no folder {str(path.parent)!r}", file=name)
-    opened = replacing(path)
-    try:
-        file = opened.__enter__()
-    except OSError as error:
-        raise TableError(f"cannot be written: {error.strerror or error}", file=name) from None
     with ExitStack() as stack:
-        stack.push(opened)
+        try:
+            file = stack.enter_context(replacing(path))
+        except OSError as error:
+            raise TableError(f"cannot be written: {error.strerror or error}", file=name) from None
         yield file
