@@ -20,14 +20,13 @@ from calipers._estimator.training_rows import (
 )
 from calipers._estimator.tree_inputs import with_fitted_trees
 from calipers._estimator.wrapped import (
+    cross_fitted_points,
     fitted,
     is_fitted,
-    is_regressor,
-    out_of_fold_points,
     points_of,
 )
 from calipers.bank import Bank, BankPoints, ColumnPoints, Points, error_table
-from calipers.crossfit import Fold, leave_rows_out, make_folds, out_of_fold_points as points_by_fold
+from calipers.crossfit import Fold, leave_rows_out, make_folds, out_of_fold_points
 from calipers.ensemble import Ensemble
 from calipers.heads import HEADS
 from calipers.networks import Around
@@ -121,7 +120,7 @@ def _errors_out_of_fold(
     rows = _with_inputs_of(model, points, data, point_folds)
     member_points, head_inputs = source(rows.X)
     fold_of = np.arange(len(member_points)) % len(point_folds)
-    held_out = points_by_fold(member_points, rows.folds, fold_of)
+    held_out = out_of_fold_points(member_points, rows.folds, fold_of)
     point = held_out[: len(data.y)].copy()  # also of rows that are in no fold
     for fold, copy in zip(point_folds, rows.folds, strict=True):
         point[fold.held_out] = held_out[copy.held_out]
@@ -147,11 +146,11 @@ def _source(model: Any, points: Any) -> Source | ColumnPoints:
 
     If ``points`` is an ``IntervalRegressor``, ``model`` reads inputs as it does.
     """
-    if is_regressor(points) and not isinstance(points, type(model)):
-        return ColumnPoints()
-    if hasattr(points, "held_out"):
-        return cast(Points, points)
     if not isinstance(points, type(model)):
+        if hasattr(points, "predict") and not isinstance(points, type):
+            return ColumnPoints()
+        if hasattr(points, "held_out"):
+            return cast(Points, points)
         raise TypeError(f"points must be a regressor with predict, got {type(points).__name__}")
     check_is_fitted(points, "ensemble_")
     bank = points.ensemble_.bank
@@ -188,11 +187,11 @@ def _add_points(
             )
         points = points_of(regressor, X, len(data.y))
     else:
-        points = out_of_fold_points(regressor, X, data.y, data.weights, folds)
+        points = cross_fitted_points(regressor, X, data.y, data.weights, folds)
         missing = data.used[np.isnan(points[data.used])]
         if missing.size:  # there are no folds, or they never hold these rows out
             folds = make_folds(_FOLDS, missing, data.X, data.y, data.groups, _FOLDS, data.seed)
-            new_points = out_of_fold_points(regressor, X, data.y, data.weights, folds)
+            new_points = cross_fitted_points(regressor, X, data.y, data.weights, folds)
             points[missing] = new_points[missing]
         if not is_fitted(regressor):
             regressor = fitted(regressor, X, data.y, data.weights, data.used)

@@ -18,11 +18,6 @@ from calipers._checks import FloatArray
 from calipers.crossfit import Fold
 
 
-def is_regressor(points: Any) -> bool:
-    """Whether an object has the ``predict`` of a scikit-learn regressor."""
-    return hasattr(points, "predict") and not isinstance(points, type)
-
-
 def is_fitted(regressor: Any) -> bool:
     """Whether a regressor is fitted."""
     try:
@@ -61,7 +56,7 @@ def fitted(regressor: Any, X: Any, y: FloatArray, weights: FloatArray | None, ro
     return _copy(regressor).fit(_safe_indexing(X, rows), y[rows], **options)
 
 
-def out_of_fold_points(
+def cross_fitted_points(
     regressor: Any, X: Any, y: FloatArray, weights: FloatArray | None, folds: Sequence[Fold]
 ) -> FloatArray:
     """Mean prediction of each row by copies that were not fitted on it; NaN if there is none."""

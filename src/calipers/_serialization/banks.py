@@ -52,7 +52,11 @@ def bank_from_arrays(
         Scaling(*(arrays[f"{name}.{field}"] for field in Scaling._fields))
         for name in ("scaling", "units")
     )
-    weights = _numbered(arrays, "weights")
+    numbered = arrays_under(arrays, "weights.")
+    if set(numbered) != {str(i) for i in range(len(numbered))}:
+        rule = f"numbered from 0 to {len(numbered) - 1}"
+        refuse("arrays 'weights'", rule, sorted(numbered)[:5])
+    weights = [numbered[str(i)] for i in range(len(numbered))]
     _check_shapes(program, len(arrays["seeds"]), weights)
     _check_outputs(document, arrays, weights, largest, stretch)
     return Bank(
@@ -66,13 +70,6 @@ def bank_from_arrays(
         histories=_histories_from_arrays(arrays["history"], arrays["epochs"]),
         out_of_time=arrays.get("out_of_time", np.zeros(len(arrays["seeds"]), bool)),
     )
-
-
-def _numbered(arrays: Arrays, name: str) -> list[NDArray[Any]]:
-    numbered = arrays_under(arrays, f"{name}.")
-    if set(numbered) != {str(i) for i in range(len(numbered))}:
-        refuse(f"arrays {name!r}", f"numbered from 0 to {len(numbered) - 1}", sorted(numbered)[:5])
-    return [numbered[str(i)] for i in range(len(numbered))]
 
 
 def _histories_from_arrays(measures: NDArray[Any], epochs: NDArray[Any]) -> list[NDArray[np.void]]:
