@@ -155,15 +155,14 @@ def as_frame(X: Any, columns: tuple[Column, ...] = ()) -> Any:
 
 
 def _without_arrow_types(frame: Any) -> Any:
-    """The frame with NumPy's or pandas' own types for some of Arrow that pandas cannot handle."""
+    """The frame with pandas' own types in place of those of Arrow that it has no operations for."""
     import pandas as pd
 
-    is_other = (pa.types.is_dictionary, pa.types.is_duration, pa.types.is_null)
-    others = {
-        name: pa.array(frame[name]).to_pandas().set_axis(frame.index)
-        for name, dtype in frame.dtypes.items()
-        if isinstance(dtype, pd.ArrowDtype) and any(is_(dtype.pyarrow_dtype) for is_ in is_other)
-    }
+    others = {}
+    for name, dtype in frame.dtypes.items():
+        kind = dtype.pyarrow_dtype if isinstance(dtype, pd.ArrowDtype) else None
+        if kind is not None and (pa.types.is_dictionary(kind) or pa.types.is_duration(kind)):
+            others[name] = pa.array(frame[name]).to_pandas().set_axis(frame.index)
     return frame.assign(**others) if others else frame
 
 

@@ -40,7 +40,7 @@ _KIND_OF_TYPE = {  # by the name that pandas has for a type
     **dict.fromkeys(("date", "datetime", "datetime64", "period"), "date"),
     "timedelta64": "number",
 }
-_SCALARS = ("string", "mixed-integer", "mixed", "bytes", "time", "empty")
+_TEXT_TYPES, _MIXED_TYPES = ("string", "bytes", "time", "empty"), ("mixed-integer", "mixed")
 _MOSTLY = 0.9  # if this fraction of a column is numbers, or dates, the other values are mistakes
 _IN_THOUSANDS = r"^[+-]?[1-9]\d{0,2}(\.\d{3})+$"
 _LIKE_NUMBERS = r"^[<>~≈±+-]*\s*[$€£¥]?\s*\d+([.,]\d+)*\s*[A-Za-z%$€£¥]{0,9}$"
@@ -131,12 +131,13 @@ def type_of(series: Any) -> str | None:
         raise DataError("Complex data not supported", column=str(series.name))
     if inferred in _KIND_OF_TYPE and not (inferred == "period" and series.dtype == object):
         return _KIND_OF_TYPE[inferred]
-    if inferred not in _SCALARS or (
-        inferred.startswith("mixed") and not series.map(_is_scalar, na_action="ignore").all()
-    ):
+    if inferred in _TEXT_TYPES:
+        return None
+    present = series.dropna()
+    if len(present) and not (inferred in _MIXED_TYPES and present.map(_is_scalar).all()):
         raise DataError(
-            f"holds values of type {type(series.dropna().iloc[0]).__name__}, but an input must be "
-            "a number, text or a date",
+            f"holds values of type {type(present.iloc[0]).__name__}, but an input must be a "
+            "number, text or a date",
             column=str(series.name),
         )
     return None
