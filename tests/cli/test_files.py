@@ -626,7 +626,7 @@ class TestGroups:
         fit = [*FIT.split(), "--config", "settings.toml", "--no-refit"]
         shown = run(*fit)
         assert shown.stderr.count("looks like a label of groups") == 1
-        assert "if new rows have new values of it, use --groups 'altitude of it'" in shown.stderr
+        assert "if new rows have new values, use --groups 'altitude of it'" in shown.stderr
         run("report", "model", "data.csv")
         assert (here / "report.html").read_text().count("looks like a label of groups") == 1
         shown = run(*fit, "--overwrite", "--groups", "altitude of it")

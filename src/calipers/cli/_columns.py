@@ -128,8 +128,9 @@ def say_groups(model: Any) -> str:
         names += [c.name for c, reader in pairs if c.kind == "number" and reader.levels]
     if not names:
         return ""
-    shown = ", ".join(dict.fromkeys(names))
+    names = list(dict.fromkeys(names))
+    like = "looks like a label" if len(names) == 1 else "look like labels"
     return (
-        f"{shown} looks like a label of groups, since rows with the same value are alike: if new "
-        f"rows have new values of it, use --groups {shlex.quote(names[0])}"
+        f"{', '.join(names)} {like} of groups, since rows with the same value are alike: if new "
+        f"rows have new values, use --groups {shlex.quote(names[0])}"
     )

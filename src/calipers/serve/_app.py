@@ -22,7 +22,7 @@ from calipers.serve._guard import PAGE_FILES, Budget, Guard
 from calipers.serve._models import load_models
 from calipers.serve._monitor import Monitor
 from calipers.serve._problems import HTTPProblem, documented
-from calipers.serve._service import Options, Service
+from calipers.serve._service import Service
 from calipers.serve._settings import ServerSettings
 
 _KINDS = {
@@ -171,10 +171,7 @@ def _add_models(app: FastAPI, service: Service) -> None:
         The query is part of a body in JSON. If the body is a table in CSV or Arrow, it is in the
         query string; `keep` then puts the columns of the table before the predictions.
         """
-        options = None
-        if request.query_params:
-            options = Options(fields.to_query(), fields.record, fields.keep)
-        return await service.predict(name, request, options)
+        return await service.predict(name, request, fields if request.query_params else None)
 
     async def predict_body(request: Request) -> Response:
         return await service.predict(request.path_params["model"], request, None)

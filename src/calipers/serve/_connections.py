@@ -19,7 +19,6 @@ from typing import Any, cast
 import uvicorn
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
-from uvicorn.server import ServerState
 
 from calipers.serve._settings import ServerSettings
 
@@ -36,17 +35,8 @@ class _RefusedError(Exception):
 class Connection(HttpToolsProtocol):
     """One connection, with the limits of ``settings``."""
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-        *,
-        settings: ServerSettings,
-        most: int,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+    def __init__(self, *args: Any, settings: ServerSettings, most: int, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._settings, self._most = settings, most
         self._idle_since = 0.0
         self._body = self._overhead = 0  # bytes of a request: of its body, and all others

@@ -35,6 +35,7 @@ from calipers.serve._responses import (
     outside_bytes,
     write_frame,
 )
+from calipers.serve._schemas import AddressFields
 from calipers.serve._settings import ServerSettings
 from calipers.tables import Reserve, TableError, TableLimits
 
@@ -45,24 +46,16 @@ ID_HEADER = "Calipers-Prediction-Id"
 _LABELS_AT_A_TIME = 100
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of a request, from its query string if the body is a table."""
-
-    query: Query
-    record: bool = True
-    keep: bool = False
-
-
 @dataclass(frozen=True, eq=False)
 class _Table:
-    """The rows and options of a request, and the count of numbers in its response."""
+    """The rows and the query of a request, and the count of numbers in its response."""
 
     columns: Columns
     rows: int
     numbers: int
-    options: Options
-    frame: Any = None
+    query: Query
+    record: bool
+    frame: Any = None  # that the response starts with
 
 
 class Service:
@@ -143,8 +136,8 @@ class Service:
         account.admit()  # not before: stalling callers would hold all slots
         return body
 
-    async def predict(self, name: str, request: Request, options: Options | None) -> Response:
-        """Respond to a request for predictions; ``options`` are those of a query string, if any."""
+    async def predict(self, name: str, request: Request, fields: AddressFields | None) -> Response:
+        """Respond to a request for predictions; ``fields`` are those of a query string, if any."""
         served = self.model(name)
         account: Account = request.scope[ACCOUNT]
         sent = media_type(request.headers.get("content-type", ""))
@@ -152,12 +145,10 @@ class Service:
         body = await self._body(request, account)
         async with self._in_time():
             size = len(body) if sent == JSON else LARGE  # few bytes of a table may hold many cells
-            table = await offload(size, self._read, served, body, sent, options, account.reserve)
+            table = await offload(size, self._read, served, body, sent, fields, account.reserve)
             answer = await self._predict(served, table)
             account.reserve(outside_bytes(served, answer))
-            key = None
-            if table.options.record:
-                key = self._monitor.predicted(name, answer)
+            key = self._monitor.predicted(name, answer) if table.record else None
             size = table.numbers if table.frame is None else LARGE
             content = await offload(size, _written, served, answer, table, key, wanted)
         headers = {} if key is None else {ID_HEADER: key}
@@ -169,26 +160,25 @@ class Service:
         return TableLimits(s.max_body, s.max_rows, max(s.max_columns, columns), s.max_cells)
 
     def _read(
-        self, served: Served, body: bytes, sent: str, options: Options | None, reserve: Reserve
+        self, served: Served, body: bytes, sent: str, fields: AddressFields | None, reserve: Reserve
     ) -> _Table:
-        """Return the rows and options of a request."""
+        """Return the rows and the query of a request."""
         limits = self._limits(len(served.inputs))
         if sent == JSON:
-            if options is not None:
+            if fields is not None:
                 raise HTTPProblem(422, "with a body in JSON, the query goes into the body")
             request = read_request(body, limits, reserve)
-            options = Options(request.to_query(), request.record)
-            numbers = self._checked(served, len(request.rows), options.query)
-            reserve(numbers_bytes(numbers, len(request.rows)))
-            columns = columns_of(request.rows, served)
-            return _Table(columns, len(request.rows), numbers, options)
-        options = options or Options(Query())
-        table = read_table(body, sent, limits, reserve)
-        numbers = self._checked(served, table.num_rows, options.query)
-        reserve(numbers_bytes(numbers, table.num_rows) + options.keep * kept_bytes(table))
+            query, rows = request.to_query(), len(request.rows)
+            numbers = self._checked(served, rows, query)
+            reserve(numbers_bytes(numbers, rows))
+            return _Table(columns_of(request.rows, served), rows, numbers, query, request.record)
+        fields = fields or AddressFields.model_validate({})
+        query, table = fields.to_query(), read_table(body, sent, limits, reserve)
+        numbers = self._checked(served, table.num_rows, query)
+        reserve(numbers_bytes(numbers, table.num_rows) + fields.keep * kept_bytes(table))
         frame = frame_of(table)
-        columns = frame_columns(frame, served)
-        return _Table(columns, len(frame), numbers, options, frame if options.keep else None)
+        columns, kept = frame_columns(frame, served), frame if fields.keep else None
+        return _Table(columns, len(frame), numbers, query, fields.record, kept)
 
     def _checked(self, served: Served, rows: int, query: Query) -> int:
         """Return the count of numbers in a response; refuse too many, and unsupported queries."""
@@ -212,7 +202,7 @@ class Service:
         for start in range(0, table.rows, size):
             rows = min(size, table.rows - start)
             part = {name: values[start : start + rows] for name, values in table.columns.items()}
-            piece = Piece(part, rows, table.options.query)
+            piece = Piece(part, rows, table.query)
             try:
                 batcher = self._batchers[served.name]
                 answers.append(await batcher.submit(piece, table.numbers))
