@@ -5,14 +5,14 @@ float. Scales of zero, which have no finite density, are widened to a few ulps o
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
 from calipers._blocks import sum_members
 from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as formulas
-from calipers.distributions._formulas import SQRT2, SQRT_2_OVER_PI, Members
+from calipers.distributions._formulas import Members
+from calipers.distributions._mixture_formulas import logpdf
 
 # Scale that replaces zero, in ulps of the mode: narrow, but with a slope to follow.
 MIN_ULPS = 4.0
@@ -22,26 +22,6 @@ REACH = 40.0
 OFFSETS = (*np.arange(0.25, 3.01, 0.25), 3.5, 4.0, 5.0, 6.5, 9.0)
 # Largest number of evaluations of a root.
 MAX_STEPS = 200
-
-
-class LogTerms(NamedTuple):
-    """Precomputed terms of a mixture's log density, each of shape (members, n)."""
-
-    loc: FloatArray
-    left_rate: FloatArray
-    right_rate: FloatArray
-    log_height: FloatArray
-
-    def take(self, rows: IntArray) -> "LogTerms":
-        """Terms of the subset ``rows``."""
-        return LogTerms(*(a[:, rows] for a in self))
-
-
-def log_terms(members: Members) -> LogTerms:
-    """Terms of components whose scales are positive."""
-    loc, left, right, weights = members
-    height = np.log(weights) + np.log(SQRT_2_OVER_PI / (left + right))
-    return LogTerms(loc, 1.0 / (SQRT2 * left), 1.0 / (SQRT2 * right), height)
 
 
 def widened(members: Members) -> Members:
@@ -64,26 +44,12 @@ def settle(x: FloatArray, members: Members) -> FloatArray:
     return x
 
 
-def log_density(x: FloatArray, terms: LogTerms) -> FloatArray:
-    """Logarithm of the mixture's density at one point per row."""
-    each, _, _ = _exponents(x, terms)
-    top: FloatArray = each.max(axis=0)
-    return top + np.log(sum_members(np.exp(each - top)))
-
-
-def log_slope(x: FloatArray, terms: LogTerms) -> FloatArray:
-    """Slope of the logarithm of the mixture's density at one point per row."""
-    each, t, rate = _exponents(x, terms)
+def log_slope(x: FloatArray, members: Members) -> FloatArray:
+    """Slope of the logarithm of a density at one point per row; all scales are positive."""
+    each = np.log(members.weights) + formulas.logpdf(x, *members.parameters)
     weight = np.exp(each - each.max(axis=0))
-    return -2.0 * sum_members(weight * t * rate) / sum_members(weight)
-
-
-def _exponents(x: FloatArray, terms: LogTerms) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Log densities of the weighted components, signed distances from their modes, and rates."""
-    offset = x - terms.loc
-    rate = np.where(offset < 0, terms.left_rate, terms.right_rate)
-    t = offset * rate
-    return terms.log_height - t * t, t, rate
+    scale = np.where(x < members.loc, members.left, members.right)
+    return sum_members(weight * (members.loc - x) / scale / scale) / sum_members(weight)
 
 
 def lowest_level(alpha: FloatArray, members: Members) -> FloatArray:
@@ -97,32 +63,34 @@ def lowest_level(alpha: FloatArray, members: Members) -> FloatArray:
     return np.log(alpha / 2.0) - np.log(high.max(axis=0) - low.min(axis=0))
 
 
-def ends_of_level(level: FloatArray, terms: LogTerms) -> tuple[FloatArray, FloatArray]:
+def ends_of_level(level: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
     """Points beyond which the density is below the level, since every component is small enough."""
-    depth = np.sqrt(np.maximum(terms.log_height + np.log(len(terms.loc)) - level, 0.0))
-    low: FloatArray = (terms.loc - depth / terms.left_rate).min(axis=0)
-    high: FloatArray = (terms.loc + depth / terms.right_rate).max(axis=0)
+    loc, left, right, weights = members
+    highest = np.log(weights) + formulas.logpdf(loc, loc, left, right)
+    depth = np.sqrt(2.0 * np.maximum(highest + np.log(len(loc)) - level, 0.0))
+    low: FloatArray = (loc - depth * left).min(axis=0)
+    high: FloatArray = (loc + depth * right).max(axis=0)
     return low, high
 
 
 def mixture_modes(members: Members) -> tuple[FloatArray]:
     """Modes of every row, shape (k, n), ascending and padded with NaN."""
-    modes, _ = stationary_points(log_terms(widened(members)))
+    modes, _ = stationary_points(widened(members))
     return (np.array([settle(mode, members) for mode in modes]),)
 
 
-def stationary_points(terms: LogTerms) -> tuple[FloatArray, FloatArray]:
+def stationary_points(members: Members) -> tuple[FloatArray, FloatArray]:
     """Modes, (k, n), and valleys, (k + 1, n), of every row, ascending and padded with NaN.
 
     The valleys are minus infinity, the minima between modes, and plus infinity, so that there is
     one to the left of each mode and one to the right of the last.
     """
-    points = _grid(terms)
-    rising = np.array([log_slope(x, terms) > 0 for x in points])
+    points = _grid(members)
+    rising = np.array([log_slope(x, members) > 0 for x in points])
     rising = np.concatenate([np.ones_like(rising[:1]), rising, np.zeros_like(rising[:1])]).T
     points = np.concatenate([points[:1], points, points[-1:]]).T
     row, cell = np.nonzero(rising[:, 1:] != rising[:, :-1])
-    where = terms.take(row)
+    where = members.take(row)
     before, after = find_crossings(
         lambda x, i: log_slope(x, where.take(i)), points[row, cell], points[row, cell + 1]
     )
@@ -130,7 +98,7 @@ def stationary_points(terms: LogTerms) -> tuple[FloatArray, FloatArray]:
     order = np.arange(row.size) - np.searchsorted(row, row)
     is_mode = order % 2 == 0
     # Where the density jumps, the mode is on its upper side.
-    is_higher = log_density(after, where) > log_density(before, where)
+    is_higher = logpdf(after, where) > logpdf(before, where)
     roots = np.where(is_higher == is_mode, after, before)
     modes = np.full((int(order.max()) // 2 + 1, len(points)), np.nan)
     valleys = np.full((len(modes) + 1, len(points)), np.inf)
@@ -140,13 +108,13 @@ def stationary_points(terms: LogTerms) -> tuple[FloatArray, FloatArray]:
     return modes, valleys
 
 
-def _grid(terms: LogTerms) -> FloatArray:
+def _grid(members: Members) -> FloatArray:
     """Points at which slopes are evaluated, (points, n), from the lowest loc to the highest."""
-    low, high = terms.loc.min(axis=0), terms.loc.max(axis=0)
-    steps = np.array(OFFSETS)[:, None, None] / SQRT2
-    points = np.concatenate(
-        [terms.loc[None], terms.loc - steps / terms.left_rate, terms.loc + steps / terms.right_rate]
-    ).reshape(-1, low.size)
+    loc, left, right = members.parameters
+    low, high = loc.min(axis=0), loc.max(axis=0)
+    steps = np.array(OFFSETS)[:, None, None]
+    points = np.concatenate([loc[None], loc - steps * left, loc + steps * right])
+    points = points.reshape(-1, low.size)
     inside = (points >= low) & (points <= high)
     points = np.sort(np.where(inside, points, high).T, axis=1).T
     return points[: inside.sum(axis=0).max()]

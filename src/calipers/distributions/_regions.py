@@ -18,11 +18,8 @@ import numpy as np
 from calipers._checks import FloatArray, IntArray
 from calipers.distributions import _formulas as split_normal, _mixture_formulas as formulas
 from calipers.distributions._density import (
-    LogTerms,
     ends_of_level,
     find_crossings,
-    log_density,
-    log_terms,
     lowest_level,
     mixture_modes,
     settle,
@@ -131,33 +128,31 @@ class Hills(NamedTuple):
     before: FloatArray
     mode: FloatArray
     after: FloatArray
-    terms: LogTerms
+    members: Members
 
     def take(self, which: IntArray) -> "Hills":
         """The subset ``which`` of the hills."""
         before, mode, after = self.before[which], self.mode[which], self.after[which]
-        return Hills(before, mode, after, self.terms.take(which))
+        return Hills(before, mode, after, self.members.take(which))
 
 
 def density_region(coverage: FloatArray, members: Members) -> tuple[FloatArray, FloatArray]:
     """Bounds of all intervals of the highest density region, shape (k, n), padded with NaN."""
     wide = widened(members)
-    terms = log_terms(wide)
-    modes, valleys = stationary_points(terms)
+    modes, valleys = stationary_points(wide)
     row, k = np.nonzero(~np.isnan(modes.T))
-    hills = Hills(valleys[k, row], modes[k, row], valleys[k + 1, row], terms.take(row))
-    each = wide.take(row)
+    hills = Hills(valleys[k, row], modes[k, row], valleys[k + 1, row], wide.take(row))
 
     def shortfall(level: FloatArray, rows: IntArray) -> FloatArray:
         which = np.flatnonzero(np.isin(row, rows))
         place = np.searchsorted(rows, row[which])
-        low, high = _edges(level[place], hills.take(which))
-        subset = each.take(which)
-        above, below = (split_normal.cdf(x, *subset.parameters) for x in (high, low))
-        mass = formulas.average(above - below, subset.weights)
+        subset = hills.take(which)
+        low, high = _edges(level[place], subset)
+        above, below = (split_normal.cdf(x, *subset.members.parameters) for x in (high, low))
+        mass = formulas.average(above - below, subset.members.weights)
         return coverage[rows] - np.bincount(place, mass, minlength=rows.size)
 
-    heights = log_density(hills.mode, hills.terms)
+    heights = formulas.logpdf(hills.mode, hills.members)
     top = np.full(coverage.size, -np.inf)
     np.maximum.at(top, row, heights)
     level, _ = find_crossings(shortfall, lowest_level(1.0 - coverage, wide), top)
@@ -170,10 +165,10 @@ def density_region(coverage: FloatArray, members: Members) -> tuple[FloatArray, 
 
 def _edges(level: FloatArray, hills: Hills) -> tuple[FloatArray, FloatArray]:
     """Points where the density crosses a level before and after each mode, or the valleys."""
-    low, high = ends_of_level(level, hills.terms)
+    low, high = ends_of_level(level, hills.members)
 
     def height(x: FloatArray, which: IntArray) -> FloatArray:
-        return log_density(x, hills.terms.take(which)) - level[which]
+        return formulas.logpdf(x, hills.members.take(which)) - level[which]
 
     _, low = find_crossings(height, np.where(np.isinf(hills.before), low, hills.before), hills.mode)
     _, high = find_crossings(height, np.where(np.isinf(hills.after), high, hills.after), hills.mode)
