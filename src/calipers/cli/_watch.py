@@ -10,7 +10,7 @@ import typer
 from calipers.cli import _table_options as common
 from calipers.cli._help import with_options
 from calipers.cli._model_options import ModelFolder, RowOptions
-from calipers.cli._printing import print_json, show
+from calipers.cli._printing import meaningful, print_json, show
 
 _WINDOW = 200  # rows of the recent coverage
 
@@ -160,7 +160,7 @@ class _Log:
         bounds = updated.intervals(coverage)
         hits = (bounds[:, 0] <= updated.y) & (updated.y <= bounds[:, 1])
         if self.out is not None:
-            state["bytes"] = _append(self.out, updated, bounds, coverage)
+            state["bytes"] = self._append(self.out, updated, bounds)
         state |= {"place": last, "mark": digest}
         state["rows"] += len(hits)
         state["counted"] += len(hits)
@@ -172,6 +172,25 @@ class _Log:
             state["alarm_at"] = state["rows"]
         self.width, self.added = float((bounds[:, 1] - bounds[:, 0]).mean()), len(hits)
         self.model.save(self.folder)
+
+    def _append(self, out: str, updated: Any, bounds: Any) -> int:
+        """Append rows to the file of predictions; return its new length."""
+        import numpy as np
+        import pandas as pd
+
+        from calipers.prediction import interval_names
+
+        spread = self.model.target_.high - self.model.target_.low
+        names = ["prediction", *interval_names([self.state["coverage"]])]
+        predicted = np.column_stack([updated.quantiles(0.5)[:, 0], bounds])
+        table = pd.DataFrame(meaningful(predicted, spread), columns=names)
+        with Path(out).open("ab") as file:
+            header = file.tell() == 0
+            text = table.assign(target=updated.y).to_csv(index=False, header=header)
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+            return file.tell()
 
     def summary(self) -> dict[str, Any]:
         """Return the counts so far."""
@@ -217,21 +236,3 @@ def _state_of(before: Any, files: list[str]) -> dict[str, Any]:
 def _path(file: str) -> str:
     """Return the name of a file that does not depend on the working directory."""
     return file if file == "-" else os.path.realpath(file)
-
-
-def _append(out: str, updated: Any, bounds: Any, coverage: float) -> int:
-    """Append rows to a file of predictions; return its new length."""
-    import numpy as np
-    import pandas as pd
-
-    from calipers.prediction import interval_names
-
-    names = interval_names(np.array([coverage]))
-    columns = {"prediction": updated.quantiles(0.5)[:, 0]} | dict(zip(names, bounds.T, strict=True))
-    with Path(out).open("ab") as file:
-        header = file.tell() == 0
-        text = pd.DataFrame(columns | {"target": updated.y}).to_csv(index=False, header=header)
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
-        return file.tell()
