@@ -20,7 +20,7 @@ def peak():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 import numpy, scipy.stats, sklearn.base, sklearn.model_selection
 print(peak())
-import jax, equinox, optax
+import jax, equinox
 jax.devices()
 print(peak())
 import numpy as np

@@ -29,7 +29,6 @@ import array_api_compat
 import equinox
 import jax
 import jaxlib
-import optax
 from jax.experimental import serialize_executable
 
 from calipers._files import cache_folder, replacing
@@ -197,7 +196,7 @@ def _sources() -> str:
         digests = [hashlib.sha256(path.read_bytes()).hexdigest() for path in files]
     except OSError:
         return ""
-    libraries: tuple[Any, ...] = (jax, jaxlib, equinox, optax, array_api_compat)
+    libraries: tuple[Any, ...] = (jax, jaxlib, equinox, array_api_compat)
     return str([*digests, *(library.__version__ for library in libraries)])
 
 

@@ -68,6 +68,14 @@ class Lanes(NamedTuple):
     knots: Array | None = None  # of the piecewise-linear encoding, for networks that have one
 
 
+class Moments(NamedTuple):
+    """Adam's running means of the gradient and of its square, after ``count`` steps."""
+
+    count: Array
+    mean: Tree
+    square: Tree
+
+
 class State(NamedTuple):
     """The state of training of the networks in a program.
 
@@ -76,7 +84,7 @@ class State(NamedTuple):
 
     network: Tree
     average: Tree | None
-    optimizer: Tree
+    optimizer: Moments
     epoch: Array
     loss: Array
     best: Tree | None

@@ -14,7 +14,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from calipers.bank._cache import single_precision
 from calipers.bank._lanes import (
@@ -22,6 +21,7 @@ from calipers.bank._lanes import (
     SCHEDULES,
     Array,
     Lanes,
+    Moments,
     Scaling,
     Settings,
     State,
@@ -108,12 +108,10 @@ class Program:
             return np.zeros((count, *leaf.shape), leaf.dtype)
 
         network = jax.tree.map(zeros, self.weights)
-        with single_precision():
-            optimizer = jax.eval_shape(optax.scale_by_adam().init, self.weights)
         return State(
             network,
             network if self.averaging else None,
-            jax.tree.map(zeros, optimizer),
+            Moments(np.zeros(count, np.int32), network, network),
             epoch=np.zeros(count, np.int32),
             loss=np.zeros(count, np.float32),
             best=network if lanes.valid.index.size else None,
@@ -288,10 +286,11 @@ class Program:
         if lane.knots is not None:
             module = self.network.with_knots(module, lane.knots)  # type: ignore[attr-defined]
         network = eqx.filter(module, eqx.is_array)
+        zeros = jax.tree.map(jnp.zeros_like, network)
         return State(
             network,
             network if self.averaging else None,
-            optax.scale_by_adam().init(network),
+            Moments(jnp.int32(0), zeros, zeros),
             epoch=jnp.int32(0),
             loss=jnp.float32(0),
             best=network if lane.valid.index.size else None,
@@ -342,11 +341,9 @@ class Program:
         """
         settings, before = lane.settings, state.optimizer
         if self.clipping:
-            clip = optax.clip_by_global_norm(settings.clip_norm)
-            gradient = clip.update(gradient, optax.EmptyState())[0]
+            gradient = _clipped(gradient, settings.clip_norm)
         betas, rate = self._memory(lane), self._rate(lane, before.count)
-        moments = optax.scale_by_adam(*betas).update(gradient, before)[1]
-        moments = _barrier(_select(live, moments, before))
+        moments = _barrier(_select(live, _moments(before, gradient, betas), before))
         first, second = (1 - beta**moments.count for beta in betas)  # bias corrections
 
         def descend(old: Array, mean: Array, square: Array) -> Array:
@@ -354,7 +351,7 @@ class Program:
             decay = settings.weight_decay * old if old.ndim > 1 else 0
             return jnp.where(live, old - rate * (update + decay), old)
 
-        network = jax.tree.map(descend, state.network, moments.mu, moments.nu)
+        network = jax.tree.map(descend, state.network, moments.mean, moments.square)
         state = state._replace(network=network, optimizer=moments)
         if not self.averaging:
             return state
@@ -443,6 +440,22 @@ class Program:
 def _select(condition: Array, new: Tree, old: Tree) -> Tree:
     """``jnp.where`` on every leaf."""
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+def _moments(before: Moments, gradient: Tree, betas: tuple[Any, Any]) -> Moments:
+    """Adam's moments after a step."""
+    first, second = betas
+    mean = jax.tree.map(lambda g, old: (1 - first) * g + first * old, gradient, before.mean)
+    square = jax.tree.map(
+        lambda g, old: (1 - second) * g**2 + second * old, gradient, before.square
+    )
+    return Moments(before.count + 1, mean, square)
+
+
+def _clipped(gradient: Tree, largest: Array) -> Tree:
+    """The gradient, scaled down to a norm of ``largest`` if it is longer."""
+    norm = jnp.sqrt(sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(gradient)))
+    return jax.tree.map(lambda g: jnp.where(norm < largest, g, g / norm * largest), gradient)
 
 
 def _loop(body: Any, count: Any, carry: Any, per_check: int) -> Any:
