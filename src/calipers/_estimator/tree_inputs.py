@@ -8,7 +8,6 @@ the networks of its fold, and calibration stays honest.
 ``model`` is always an ``IntervalRegressor``.
 """
 
-from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
@@ -88,10 +87,15 @@ def _try_trees(
     trial_folds = sampled_folds(data, folds if cross_fitted else original.split(FOLDS, FOLDS))
     # The first trial trains in one thread, and another core may grow trees meanwhile.
     early = len(base.used) <= _FEW and joblib.effective_n_jobs(model.n_jobs) > 1
-    pool = ThreadPoolExecutor(1)
+    pool, parts = ThreadPoolExecutor(1), rows.by_fold(trial_folds)
 
-    def start() -> list[Future[FloatArray]]:
-        return [pool.submit(job) for job in _jobs(model, base, rows, trial_folds, trees)]
+    def start() -> list[Future[tuple[FloatArray, Forest]]]:
+        # The fit needs predictions of all rows if it has the same folds.
+        predicted = [None if trial_folds is folds else fold.held_out for _, fold in parts]
+        return [
+            pool.submit(_with_trees, model, base, *part, trees, i, predicted[i])
+            for i, part in enumerate(parts)
+        ]
 
     try:
         growing = start() if early else []
@@ -100,8 +104,8 @@ def _try_trees(
         error = unexplained_by_trees(data, trial_folds[-1])
         helpful = _helpful(error, first, SMOOTH)
         if helpful:
-            grown = [job.result() for job in growing or start()]
-            error = _held_out_error(base, rows, trial_folds, grown)
+            grown = [job.result()[0] for job in growing or start()]
+            error = _held_out_error(base, [fold.held_out for _, fold in parts], grown)
             helpful = _helpful(error, first, WORSE)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -167,24 +171,8 @@ def _base(rows: TrainingRows, original: TrainingRows) -> TrainingRows:
     return original._replace(X=X, y=y, outliers=outliers, encoding=None)
 
 
-def _jobs(
-    model: Any, base: TrainingRows, rows: TrainingRows, folds: Sequence[Fold], trees: int
-) -> list[Callable[[], FloatArray]]:
-    """Return a function for each fold that grows its trees and adds their predictions to inputs."""
-
-    def job(number: int, X: FloatArray, fold: Fold) -> Callable[[], FloatArray]:
-        # The fit needs predictions of all rows if it has the same folds.
-        predicted = None if folds is rows.folds else fold.held_out
-        return lambda: _with_trees(model, base, X, fold, trees, number, predicted)[0]
-
-    return [job(number, *part) for number, part in enumerate(rows.by_fold(folds))]
-
-
-def _held_out_error(
-    base: TrainingRows, rows: TrainingRows, folds: Sequence[Fold], grown: list[FloatArray]
-) -> float:
+def _held_out_error(base: TrainingRows, by_fold: list[IntArray], grown: list[FloatArray]) -> float:
     """Fraction of the held-out rows' variance that the tree predictions leave unexplained."""
-    by_fold = [fold.held_out for _, fold in rows.by_fold(folds)]
     held_out = np.concatenate(by_fold)
     predicted = np.concatenate([X[part, -1] for X, part in zip(grown, by_fold, strict=True)])
     weights = None if base.weights is None else base.weights[held_out]
@@ -204,8 +192,11 @@ def _by_fold(
     ``last`` are the inputs with predictions of trees grown on all rows; ``grown`` are those of each
     fold, or empty if its trees have yet to be grown.
     """
-    encoded = grown or [job() for job in _jobs(model, base, rows, rows.folds, trees)]
-    single, used = [fold for _, fold in rows.by_fold(rows.folds)], base.used
+    parts = rows.by_fold(rows.folds)
+    encoded = grown or [
+        _with_trees(model, base, *part, trees, number)[0] for number, part in enumerate(parts)
+    ]
+    single, used = [fold for _, fold in parts], base.used
     if leave_rows_out(single):  # the networks that predict are trained on all rows, in no fold
         encoded = [*encoded, last]
         used = used + len(base.y) * len(single)
