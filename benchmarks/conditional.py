@@ -87,12 +87,12 @@ def intervals(name, split, bounds=None):
 
     fitting.calibrate = catch
     model = IntervalRegressor(bounds=bounds, random_state=split, verbose=0).fit(X, y)
-    found = {}
+    found, inputs = {}, model.reader_.read(model, X_test)
     for kind in KINDS:
         made, _ = calibrate(*caught["given"][:6], kind, **caught["rest"])
         ensemble = replace(model.ensemble_, calibrations=made)
-        found[kind] = ensemble.predict(X_test, Query(LEVELS)).intervals
-    return found, model.ensemble_.mixture(X_test).var, X_test, y_test, len(y)
+        found[kind] = ensemble.predict(inputs, Query(LEVELS)).intervals
+    return found, model.ensemble_.mixture(inputs).var, X_test, y_test, len(y)
 
 
 def _tenths(values, count=10):

@@ -122,7 +122,7 @@ def quickest(function, rows):
 def methods(dist):
     """Print the time of methods of distributions by quadrature and now, and their errors."""
     few, y = dist[:FEW], dist.ppf(np.random.default_rng(2).uniform(0.01, 0.99, len(dist)))
-    mean, variance = few._apply(adaptive.mean_and_variance, outputs=2)
+    mean, variance = few._apply(adaptive.mean_and_variance, y[:FEW], outputs=2)
     scale, score = np.sqrt(variance), few._apply(adaptive.crps, y[:FEW])
     moments = few.moments()
     errors = {
@@ -133,7 +133,7 @@ def methods(dist):
     }
     before = {
         "mean and variance": (
-            lambda: few._apply(adaptive.mean_and_variance, outputs=2),
+            lambda: few._apply(adaptive.mean_and_variance, y[:FEW], outputs=2),
             FEW,
         ),
         "crps": (lambda: few._apply(adaptive.crps, y[:FEW]), FEW),

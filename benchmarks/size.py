@@ -86,7 +86,7 @@ FEATURES = {
         _serialization/models:_of_trees,_trees
         """,
     "untrusted model folders": """
-        _schema _serialization/model_schema preprocessing/_document calibration/_stored
+        _schema _serialization/model_schema preprocessing/_document
         _serialization/banks:check_bank,_check_shapes,_check_outputs,_output_bound
         _serialization/models:check_model,_check_fit cli/_inspect:_check cli/_measures:is_measured
         """,

@@ -23,6 +23,7 @@ from calipers.calibration import (
     log_width,
     normal_scores,
     out_of_fold,
+    pool_widths,
     unseen_pools,
 )
 from calipers.distributions import (
@@ -272,44 +273,35 @@ def calibrate(
             f"aggregation={ensemble.aggregation!r} merges the networks, so that those of a fold "
             "cannot be told apart: set cv=None, and conformalize on held-out rows"
         )
-    held_out_dist = out_of_fold(mixture, fold_of, row_folds)
+    dist = out_of_fold(mixture, fold_of, row_folds)
     row_weights = None if weights is None else weights[rows]
-    target, support = y[rows], ensemble.support
-    if not support.is_line:
-        in_own_unit = ensemble.on_own_scale(held_out_dist)
-        support = match_atoms(support, in_own_unit, target, row_weights)
-        target = latent_targets(support, in_own_unit, target, np.random.default_rng(seed))
-    scale = ensemble.target_map
-    target = target if scale is None else scale.forward(target)
+    target, support = _latent_targets(ensemble, dist, y[rows], row_weights, seed)
     units, unit = None, original_rows(rows, n_rows)
     if groups is not None or len(np.unique(unit)) < len(unit):
         units = unit = unit if groups is None else groups[rows]
-    by_width = None
+    by_width, correct = None, kind == WidthCalibration.kind
     # Pools need, for each row, other folds that were trained on it: a single fold has none, and if
     # folds leave rows out, some other folds were not trained on the row.
     if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds, n_rows):
         with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
             pools = unseen_pools(mixture, target, fold_of, row_folds)
         scores = pools.scores
-        if kind == WidthCalibration.kind:
-            all_weights = np.ones(len(rows)) if row_weights is None else row_weights
-            effective = effective_number(all_weights, units)
-            # The disagreement within a drawn pool says nothing about its row's error. So rows get
-            # the widths of the pools, in the order of the widths of their out-of-fold predictions.
-            width = log_width(pools.dist)
-            order = np.lexsort((width, log_width(held_out_dist)[pools.row]))
-            width[order] = np.sort(width)
+        if correct:
+            ones = np.ones(len(rows))
+            effective = effective_number(ones if row_weights is None else row_weights, units)
+            width = pool_widths(pools, mixture, fold_of, row_folds)
             by_width, scores = correct_by_width(width, scores, int(effective), unit[pools.row])
         scores = scores.reshape(-1, len(rows))
     else:
-        scores = normal_scores(held_out_dist, target)
-        unweighted = units is None and row_weights is None
-        if kind == WidthCalibration.kind and len(folds) == 1 and unweighted:
-            by_width, scores = correct_by_width(log_width(held_out_dist), scores, len(rows), rows)
+        scores = normal_scores(dist, target)
+        if correct and len(folds) == 1 and units is None and row_weights is None:
+            by_width, scores = correct_by_width(log_width(dist), scores, len(rows), rows)
+    last: Any = Calibration if correct else CALIBRATIONS[kind]
+    options = {} if units is None else {"units": units}
+    calibrator: Calibrator = last.from_scores(scores, row_weights, **options)
     once, first = np.unique(rows, return_index=True)
-    dist, point = held_out_dist[first], np.full(len(y), np.nan)
-    means = dist.mean if scale is None else scale.mean(dist)
-    point[once] = ensemble.within_bounds(means)
+    dist, scale, point = dist[first], ensemble.target_map, np.full(len(y), np.nan)
+    point[once] = ensemble.within_bounds(dist.mean if scale is None else scale.mean(dist))
     predictions = OutOfFold(
         point,
         ensemble.coverage,
@@ -320,7 +312,21 @@ def calibrate(
         support,
         scale,
     )
-    last: Any = Calibration if kind == WidthCalibration.kind else CALIBRATIONS[kind]
-    options = {} if units is None else {"units": units}
-    calibrator: Calibrator = last.from_scores(scores, row_weights, **options)
     return (calibrator,) if by_width is None else (by_width, calibrator), predictions
+
+
+def _latent_targets(
+    ensemble: Ensemble,
+    dist: SplitNormalMixture,
+    target: FloatArray,
+    weights: FloatArray | None,
+    seed: int,
+) -> tuple[FloatArray, Support]:
+    """Targets on the networks' scale, and the support with its atoms matched to predictions."""
+    support = ensemble.support
+    if not support.is_line:
+        in_own_unit = ensemble.on_own_scale(dist)
+        support = match_atoms(support, in_own_unit, target, weights)
+        target = latent_targets(support, in_own_unit, target, np.random.default_rng(seed))
+    scale = ensemble.target_map
+    return target if scale is None else scale.forward(target), support

@@ -88,12 +88,11 @@ from calipers.calibration._effective import (
     effective_number as effective_number,
     rows_needed as rows_needed,
 )
-from calipers.calibration._folds import out_of_fold
 from calipers.calibration._learned import Learned, NetworkDistribution as NetworkDistribution
 from calipers.calibration._level_map import LevelMap as LevelMap
 from calipers.calibration._martingale import Martingale
 from calipers.calibration._online import AdaptiveCoverage
-from calipers.calibration._pool import UnseenPools as UnseenPools, unseen_pools
+from calipers.calibration._pool import UnseenPools as UnseenPools, out_of_fold, unseen_pools
 from calipers.calibration._protocol import Calibrator, ScoreCalibrator
 from calipers.calibration._ratio import DensityRatio
 from calipers.calibration._score_map import Calibration
@@ -101,6 +100,7 @@ from calipers.calibration._width import (
     WidthCalibration,
     correct_by_width as correct_by_width,
     log_width as log_width,
+    pool_widths as pool_widths,
 )
 
 __all__ = [

@@ -33,14 +33,13 @@ KRONROD, GAUSS = (np.concatenate([half, half[-2::-1]]) for half in (_KRONROD, _G
 
 
 def crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
-    """Score of `y`: the integral of (F(x) - 1[x >= y])^2."""
-    return _chunked(_crps, rows, y)[0]
+    """Score of `y`, the integral of (F(x) - 1[x >= y])^2, of shape (1, n)."""
+    return _chunked(_crps, rows, y)
 
 
-def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
-    """First two moments, from integrals of both tails about the median."""
-    mean, variance = _chunked(_moments, rows, np.zeros(rows.members.n_rows))
-    return mean, variance
+def mean_and_variance(rows: MixtureRows, y: FloatArray) -> FloatArray:
+    """First two moments, from integrals of both tails about the median, of shape (2, n)."""
+    return _chunked(_moments, rows, y)
 
 
 def _chunked(
@@ -60,8 +59,7 @@ def _crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
 
     # Outside the pieces the distribution function is 0 or 1, and the integral is a distance.
     outside = np.maximum(breaks[0] - y, 0.0) + np.maximum(y - breaks[-1], 0.0)
-    inside = _integrate(integrand, breaks, TOLERANCE * scale[None])
-    return np.asarray(outside + inside)
+    return outside + _integrate(integrand, breaks, TOLERANCE * scale[None])
 
 
 def _moments(rows: MixtureRows, _: FloatArray) -> FloatArray:

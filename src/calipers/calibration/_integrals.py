@@ -16,7 +16,7 @@ solved one at a time.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.polynomial import legendre
@@ -48,28 +48,15 @@ CHUNK = 1024
 Integral = Callable[[MixtureRows, FloatArray, FloatArray, Rule], tuple[FloatArray, ...]]
 
 
-@runtime_checkable
-class Stretching(Protocol):
-    """A map that multiplies the scores of each row by a factor."""
-
-    def stretch(self, local: Any, /) -> FloatArray:
-        """Factors of rows."""
-
-
 def crps(rows: MixtureRows, y: FloatArray) -> FloatArray:
     """Score of `y`: the integral of (F(x) - 1[x >= y])^2."""
-    return _integrate(_crps, lambda rows, y: adaptive.crps(rows, y)[None], rows, y)[0]
+    return _integrate(_crps, adaptive.crps, rows, y, outputs=1)[0]
 
 
 def mean_and_variance(rows: MixtureRows) -> tuple[FloatArray, FloatArray]:
     """First two moments."""
-    mean, variance = _integrate(
-        _moments,
-        lambda rows, _: np.stack(adaptive.mean_and_variance(rows)),
-        rows,
-        np.zeros(rows.members.n_rows),
-        outputs=2,
-    )
+    nothing = np.zeros(rows.members.n_rows)
+    mean, variance = _integrate(_moments, adaptive.mean_and_variance, rows, nothing, outputs=2)
     return mean, variance
 
 
@@ -78,7 +65,7 @@ def _integrate(
     fallback: Callable[[MixtureRows, FloatArray], FloatArray],
     rows: MixtureRows,
     y: FloatArray,
-    outputs: int = 1,
+    outputs: int,
 ) -> FloatArray:
     """Integrate with ever narrower panels, rows of the same maps at a time; shape (outputs, n)."""
     results = np.empty((outputs, y.size))
@@ -106,10 +93,10 @@ def _without_stretch(rows: MixtureRows) -> tuple[MixtureRows, FloatArray]:
 
     The scores of all rows then have the same distribution, whatever the widths.
     """
-    first = rows.maps[0]
-    if not isinstance(first, Stretching) or len(rows.maps) == 1:
+    stretch = getattr(rows.maps[0], "stretch", None)
+    if stretch is None or len(rows.maps) == 1:
         return rows, np.ones(rows.members.n_rows)
-    return rows._replace(maps=rows.maps[1:], local=rows.local[1:]), first.stretch(rows.local[0])
+    return rows._replace(maps=rows.maps[1:], local=rows.local[1:]), stretch(rows.local[0])
 
 
 def _same_maps(local: tuple[Any, ...], n: int) -> Iterator[tuple[tuple[Any, ...], IntArray]]:

@@ -83,6 +83,9 @@ def values_of_scores(dist: NetworkDistribution, scores: FloatArray) -> FloatArra
 
 
 def median_and_scale(dist: NetworkDistribution) -> tuple[FloatArray, FloatArray]:
-    """Median of each row, and half the distance between its quantiles at normal scores -1 and 1."""
+    """Median of each row, and half the distance between its quantiles at normal scores -1 and 1.
+
+    The distance is positive, so that it can be divided by.
+    """
     low, median, high = (values_of_scores(dist, np.full(len(dist), v)) for v in (-1.0, 0.0, 1.0))
-    return median, 0.5 * (high - low)
+    return median, np.maximum(0.5 * (high - low), np.finfo(float).tiny)

@@ -103,7 +103,7 @@ class AdaptiveCoverage(Calibrator):
         """Correct the distributions that were predicted for the rows ``X``."""
         inputs = self.shift.standardised(np.zeros((len(dist), 0)) if X is None else X)
         if self.shift.rows:
-            dist = shifted(dist, self.shift.of_rows(inputs, _positive(median_and_scale(dist)[1])))
+            dist = shifted(dist, self.shift.of_rows(inputs, median_and_scale(dist)[1]))
         return CalibratedMixture(dist, self.level_map, unsupported=unsupported)
 
     def learn(
@@ -142,7 +142,6 @@ class AdaptiveCoverage(Calibrator):
         delay = min(_whole(delay), len(target))
         state = replace(self, **{name: deepcopy(getattr(self, name)) for name in _PARTS})
         median, scale = median_and_scale(dist)
-        scale = _positive(scale)
         inputs = state.shift.standardised(np.zeros((len(target), 0)) if X is None else X)
         by, size, shifts, issued = np.zeros(len(target)), np.ones(len(target)), {}, {}
         for new, labelled in _lagged(len(target), delay):
@@ -207,11 +206,6 @@ def _arrays(state: AdaptiveCoverage) -> Iterator[tuple[str, Any, str]]:
     for name in _PARTS:
         part = getattr(state, name)
         yield from ((f"{name}.{field.name}", part, field.name) for field in fields(part))
-
-
-def _positive(scale: FloatArray) -> FloatArray:
-    """Scales, with zeros replaced so that they can be divided by."""
-    return np.maximum(scale, np.finfo(float).tiny)
 
 
 def _end_scores(

@@ -1,4 +1,4 @@
-r"""Simulated pools of networks none of which was trained on a row, from its out-of-fold networks.
+r"""Out-of-fold predictions, and simulated pools of networks none of which was trained on a row.
 
 In cross-fitting, a row is predicted by the r networks trained without its fold, while a new row is
 predicted by the pool of all m = K r networks. The mean of the pool is more accurate than the mean
@@ -36,14 +36,13 @@ level of a target in a pool is the mean of its levels in the networks, whatever 
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.special import polygamma
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray
+from calipers._checks import FloatArray, IntArray
 from calipers.calibration._calibrated import normal_scores
 from calipers.calibration._deconvolution import mean_square, noise_of
-from calipers.calibration._folds import Folds, as_mixture, folds_of, held_out_networks
 from calipers.distributions import SplitNormal, SplitNormalMixture
 
 # Variances below this fraction of the mean count as zero.
@@ -61,11 +60,90 @@ MAX_SCORE = 5.0
 MIN_POOLS, MAX_DRAWS = 4000, 8
 
 
+class Folds(NamedTuple):
+    """Networks sorted by the fold they were trained without, and the fold of each row."""
+
+    order: IntArray  # (networks,): sorts networks by fold
+    row_fold: IntArray  # (n,): number of each row's fold
+    n_folds: int
+    per_fold: int  # networks
+
+    def grouped(self, values: FloatArray) -> FloatArray:
+        """Values of shape (members, n) as (folds, members per fold, n)."""
+        each = len(values) // len(self.order)
+        order = (self.order[:, None] * each + np.arange(each)).ravel()
+        return values[order].reshape(self.n_folds, self.per_fold * each, -1)
+
+    def out_of_fold(self, values: FloatArray) -> FloatArray:
+        """Values of the networks not trained on each row, of shape (members per fold, n)."""
+        return self.grouped(values)[self.row_fold, :, np.arange(self.row_fold.size)].T
+
+
+def out_of_fold(
+    components: SplitNormal | SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike
+) -> SplitNormalMixture:
+    """Mixture, for each row, of the networks that were trained without the row's fold.
+
+    ``components`` holds the prediction of every network for every row: a split normal of shape
+    (networks, n), or a mixture of shape (n,) where networks predict several components. Every fold
+    must have the same number of networks.
+
+    Examples
+    --------
+    >>> components = SplitNormal([[0.0, 1.0], [2.0, 3.0]], 1.0, 1.0)
+    >>> out_of_fold(components, network_folds=[0, 1], row_folds=[1, 0]).mean
+    array([2., 1.])
+    """
+    mixture = as_mixture(components)
+    return held_out_networks(mixture, folds_of(mixture, network_folds, row_folds))
+
+
+def as_mixture(components: SplitNormal | SplitNormalMixture) -> SplitNormalMixture:
+    """A split normal per network as a mixture; a mixture is returned unchanged."""
+    if isinstance(components, SplitNormalMixture):
+        return components
+    return SplitNormalMixture(components)
+
+
+def held_out_networks(mixture: SplitNormalMixture, folds: Folds) -> SplitNormalMixture:
+    """Mixture of the networks that were trained without each row's fold."""
+    components, weights = mixture.components, mixture.weights
+    parts = (components.loc, components.left_scale, components.right_scale)
+    out_of_fold_weights = None
+    if weights.ndim > 1 or np.any(weights != weights[0]):
+        weights = weights if weights.ndim > 1 else weights[:, None]
+        out_of_fold_weights = folds.out_of_fold(np.broadcast_to(weights, components.shape))
+    return SplitNormalMixture(
+        SplitNormal(*(folds.out_of_fold(part) for part in parts)),
+        out_of_fold_weights,
+        per_network=mixture.per_network,
+    )
+
+
+def folds_of(mixture: SplitNormalMixture, network_folds: ArrayLike, row_folds: ArrayLike) -> Folds:
+    """Check the folds of networks and rows, and sort the networks by fold."""
+    of_networks, of_rows = np.asarray(network_folds), np.asarray(row_folds)
+    shape = (len(mixture.components) // mixture.per_network, *mixture.shape)
+    if (*of_networks.shape, *of_rows.shape) != shape or len(shape) != 2:
+        raise ValueError(
+            f"network_folds and row_folds must fit components of shape {shape}, "
+            f"got {of_networks.shape} and {of_rows.shape}"
+        )
+    names, counts = np.unique(of_networks, return_counts=True)
+    if counts.min() != counts.max():
+        raise ValueError(f"every fold must have the same number of networks, got {counts.tolist()}")
+    unknown = np.setdiff1d(of_rows, names)
+    if unknown.size:
+        raise ValueError(f"no network was trained without fold {unknown[0]!r} of row_folds")
+    order = np.argsort(of_networks, kind="stable")
+    return Folds(order, np.searchsorted(names, of_rows), len(names), int(counts[0]))
+
+
 class UnseenPools(NamedTuple):
     """Pools drawn for rows."""
 
     dist: SplitNormalMixture  #: (draws * n,): The pools.
-    row: NDArray[np.intp]  #: (draws * n,): The row for which each pool is drawn.
+    row: IntArray  #: (draws * n,): The row for which each pool is drawn.
     scores: FloatArray  #: (draws * n,): Normal scores of the rows' targets.
 
 
@@ -112,7 +190,7 @@ def unseen_pools(
 
 def _draw_pools(
     mixture: SplitNormalMixture, target: FloatArray, folds: Folds
-) -> tuple[SplitNormalMixture, NDArray[np.intp]]:
+) -> tuple[SplitNormalMixture, IntArray]:
     """Pools drawn around targets, and the row of each."""
     held_out = held_out_networks(mixture, folds)
     networks, means = held_out.by_network, mixture.by_network.mean
@@ -146,7 +224,7 @@ def _moved(
     held_out: SplitNormalMixture,
     means: FloatArray,
     factor: FloatArray,
-    row: NDArray[np.intp],
+    row: IntArray,
     times: int,
 ) -> SplitNormalMixture:
     """Networks of the rows ``row``, repeated ``times`` each, moved to ``means`` and rescaled."""

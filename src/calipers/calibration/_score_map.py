@@ -14,11 +14,16 @@ from calipers import _checks as checks
 from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._effective import ROUNDING, effective_number, independent_number
-from calipers.calibration._knots import merged, ordinary_knots, strict_knots, tail_slope
+from calipers.calibration._knots import (
+    check_arrays,
+    merged,
+    ordinary_knots,
+    strict_knots,
+    tail_slope,
+)
 from calipers.calibration._level_map import Pieces
 from calipers.calibration._protocol import Calibrator
 from calipers.calibration._ratio import DensityRatio
-from calipers.calibration._stored import check_arrays
 from calipers.distributions import SplitNormalMixture
 
 # Levels this close to one half belong to no strict knot but the median.
@@ -184,20 +189,14 @@ class Calibration(Calibrator):
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Restore a calibration from `to_arrays`; raise `SchemaError` if it is malformed."""
-        check_arrays({name: np.asarray(array) for name, array in arrays.items()})
-        n_independent = arrays.get("n_independent")
-        return cls(
-            scores=np.asarray(arrays["scores"], np.float64),
-            mass=np.asarray(arrays["mass"], np.float64),
-            share=np.asarray(arrays["share"], np.float64),
-            total_weight=float(np.asarray(arrays["total_weight"])),
-            n_rows=int(np.asarray(arrays["n_rows"])),
-            tail_slope=float(np.asarray(arrays["tail_slope"])),
-            n_effective=float(np.asarray(arrays.get("n_effective", arrays["n_rows"]))),
-            strict=bool(np.asarray(arrays["strict"])),
-            row_weight=DensityRatio.from_arrays(arrays) if "ratio.coef" in arrays else None,
-            n_independent=None if n_independent is None else float(np.asarray(n_independent)),
-        )
+        stored = {name: np.asarray(array) for name, array in arrays.items()}
+        check_arrays(stored)
+        scores, mass, share = (stored[n].astype(np.float64) for n in ("scores", "mass", "share"))
+        names = ("total_weight", "n_rows", "tail_slope", "strict", "n_effective", "n_independent")
+        numbers = {name: stored[name].item() for name in names if name in stored}
+        numbers.setdefault("n_effective", float(numbers["n_rows"]))  # absent from older folders
+        ratio = DensityRatio.from_arrays(stored) if "ratio.coef" in stored else None
+        return cls(scores, mass, share, row_weight=ratio, **numbers)
 
     def score_of_level(self, p: ArrayLike, weight: ArrayLike | None = None) -> FloatArray:
         """Normal score that has the level `p`; infinite at 0 and 1.

@@ -2,12 +2,15 @@
 
 A map of levels is the same for all rows, so that narrow predictions may cover too much and wide
 ones too little. Here scores are divided by a factor that depends on the width of the prediction.
-The logarithm of the factor is modelled as a random walk along the rank of the width, observed
-through the mean absolute score in bins, which has a known sampling variance. The variance of the
-walk is the most likely one (empirical Bayes); if that is zero, no correction is made. Whatever the
+The logarithm of the factor is modelled as a random walk along the rank of the width with at most
+one jump, observed through the mean absolute score in bins, which has a known sampling variance. It
+is averaged over variances of the walk and places of the jump, by their likelihood. Whatever the
 factor, the map learned after it restores the coverage over all rows. That map is learned from
 scores divided by factors of other rows, since a factor shrinks the scores that it is learned from
 more than new ones.
+
+A factor follows the bulk of the scores, while their tails decide the coverage of wide intervals. So
+it is kept only where these cross-fitted scores have better intervals with it than without.
 """
 
 from collections.abc import Mapping
@@ -23,8 +26,10 @@ from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
 from calipers.calibration._calibrated import CalibratedMixture
 from calipers.calibration._level_map import Pieces
+from calipers.calibration._pool import UnseenPools, out_of_fold
 from calipers.calibration._protocol import Calibrator
 from calipers.distributions import SplitNormalMixture
+from calipers.metrics import interval_score
 
 # Minimum rows per bin, maximum and minimum number of bins: with fewer than 500 rows the correction
 # measured no better than none.
@@ -32,7 +37,11 @@ BIN_ROWS, MAX_BINS, MIN_BINS = 25, 40, 20
 # Absolute scores are clipped to this multiple of their mean.
 MAX_SIZE = 5.0
 # Candidate variances of the walk, from the narrowest to the widest prediction.
-VARIANCES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+VARIANCES = np.array([0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0])
+# Candidate variances of a jump, and their prior probabilities.
+JUMPS, JUMP_PRIOR = np.array([0.0, 0.05, 0.3]), np.array([0.5, 0.25, 0.25])
+# Coverages of the intervals that decide whether a correction is kept.
+COVERAGES = (0.8, 0.9, 0.95)
 # Logarithms of factors are clipped to this.
 MAX_LOG_FACTOR = 1.0
 # Folds of rows, each corrected by a factor learned from the others.
@@ -68,9 +77,8 @@ class WidthCalibration(Calibrator):
     ) -> Self | None:
         """Learn from the ``log_width`` and the normal scores of predictions like those of new rows.
 
-        If there are more predictions than ``n_rows``, each row has several. Returns None where the
-        scales of scores differ by no more than chance, and, unless ``bins`` is given, if there are
-        too few rows.
+        If there are more predictions than ``n_rows``, each row has several. Returns None if bins
+        have no scale, and, unless ``bins`` is given, if there are too few rows.
         """
         if bins is None:
             bins = min(n_rows // BIN_ROWS, MAX_BINS)
@@ -85,13 +93,12 @@ class WidthCalibration(Calibrator):
         size = np.minimum(size, MAX_SIZE * size.mean())
         step_mean = np.bincount(step, size, len(edges) + 1) / rows  # independent of order in ties
         mean = np.bincount(rank_bin, step_mean[step]) / np.bincount(rank_bin)
-        if not mean.min() > 0:
+        if not min(mean.min(), size.var()) > 0:
             return None
         sampling_variance = size.var() / size.mean() ** 2 / (n_rows / bins)
         walk = _walk(np.log(mean), sampling_variance)
         factor = np.bincount(step, walk[rank_bin], len(edges) + 1) / rows
-        factor = np.exp(np.clip(factor, -MAX_LOG_FACTOR, MAX_LOG_FACTOR))
-        return cls(edges, factor, n_rows) if walk.any() else None
+        return cls(edges, np.exp(np.clip(factor, -MAX_LOG_FACTOR, MAX_LOG_FACTOR)), n_rows)
 
     @property
     def level_map(self) -> Self:
@@ -159,7 +166,7 @@ class WidthCalibration(Calibrator):
 def correct_by_width(
     width: FloatArray, scores: FloatArray, n_rows: int, units: NDArray[Any]
 ) -> tuple[WidthCalibration | None, FloatArray]:
-    """A correction by width, or None if none is needed, and the cross-fitted corrected scores.
+    """A correction by width, or None if none helps, and the cross-fitted corrected scores.
 
     The scores of a unit, which is a row or a group, are corrected by factors learned from other
     units.
@@ -168,14 +175,49 @@ def correct_by_width(
     if calibration is None:
         return None, scores
     fold_of = np.unique(units, return_inverse=True)[1] % FOLDS
-    bins, corrected = min(n_rows // BIN_ROWS, MAX_BINS), scores.copy()
+    bins, factor = min(n_rows // BIN_ROWS, MAX_BINS), np.ones(len(scores))
     train_rows = n_rows - n_rows // FOLDS
     for fold in range(FOLDS):
         test = fold_of == fold
         fitted = WidthCalibration.from_widths(width[~test], scores[~test], train_rows, bins)
         if fitted is not None:
-            corrected[test] = fitted.from_score(scores[test], fitted.steps(width[test]))
-    return calibration, corrected
+            factor[test] = fitted.stretch(fitted.steps(width[test]))
+    if _interval_score(scores, factor) < _interval_score(scores, np.ones(len(scores))):
+        return calibration, scores / factor
+    return None, scores
+
+
+def _interval_score(scores: FloatArray, factor: FloatArray) -> float:
+    """Mean score of central intervals whose bounds are proportional to the factors of rows."""
+    total = 0.0
+    for coverage in COVERAGES:
+        tail = 0.5 * (1.0 - coverage)
+        lower, upper = np.quantile(scores / factor, [tail, 1.0 - tail])
+        total += interval_score(scores, lower * factor, upper * factor, coverage=coverage)
+    return total
+
+
+def pool_widths(
+    pools: UnseenPools,
+    mixture: SplitNormalMixture,
+    network_folds: ArrayLike,
+    row_folds: IntArray,
+) -> FloatArray:
+    """`log_width` of pools, in the order of the widths of their rows' out-of-fold predictions.
+
+    The reason is that the disagreement within a drawn pool says nothing about its row's error. The
+    networks of a fold may predict larger widths than others, which would put its rows among the
+    widest. So rows are ordered by their place among what the same networks predict for the rows of
+    other folds.
+    """
+    place = np.empty(len(row_folds))
+    for fold in np.unique(row_folds):
+        own = row_folds == fold
+        predicted = log_width(out_of_fold(mixture, network_folds, np.full_like(row_folds, fold)))
+        place[own] = np.searchsorted(np.sort(predicted[~own]), predicted[own]) / (~own).sum()
+    width = log_width(pools.dist)
+    width[np.lexsort((width, place[pools.row]))] = np.sort(width)
+    return width
 
 
 def _edges(width: FloatArray, bins: int) -> FloatArray:
@@ -191,26 +233,41 @@ def _edges(width: FloatArray, bins: int) -> FloatArray:
 
 
 def _walk(seen: FloatArray, variance: float) -> FloatArray:
-    """Posterior mean of a centred random walk of the most likely variance, from noisy values.
+    """Posterior mean of a centred random walk with at most one jump, from noisy values.
 
     >>> seen = np.array([0.1, -0.1, 0.0, 0.0, -0.1, 0.1])
-    >>> _walk(seen, variance=0.1).any(), _walk(3 * np.sort(seen), variance=1e-4).round(1) + 0
-    (np.False_, array([-0.3, -0.3,  0. ,  0. ,  0.3,  0.3]))
+    >>> abs(_walk(seen, variance=0.1)).max() < 0.02
+    np.True_
+    >>> _walk(3 * np.sort(seen), variance=1e-4).round(1) + 0
+    array([-0.3, -0.3,  0. ,  0. ,  0.3,  0.3])
     """
-    values, vectors = _walk_eigenvectors(len(seen))
+    values, vectors, jumps = _walk_basis(len(seen))
     component = vectors.T @ seen
     total = np.multiply.outer(VARIANCES, values) + variance
     likelihood = -0.5 * (component**2 / total + np.log(total)).sum(axis=1)
-    best = int(np.argmax(likelihood))
-    return vectors @ (VARIANCES[best] * values / total[best] * component)
+    # A jump adds a term of rank one to the covariance, for each of its variances and places.
+    prior = JUMPS[:, None, None]
+    along, precision = (component / total) @ jumps, (1.0 / total) @ jumps**2
+    size = prior * along / (1.0 + prior * precision)  # (jump variances, walk variances, places)
+    evidence = likelihood[:, None] + 0.5 * (size * along - np.log1p(prior * precision))
+    weight = JUMP_PRIOR[:, None, None] * np.exp(evidence - evidence.max())
+    weight /= weight.sum()
+    shrinkage = VARIANCES[:, None] * values / total
+    jump = (weight * size).sum(axis=0) @ jumps.T
+    walk = weight.sum(axis=(0, 2))[:, None] * component - jump
+    return vectors @ (jump + shrinkage * walk).sum(axis=0)
 
 
 @cache
-def _walk_eigenvectors(bins: int) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues and eigenvectors of the covariance of a centred walk at the middle of bins."""
+def _walk_basis(bins: int) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Eigenvalues and eigenvectors of the covariance of a centred walk, and jumps in their basis.
+
+    The walk is taken at the middle of bins; jumps are between them.
+    """
     at = (np.arange(bins) + 0.5) / bins
     kernel = np.minimum.outer(at, at)
     kernel -= kernel.mean(axis=0)
     kernel -= kernel.mean(axis=1, keepdims=True)
     values, vectors = np.linalg.eigh(kernel)
-    return values[1:], vectors[:, 1:]  # without the constant
+    vectors = vectors[:, 1:]  # without the constant
+    return values[1:], vectors, vectors.T @ np.tri(bins, bins - 1, -1)
