@@ -300,12 +300,13 @@ class Comparison:
         quick = other.groupby("dataset", observed=True)["seconds"].median()
         worst = max(v["rmse"][1] for v in self._tables.values())
         points = ", ".join(f"{d} ({percent(r)})" for d, r, _ in self._behind("mse")[:3])
+        if points:
+            points = f"the squared error is above that of the best other method on {points}; "
         lines = [
             f"""- **if a fit must take about a second**: MAPIE's CQR over LightGBM takes
             {quick.min():.1f} to {quick.max():.1f} s, at {ratio:.1f} times the interval score;""",
-            f"""- **if only the point prediction matters**: the squared error is above that of the
-            best other method on {points or "none"}; on tables with categories the RMSE is up to
-            {percent(worst)} higher;""",
+            f"""- **if only the point prediction matters**: {points}on tables with categories the
+            RMSE is up to {percent(worst)} above that of the best other method;""",
             f"""- **where another method is known to do better**: by interval score, on
             {self._listed("interval_score")};""",
         ]
@@ -335,6 +336,8 @@ class Comparison:
                 ["squared error", first_m, near_m, f"{rank_m:.1f}"],
             ],
         )
+        titles = {"interval_score": "interval score", "crps": "CRPS", "mse": "squared error"}
+        weak = [f"{t} on {self._listed(m)}; " for m, t in titles.items() if self._behind(m)]
         texts = [
             f"""Against {others} other methods on nine UCI datasets (MAPIE, CatBoost, NGBoost,
             LightGBM, quantile forest, tree diffusion, RealMLP, TabM, AutoGluon and others;
@@ -348,8 +351,7 @@ class Comparison:
             {WORDS[won]} (`benchmarks/peers_tables.py table`). Published CRPS of tuned methods
             exist for {WORDS[len(self._published)]} datasets; calipers, untuned, is ahead on
             {WORDS[len(ahead)]}{f" (not on {' and '.join(rest)})" if rest else ""}.""",
-            f"""**Where it is weaker**: interval score on {self._listed("interval_score")}; CRPS on
-            {self._listed("crps")}; squared error on {self._listed("mse")}; and time.""",
+            f"""**Where it is weaker**: {"".join(weak)}and time.""",
             """**Caveats**: not all splits were run, and strong peers only on a few. Some rows are
             from another machine. Defaults were chosen on training rows of the first splits, which
             are test rows of other splits. That an earlier default was unstable was first noticed on
@@ -368,9 +370,10 @@ class Comparison:
     @property
     def points(self):
         """Accuracy of the point predictions."""
+        behind = f"; it is higher than the best on {self._listed('mse')}"
         return filled(
             f"""Mostly. On {WORDS[self._won("mse")[0]]} of the nine datasets of the comparison its
-            squared error is the lowest; it is higher than the best on {self._listed("mse")}. If
+            squared error is the lowest{behind if self._behind("mse") else ""}. If
             only the point prediction matters, try boosted trees as well. With
             [`upgrade`](howto/around.md), calipers puts its intervals around the predictions of any
             model.""",
