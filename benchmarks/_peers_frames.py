@@ -1,6 +1,7 @@
 """Real tables with categories, dates and missing values, and the methods that run on them.
 
-The tables come from packages on PyPI; none of them was used to choose a default of calipers.
+The tables come from packages on PyPI. None of them was used to choose a default of calipers, except
+that coverage on infants led to inputs for more levels of categories.
 calipers takes the raw frame. Each peer gets what its documentation recommends: CatBoost and
 LightGBM get categories as such, the forest gets ordinal codes; dates become the day, the day of the
 year and the day of the week; missing numbers are left to the methods that accept them, and the

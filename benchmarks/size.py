@@ -46,8 +46,8 @@ FEATURES = {
         """,
     "streams": """
         calibration/_online calibration/_tracking calibration/_martingale calibration/_input_shift
-        calibration/_learned cli/_watch ensemble:learn,_learn,_adaptive,_moved regressor:update
-        serve/_models:learn,save,alarm serve/_monitor:_follow,learnt,_keep_inputs,_seal
+        calibration/_learned cli/_watch ensemble:learn,_adaptive,_moved regressor:update
+        serve/_models:learn,save,alarm serve/_monitor:learnt,_keep_inputs,_seal
         """,
     "more rows than memory": """
         rowblocks _row_sources _estimator/large _estimator/shares bank/_shards

@@ -132,6 +132,15 @@ def test_no_row_is_told_of_its_own_target(seed, grouped):
     assert (after != before).any() == (codes[own] >= 0).any() or (after != before).any()
 
 
+def test_a_level_is_as_frequent_for_held_out_rows_as_for_new_ones():
+    codes = np.repeat([0, 1, 2], [4, 6, 10])
+    column = EncodedColumn(codes, 3, kept=0, differ=Differ(means=True, spreads=True))
+    encoding = TargetEncoding({1: column}, np.arange(20.0))
+    train = np.setdiff1d(np.arange(20), [3, 8, 17])
+    held_out = encoding.encoded(np.zeros((20, 4)), train, 3)[[3, 8, 17], 1]
+    np.testing.assert_allclose(held_out, np.log1p([4, 6, 10]))
+
+
 def test_networks_learn_what_rows_of_unseen_levels_are_like():
     rng = np.random.default_rng(0)
     codes, kept = rng.integers(0, 50, 2000), 3

@@ -97,7 +97,7 @@ class TestTables:
         assert np.array_equal(again.predict_interval(table[0]), model.predict_interval(table[0]))
         for name in ("inputs_", "target_", "about_", "n_features_in_"):
             assert getattr(again, name) == getattr(model, name)
-        assert again.get_params()["preprocessor__max_categories"] == 30
+        assert again.get_params()["preprocessor__max_categories"] is None
         clone(again)
         record = json.loads((tmp_path / "model" / "model.json").read_text())
         columns = record["document"]["inputs"]["preprocessor"]["columns"]

@@ -212,6 +212,18 @@ class TestCategories:
         encoder = one([f"c{i % 50}" for i in range(200)], max_categories=5)
         assert len(encoder.get_feature_names_out()) == 5 + 2 + 1
 
+    @pytest.mark.parametrize(
+        ("levels", "rows", "inputs"), [(40, 25, 39), (40, 15, 30), (30, 9, 30)]
+    )
+    def test_of_many_those_with_enough_rows_have_inputs(self, levels, rows, inputs):
+        encoder = one([f"c{i % levels}" for i in range(levels * rows)])
+        assert len(encoder.columns_[0].categories) == inputs
+
+    def test_of_very_many_only_some_have_inputs(self):
+        frequent = [f"c{i % 35}" for i in range(35 * 20)]
+        encoder = one(frequent + [f"rare {i % 10}" for i in range(190)])
+        assert encoder.columns_[0].categories == tuple(sorted(set(frequent)))
+
     def test_missing_ones(self):
         encoder = one(["x", "x", "y", "y", None, " "])
         assert encoded(encoder, ["x", None, ""]) == [[1, 0, 0], [0, 0, 1], [0, 0, 1]]

@@ -92,7 +92,7 @@ _TABLE = record(
         "parameters": record(
             {
                 "kinds": optional(mapping_of(text)),
-                "max_categories": _COUNT,
+                "max_categories": optional(_COUNT),
                 "min_frequency": _COUNT,
             },
             {"target_encoding": flag},

@@ -29,8 +29,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
       explain) are also target-encoded, see ``target_encoding``.
     - Booleans become 1 and 0.
     - Categories are one-hot encoded if they are frequent; rare and unseen ones share a column.
-      Where there are more than ``max_categories``, the frequency of a category is added, and in a
-      model the mean and spread of its targets, see ``target_encoding``.
+      Where some of many have no column of their own, the frequency of a category is added, and in
+      a model the mean and spread of the targets of these, see ``target_encoding``.
     - Dates become days since the first one, with sine and cosine of year, week and day where the
       dates span more than one.
     - Text is read if it can be understood in one way only as numbers (``"1,234.5"``, ``"$12"``),
@@ -47,14 +47,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ``{"zip": "category", "store": "identifier"}``; see ``calipers.preprocessing.KINDS``. How
         text is written may follow: ``"number 1.234,5"``, ``"number 10:30"``,
         ``"date %d/%m/%Y"``.
-    max_categories : int, default 30
-        Most categories of a column that are one-hot encoded.
+    max_categories : int, optional
+        Most categories of a column that are one-hot encoded. By default the 30 most frequent ones,
+        and of up to 300 those that have 20 rows or more.
     min_frequency : int, default 2
         Rows that a category must have for that.
     target_encoding : bool, default True
         Whether a model that the encoder is part of (``IntervalRegressor(preprocessor=...)``) learns
-        the mean and spread of the targets of each category, where there are more than
-        ``max_categories``, and of each numeric code. The encoder alone never looks at targets.
+        the mean and spread of the targets of each category that has no column of its own, where
+        there are more than ``max_categories`` or 30, and of each numeric code. The encoder alone
+        never looks at targets.
 
     Attributes
     ----------
@@ -82,7 +84,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "kinds": [Mapping, None],
-        "max_categories": [Within(Integral, 1, None, closed="left")],
+        "max_categories": [Within(Integral, 1, None, closed="left"), None],
         "min_frequency": [Within(Integral, 1, None, closed="left")],
         "target_encoding": ["boolean"],
     }
@@ -92,7 +94,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self,
         *,
         kinds: Mapping[str, str] | None = None,
-        max_categories: int = 30,
+        max_categories: int | None = None,
         min_frequency: int = 2,
         target_encoding: bool = True,
     ) -> None:
@@ -250,7 +252,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self, "columns_")
         parameters = {
             "kinds": None if self.kinds is None else dict(self.kinds),
-            "max_categories": int(self.max_categories),
+            "max_categories": None if self.max_categories is None else int(self.max_categories),
             "min_frequency": int(self.min_frequency),
             "target_encoding": bool(self.target_encoding),
         }

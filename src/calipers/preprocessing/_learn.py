@@ -45,12 +45,17 @@ class Learnt(NamedTuple):
     values: NDArray[Any]
 
 
-def learn(series: Any, kind: str | None, max_categories: int, min_frequency: int) -> Learnt:
+FEW_CATEGORIES = 30  # up to which every category has an input
+_ROWS_FOR_INPUT = 20  # of a category, with which it has an input among many
+_MOST_INPUTS = 300  # of one column
+
+
+def learn(series: Any, kind: str | None, max_categories: int | None, min_frequency: int) -> Learnt:
     """Describe a column, make its encoder and read it; its kind is detected if ``kind`` is None."""
     name = str(series.name)
     kind, _, written = (kind or "").partition(" ")
     if not kind:
-        detected = find_kind(series, max_categories)
+        detected = find_kind(series, max_categories or FEW_CATEGORIES)
     elif kind in ("number", "date"):
         style, form = _format(series, kind, written)
         detected = DetectedKind(kind, style, form)
@@ -191,7 +196,7 @@ def _constant(texts: Texts, name: str, note: str) -> Learnt:
 
 
 def _category(
-    texts: Texts, name: str, note: str, max_categories: int, min_frequency: int
+    texts: Texts, name: str, note: str, max_categories: int | None, min_frequency: int
 ) -> Learnt:
     ranked = sorted(
         zip(texts.levels.to_pylist(), texts.counts.tolist(), strict=True),
@@ -200,7 +205,9 @@ def _category(
     required = 1 if len(ranked) <= 2 else min_frequency
     levels = [level for level, count in ranked if count >= required]
     counts = [count for _, count in ranked if count >= required]
-    kept = len(levels) if len(ranked) <= 2 else min(len(levels), max_categories)
+    kept = len(levels)
+    if len(ranked) > 2 and kept > (max_categories or FEW_CATEGORIES):
+        kept = max_categories or _with_inputs(counts)
     missing = bool((texts.codes < 0).any())
     if kept < len(ranked) and not note:
         note = f"{len(ranked):,} categories, of which the {kept} most frequent have inputs"
@@ -209,6 +216,15 @@ def _category(
     encoder = CategoryEncoder(levels, counts, kept, missing, rare)
     column = Column(name, "category", categories=tuple(levels[:kept]), missing=missing, note=note)
     return Learnt(column, encoder, _objects(texts))
+
+
+def _with_inputs(counts: list[int]) -> int:
+    """How many of many categories have an input each, by their rows, in descending order.
+
+    One at least has none, so that networks learn what a category without an input is like.
+    """
+    frequent = sum(count >= _ROWS_FOR_INPUT for count in counts)
+    return max(FEW_CATEGORIES, min(frequent, _MOST_INPUTS, len(counts) - 1))
 
 
 def _objects(texts: Texts) -> NDArray[np.object_]:

@@ -60,9 +60,9 @@ class LevelTargets(NamedTuple):
     spreads: FloatArray  # (levels + 1,): logarithms of standard deviations, in the same unit
     differ: Differ  # in what the levels differ; otherwise all have the same value
 
-    def inputs(self, codes: IntArray, fraction: float) -> FloatArray:
-        """Inputs of rows with these codes; ``counts`` stem from ``fraction`` of all rows."""
-        frequency = np.log1p(self.counts / fraction)
+    def inputs(self, codes: IntArray, frequency: FloatArray) -> FloatArray:
+        """Inputs of rows with these codes; ``frequency`` of each level is that among all rows."""
+        frequency = np.where(self.counts > 0, frequency, 0.0)
         return np.stack([part[codes] for part in (frequency, self.means, self.spreads)], axis=1)
 
 
@@ -230,12 +230,16 @@ class TargetEncoding:
         pairs += [(train[part == i], train[part != i]) for i in range(_PARTS)]
         for rows, sources in pairs:
             if rows.size and sources.size:
-                fraction = len(sources) / len(self.rows)
                 for place, column in self.columns.items():
                     learnt = self.learnt(column, sources, residuals)
-                    inputs = learnt.inputs(shown[place][rows], fraction)
+                    inputs = learnt.inputs(shown[place][rows], self._frequency(column))
                     result[rows, place : place + WIDTH] = inputs
         return result
+
+    def _frequency(self, column: EncodedColumn) -> FloatArray:
+        """(levels + 1,): Logarithms of the rows of each level, as new rows have them."""
+        codes = column.codes[self.rows]
+        return np.log1p(np.bincount(codes[codes >= 0], minlength=column.levels + 1))
 
     def inserted(self, X: FloatArray) -> FloatArray:
         """Inputs with columns of zeros for encodings that the encoders have yet to learn."""
