@@ -228,11 +228,12 @@ class TargetEncoding:
         # again, each by the parts that it is not in.
         pairs = [(np.arange(len(X)), train)]
         pairs += [(train[part == i], train[part != i]) for i in range(_PARTS)]
+        frequency = {place: self._frequency(column) for place, column in self.columns.items()}
         for rows, sources in pairs:
             if rows.size and sources.size:
                 for place, column in self.columns.items():
                     learnt = self.learnt(column, sources, residuals)
-                    inputs = learnt.inputs(shown[place][rows], self._frequency(column))
+                    inputs = learnt.inputs(shown[place][rows], frequency[place])
                     result[rows, place : place + WIDTH] = inputs
         return result
 
