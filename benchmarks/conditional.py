@@ -1,7 +1,7 @@
 """Conditional coverage, with and without the correction by predicted width.
 
     CALIPERS_DATA=folder python benchmarks/conditional.py [--names yacht toy ...] [--first 8]
-        [--splits 4] [--whole] [--out file]
+        [--splits 4] [--continuous] [--out file]
 
 Fits the default to splits of the nine datasets (at most 3,000 training rows; the rest of the table
 is tested too) and to 1,000 rows of synthetic problems, and compares two calibrations of the same
@@ -16,8 +16,9 @@ measures
 - the interval score relative to that of "map".
 
 Rates of several splits are pooled. Splits start with the sixth, since the methods were chosen with
-the first ones in view. Targets are treated as continuous (``bounds=None``): intervals that end on
-the few values of wine and naval contain more than requested. ``--whole`` uses the default bounds.
+the first ones in view. Intervals that end on the few values of wine and naval contain more than
+requested, so ties are shared out there (``calipers.metrics.shared_coverage``); ``--continuous``
+treats these targets as continuous instead (``bounds=None``).
 """
 
 import argparse
@@ -30,7 +31,7 @@ import numpy as np
 from calipers import IntervalRegressor, crossfit
 from calipers._estimator import fitting
 from calipers.datasets import PROBLEMS, load
-from calipers.metrics import interval_score, worst_slab_coverage
+from calipers.metrics import interval_score, shared_coverage, worst_slab_coverage
 from calipers.prediction import Query
 from calipers_study.splits import paper_splits
 
@@ -76,8 +77,11 @@ def rows_of(name, split):
     return data.X[train], data.y[train], data.X[test], data.y[test]
 
 
-def intervals(name, split, bounds=None):
-    """Intervals of shape (rows, 2, levels) by each calibration, widths, and the test rows."""
+def intervals(name, split, bounds):
+    """Intervals of each calibration, and which targets they cover, widths, and the test rows.
+
+    Intervals have the shape (rows, 2, levels); targets on a bound with mass are covered in part.
+    """
     X, y, X_test, y_test = rows_of(name, split)
     calibrate, caught = crossfit.calibrate, {}
 
@@ -91,7 +95,14 @@ def intervals(name, split, bounds=None):
     for kind in KINDS:
         made, _ = calibrate(*caught["given"][:6], kind, **caught["rest"])
         ensemble = replace(model.ensemble_, calibrations=made)
-        found[kind] = ensemble.predict(inputs, Query(LEVELS)).intervals
+        bounds = ensemble.predict(inputs, Query(LEVELS)).intervals
+        lower, upper = np.moveaxis(bounds, 1, 0)
+        inside = ((lower <= y_test[:, None]) & (y_test[:, None] <= upper)).T
+        if not ensemble.support.is_line:
+            dist = ensemble.distribution(inputs)
+            levels = np.array(LEVELS)[:, None]
+            inside = shared_coverage(dist.cdf_below(y_test), dist.cdf(y_test), levels)
+        found[kind] = bounds, inside
     return found, model.ensemble_.mixture(inputs).var, X_test, y_test, len(y)
 
 
@@ -113,7 +124,7 @@ def lowest_by_chance(level, test_rows, splits, rows=None):
     return (rng.binomial(test_rows // 10, covered) / (test_rows // 10)).min(axis=1).mean()
 
 
-def evaluate(name, splits, bounds=None):
+def evaluate(name, splits, bounds):
     """Rows of the table for one problem."""
     made = [intervals(name, split, bounds) for split in splits]
     base = {}
@@ -121,8 +132,9 @@ def evaluate(name, splits, bounds=None):
         for i, level in enumerate(LEVELS):
             inside, tenths, fifths, slabs, scores = [], [], [], [], []
             for found, var, X, y, _ in made:
-                lower, upper = found[kind][:, :, i].T
-                inside.append((lower <= y) & (y <= upper))
+                bounds_of_rows, covered = found[kind]
+                lower, upper = bounds_of_rows[:, :, i].T
+                inside.append(covered[i])
                 tenths.append(_tenths(var))
                 fifths.append([_tenths(column, 5) for column in X.T])
                 slabs.append(worst_slab_coverage(y, lower, upper, X))
@@ -149,7 +161,7 @@ def main():
     parser.add_argument("--names", nargs="+", choices=every, default=every)
     parser.add_argument("--first", type=int, default=FIRST, help="number of the first split")
     parser.add_argument("--splits", type=int, help="default: 4, 3 or 2, by size of the table")
-    parser.add_argument("--whole", action="store_true", help="use the default bounds of the target")
+    parser.add_argument("--continuous", action="store_true", help="take no target for discrete")
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     with options.out.open("w", newline="") as file:
@@ -157,7 +169,7 @@ def main():
         writer.writerow(COLUMNS)
         for name in options.names:
             splits = np.arange(options.splits or SPLITS.get(name, 3)) + options.first
-            for row in evaluate(name, splits.tolist(), "auto" if options.whole else None):
+            for row in evaluate(name, splits.tolist(), None if options.continuous else "auto"):
                 shown = [f"{v:.3f}" if isinstance(v, float) else str(v) for v in row]
                 writer.writerow(shown)
                 print(*shown, sep=" | ", flush=True)

@@ -4,6 +4,8 @@ import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -20,6 +22,7 @@ from calipers.bank import TrainingFailedError, train
 from calipers.crossfit import Fold
 from calipers.multitarget import MultiTargetRegressor
 from calipers.networks import MLP, DenseFactory
+from calipers.objectives import Density
 from calipers.preprocessing import Forest, grow
 from calipers.storage import ModelFileError, read_model, write_model
 
@@ -42,7 +45,7 @@ def model(trees=12, **settings):
 @pytest.fixture(scope="module")
 def forest():
     X, y = steps()
-    return grow(X, y, None, None, 7, (0,))[0]
+    return grow(X, y, None, None, 40, (0,))[0]
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +82,13 @@ def test_a_row_has_the_same_bits_in_any_company(forest):
     np.testing.assert_array_equal(points[100:300], forest.predict(X[100:300]))
 
 
+@pytest.fixture
+def _one_share(monkeypatch):
+    """The share of the second forest, which all rows have in common, depends on no target."""
+    monkeypatch.setattr("calipers.preprocessing._trees._slope", lambda *_: 0.5)
+
+
+@pytest.mark.usefixtures("_one_share")
 def test_points_do_not_know_a_rows_own_target():
     X, y = steps()
     other = y.copy()
@@ -88,6 +98,7 @@ def test_points_do_not_know_a_rows_own_target():
     assert (before != after).any()
 
 
+@pytest.mark.usefixtures("_one_share")
 def test_points_do_not_know_targets_of_a_rows_own_group():
     X, y = steps()
     labels, other = np.arange(200) // 10, y.copy()
@@ -106,6 +117,46 @@ def test_points_do_not_reveal_targets_of_rows_with_equal_inputs():
         assert np.ptp(points[cell == one]) == 0.0
     few = grown(X[::10], y[::10], trees=100)[1]  # two or three of each: drawn by themselves
     assert np.ptp(few[cell[::10] == 0]) > 0.0
+
+
+def test_a_second_forest_corrects_the_bias_of_the_first():
+    rng = np.random.default_rng(0)
+    X, X_new = rng.uniform(-1, 1, (2, 400, 4))
+    slope = np.array([1.0, 0.7, -0.5, 0.3])
+    forest, _ = grown(X, X @ slope, trees=200)
+    second = np.repeat(np.arange(200) >= 100, forest.sizes) & (forest.feature < 0)
+    first = replace(forest, number=np.where(second, 0, forest.number))
+    error, uncorrected = (
+        np.mean((own.predict(X_new) - X_new @ slope) ** 2) for own in (forest, first)
+    )
+    assert error < 0.7 * uncorrected
+
+
+def test_noise_is_not_corrected():
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(-1, 1, (400, 4)), rng.normal(size=400)
+    forest, points = grown(X, y, trees=200)
+    second = np.repeat(np.arange(200) >= 100, forest.sizes) & (forest.feature < 0)
+    assert np.abs(forest.number[second]).mean() < 0.1 * np.abs(forest.number[~second]).mean()
+    assert np.mean((points - y) ** 2) < 1.3 * y.var()
+
+
+def test_networks_start_at_the_trees(fitted):
+    assert fitted.ensemble_.bank.program.network.skip == (0,)
+    network = replace(fitted.ensemble_.bank.program.network, columns=(), frequencies=0)
+    module = network(3, 2, key=jax.random.key(0))
+    rows = jnp.array([[0.1, 0.2, -2.0], [0.1, 0.2, 2.0]])
+    plain = replace(network, skip=())(3, 2, key=jax.random.key(0))
+    added = jax.vmap(module)(rows) - jax.vmap(plain)(rows)
+    np.testing.assert_allclose(added, [[-1.6, 0.0], [1.6, 0.0]], atol=1e-6)
+
+
+def test_networks_on_another_scale_do_not_start_at_the_trees():
+    X, y = steps(noise=0.01)
+    own = model(loss=Density(scale="log"), cv=2).fit(X, np.exp(y))
+    assert own.reader_.forest is not None
+    assert own.ensemble_.target_map is not None
+    assert own.ensemble_.bank.program.network.skip == ()
 
 
 def test_the_same_trees_on_any_number_of_threads():
@@ -203,7 +254,7 @@ def test_a_model_with_trees_is_stored(fitted, tmp_path):
     fitted.save(tmp_path)
     loaded = IntervalRegressor.load(tmp_path)
     np.testing.assert_array_equal(loaded.predict_interval(X), fitted.predict_interval(X))
-    assert len(loaded.reader_.forest) == 12
+    assert len(loaded.reader_.forest) == 20  # two for each of ten bags
     assert loaded.network.trees == 12
 
 
@@ -221,13 +272,13 @@ def test_forged_folders_are_refused(fitted, forest, tmp_path):
         (document, without),
         (document, arrays | part),
         (inputs(trees=0), arrays),
-        (inputs(trees=7), without | {f"trees.{name}": array for name, array in small.items()}),
+        (inputs(trees=40), without | {f"trees.{name}": array for name, array in small.items()}),
         (
             {**document, "inputs": {k: v for k, v in document["inputs"].items() if k != "trees"}},
             arrays,
         ),
         (document, arrays | {"trees.more": np.zeros(3)}),
-        *((inputs(trees=7), without | _under("trees.", bad)) for _, bad in forged(forest)),
+        *((inputs(trees=40), without | _under("trees.", bad)) for _, bad in forged(forest)),
     ]
     for number, (bad, own) in enumerate(wrong):
         write_model(
@@ -506,9 +557,9 @@ def test_when_trees_are_tried(monkeypatch):
     X, y = steps(120)
     own = IntervalRegressor()
     data = read_rows(own, X, y, None, None, reset=True)
-    assert _wanted(own, data) == (100, False)
+    assert _wanted(own, data) == (200, False)
     wide = [_wanted(own, data._replace(X=np.zeros((120, inputs))))[0] for inputs in (20, 100, 2000)]
-    assert wide == [100, 47, 25]  # so that time does not grow with the inputs of a split
+    assert wide == [200, 95, 40]  # so that time does not grow with the inputs of a split
     assert _wanted(model(7), data) == (7, True)
     for few in ({"epochs": 100}, {"time_budget": 9.0}, {"network__frequencies": 0}):
         assert _wanted(IntervalRegressor().set_params(**few), data) == (0, False)

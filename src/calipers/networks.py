@@ -28,6 +28,7 @@ ROWS_FOR_KNOTS = 10_000  # enough rows to place them
 BINS, ROWS_FOR_SEGMENTS = 32, 900  # segments that "auto" tries, and the fewest rows to do so
 # Least-squares coefficients of odd powers x, x^3, ... for -sin(2 pi x), with x from -1/4 to 1/4.
 _SINE = (-6.2831853, 41.341681, -81.60248, 76.581256, -39.760497)
+_SKIP = 0.8  # initial weight of a prediction, whose spread is less than that of the target
 SEGMENT_AMPLITUDE = 0.5  # initial amplitude of segments, relative to that of cosines
 # Standard deviation of the frequencies of smooth networks, and factor of their amplitudes.
 SPREAD, AMPLITUDE = 0.15, 0.125
@@ -186,9 +187,14 @@ class EmbeddedPerceptron(eqx.Module):
     embedding: Periodic
     perceptron: Perceptron
     segments: PiecewiseLinear | None = None
+    skip: Array | None = None  # weights of the last input in the outputs
 
     def __call__(self, x: Array) -> Array:
         """Map one row."""
+        raw = self._over_embeddings(x)
+        return raw if self.skip is None else raw + self.skip * x[-1]
+
+    def _over_embeddings(self, x: Array) -> Array:
         embedded = self.embedding(x)
         if self.segments is None:
             return self.perceptron(embedded)
@@ -225,6 +231,9 @@ class DenseFactory:
     amplitude: float = 1.0  #: Initial amplitude of the cosines.
     clip: float = 3.0  #: Inputs level off at this many standardised units.
     bins: int = 0  #: Segments of the piecewise-linear encoding of each of ``columns``.
+    #: Outputs to which the last input, itself a prediction of the target, is added with a learnt
+    #: weight: training starts near that prediction, and departs from it where this helps.
+    skip: tuple[int, ...] = ()
     smooth: bool = False  #: Whether to train it for a smooth target, see ``calipers.training``.
 
     @property
@@ -250,10 +259,13 @@ class DenseFactory:
         )
         size = in_size + embedding.frequency.size + len(columns) * self.bins
         perceptron = self._perceptron(size, out_size, second)
-        if not (self.bins and columns):
-            return EmbeddedPerceptron(embedding, perceptron)
-        segments = PiecewiseLinear(columns, self.bins, amplitude=SEGMENT_AMPLITUDE * self.amplitude)
-        return EmbeddedPerceptron(embedding, perceptron, segments)
+        segments = skip = None
+        if self.bins and columns:
+            amplitude = SEGMENT_AMPLITUDE * self.amplitude
+            segments = PiecewiseLinear(columns, self.bins, amplitude=amplitude)
+        if self.skip:
+            skip = jnp.zeros(out_size).at[jnp.array(self.skip)].set(_SKIP)
+        return EmbeddedPerceptron(embedding, perceptron, segments, skip)
 
     def knots(self, inputs: NDArray[np.floating[Any]]) -> NDArray[np.float32] | None:
         """Knots for a network trained on these standardised rows; None if it has no segments."""

@@ -40,6 +40,7 @@ NETWORKS = {
     "pieces": (DenseFactory((12, 9), "silu", bins=4, **EMBEDDED), {}),
     "pieces around": (Around(DenseFactory((12,), bins=2, **EMBEDDED), 0, 0.5), {"head": "centred"}),
     "gelu": (DenseFactory((12, 5), "gelu", **EMBEDDED), {}),
+    "skip": (DenseFactory((12,), "silu", bins=4, skip=(0,), **EMBEDDED), {"components": 3}),
     "wide": (DenseFactory((300, 290), "tanh"), {}),
     "components": (DenseFactory((12,), "silu"), {"components": 3}),
     "around": (Around(DenseFactory((12,)), 0, 0.5), {"head": "centred"}),

@@ -99,7 +99,18 @@ def choose_shape(
         scores = {shape: measures.score for shape, measures in measured.items()}
         best = decide(scores)
         model.about_["shapes"] = {str(shape): score for shape, score in scores.items()}
-    return replace(program, components=best.components), map_of(best, data)
+    return _shaped(program, best), map_of(best, data)
+
+
+def _shaped(program: Program, shape: OutputShape) -> Program:
+    """Return the program of networks that predict this shape.
+
+    Tree predictions are in the target's own unit, so networks on another scale do not add them.
+    """
+    network = program.network
+    if shape.scale != "identity" and isinstance(network, DenseFactory):
+        network = replace(network, skip=())
+    return replace(program, network=network, components=shape.components)
 
 
 def first_trial(
@@ -214,7 +225,7 @@ def trial(
     room: tuple[int, int, int] = (0, 0, 0),
 ) -> Steps[Measures]:
     """Train for a fraction ``epochs`` of all epochs, and measure the held-out rows."""
-    program, target_map = replace(program, components=shape.components), map_of(shape, data)
+    program, target_map = _shaped(program, shape), map_of(shape, data)
     y = data.y if target_map is None else target_map.forward(data.y)
     if epochs is None:
         epochs = EPOCHS[max(rows for rows in EPOCHS if rows <= len(data.used))]

@@ -15,7 +15,7 @@ from calipers._checks import warn
 from calipers._estimator.candidates import choose_shape
 from calipers._estimator.together import Steps, Training
 from calipers._estimator.training_rows import TrainingRows, mark_outliers, read_rows
-from calipers._estimator.tree_inputs import add_trees, with_fitted_trees
+from calipers._estimator.tree_inputs import add_trees, starting_at_trees, with_fitted_trees
 from calipers.bank import (
     Bank,
     BankPoints,
@@ -45,7 +45,7 @@ def fit_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ste
     program = make_program(model, rows.X, len(rows.used))
     rows, first = yield from add_trees(model, program, rows, original)
     if program.in_size < rows.X.shape[1]:  # tree predictions are another input
-        program = make_program(model, rows.X, len(rows.used))
+        program = starting_at_trees(make_program(model, rows.X, len(rows.used)))
     clipped = rows._replace(y=rows.target)
     program, target_map = yield from choose_shape(model, program, clipped, first)
     table = _table(program, rows, target_map)

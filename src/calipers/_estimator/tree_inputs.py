@@ -30,12 +30,12 @@ from calipers._estimator.together import Steps
 from calipers._estimator.training_rows import TrainingRows
 from calipers.bank import Program
 from calipers.crossfit import Fold, leave_rows_out
-from calipers.networks import MLP
+from calipers.networks import MLP, DenseFactory
 from calipers.preprocessing import Forest, grow, inputs_per_split
 from calipers.training import expanded
 
-TREES = 100  # grown with trees="auto" for tables of few inputs
-_FEW_PER_SPLIT, _FEWEST_TREES = 10, 25  # if a split looks at more inputs, fewer trees are grown
+TREES = 200  # grown with trees="auto" for tables of few inputs
+_FEW_PER_SPLIT, _FEWEST_TREES = 10, 40  # if a split looks at more inputs, fewer trees are grown
 # Trees are used if their squared error is at most ``WORSE`` times that of networks after a short
 # trial, and ``LONG_WORSE`` times after a fraction ``LONG`` of all epochs, which may teach more.
 WORSE, LONG, LONG_WORSE = 1.05, 0.3, 1.2
@@ -177,6 +177,16 @@ def _held_out_error(base: TrainingRows, by_fold: list[IntArray], grown: list[Flo
     predicted = np.concatenate([X[part, -1] for X, part in zip(grown, by_fold, strict=True)])
     weights = None if base.weights is None else base.weights[held_out]
     return unexplained(base.y[held_out], base.y[held_out] - predicted, weights)
+
+
+def starting_at_trees(program: Program) -> Program:
+    """Return the program of networks that add the last input, tree predictions, to their outputs.
+
+    They start near the trees, and need not learn from few rows to repeat them.
+    """
+    if not isinstance(program.network, DenseFactory):
+        return program
+    return replace(program, network=replace(program.network, skip=program.output.places))
 
 
 def _by_fold(

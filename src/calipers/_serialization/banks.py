@@ -153,6 +153,7 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
     if network == CUSTOM or len(network["hidden_layers"]) >= _DEEP:
         return np.ones(networks)
     leaves = [np.abs(leaf).astype(np.float64) for leaf in weights]
+    skip = leaves.pop() if network.get("skip") else 0.0
     if network.get("frequencies") is None:
         reach = np.full((networks, leaves[0].shape[1]), _LARGEST_INPUT)
     else:
@@ -166,7 +167,7 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
         if network.get("bins") and amplitude.shape[1]:
             *leaves, knots, pieces = leaves
             within(f"weights.{3 + len(leaves)}", knots, 0, 1e9)
-            gaps = np.diff(weights[-2].reshape(networks, amplitude.shape[1], -1))
+            gaps = np.diff(weights[3 + len(leaves)].reshape(networks, amplitude.shape[1], -1))
             if ((gaps > 0) & (gaps < _NARROWEST)).any():
                 refuse("knots of an input", f"equal, or {_NARROWEST:g} apart", gaps[gaps > 0].min())
             parts.append(np.repeat(pieces, network["bins"], axis=1))
@@ -175,6 +176,7 @@ def _output_bound(network: Mapping[str, Any], weights: list[NDArray[Any]]) -> ND
     with np.errstate(over="ignore", invalid="ignore"):
         for weight, bias in zip(leaves[::2], leaves[1::2], strict=True):
             reach = np.einsum("ni,nij->nj", reach, weight) + bias
+        reach = reach + _LARGEST_INPUT * skip
     return np.asarray(np.nan_to_num(reach.max(axis=1), nan=np.inf)) + 1.0
 
 

@@ -68,6 +68,7 @@ def _network(value: Any, place: str) -> None:
             "amplitude": number(0, 1e6),
             "clip": number(1e-3, 1e6),
             "bins": whole(0, 10**5),
+            "skip": list_of(whole(0, 2), most=3),
             "smooth": flag,
         },
     )

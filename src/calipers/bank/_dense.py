@@ -198,8 +198,11 @@ class Dense:
         if type(network) is AroundPoint:
             self.around, network = network, network.network
         self.embedding: _Embedding | None = None
+        self.skip: Single | None = None
         if type(network) is EmbeddedPerceptron:
             self.embedding = _Embedding(network, self.inputs)
+            if network.skip is not None:
+                self.skip = np.asarray(network.skip)[:, None]
             network = network.perceptron
         if type(network) is not Perceptron:
             raise _NoFormError
@@ -260,8 +263,9 @@ class Dense:
         x = rows.reshape(-1, TILE * self.inputs) - self.center[which]
         x /= self.scale[which]
         x = x.reshape(len(x), *rows.shape)
+        last = x[..., -1:]
         if self.embedding is not None:
             x = self.embedding(x, which, buffers)
         for layer in self.layers:
             x = layer(x, which, buffers)
-        return x
+        return x if self.skip is None else x + self.skip[which] * last

@@ -24,6 +24,7 @@ class Normal(Arithmetic):
     fields = ("mean", "scale")
     split_normal = ("mean", "scale", "scale")
     lengths = ("scale",)
+    places = (0,)
     point_at = 0
     around_point = "normal"
 
@@ -51,6 +52,7 @@ class SplitNormalByMode(Arithmetic):
     size = 3
     fields = split_normal = ("loc", "left_scale", "right_scale")
     lengths = ("left_scale", "right_scale")
+    places = (0,)
     around_point = "centred"
 
     def __init__(self, components: int = 1) -> None:

@@ -38,6 +38,8 @@ class Head(ABC):
     #: The fields that are mixture weights, without a unit; all other fields are locations.
     shares: ClassVar[tuple[str, ...]] = ()
     can_cross: ClassVar[bool] = False  #: Whether the lower bound can lie above the upper one.
+    #: Indices of the raw outputs that are locations on the target's axis.
+    places: ClassVar[tuple[int, ...]] = ()
     #: Index of the raw output that is the point, where the others are distances from it.
     point_at: ClassVar[int | None] = None
     #: The fields that are location, left and right scale of a split normal, component by component
@@ -190,6 +192,7 @@ class _Bounds(Arithmetic):
 
     size = 3
     fields = ("lower", "point", "upper")
+    places = (0, 1, 2)
     around_point = "ordered"
 
     def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:
@@ -222,6 +225,7 @@ class Ordered(_Bounds):
     """A point and the distances of the bounds from it, so that they cannot cross."""
 
     name = "ordered"
+    places = (1,)
     point_at = 1
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
@@ -235,6 +239,7 @@ class Point(Arithmetic):
     name = "point"
     size = 1
     fields = ("point",)
+    places = (0,)
 
     def parameters(self, raw: Array) -> tuple[Array, ...]:
         return columns(raw)

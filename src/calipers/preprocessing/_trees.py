@@ -2,9 +2,14 @@
 
 Trees find steps and interactions that networks learn late or not at all, and networks learn where
 to trust the prediction of a forest. A prediction by trees that have seen a row's target would teach
-them to copy it. So each tree grows on a random sample of the training rows, and a training row gets
-the mean of the trees that were not grown on it (out of bag); any other row gets the mean of all.
-Half of the trees choose the best split, half a random one: either is better on some tables.
+them to copy it. So trees grow in bags, each of which leaves out some of the training rows. A
+training row gets the mean of the bags that leave it out; any other row gets the mean of all.
+
+A bag has two forests. The second predicts what the first leaves unexplained of rows that its trees
+have not seen, which corrects much of the bias of the first (Breiman, 2001, "Using iterated bagging
+to debias regressions"). How much of it is added is found by least squares on the rows left out:
+little if the target is mostly noise. Half of the trees choose the best split, half a random one:
+either is better on some tables.
 """
 
 import warnings
@@ -15,15 +20,16 @@ from typing import Any, Self
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from calipers._blocks import Index, run_blocks, sum_members
 from calipers._checks import BoolArray, FloatArray, IntArray
 from calipers._schema import array_of, refuse, within
 
-_SAMPLED = 0.7  # fraction of the training rows that a tree grows on
+BAGS, _LEFT_OUT = 10, 2  # number of bags, and how many of them leave out a training row
+_SAMPLED = 0.75  # fraction of the rows of a bag that a tree grows on
 _FEATURES = (0.5, 8, 8)  # a split looks at half of the inputs, at most 8 plus an eighth of them
-_LEAVES = 2**19  # of all trees together, roughly, to bound what is stored
+_LEAVES = 2**20  # of all trees together, roughly, to bound what is stored
 INPUT_LIMIT = 1e9  # standardised inputs are clipped here
 _TOGETHER = 2**14  # rows times trees traversed at a time, to stay within a core's cache
 _STEPS = 4  # levels traversed between checks for rows that have reached a leaf
@@ -139,8 +145,13 @@ class Forest:
         return forest
 
     @classmethod
-    def of(cls, trees: list[Any], center: FloatArray, scale: FloatArray) -> Self:
-        """Convert trees of scikit-learn, which has depth-first order."""
+    def of(
+        cls, trees: list[Any], center: FloatArray, scale: FloatArray, factors: ArrayLike = 1.0
+    ) -> Self:
+        """Convert trees of scikit-learn, which has depth-first order.
+
+        The predictions of each tree are multiplied by its factor.
+        """
         sizes = np.array([tree.node_count for tree in trees], np.int32)
         level = roots = np.cumsum(sizes) - sizes
         left, right = (
@@ -159,7 +170,9 @@ class Forest:
         # Rounded down, so that rows in single precision take the same path.
         number = cut.astype(np.float32)
         number = np.where(number > cut, np.nextafter(number, np.float32(-np.inf)), number)
-        number = np.where(leaf, np.concatenate([tree.value[:, 0, 0] for tree in trees]), number)
+        value = np.concatenate([tree.value[:, 0, 0] for tree in trees])
+        value *= np.repeat(np.broadcast_to(factors, len(trees)), sizes)
+        number = np.where(leaf, value, number)
         feature[leaf] = -1
         return cls(center, scale, sizes, feature[nodes], number[nodes].astype(np.float32))
 
@@ -220,42 +233,83 @@ def grow(
     n_jobs: int | None = 1,
     extra: int = 0,
 ) -> tuple[Forest, FloatArray]:
-    """Grow a forest, and predict each training row out of bag.
+    """Grow a forest, and predict each training row by the bags that leave it out.
 
-    Targets are standardised. A tree grows on all rows of a group, which have the same label, or on
-    none. ``extra`` trees are grown for the out-of-bag predictions only, for which less than a third
-    of the trees can be used.
+    Targets are standardised. Rows of a group, which have the same label, are in the same bags. The
+    number of trees is rounded up to a multiple of ``2 * BAGS``. ``extra`` trees are grown for the
+    predictions of training rows only, for which only some of the bags can be used.
+    """
+    center, scale = center_and_scale(X)
+    rows, y = standardised(X, center, scale), np.ascontiguousarray(y, np.float64)
+    labels = np.unique(_units(rows) if labels is None else labels, return_inverse=True)[1]
+    order = np.random.default_rng(seed).random((BAGS, labels.max() + 1)).argsort(axis=0)
+    bags = (order >= _LEFT_OUT)[:, labels]
+    bags[~bags.any(axis=1)] = True  # of a few groups
+    kept, more = (-(-count // (2 * BAGS)) for count in (trees, extra))
+    options = {
+        "max_features": inputs_per_split(X.shape[1]),
+        "min_samples_leaf": max(1, -(-int(_SAMPLED * len(y) * 2 * BAGS * kept) // _LEAVES)),
+        "max_depth": _DEEPEST,
+    }
+
+    def in_bag(number: int) -> tuple[list[Any], list[Any], FloatArray]:
+        sample = (bags[number], labels, weights, kept + more)
+        first, predicted = _grow_forest(rows, y, *sample, (*seed, number, 0), options)
+        second, rest = _grow_forest(rows, y - predicted, *sample, (*seed, number, 1), options)
+        return first[:kept], second[:kept], np.stack([predicted, rest])
+
+    parallel = joblib.Parallel(n_jobs, require="sharedmem")
+    first, second, predicted = zip(
+        *parallel(joblib.delayed(in_bag)(number) for number in range(BAGS)), strict=True
+    )
+    # Each bag predicts the rows that it leaves out; rows that no bag leaves out get the mean.
+    total = np.where(bags[:, None], 0.0, predicted).sum(axis=0)
+    count = (~bags).sum(axis=0)
+    mean = np.array([[np.average(y, weights=weights)], [0.0]])
+    points, rest = np.where(count > 0, total / np.maximum(count, 1), mean)
+    share = _slope(rest, y - points, weights)
+    factors = np.repeat([2.0, 2.0 * share], BAGS * kept)  # of a mean over both forests
+    trees_of_bags = [tree for forest in (*first, *second) for tree in forest]
+    return Forest.of(trees_of_bags, center, scale, factors), points + share * rest
+
+
+def _slope(x: FloatArray, y: FloatArray, weights: FloatArray | None) -> float:
+    """Least-squares slope of a line through the origin, between 0 and 1.
+
+    >>> _slope(np.array([1.0, -2.0]), np.array([0.5, -1.0]), None)
+    0.5
+    """
+    square = np.average(x * x, weights=weights)
+    return float(np.clip(np.average(x * y, weights=weights) / square, 0, 1)) if square > 0 else 0.0
+
+
+def _grow_forest(
+    rows: NDArray[np.float32],
+    y: FloatArray,
+    bag: BoolArray,
+    labels: IntArray,
+    weights: FloatArray | None,
+    trees: int,
+    seed: tuple[int, ...],
+    options: dict[str, Any],
+) -> tuple[list[Any], FloatArray]:
+    """Grow trees on samples of a bag, and predict each row by the trees that have not seen it.
+
+    The prediction of a row that all trees have seen is its target.
     """
     from sklearn import config_context
     from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-    center, scale = center_and_scale(X)
-    rows, y = standardised(X, center, scale), np.ascontiguousarray(y, np.float64)
-    labels = _units(rows) if labels is None else np.unique(labels, return_inverse=True)[1]
-    leaf = -(-int(_SAMPLED * len(y) * trees) // _LEAVES)
-    features = inputs_per_split(X.shape[1])
-
-    def one(number: int) -> tuple[Any, BoolArray]:
+    grown, (total, count) = [], np.zeros((2, len(y)))
+    for number in range(trees):
         rng = np.random.default_rng((*seed, number))
-        seen = (rng.random(labels.max() + 1) < _SAMPLED)[labels]
-        seen[:] |= not seen.any()
+        seen = bag & (rng.random(labels.max() + 1) < _SAMPLED)[labels]
+        seen = seen if seen.any() else bag
         kind = (ExtraTreeRegressor, DecisionTreeRegressor)[number % 2]
-        tree = kind(
-            max_features=features,
-            min_samples_leaf=max(1, leaf),
-            max_depth=_DEEPEST,
-            random_state=int(rng.integers(2**31)),
-        )
-        seen_weights = None if weights is None else weights[seen]
+        tree = kind(random_state=int(rng.integers(2**31)), **options)
+        own = None if weights is None else weights[seen]
         with config_context(skip_parameter_validation=True):  # a tenth of the time
-            return tree.fit(rows[seen], y[seen], seen_weights, check_input=False).tree_, seen
-
-    parallel = joblib.Parallel(n_jobs, require="sharedmem")
-    grown = parallel(joblib.delayed(one)(number) for number in range(trees + extra))
-    total, count = np.zeros((2, len(y)))
-    for tree, seen in grown:
-        total[~seen] += tree.predict(rows[~seen])[:, 0]
+            grown.append(tree.fit(rows[seen], y[seen], own, check_input=False).tree_)
+        total[~seen] += grown[-1].predict(rows[~seen])[:, 0]
         count[~seen] += 1
-    mean = np.average(y, weights=weights)
-    out_of_bag = np.where(count > 0, total / np.maximum(count, 1), mean)
-    return Forest.of([tree for tree, _ in grown[:trees]], center, scale), out_of_bag
+    return grown, np.where(count > 0, total / np.maximum(count, 1), y)
