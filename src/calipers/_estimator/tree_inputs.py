@@ -18,7 +18,6 @@ import numpy as np
 from calipers._checks import FloatArray, IntArray
 from calipers._estimator.candidates import (
     FOLDS,
-    NOISE,
     SMOOTH,
     Measures,
     first_trial,
@@ -86,7 +85,8 @@ def _try_trees(
     cross_fitted = any(fold.held_out.size for fold in folds)
     trial_folds = sampled_folds(data, folds if cross_fitted else original.split(FOLDS, FOLDS))
     # The first trial trains in one thread, and another core may grow trees meanwhile.
-    early = len(base.used) <= _FEW and joblib.effective_n_jobs(model.n_jobs) > 1
+    few = len(base.used) <= _FEW
+    early = few and joblib.effective_n_jobs(model.n_jobs) > 1
     pool, parts = ThreadPoolExecutor(1), rows.by_fold(trial_folds)
 
     def start() -> list[Future[tuple[FloatArray, Forest]]]:
@@ -100,8 +100,8 @@ def _try_trees(
     try:
         growing = start() if early else []
         trial = first = yield from first_trial(model, program, data)
-        # A few trees show whether the target is too smooth for trees to help.
-        error = unexplained_by_trees(data, trial_folds[-1])
+        # With many rows, a few trees show whether the target is too smooth for trees to help.
+        error = 0.0 if few else unexplained_by_trees(data, trial_folds[-1])
         helpful = _helpful(error, first, SMOOTH)
         if helpful:
             grown = [job.result()[0] for job in growing or start()]
@@ -121,12 +121,8 @@ def _try_trees(
 
 
 def _helpful(error: float, trial: Measures, worse: float) -> bool:
-    """Whether trees with an unexplained fraction ``error`` help networks like those of a trial.
-
-    Trials say little about a target that is nearly free of noise.
-    """
-    bound = min(worse * trial.unexplained, _LITTLE)
-    return trial.unexplained >= NOISE and error <= bound
+    """Whether trees with an unexplained fraction ``error`` help networks like those of a trial."""
+    return 0 < trial.unexplained and error <= min(worse * trial.unexplained, _LITTLE)
 
 
 def with_fitted_trees(
