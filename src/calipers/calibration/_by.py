@@ -22,8 +22,9 @@ from calipers.distributions import SplitNormalMixture
 WIDTH = "predicted width"
 """Name given in place of a column to form subgroups by the width of predictions."""
 
-# A numeric column with more distinct values is binned; no column has more than MAX_SUBGROUPS.
-MAX_DISTINCT, MAX_SUBGROUPS = 20, 100
+# Numbers with more distinct values are binned, here if they are encoded in one or in more inputs.
+MAX_DISTINCT, MAX_DISTINCT_ROWS = 20, 100
+MAX_SUBGROUPS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +46,15 @@ class Subgroups:
 
     @classmethod
     def of_columns(cls, X: FloatArray, columns: IntArray, bins: int) -> Self:
-        """Subgroups by an input: its categories, or bins of equal counts for a numeric input."""
-        distinct = np.unique(X[:, columns], axis=0)
-        limit = MAX_DISTINCT if len(columns) == 1 else MAX_SUBGROUPS
-        if len(distinct) <= limit:
-            return cls(columns, distinct, np.empty(0))
+        """Subgroups by an input: its categories, or bins of equal counts for a numeric input.
+
+        Of more than ``MAX_SUBGROUPS`` categories, the most frequent are subgroups.
+        """
+        distinct, counts = np.unique(X[:, columns], axis=0, return_counts=True)
+        one_hot = np.isin(X[:, columns[0]], (0.0, 1.0)).all()  # the first input of a category is
+        if one_hot or len(distinct) <= (MAX_DISTINCT if len(columns) == 1 else MAX_DISTINCT_ROWS):
+            frequent = np.sort(np.argsort(-counts, kind="stable")[:MAX_SUBGROUPS])
+            return cls(columns, distinct[frequent], np.empty(0))
         return cls(columns[:1], np.empty((0, 1)), _edges(X[:, columns[0]], bins))
 
     @classmethod
@@ -67,10 +72,10 @@ class Subgroups:
         inputs = np.asarray(X, np.float64)[:, self.columns]
         if not len(self.values):
             return np.searchsorted(self.edges, inputs[:, 0], side="right")
-        code = np.full(len(inputs), -1)
-        for number, value in enumerate(self.values):
-            code[(inputs == value).all(axis=1)] = number
-        return code
+        # Adding zero makes the bytes of -0.0 those of 0.0.
+        values = np.asarray(self.values, np.float64) + 0.0
+        number = {value.tobytes(): i for i, value in enumerate(values)}
+        return np.array([number.get(row.tobytes(), -1) for row in inputs + 0.0], np.intp)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """State to store, as plain arrays."""
@@ -86,7 +91,7 @@ class Subgroups:
         """Restore subgroups from ``to_arrays``; raise ``SchemaError`` if they are malformed."""
         columns = array_of(arrays, "columns", "iu")
         values, edges = (array_of(arrays, name, "f") for name in ("values", "edges"))
-        if columns.ndim != 1 or len(columns) > MAX_SUBGROUPS:
+        if columns.ndim != 1:
             refuse("array 'columns'", "a list of columns", columns.shape)
         within("columns", columns, 0, 10**6)
         if values.ndim != 2 or values.shape[1] != len(columns) or len(values) > MAX_SUBGROUPS:
