@@ -352,6 +352,12 @@ class TestFit:
             *(f"kind={level}" for level in flats["kind"].value_counts().index),
         ]
 
+    def test_the_time_budget_is_saved_as_given(self, run, here, flats):
+        flats.to_csv(here / "data.csv", index=False)
+        (here / "settings.toml").write_text(SETTINGS)
+        run(*FIT.split(), "--config", "settings.toml", "--time-budget", 600)
+        assert calipers.load(here / "model").time_budget == 600
+
     def test_text_is_read_once(self, run, here, flats, monkeypatch):
         read, found, original, find = [], [], _encoders._read, _learn.find_kind
         monkeypatch.setattr(

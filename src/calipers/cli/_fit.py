@@ -62,7 +62,7 @@ def _fit_in_memory(
     model: Any, files: list[str], kinds: dict[str, str], options: FitOptions
 ) -> dict[str, Any]:
     """Fit a model to a table, evaluate and save it; return the summary as plain JSON."""
-    targets, several = options.target, len(options.target) > 1
+    targets, several, budget = options.target, len(options.target) > 1, model.time_budget
     table = common.read_files(files, options.form)[1]
     labelled = common.take_targets(table, targets, kinds, options.missing_target)
     table, values = labelled.table, labelled.values
@@ -91,6 +91,7 @@ def _fit_in_memory(
     models = dict(zip(targets, getattr(model, "models_", [model]), strict=True))
     for name, single in models.items():
         own = evaluation["targets"][name] if several and evaluation else evaluation
+        single.set_params(time_budget=budget)  # as given, although each fit had its share of it
         single.about_ |= options.about(files, len(values), name, labelled.kinds[name], own)
     model.save(options.out)
     note_outliers(model, table, values, rows)
