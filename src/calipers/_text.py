@@ -1,13 +1,30 @@
-"""Suggestions for mistyped names, and values as JSON."""
+"""Counts and lists in words, suggestions for mistyped names, and values as JSON."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
-import numpy as np
-
 JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
+
+
+def counted(value: int, noun: str) -> str:
+    """Return a count with its noun in the singular or the plural.
+
+    >>> counted(1, "row"), counted(12345, "row")
+    ('1 row', '12,345 rows')
+    """
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Return texts with commas, and "and" before the last.
+
+    >>> listed(["90%", "95%", "99%"]), listed(["a"])
+    ('90%, 95% and 99%', 'a')
+    """
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
@@ -29,6 +46,7 @@ def plain(value: object, place: str = "value", other: Callable[[Any], JSON] | No
     A value that JSON lacks is replaced by ``other(value)``, or raises an error that says where it
     is.
 
+    >>> import numpy as np
     >>> plain({"layers": (np.int64(64), 64), "network": print}, other=lambda f: f.__name__)
     {'layers': [64, 64], 'network': 'print'}
     >>> plain({"rates": [0.1, float("nan")]}, "settings")
@@ -36,6 +54,8 @@ def plain(value: object, place: str = "value", other: Callable[[Any], JSON] | No
     ...
     ValueError: settings['rates'][1] is nan, which JSON lacks: use None, or put it in arrays
     """
+    import numpy as np  # not at the top: the help of commands does not need it
+
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from calipers._text import counted, plain
+
 _WIDEST = 60  # characters of a cell; the last cell of a row may be longer
 
 
@@ -22,8 +24,6 @@ def finite(value: Any) -> Any:
     >>> finite({"width": float("inf"), "rows": 3})
     {'width': None, 'rows': 3}
     """
-    from calipers._text import plain
-
     return plain(value, other=lambda _: None)
 
 
@@ -77,15 +77,6 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         typer.echo("  " + "  ".join(parts).rstrip())
 
 
-def rows_text(count: int) -> str:
-    """Return a number of rows as text.
-
-    >>> rows_text(1), rows_text(1200)
-    ('1 row', '1,200 rows')
-    """
-    return "1 row" if count == 1 else f"{count:,} rows"
-
-
 def say_outside(count: int, *, trust: bool = False) -> str:
     """Return how many rows have values outside the training range; with ``trust``, also advice.
 
@@ -95,7 +86,7 @@ def say_outside(count: int, *, trust: bool = False) -> str:
     '1,200 rows have values outside the training range'
     """
     verb, theirs = ("has", "its prediction") if count == 1 else ("have", "their predictions")
-    text = f"{rows_text(count)} {verb} values outside the training range"
+    text = f"{counted(count, 'row')} {verb} values outside the training range"
     return f"{text}; trust {theirs} less" if trust else text
 
 

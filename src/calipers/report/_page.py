@@ -14,16 +14,17 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import calipers
+from calipers._evaluation import LabelledPrediction
 from calipers._pages import asset
+from calipers._text import counted
 from calipers.bank import Bank, Upgraded
 from calipers.preprocessing import Column
 from calipers.regressor import IntervalRegressor
 from calipers.report import _sentences as sentences
 from calipers.report._charts import chart_data, sampled
 from calipers.report._drivers import Drivers, driver_data, driver_sentence
-from calipers.report._format import Unit, brief, count, percent
+from calipers.report._format import Unit, brief, percent
 from calipers.report._groups import Breakdown
-from calipers.report._labelled import LabelledPrediction
 from calipers.report._misses import Miss
 from calipers.report._verdict import compare, verdict
 
@@ -100,7 +101,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters |= {"percent": percent, "plural": count}
+    environment.filters |= {"percent": percent, "plural": counted}
     return environment
 
 
