@@ -99,6 +99,7 @@ def note_outliers(model: Any, table: Any, values: Any, rows: Any) -> None:
     """Name outlying targets that the networks did not learn from, by their places in the files."""
     import pandas as pd
 
+    from calipers._outliers import FAR_TARGETS
     from calipers.preprocessing import DataError
 
     targets = pd.DataFrame(values)
@@ -108,11 +109,8 @@ def note_outliers(model: Any, table: Any, values: Any, rows: Any) -> None:
             continue
         row = int(rows[outliers["rows"][0]])
         more = "" if outliers["count"] == 1 else f", and so are {outliers['count'] - 1:,} more"
-        problem = (
-            f"{targets[name].iloc[row]:g} is far from all other targets{more}: networks do not "
-            "learn from outliers, but calibration counts them, so intervals of high coverage may "
-            "be wide. Correct or remove wrong values; if such targets are real, fit their logarithm"
-        )
+        value = targets[name].iloc[row]
+        problem = f"{value:g} is far from all other targets{more}: {FAR_TARGETS}"
         note(str(table.placed(DataError(problem, column=str(name), row=row))))
 
 
