@@ -1,4 +1,4 @@
-"""Counts and lists in words, suggestions for mistyped names, and values as JSON."""
+"""Numbers, counts and columns in words, suggestions for mistyped names, and values as JSON."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,6 +25,41 @@ def listed(texts: Iterable[str]) -> str:
     """
     *first, last = texts
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def few_digits(value: Any) -> str:
+    """Return a value as text, numbers with four significant digits.
+
+    >>> few_digits(1234.5678), few_digits(0.00012345), few_digits(12), few_digits("flat")
+    ('1,235', '0.0001234', '12', 'flat')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e10 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def column_values(column: Mapping[str, Any], most: int, *, typical: bool = False) -> str:
+    """Return the range of a column, as JSON describes it, or its first categories.
+
+    >>> column_values({"kind": "number", "low": 1896.0, "high": 2012.0}, 4)
+    '1896 to 2012'
+    """
+    if column["low"] is None:
+        hidden = len(column["categories"]) - most
+        shown = ", ".join(column["categories"][:most])
+        return shown + (f" and {hidden:,} more" if hidden > 0 else "")
+    if column["kind"] == "boolean":
+        return "true, false" + (f", mostly {bool(column['typical'])}".lower() if typical else "")
+    ends = (column["low"], column["high"])
+    years = all(not isinstance(end, str) and end in range(1000, 3000) for end in ends)
+
+    def write(value: Any) -> str:
+        return f"{value:.0f}" if years else few_digits(value)
+
+    median = f", median {write(column['typical'])}" if typical else ""
+    return " to ".join(map(write, ends)) + median
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:

@@ -6,8 +6,8 @@ from typing import Any, TypeGuard
 
 import typer
 
-from calipers._text import counted, listed
-from calipers.cli._printing import print_rows, show
+from calipers._text import counted, few_digits, listed
+from calipers.cli._printing import print_rows
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Coverages of the calibration table."""
@@ -154,7 +154,7 @@ def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
         present = column.notna().to_numpy()
         values = column[present].to_numpy(np.float64)
         grouped = metrics.coverage_by_value(y[present], lower[present], upper[present], values)
-        labels = [f"about {show(float(group))}" for group in grouped.group]
+        labels = [f"about {few_digits(float(group))}" for group in grouped.group]
     else:
         texts = column.astype(object).where(column.notna(), "(missing)")
         texts = texts.map(lambda v: str(int(v) if isinstance(v, float) and v.is_integer() else v))

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 import calipers
 from calipers._evaluation import LabelledPrediction
 from calipers._pages import asset
-from calipers._text import counted
+from calipers._text import column_values, counted
 from calipers.bank import Bank, Upgraded
 from calipers.preprocessing import Column
 from calipers.regressor import IntervalRegressor
@@ -210,18 +210,12 @@ def training_range(column: Column) -> str:
     >>> training_range(Column("size", "number", 1.0, 9.5, 2.0))
     '1 to 9.5, median 2'
     """
-    text = ""
-    if column.kind == "boolean":
-        text = f"yes or no, mostly {'yes' if column.typical else 'no'}"
-    elif column.categories:
-        text = ", ".join(brief(value) for value in column.categories[:_CATEGORIES])
-        hidden = len(column.categories) - _CATEGORIES
-        text += f" and {hidden} more" if hidden > 0 else ""
-    elif column.low is not None:
-        ends: list[Any] = [column.low, column.high, column.typical]
-        if column.kind == "date":
-            ends = [np.datetime64(end) for end in ends]
-        text = "{} to {}, median {}".format(*map(brief, ends))
+    document: dict[str, Any] = column.to_document()
+    document["categories"] = [brief(value) for value in column.categories]
+    if column.kind == "date":
+        ends = ("low", "high", "typical")
+        document |= {end: brief(np.datetime64(document[end])) for end in ends}
+    text = column_values(document, _CATEGORIES, typical=True)
     return f"{text}; also missing" if column.missing and text else text
 
 
