@@ -101,7 +101,7 @@ def test_frequent_levels_of_a_large_category_are_subgroups(tmp_path):
     found.save(tmp_path / "model")
     assert np.array_equal(load(tmp_path / "model").predict_interval(X), found.predict_interval(X))
     numbers = found.preprocessor_.transform(X[-9:].assign(town="elsewhere"))
-    assert found.ensemble_.calibrations[-1].kinds.of_rows(None, numbers).tolist() == [-1] * 9
+    assert found.ensemble_.calibrations[-1].subgroups.of_rows(None, numbers).tolist() == [-1] * 9
 
 
 def test_corrected_distributions_by_kind_agree_with_themselves(model):

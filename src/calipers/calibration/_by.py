@@ -117,7 +117,7 @@ class CalibrationBy(Calibrator):
     the map of all rows, whose guarantee is marginal over all rows.
     """
 
-    kinds: Subgroups  #: The subgroups.
+    subgroups: Subgroups  #: The subgroups.
     maps: tuple[Calibration, ...]  #: The map of all rows, then those of subgroups.
     #: (subgroups,): Index into ``maps`` of each subgroup; 0 is the map of all rows.
     place: IntArray
@@ -127,9 +127,9 @@ class CalibrationBy(Calibrator):
     strict = True
 
     @classmethod
-    def from_kinds(
+    def from_subgroups(
         cls,
-        kinds: Subgroups,
+        subgroups: Subgroups,
         code: IntArray,
         scores: FloatArray,
         weights: FloatArray | None,
@@ -145,15 +145,15 @@ class CalibrationBy(Calibrator):
             weight, unit = (None if a is None else a[rows] for a in (weights, units))
             return Calibration.from_scores(scores[rows], weight, strict=True, units=unit)
 
-        maps, place = [learn(slice(None))], np.zeros(len(kinds), np.intp)
-        for number in range(len(kinds)):
+        maps, place = [learn(slice(None))], np.zeros(len(subgroups), np.intp)
+        for number in range(len(subgroups)):
             rows = np.flatnonzero(code == number)
             if rows.size and (weights is None or weights[rows].sum() > 0):
                 calibration = learn(rows)
                 if calibration.supports(0.5 * (1.0 - coverage)):
                     place[number] = len(maps)
                     maps.append(calibration)
-        return cls(kinds, tuple(maps), place)
+        return cls(subgroups, tuple(maps), place)
 
     @property
     def level_map(self) -> Self:
@@ -182,7 +182,7 @@ class CalibrationBy(Calibrator):
 
     def local(self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray) -> IntArray:
         """Number of each row's map."""
-        code = self.kinds.of_rows(dist, X)
+        code = self.subgroups.of_rows(dist, X)
         seen = (code >= 0) & (code < len(self.place))
         return np.where(seen, self.place[np.where(seen, code, 0)], 0)
 
@@ -230,7 +230,9 @@ class CalibrationBy(Calibrator):
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """State to store, as plain arrays."""
-        arrays: dict[str, NDArray[Any]] = {f"by.{k}": v for k, v in self.kinds.to_arrays().items()}
+        arrays: dict[str, NDArray[Any]] = {
+            f"by.{k}": v for k, v in self.subgroups.to_arrays().items()
+        }
         arrays["place"] = self.place
         for number, calibration in enumerate(self.maps):
             arrays |= {f"map.{number}.{name}": a for name, a in calibration.to_arrays().items()}
@@ -240,11 +242,11 @@ class CalibrationBy(Calibrator):
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
         stored = {name: np.asarray(array) for name, array in arrays.items()}
-        kinds = Subgroups.from_arrays(arrays_under(stored, "by."))
-        place = array_of(stored, "place", "iu", (len(kinds),))
+        subgroups = Subgroups.from_arrays(arrays_under(stored, "by."))
+        place = array_of(stored, "place", "iu", (len(subgroups),))
         within("place", place, 0, MAX_SUBGROUPS)
         count = int(place.max()) + 1
         maps = [Calibration.from_arrays(arrays_under(stored, f"map.{i}.")) for i in range(count)]
         if not all(calibration.strict and calibration.n_rows for calibration in maps):
             refuse("array 'map.0.strict'", "true, with at least one row", False)
-        return cls(kinds, tuple(maps), place.astype(np.intp))
+        return cls(subgroups, tuple(maps), place.astype(np.intp))
