@@ -52,14 +52,10 @@ def column_values(column: Mapping[str, Any], most: int, *, typical: bool = False
         return shown + (f" and {hidden:,} more" if hidden > 0 else "")
     if column["kind"] == "boolean":
         return "true, false" + (f", mostly {bool(column['typical'])}".lower() if typical else "")
-    ends = (column["low"], column["high"])
-    years = all(not isinstance(end, str) and end in range(1000, 3000) for end in ends)
-
-    def write(value: Any) -> str:
-        return f"{value:.0f}" if years else few_digits(value)
-
-    median = f", median {write(column['typical'])}" if typical else ""
-    return " to ".join(map(write, ends)) + median
+    ends = [column[end] for end in (("low", "high", "typical") if typical else ("low", "high"))]
+    years = all(not isinstance(end, str) and end in range(1000, 3000) for end in ends[:2])
+    low, high, *median = (f"{end:.0f}" if years else few_digits(end) for end in ends)
+    return ", median ".join([f"{low} to {high}", *median])
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:

@@ -210,8 +210,7 @@ def training_range(column: Column) -> str:
     >>> training_range(Column("size", "number", 1.0, 9.5, 2.0))
     '1 to 9.5, median 2'
     """
-    document: dict[str, Any] = column.to_document()
-    document["categories"] = [brief(value) for value in column.categories]
+    document = column.to_document() | {"categories": [*map(brief, column.categories)]}
     if column.kind == "date":
         ends = ("low", "high", "typical")
         document |= {end: brief(np.datetime64(document[end])) for end in ends}
