@@ -17,6 +17,7 @@ from calipers import IntervalRegressor, load
 from calipers.calibration import CalibrationBy, DensityRatio
 from calipers.cli import app
 from calipers.networks import MLP
+from calipers.preprocessing import TableEncoder
 from calipers.storage import ModelFileError, read_model, write_model
 
 SMALL = {
@@ -85,6 +86,22 @@ def test_kinds_are_bins_of_numbers_and_of_widths_too(model):
     own = copy.copy(model).conformalize(X, y, by=lambda rows: rows[:, 0] > 0)
     assert own.ensemble_.calibrations[-1].place.tolist() == [1, 2]
     assert own.predict_interval(X[:5]).shape == (5, 2)
+
+
+def test_frequent_levels_of_a_large_category_are_subgroups(tmp_path):
+    rng = np.random.default_rng(11)
+    level = np.r_[np.repeat(np.arange(110), 20), np.repeat(np.arange(110, 150), 3)]
+    X = pd.DataFrame({"x": rng.uniform(-1, 1, len(level)), "town": [f"t{i}" for i in level]})
+    y = X["x"] + 0.1 * (1 + level % 3) * rng.standard_normal(len(level))
+    encoder = TableEncoder(max_categories=150, min_frequency=1)
+    model = IntervalRegressor(coverage=0.9, preprocessor=encoder, **SMALL | {"epochs": 1})
+    found = model.fit(X, y).conformalize(X, y, by="town")
+    place = found.ensemble_.calibrations[-1].place
+    assert (len(place), int((place > 0).sum())) == (150, 110)  # 19 rows are needed
+    found.save(tmp_path / "model")
+    assert np.array_equal(load(tmp_path / "model").predict_interval(X), found.predict_interval(X))
+    numbers = found.preprocessor_.transform(X[-9:].assign(town="elsewhere"))
+    assert found.ensemble_.calibrations[-1].subgroups.of_rows(None, numbers).tolist() == [-1] * 9
 
 
 def test_corrected_distributions_by_kind_agree_with_themselves(model):

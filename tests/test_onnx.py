@@ -212,7 +212,7 @@ def test_what_cannot_be_written_is_refused(calibrated, tmp_path):
         with pytest.raises(ValueError, match=message):
             export(ensemble, tmp_path / "m.onnx", inputs=INPUTS, **options)
 
-    refused(calibrated, "needs at least 1999 calibration rows", coverage=0.999)
+    refused(calibrated, "infinite: it takes 1,999 rows to calibrate", coverage=0.999)
     refused(calibrated, "dtype must be one of", dtype="float16")
     weighted = replace(calibrated.calibrations[-1], row_weight=lambda X: X[:, 0])
     refused(replace(calibrated, calibrations=(weighted,)), "row_weight")

@@ -38,6 +38,12 @@ def test_other_bars_vanish(terminal, capsys):
     assert lines(capsys) == []
 
 
+def test_work_whose_end_is_unknown(terminal, capsys):
+    with progress("downloading", None) as report:
+        report(1000)
+    assert lines(capsys) == []
+
+
 def test_an_error_leaves_no_line(terminal, capsys):
     with pytest.raises(KeyboardInterrupt), progress("training", 10, unit="epochs"):
         raise KeyboardInterrupt

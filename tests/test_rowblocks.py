@@ -173,6 +173,12 @@ class TestHoldOut:
         assert not set(first) & set(second)
         assert not set(first) & set(kept)
 
+    def test_wide_tables_hold_out_what_fits_into_memory(self, data, monkeypatch):
+        monkeypatch.setattr(rowblocks, "_CELLS", 600)
+        rest, X, y = RowBlocks(*data).hold_out(500)
+        assert X.shape == (200, 3)
+        assert len(y) + sum(len(own) for _, own in rest) == ROWS
+
     def test_it_is_a_random_sample(self):
         numbers = np.arange(100_000.0)
         _, _, y = RowBlocks(numbers[:, None], numbers).hold_out(10_000, seed=1)

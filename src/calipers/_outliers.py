@@ -15,6 +15,13 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.floating[Any]]
 BoolArray = NDArray[np.bool_]
 
+FAR_TARGETS = (
+    "networks are not trained on such rows, but calibration uses them, so intervals of high "
+    "coverage may be wide. Correct or remove wrong values; if such targets are real, fit their "
+    "logarithm"
+)
+"""What becomes of outlying targets, and what to do about them."""
+
 _FEWEST = 20  # distances that are needed to estimate a tail
 _LEVELS = (0.75, 0.9)  # of the distances that estimate the tail; too low for errors to affect them
 _FACTOR = 10.0  # an error is this many times beyond the expected largest distance

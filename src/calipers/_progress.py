@@ -33,7 +33,7 @@ def progress(
     if not visible or not (console.is_terminal or console.is_jupyter):
         yield lambda _: None
         return
-    of_most = f" of at most {total:,} {unit}"
+    of_most = f" {unit}" if total is None else f" of at most {total:,} {unit}"
     count = TextColumn(f"{{task.completed:,.0f}}{of_most}")
     rest = (count, TimeElapsedColumn()) if unit else (TaskProgressColumn(), TimeRemainingColumn())
     columns = (TextColumn("{task.description}"), BarColumn(), *rest)

@@ -1,13 +1,61 @@
-"""Suggestions for mistyped names, and values as JSON."""
+"""Numbers, counts and columns in words, suggestions for mistyped names, and values as JSON."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
-import numpy as np
-
 JSON: TypeAlias = bool | int | float | str | Sequence["JSON"] | Mapping[str, "JSON"] | None
+
+
+def counted(value: int, noun: str) -> str:
+    """Return a count with its noun in the singular or the plural.
+
+    >>> counted(1, "row"), counted(12345, "row")
+    ('1 row', '12,345 rows')
+    """
+    return f"{value:,} {noun}{'' if value == 1 else 's'}"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """Return texts with commas, and "and" before the last.
+
+    >>> listed(["90%", "95%", "99%"]), listed(["a"])
+    ('90%, 95% and 99%', 'a')
+    """
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def few_digits(value: Any) -> str:
+    """Return a value as text, numbers with four significant digits.
+
+    >>> few_digits(1234.5678), few_digits(0.00012345), few_digits(12), few_digits("flat")
+    ('1,235', '0.0001234', '12', 'flat')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1000 <= abs(value) < 1e10 else f"{value:.4g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def column_values(column: Mapping[str, Any], most: int, *, typical: bool = False) -> str:
+    """Return the range of a column, as JSON describes it, or its first categories.
+
+    >>> column_values({"kind": "number", "low": 1896.0, "high": 2012.0}, 4)
+    '1896 to 2012'
+    """
+    if column["low"] is None:
+        hidden = len(column["categories"]) - most
+        shown = ", ".join(column["categories"][:most])
+        return shown + (f" and {hidden:,} more" if hidden > 0 else "")
+    if column["kind"] == "boolean":
+        return "true, false" + (f", mostly {bool(column['typical'])}".lower() if typical else "")
+    ends = [column[end] for end in (("low", "high", "typical") if typical else ("low", "high"))]
+    years = all(not isinstance(end, str) and end in range(1000, 3000) for end in ends[:2])
+    low, high, *median = (f"{end:.0f}" if years else few_digits(end) for end in ends)
+    return ", median ".join([f"{low} to {high}", *median])
 
 
 def did_you_mean(name: object, known: Iterable[object]) -> str:
@@ -29,6 +77,7 @@ def plain(value: object, place: str = "value", other: Callable[[Any], JSON] | No
     A value that JSON lacks is replaced by ``other(value)``, or raises an error that says where it
     is.
 
+    >>> import numpy as np
     >>> plain({"layers": (np.int64(64), 64), "network": print}, other=lambda f: f.__name__)
     {'layers': [64, 64], 'network': 'print'}
     >>> plain({"rates": [0.1, float("nan")]}, "settings")
@@ -36,6 +85,8 @@ def plain(value: object, place: str = "value", other: Callable[[Any], JSON] | No
     ...
     ValueError: settings['rates'][1] is nan, which JSON lacks: use None, or put it in arrays
     """
+    import numpy as np  # not at the top: the help of commands does not need it
+
     if isinstance(value, np.generic | np.ndarray):
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval as Within, StrOptions
 
 from calipers import losses
-from calipers.distributions import KINDS
+from calipers.distributions import TARGET_MAPS
 from calipers.heads import HEADS
 
 Array = Any
@@ -250,7 +250,7 @@ class Density(Objective):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         "crps_weight": [_FRACTION],
         "components": [Within(Integral, 1, MOST_COMPONENTS, closed="both"), StrOptions({"auto"})],
-        "scale": [StrOptions({"identity", "auto", *KINDS})],
+        "scale": [StrOptions({"identity", "auto", *TARGET_MAPS})],
     }
 
     def candidates(self, rows: int) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from calipers import storage
 from calipers._checks import FloatArray
+from calipers._constraints import PAPER, constraints
 from calipers._estimator.conformal import conformal_ensemble
 from calipers._estimator.fitting import fit_rows
 from calipers._estimator.inputs import Inputs
@@ -20,7 +21,6 @@ from calipers._estimator.large import fit_blocks
 from calipers._estimator.together import Steps, alone
 from calipers._estimator.upgrading import upgrade_rows
 from calipers._serialization.models import model_from_dict, model_to_dict, stored_model
-from calipers._serialization.parameters import PAPER, constraints
 from calipers.aggregation import Interval
 from calipers.calibration import Learned, Unsupported
 from calipers.cluster import is_lazy, lazily

@@ -85,7 +85,8 @@ class RowBlocks:
         Parameters
         ----------
         rows : int
-            Number of rows to hold out; at most half of all are.
+            Number of rows to hold out; at most half of all are, and fewer of tables with hundreds
+            of columns, since they must fit into memory.
         seed : int
             Seed of the choice.
 
@@ -101,7 +102,7 @@ class RowBlocks:
         if rows < 1:
             raise ValueError(f"rows to hold out must be at least 1, got {rows}")
         sample = self.sample(rows, seed)
-        count = min(rows, sample.total // 2)
+        count = min(len(sample.y), sample.total // 2)
         return self.without(sample, count, seed), sample.X[:count], sample.y[:count]
 
     def sample(self, rows: int, seed: int) -> Sample:

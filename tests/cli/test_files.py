@@ -352,6 +352,12 @@ class TestFit:
             *(f"kind={level}" for level in flats["kind"].value_counts().index),
         ]
 
+    def test_the_time_budget_is_saved_as_given(self, run, here, flats):
+        flats.to_csv(here / "data.csv", index=False)
+        (here / "settings.toml").write_text(SETTINGS)
+        run(*FIT.split(), "--config", "settings.toml", "--time-budget", 600)
+        assert calipers.load(here / "model").time_budget == 600
+
     def test_text_is_read_once(self, run, here, flats, monkeypatch):
         read, found, original, find = [], [], _encoders._read, _learn.find_kind
         monkeypatch.setattr(
@@ -529,12 +535,14 @@ class TestFewRows:
         (here / "settings.toml").write_text(SETTINGS)
         flats[:20].to_csv(here / "data.csv", index=False)
         shown = run(*FIT.split(), "--config", "settings.toml")
-        why = "90%, 95% and 99% intervals are infinite: calibrating them takes 19, 39 and 199 rows,"
-        assert f"{why} and the model has 16" in shown.stdout
+        why = (
+            "intervals of 90%, 95% and 99% are infinite: it takes 19, 39 and 199 rows to calibrate"
+        )
+        assert f"{why} them, and there are 16; those of up to 88.2% are finite" in shown.stdout
         rest = "80% intervals rest on one calibration row at each end"  # 16 < 2 * 9 + 1
         assert rest in shown.stdout
         answer = run("predict", "model", "data.csv", "--out", "scored.csv")
-        why = "95% intervals are infinite: calibrating them takes 39 rows, and the model has 20"
+        why = "intervals of 95% are infinite: it takes 39 rows to calibrate them, and there are 20"
         assert why in answer.stderr
         answer = run("predict", "model", "data.csv", "--out", "scored.csv", "--coverage", 0.5)
         assert "infinite" not in answer.stderr

@@ -10,12 +10,12 @@ import pytest
 from scipy.stats import norm, poisson
 
 from calipers import metrics, report
+from calipers._evaluation import LabelledPrediction, predict_labelled
 from calipers.importance import Dependence
 from calipers.report._charts import calibration_curve, pit_bars
 from calipers.report._drivers import Drivers, driver_data, driver_sentence, largest
 from calipers.report._format import Unit, percent
 from calipers.report._groups import breakdowns
-from calipers.report._labelled import LabelledPrediction, predict_labelled
 from calipers.report._misses import Input, worst_misses
 from calipers.report._page import _settings
 from calipers.report._sentences import (
@@ -241,10 +241,8 @@ def test_unbounded_intervals(model, tmp_path):
     text = strict.report(frame, target, tmp_path / "r.html").read_text("utf-8")
     found = Page(text)
     assert "The 90% intervals are unbounded. ∞ no finite interval" in found.text
-    assert (
-        "too few rows to calibrate with: 5, while a coverage of 90% takes at least 19" in found.text
-    )
-    assert "or request a coverage of 66% or less" in found.text
+    assert "intervals of 90% are infinite: it takes 19 rows to calibrate them" in found.text
+    assert "there are 5; those of up to 66.6% are finite" in found.text
     assert "as promised" not in found.text.split("Calibration")[1]
     assert "groups of rows say nothing" in found.text
     assert "strip" not in found.named("figure", "data-chart")
@@ -494,7 +492,7 @@ def test_worst_misses_come_first_and_say_what_is_unusual():
 def test_blocks_do_not_change_the_answers(model, monkeypatch):
     frame, target = make_table(50, 6)
     whole = predict_labelled(model, frame, target, visible=False)
-    monkeypatch.setattr("calipers.report._labelled._BLOCK", 7)
+    monkeypatch.setattr("calipers._evaluation._BLOCK", 7)
     parts = predict_labelled(model, frame, target, visible=False)
     for name in ("point", "bounds", "pit", "aleatoric", "epistemic", "outside"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))

@@ -60,7 +60,7 @@ def conformal_ensemble(
     calibration: Calibrator
     if by is not None:
         code, subgroups = find_subgroups(model.reader_, by, dist, numbers, model.coverage, labels)
-        calibration = CalibrationBy.from_kinds(
+        calibration = CalibrationBy.from_subgroups(
             subgroups, code, scores, weights, labels, model.coverage
         )
     else:

@@ -3,7 +3,6 @@
 ``model`` is always an ``IntervalRegressor``.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,7 +26,7 @@ from calipers.bank import (
     Upgraded,
     around_zero,
 )
-from calipers.calibration import Calibrator, effective_note, rows_needed
+from calipers.calibration import Calibrator, infinite_reason
 from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out
 from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
@@ -167,13 +166,7 @@ def warn_of_infinite(model: Any, calibrations: Sequence[Calibrator]) -> None:
     last = calibrations[-1]
     if model.unsupported != "inf" or last.supports(0.5 * (1.0 - model.coverage)):
         return
-    most = math.floor(1000 * (1.0 - 2.0 / (getattr(last, "n_effective", last.n_rows) + 1))) / 10
-    finite = f"; those of up to {most:g}% are finite" if most > 0 else ""
-    warn(
-        f"intervals of {100 * model.coverage:.4g}% are infinite: it takes "
-        f"{rows_needed(model.coverage):,} rows to calibrate them, and there are "
-        f"{last.n_rows:,}{effective_note(last)}{finite}"
-    )
+    warn(infinite_reason([model.coverage], last))
 
 
 def ensemble_of(

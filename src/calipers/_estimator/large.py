@@ -28,7 +28,7 @@ from calipers._estimator.fitting import ensemble_of, warn_of_infinite
 from calipers._estimator.shares import WorkerShares
 from calipers._estimator.together import alone, tell_time, train_in_time
 from calipers._estimator.training_rows import TrainingRows, read_rows
-from calipers._outliers import outlier_limits, outlying_targets
+from calipers._outliers import FAR_TARGETS, outlier_limits, outlying_targets
 from calipers.bank import Bank, Plan, Program, ShardWriter, Table, spawn_seeds, standardised
 from calipers.cluster import is_lazy
 from calipers.crossfit import Fold, calibrate
@@ -293,8 +293,7 @@ def _learnt(model: Any, seen: list[Seen]) -> Support:
         model.about_["far_targets"] = {"count": total.outlier_count, "rows": total.outliers}
         warn(
             f"y is far from all other targets in {total.outlier_count:,} rows, the first of them "
-            f"{', '.join(map(str, total.outliers))} (from 0): networks are not trained on them. "
-            "Correct or remove wrong values; if such targets are real, fit their logarithm"
+            f"{', '.join(map(str, total.outliers))} (from 0): {FAR_TARGETS}"
         )
     return total.support
 

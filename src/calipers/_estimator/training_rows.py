@@ -18,7 +18,7 @@ from calipers import storage
 from calipers._checks import FloatArray, refuse_masked, warn
 from calipers._estimator.inputs import learn_inputs
 from calipers._estimator.row_labels import group_labels
-from calipers._outliers import outlying_targets
+from calipers._outliers import FAR_TARGETS, outlying_targets
 from calipers.crossfit import Fold, make_folds
 from calipers.distributions import Support, learn_support, refuse_outside
 from calipers.preprocessing import (
@@ -170,9 +170,7 @@ def mark_outliers(model: Any, rows: TrainingRows) -> TrainingRows:
     more = "" if count <= _NAMED else f" and {count - _NAMED} more"
     warn(
         f"y is far from all other targets in row{'' if count == 1 else 's'} {shown}{more} (from "
-        f"0), while the others lie between {ordinary.min():g} and {ordinary.max():g}: networks are "
-        "not trained on such rows, but calibration uses them. Correct or remove wrong values; if "
-        "such targets are real, fit their logarithm"
+        f"0), while the others lie between {ordinary.min():g} and {ordinary.max():g}: {FAR_TARGETS}"
     )
     return rows
 

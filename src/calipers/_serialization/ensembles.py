@@ -127,7 +127,7 @@ def check_inputs(calibration: Calibrator, inputs: int) -> None:
         if size not in (0, inputs):
             refuse("array 'shift.center'", f"of {inputs} inputs, or none", size)
     elif isinstance(calibration, CalibrationBy):
-        within("by.columns", calibration.kinds.columns, 0, inputs - 1)
+        within("by.columns", calibration.subgroups.columns, 0, inputs - 1)
     elif isinstance(calibration.row_weight, DensityRatio):
         size = len(calibration.row_weight.center)
         if size != inputs:

@@ -26,11 +26,11 @@ from calipers._schema import (
 from calipers.aggregation import AGGREGATIONS
 from calipers.bank import SCHEDULES
 from calipers.calibration import CALIBRATIONS
-from calipers.distributions import KINDS
+from calipers.distributions import TARGET_MAPS
 from calipers.heads import HEADS
 from calipers.networks import ACTIVATIONS, MOST_LAYERS, MOST_UNITS
 from calipers.objectives import LOSSES, MOST_COMPONENTS
-from calipers.preprocessing import KINDS as COLUMN_KINDS
+from calipers.preprocessing import KINDS
 
 CUSTOM = {"custom": True}
 """Stands in a document for a function of the user."""
@@ -114,7 +114,7 @@ def check_ensemble(document: Any) -> None:
 
 
 _TARGET_MAP = record(
-    {"kind": one_of(*KINDS), "unit": number(1e-100, 1e100)},
+    {"kind": one_of(*TARGET_MAPS), "unit": number(1e-100, 1e100)},
     {"low": number(-800, 800), "high": number(-800, 800)},
 )
 _PLACE = number(-LARGEST_TARGET, LARGEST_TARGET)
@@ -204,7 +204,7 @@ def _check_program(program: Any, place: str) -> None:
 def _target_kind(value: Any, place: str) -> None:
     """Accept how a target is written: a kind of column, optionally with the form of its text."""
     text(value, place)
-    one_of(*COLUMN_KINDS)(value.partition(" ")[0], place)
+    one_of(*KINDS)(value.partition(" ")[0], place)
 
 
 _COUNT = whole(0, 2**53)

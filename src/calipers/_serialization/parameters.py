@@ -1,79 +1,15 @@
-"""Parameters of the estimator: constraints, those of the paper, and conversion to JSON and back."""
+"""Parameters of the estimator as JSON, and back."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from numbers import Integral, Real
 from types import NoneType
 from typing import Any
-
-from sklearn.utils._param_validation import HasMethods, Interval as Within, StrOptions
 
 from calipers._schema import SchemaError, anything, list_of, number, optional, record, refuse, whole
 from calipers._serialization.model_schema import CUSTOM
 from calipers._serialization.old_models import current_parameters
 from calipers._text import plain
-from calipers.aggregation import AGGREGATIONS
-from calipers.calibration import CALIBRATIONS
-from calipers.networks import MLP, NETWORKS
-from calipers.objectives import LOSSES, Objective
-from calipers.optimizers import OPTIMIZERS, Adam
-from calipers.preprocessing import TableEncoder
 from calipers.training import SHORTHANDS
-
-PAPER = {
-    "bounds": None,
-    "loss": "qd+",
-    "cv": None,
-    "n_networks": 5,
-    "batch_size": 100,
-    "patience": None,
-    "network__hidden_layers": (50, 50),
-    "network__activation": "relu",
-    "network__frequencies": 0,
-    "optimizer__learning_rate": 0.005,
-    "optimizer__schedule": "exponential",
-    "optimizer__weight_decay": 0.0,
-    "optimizer__averaging": 0.0,
-    "optimizer__clip_norm": None,
-}
-"""The method of the paper, where it differs from the defaults."""
-
-
-class _Coverage(Within):  # type: ignore[misc]
-    """A probability strictly between 0 and 1, in the words of people rather than of intervals."""
-
-    def __str__(self) -> str:
-        return "a number between 0 and 1, such as 0.95"
-
-
-_COUNT = Within(Integral, 1, 10**15, closed="both")
-_JOBS = ((-1024, -1), (1, 1024))
-
-
-def constraints() -> dict[str, list[Any]]:
-    """Return scikit-learn's constraints of each parameter, from the current registries."""
-    return {
-        "coverage": [_Coverage(Real, 1e-9, 1 - 1e-9, closed="both")],
-        "loss": [StrOptions(set(LOSSES)), Objective],
-        "network": [StrOptions(set(NETWORKS)), MLP, callable],
-        "optimizer": [StrOptions(set(OPTIMIZERS)), Adam],
-        "aggregation": [StrOptions(set(AGGREGATIONS))],
-        "calibration": [StrOptions(set(CALIBRATIONS) - {"by", "adaptive"})],
-        "cv": [Within(Integral, 2, None, closed="left"), HasMethods(["split"]), None],
-        "n_networks": [Within(Integral, 1, 10**4, closed="both")],
-        "epochs": [_COUNT, None],
-        "batch_size": [_COUNT, None],
-        "time_budget": [Within(Real, 0, None, closed="neither"), None],
-        "patience": [_COUNT, StrOptions({"auto"}), None],
-        "validation_fraction": [Within(Real, 0, 1, closed="neither")],
-        "preprocessor": [TableEncoder, StrOptions({"auto"}), None],
-        "bounds": [StrOptions({"auto"}), "array-like", None],
-        "unsupported": [StrOptions({"inf", "raise"})],
-        "warm_start": ["boolean"],
-        "n_jobs": [*(Within(Integral, *ends, closed="both") for ends in _JOBS), None],
-        "random_state": ["random_state"],
-        "verbose": ["boolean", Within(Integral, 0, 10**6, closed="both")],
-    }
 
 
 def parameters_to_dict(parameters: Mapping[str, Any]) -> dict[str, Any]:

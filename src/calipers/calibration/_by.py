@@ -22,8 +22,9 @@ from calipers.distributions import SplitNormalMixture
 WIDTH = "predicted width"
 """Name given in place of a column to form subgroups by the width of predictions."""
 
-# A numeric column with more distinct values is binned; no column has more than MAX_SUBGROUPS.
-MAX_DISTINCT, MAX_SUBGROUPS = 20, 100
+# Numbers with more distinct values are binned, here if they are encoded in one or in more inputs.
+MAX_DISTINCT, MAX_DISTINCT_ROWS = 20, 100
+MAX_SUBGROUPS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +46,15 @@ class Subgroups:
 
     @classmethod
     def of_columns(cls, X: FloatArray, columns: IntArray, bins: int) -> Self:
-        """Subgroups by an input: its categories, or bins of equal counts for a numeric input."""
-        distinct = np.unique(X[:, columns], axis=0)
-        limit = MAX_DISTINCT if len(columns) == 1 else MAX_SUBGROUPS
-        if len(distinct) <= limit:
-            return cls(columns, distinct, np.empty(0))
+        """Subgroups by an input: its categories, or bins of equal counts for a numeric input.
+
+        Of more than ``MAX_SUBGROUPS`` categories, the most frequent are subgroups.
+        """
+        distinct, counts = np.unique(X[:, columns], axis=0, return_counts=True)
+        one_hot = np.isin(X[:, columns[0]], (0.0, 1.0)).all()  # the first input of a category is
+        if one_hot or len(distinct) <= (MAX_DISTINCT if len(columns) == 1 else MAX_DISTINCT_ROWS):
+            frequent = np.sort(np.argsort(-counts, kind="stable")[:MAX_SUBGROUPS])
+            return cls(columns, distinct[frequent], np.empty(0))
         return cls(columns[:1], np.empty((0, 1)), _edges(X[:, columns[0]], bins))
 
     @classmethod
@@ -67,10 +72,10 @@ class Subgroups:
         inputs = np.asarray(X, np.float64)[:, self.columns]
         if not len(self.values):
             return np.searchsorted(self.edges, inputs[:, 0], side="right")
-        code = np.full(len(inputs), -1)
-        for number, value in enumerate(self.values):
-            code[(inputs == value).all(axis=1)] = number
-        return code
+        # Adding zero makes the bytes of -0.0 those of 0.0.
+        values = np.asarray(self.values, np.float64) + 0.0
+        number = {value.tobytes(): i for i, value in enumerate(values)}
+        return np.array([number.get(row.tobytes(), -1) for row in inputs + 0.0], np.intp)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """State to store, as plain arrays."""
@@ -86,7 +91,7 @@ class Subgroups:
         """Restore subgroups from ``to_arrays``; raise ``SchemaError`` if they are malformed."""
         columns = array_of(arrays, "columns", "iu")
         values, edges = (array_of(arrays, name, "f") for name in ("values", "edges"))
-        if columns.ndim != 1 or len(columns) > MAX_SUBGROUPS:
+        if columns.ndim != 1:
             refuse("array 'columns'", "a list of columns", columns.shape)
         within("columns", columns, 0, 10**6)
         if values.ndim != 2 or values.shape[1] != len(columns) or len(values) > MAX_SUBGROUPS:
@@ -112,7 +117,7 @@ class CalibrationBy(Calibrator):
     the map of all rows, whose guarantee is marginal over all rows.
     """
 
-    kinds: Subgroups  #: The subgroups.
+    subgroups: Subgroups  #: The subgroups.
     maps: tuple[Calibration, ...]  #: The map of all rows, then those of subgroups.
     #: (subgroups,): Index into ``maps`` of each subgroup; 0 is the map of all rows.
     place: IntArray
@@ -122,9 +127,9 @@ class CalibrationBy(Calibrator):
     strict = True
 
     @classmethod
-    def from_kinds(
+    def from_subgroups(
         cls,
-        kinds: Subgroups,
+        subgroups: Subgroups,
         code: IntArray,
         scores: FloatArray,
         weights: FloatArray | None,
@@ -140,15 +145,15 @@ class CalibrationBy(Calibrator):
             weight, unit = (None if a is None else a[rows] for a in (weights, units))
             return Calibration.from_scores(scores[rows], weight, strict=True, units=unit)
 
-        maps, place = [learn(slice(None))], np.zeros(len(kinds), np.intp)
-        for number in range(len(kinds)):
+        maps, place = [learn(slice(None))], np.zeros(len(subgroups), np.intp)
+        for number in range(len(subgroups)):
             rows = np.flatnonzero(code == number)
             if rows.size and (weights is None or weights[rows].sum() > 0):
                 calibration = learn(rows)
                 if calibration.supports(0.5 * (1.0 - coverage)):
                     place[number] = len(maps)
                     maps.append(calibration)
-        return cls(kinds, tuple(maps), place)
+        return cls(subgroups, tuple(maps), place)
 
     @property
     def level_map(self) -> Self:
@@ -177,7 +182,7 @@ class CalibrationBy(Calibrator):
 
     def local(self, dist: SplitNormalMixture | CalibratedMixture, X: FloatArray) -> IntArray:
         """Number of each row's map."""
-        code = self.kinds.of_rows(dist, X)
+        code = self.subgroups.of_rows(dist, X)
         seen = (code >= 0) & (code < len(self.place))
         return np.where(seen, self.place[np.where(seen, code, 0)], 0)
 
@@ -225,7 +230,9 @@ class CalibrationBy(Calibrator):
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """State to store, as plain arrays."""
-        arrays: dict[str, NDArray[Any]] = {f"by.{k}": v for k, v in self.kinds.to_arrays().items()}
+        arrays: dict[str, NDArray[Any]] = {
+            f"by.{k}": v for k, v in self.subgroups.to_arrays().items()
+        }
         arrays["place"] = self.place
         for number, calibration in enumerate(self.maps):
             arrays |= {f"map.{number}.{name}": a for name, a in calibration.to_arrays().items()}
@@ -235,11 +242,11 @@ class CalibrationBy(Calibrator):
     def from_arrays(cls, arrays: Mapping[str, ArrayLike]) -> Self:
         """Restore a calibration from ``to_arrays``; raise ``SchemaError`` if it is malformed."""
         stored = {name: np.asarray(array) for name, array in arrays.items()}
-        kinds = Subgroups.from_arrays(arrays_under(stored, "by."))
-        place = array_of(stored, "place", "iu", (len(kinds),))
+        subgroups = Subgroups.from_arrays(arrays_under(stored, "by."))
+        place = array_of(stored, "place", "iu", (len(subgroups),))
         within("place", place, 0, MAX_SUBGROUPS)
         count = int(place.max()) + 1
         maps = [Calibration.from_arrays(arrays_under(stored, f"map.{i}.")) for i in range(count)]
         if not all(calibration.strict and calibration.n_rows for calibration in maps):
             refuse("array 'map.0.strict'", "true, with at least one row", False)
-        return cls(kinds, tuple(maps), place.astype(np.intp))
+        return cls(subgroups, tuple(maps), place.astype(np.intp))

@@ -1,6 +1,7 @@
 """Effective sample size of calibration rows, which decides what coverage they support."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from calipers import _checks as checks
 from calipers._checks import FloatArray
+from calipers._text import listed
 
 # 1 - 0.9 is a little less than 0.1: levels this close to a limit count as being on it.
 ROUNDING = 1e-9
@@ -100,3 +102,16 @@ def effective_note(calibration: Any) -> str:
     if number >= calibration.n_rows - 0.5:
         return ""
     return f" (effective sample size {number:.4g})"
+
+
+def infinite_reason(coverages: Sequence[float], calibration: Any) -> str:
+    """Why intervals of these coverages are infinite, and which would be finite, in words."""
+    which = listed(f"{100 * coverage:.4g}%" for coverage in coverages)
+    needed = listed(f"{rows_needed(coverage):,}" for coverage in coverages)
+    number = getattr(calibration, "n_effective", calibration.n_rows)
+    most = math.floor(1000 * (1.0 - 2.0 / (number + 1))) / 10
+    return (
+        f"intervals of {which} are infinite: it takes {needed} rows to calibrate them, and there "
+        f"are {calibration.n_rows:,}{effective_note(calibration)}"
+        f"{f'; those of up to {most:g}% are finite' if most > 0 else ''}"
+    )

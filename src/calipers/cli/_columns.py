@@ -9,11 +9,12 @@ from typing import Any
 
 import typer
 
-from calipers.cli._printing import note, print_rows, show
+from calipers._text import column_values
+from calipers.cli._printing import note, print_rows
 from calipers.cli._table_options import say_left_out
 
 _MOST_SHOWN = 60  # columns, one line each
-_MOST_CATEGORIES = 4
+_CATEGORIES = 4  # named
 _LEAK_ROWS = 5_000  # rows on which leaks are looked for
 _FEWEST_RANKS = 20  # with fewer rows, an input may rank like the target by chance
 _LEAK_CORRELATION = 0.9999  # rank correlation above which an input may be the target
@@ -33,26 +34,13 @@ def print_columns(targets: Sequence[dict[str, Any]], columns: Sequence[dict[str,
     shown = columns
     if len(columns) > _MOST_SHOWN:
         shown = sorted(columns, key=lambda c: (c["used"], not c["note"]))[:_MOST_SHOWN]
-    rows = [(target["name"], "target", _values(target), target["note"]) for target in targets]
-    rows += [(c["name"], c["kind"], _values(c), _remark(c)) for c in shown]
+    rows = [(c["name"], "target", column_values(c, _CATEGORIES), c["note"]) for c in targets]
+    rows += [(c["name"], c["kind"], column_values(c, _CATEGORIES), _remark(c)) for c in shown]
     print_rows(("column", "kind", "values", "note"), rows)
     if len(shown) < len(columns):
         counts = Counter(column["kind"] for column in columns)
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in counts.most_common())
         typer.echo(f"  and {len(columns) - len(shown):,} more columns; in total {kinds}")
-
-
-def _values(column: dict[str, Any]) -> str:
-    """Return the range of a column, or its first categories."""
-    if column["kind"] == "boolean" and column["low"] is not None:
-        return "true, false"
-    if column["low"] is not None:
-        ends = (column["low"], column["high"])
-        years = all(not isinstance(end, str) and end in range(1000, 3000) for end in ends)
-        return " to ".join(f"{end:.0f}" if years else show(end) for end in ends)
-    hidden = len(column["categories"]) - _MOST_CATEGORIES
-    shown = ", ".join(column["categories"][:_MOST_CATEGORIES])
-    return shown + (f" and {hidden:,} more" if hidden > 0 else "")
 
 
 def _remark(column: dict[str, Any]) -> str:
@@ -99,6 +87,7 @@ def note_outliers(model: Any, table: Any, values: Any, rows: Any) -> None:
     """Name outlying targets that the networks did not learn from, by their places in the files."""
     import pandas as pd
 
+    from calipers._outliers import FAR_TARGETS
     from calipers.preprocessing import DataError
 
     targets = pd.DataFrame(values)
@@ -108,11 +97,8 @@ def note_outliers(model: Any, table: Any, values: Any, rows: Any) -> None:
             continue
         row = int(rows[outliers["rows"][0]])
         more = "" if outliers["count"] == 1 else f", and so are {outliers['count'] - 1:,} more"
-        problem = (
-            f"{targets[name].iloc[row]:g} is far from all other targets{more}: networks do not "
-            "learn from outliers, but calibration counts them, so intervals of high coverage may "
-            "be wide. Correct or remove wrong values; if such targets are real, fit their logarithm"
-        )
+        value = targets[name].iloc[row]
+        problem = f"{value:g} is far from all other targets{more}: {FAR_TARGETS}"
         note(str(table.placed(DataError(problem, column=str(name), row=row))))
 
 

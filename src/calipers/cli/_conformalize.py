@@ -4,11 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
+from calipers._text import counted
 from calipers.cli import _table_options as common
 from calipers.cli._help import with_options
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._model_options import ModelFolder, RowOptions
-from calipers.cli._printing import print_json, rows_text
+from calipers.cli._printing import print_json
 
 
 @with_options
@@ -82,7 +83,7 @@ def conformalize_command(
 
 
 def _show(result: dict[str, Any], by: str | None, groups: str | None) -> None:
-    typer.echo(f"{result['model']}: conformalized on {rows_text(result['rows'])}")
+    typer.echo(f"{result['model']}: conformalized on {counted(result['rows'], 'row')}")
     common.say_left_out(result["rows_without_target"])
     if groups is not None:
         typer.echo(f"  in {result['groups']:,} groups, each of which counts as one row")

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from calipers._text import counted
 from calipers.cli import _table_options as common
 from calipers.cli._help import with_options
 from calipers.cli._measures import (
@@ -16,7 +17,7 @@ from calipers.cli._measures import (
     print_targets,
 )
 from calipers.cli._model_options import ModelFolder, RowOptions
-from calipers.cli._printing import for_terminal, print_json, print_rows, rows_text, say_outside
+from calipers.cli._printing import for_terminal, print_json, print_rows, say_outside
 from calipers.cli._report import cautions
 
 
@@ -60,10 +61,11 @@ def evaluate_command(
         table.require(by)
     with table.placing():
         inputs = fitted.pick(table.frame)
-        measures, bounds = measure(fitted, inputs, values, level)
+        measures, labelled = measure(fitted, inputs, values, level)
         measures["rows_without_target"] = left_out
-        measures["rows_outside"] = int(fitted.outside(inputs).any(axis=1).sum())
+        measures["rows_outside"] = int(labelled.outside.any(axis=1).sum())
     if by is not None:
+        bounds = (labelled.lower, labelled.upper)
         groups = measure_groups(bounds, values, as_numbers(table.frame[by]))
         measures["by"] = {"column": by, "groups": groups}
     _report(model, files, measures, partial(_show, fitted.target_.name), options.as_json)
@@ -75,7 +77,7 @@ def _report(
     if as_json:
         print_json({"model": model, "files": files} | measures)
         return
-    typer.echo(f"On {rows_text(measures['rows'])}:")
+    typer.echo(f"On {counted(measures['rows'], 'row')}:")
     common.say_left_out(measures["rows_without_target"])
     show(measures)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from calipers._text import counted
 from calipers.cli import _fit_options as fitting, _table_options as common
 from calipers.cli._cluster import spread
 from calipers.cli._columns import (
@@ -20,7 +21,7 @@ from calipers.cli._fit_options import FitOptions
 from calipers.cli._help import with_options
 from calipers.cli._holdout import HoldOut, copies, say_copies, time_order
 from calipers.cli._measures import measure, measure_targets, print_measures, print_targets
-from calipers.cli._printing import for_terminal, note, print_json, rows_text, say_support
+from calipers.cli._printing import for_terminal, note, print_json, say_support
 from calipers.cli._settings_file import make_model
 
 
@@ -62,7 +63,7 @@ def _fit_in_memory(
     model: Any, files: list[str], kinds: dict[str, str], options: FitOptions
 ) -> dict[str, Any]:
     """Fit a model to a table, evaluate and save it; return the summary as plain JSON."""
-    targets, several = options.target, len(options.target) > 1
+    targets, several, budget = options.target, len(options.target) > 1, model.time_budget
     table = common.read_files(files, options.form)[1]
     labelled = common.take_targets(table, targets, kinds, options.missing_target)
     table, values = labelled.table, labelled.values
@@ -91,6 +92,7 @@ def _fit_in_memory(
     models = dict(zip(targets, getattr(model, "models_", [model]), strict=True))
     for name, single in models.items():
         own = evaluation["targets"][name] if several and evaluation else evaluation
+        single.set_params(time_budget=budget)  # as given, although each fit had its share of it
         single.about_ |= options.about(files, len(values), name, labelled.kinds[name], own)
     model.save(options.out)
     note_outliers(model, table, values, rows)
@@ -195,7 +197,7 @@ def _print_end(result: dict[str, Any], target: str) -> None:
         typer.echo("No rows were held out, so the model was not evaluated.")
     else:
         last = "" if measures["last_by"] is None else f"the last by {measures['last_by']}, "
-        held_out = rows_text(measures["rows"]).replace(" ", " held-out ")
+        held_out = counted(measures["rows"], "row").replace(" ", " held-out ")
         typer.echo(f"On {held_out}, {last}which the model has not seen:")
         typer.echo(say_copies(measures), nl=False)
         if "targets" in measures:

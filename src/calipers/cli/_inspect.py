@@ -5,10 +5,11 @@ from typing import Any
 
 import typer
 
+from calipers._text import counted
 from calipers.cli._columns import print_columns
 from calipers.cli._measures import is_measured, print_measures
 from calipers.cli._model_options import ModelFolder
-from calipers.cli._printing import for_terminal, print_json, rows_text, say_support
+from calipers.cli._printing import for_terminal, print_json, say_support
 from calipers.cli._table_options import AsJSON
 
 
@@ -107,7 +108,7 @@ def _show(facts: dict[str, Any]) -> None:
         typer.echo(f"Note: {text}")
     typer.echo(f"Settings: {_changed(facts['settings']) or 'the defaults'}")
     if is_measured(evaluation := about.get("evaluation")):
-        typer.echo(f"\nWhen fitted, on {rows_text(evaluation['rows'])} held out:")
+        typer.echo(f"\nWhen fitted, on {counted(evaluation['rows'], 'row')} held out:")
         print_measures(evaluation, target["name"])
     if isinstance(about.get("more_rows"), str):
         typer.echo(about["more_rows"])

@@ -1,11 +1,13 @@
 """Measures of intervals on labelled rows, as ``fit``, ``evaluate`` and ``inspect`` print them."""
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, TypeGuard
 
 import typer
 
-from calipers.cli._printing import print_rows, rows_text, show
+from calipers._text import counted, few_digits, listed
+from calipers.cli._printing import print_rows
 
 LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
 """Coverages of the calibration table."""
@@ -14,45 +16,40 @@ _MOST_GROUPS = 20
 
 
 def measure(model: Any, X: Any, y: Any, coverage: float) -> tuple[dict[str, Any], Any]:
-    """Return a model's measures on labelled rows, as plain JSON, and the bounds of each row."""
-    import numpy as np
+    """Return a model's measures on labelled rows, as plain JSON, and the predictions."""
     from sklearn.metrics import mean_absolute_error, root_mean_squared_error
 
     from calipers import metrics
-    from calipers.prediction import Query
+    from calipers._evaluation import predict_labelled
 
-    y = np.asarray(y, dtype=np.float64)
-    levels, at = [coverage], None
-    if model.ensemble_.gives_distribution:
-        levels, at = sorted({*LEVELS, coverage}), y
-    prediction = model.query(X, Query(tuple(levels), at=at))
-    point, bounds = prediction.point, prediction.intervals
-    lower, upper = prediction.bounds(coverage)
+    labelled = predict_labelled(model, X, y, coverage=coverage, levels=LEVELS)
+    y, levels = labelled.target, labelled.levels.tolist()
     low, high = metrics.coverage_band(len(y), coverage)
     table = [
         {
             "coverage": level,
-            "observed": metrics.coverage_rate(y, low_side, high_side),
-            "shared_rate": _shared_rate(prediction, level),
-            "mean_width": metrics.mean_width(low_side, high_side),
+            "observed": metrics.coverage_rate(y, *bounds),
+            "shared_rate": None if labelled.ties is None else float(labelled.covered(i).mean()),
+            "mean_width": metrics.mean_width(*bounds),
         }
-        for level, (low_side, high_side) in zip(levels, bounds.transpose(2, 1, 0), strict=True)
+        for i, (level, bounds) in enumerate(zip(levels, labelled.bounds.T, strict=True))
     ]
+    own, bounds = table[labelled.own_level], (labelled.lower, labelled.upper)
     measures = {
         "rows": len(y),
         "coverage": coverage,
-        "coverage_rate": metrics.coverage_rate(y, lower, upper),
+        "coverage_rate": own["observed"],
         "by_chance": [float(low), float(high)],
-        "shared_rate": _shared_rate(prediction, coverage),
-        "mean_width": metrics.mean_width(lower, upper),
-        "interval_score": metrics.interval_score(y, lower, upper, coverage=coverage),
-        "rmse": root_mean_squared_error(y, point),
-        "mae": mean_absolute_error(y, point),
+        "shared_rate": own["shared_rate"],
+        "mean_width": own["mean_width"],
+        "interval_score": metrics.interval_score(y, *bounds, coverage=coverage),
+        "rmse": root_mean_squared_error(y, labelled.point),
+        "mae": mean_absolute_error(y, labelled.point),
         "calibration": table,
         "unbounded": unbounded(model, levels),
         "on_one_row": on_one_row(model, [level for level in levels if level <= coverage]),
     }
-    return measures, (lower, upper)
+    return measures, labelled
 
 
 def measure_targets(model: Any, X: Any, y: Any, coverage: float) -> dict[str, Any]:
@@ -94,16 +91,7 @@ def print_targets(measures: dict[str, Any]) -> None:
 def _print_band(rows: int, by_chance: Sequence[float]) -> None:
     """Print the range in which the coverage rate of calibrated intervals varies by chance."""
     low, high = by_chance
-    typer.echo(f"    (with {rows_text(rows)}, chance alone gives {low:.1%} to {high:.1%})")
-
-
-def _shared_rate(prediction: Any, coverage: float) -> float | None:
-    """Return the coverage rate with ties counted in part; None if no single value has mass."""
-    from calipers.metrics import shared_coverage
-
-    if not prediction.has_ties:
-        return None
-    return float(shared_coverage(prediction.cdf_below, prediction.cdf, coverage).mean())
+    typer.echo(f"    (with {counted(rows, 'row')}, chance alone gives {low:.1%} to {high:.1%})")
 
 
 def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
@@ -130,19 +118,16 @@ def unbounded(model: Any, coverages: Sequence[float]) -> dict[str, Any] | None:
 def say_unbounded(unbounded: dict[str, Any] | None) -> str:
     """Return a sentence on why intervals are infinite, or ``""`` if none is.
 
-    >>> say_unbounded({"coverages": [0.95], "rows_needed": [39], "rows": 16})
-    '95% intervals are infinite: calibrating them takes 39 rows, and the model has 16'
+    >>> say_unbounded({"coverages": [0.95, 0.99], "rows": 9, "worth": 7})[:74]
+    'intervals of 95% and 99% are infinite: it takes 39 and 199 rows to calibra'
     """
+    from calipers.calibration import infinite_reason
+
     if not unbounded:
         return ""
-    shown = _listed([f"{100 * coverage:.4g}%" for coverage in unbounded["coverages"]])
-    needed = _listed([f"{rows:,}" for rows in unbounded["rows_needed"]])
-    effective = unbounded.get("worth", unbounded["rows"])
-    fewer = f" (effectively {effective:.3g}, given their groups and weights)"
-    return (
-        f"{shown} intervals are infinite: calibrating them takes {needed} rows, and the model "
-        f"has {unbounded['rows']:,}{fewer if effective < unbounded['rows'] - 0.5 else ''}"
-    )
+    rows = unbounded["rows"]
+    found = SimpleNamespace(n_rows=rows, n_effective=unbounded.get("worth", rows))
+    return infinite_reason(unbounded["coverages"], found)
 
 
 def on_one_row(model: Any, coverages: Sequence[float]) -> list[float]:
@@ -154,10 +139,6 @@ def on_one_row(model: Any, coverages: Sequence[float]) -> list[float]:
         for coverage, tail in tails.items()
         if any(c.supports(tail) and not c.supports(0.5 * tail) for c in calibrations)
     ]
-
-
-def _listed(texts: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
 def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
@@ -173,7 +154,7 @@ def measure_groups(bounds: Any, y: Any, column: Any) -> list[dict[str, Any]]:
         present = column.notna().to_numpy()
         values = column[present].to_numpy(np.float64)
         grouped = metrics.coverage_by_value(y[present], lower[present], upper[present], values)
-        labels = [f"about {show(float(group))}" for group in grouped.group]
+        labels = [f"about {few_digits(float(group))}" for group in grouped.group]
     else:
         texts = column.astype(object).where(column.notna(), "(missing)")
         texts = texts.map(lambda v: str(int(v) if isinstance(v, float) and v.is_integer() else v))
@@ -194,7 +175,8 @@ def is_measured(found: Any) -> TypeGuard[dict[str, Any]]:
 
     number = schema.optional(schema.number())
     fraction = schema.number(0, 1)
-    few = dict.fromkeys(("coverages", "rows_needed"), schema.list_of(schema.number(), least=1))
+    level = schema.number(1e-9, 1 - 1e-9)
+    few = {"coverages": schema.list_of(level, least=1), "rows_needed": schema.anything}
     levels = {"coverage": fraction, "observed": fraction, "mean_width": number}
     tied = {"shared_rate": schema.optional(fraction)}
     check = schema.record(
@@ -261,7 +243,7 @@ def print_measures(measures: dict[str, Any], target: str) -> None:
     typer.echo("")
     _print_levels(measures["calibration"])
     if few := measures.get("on_one_row"):
-        shown = _listed([f"{100 * level:.4g}%" for level in few])
+        shown = listed(f"{100 * level:.4g}%" for level in few)
         typer.echo(
             f"  {shown} intervals rest on one calibration row at each end: a single outlier makes "
             "all of them wide"

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
+from calipers._text import counted
 from calipers.cli import _table_options as common
 from calipers.cli._cluster import OnCluster
 from calipers.cli._measures import say_unbounded, unbounded
 from calipers.cli._model_options import ModelFolder, load_any
 from calipers.cli._predict_parts import score_parts
-from calipers.cli._printing import meaningful, print_json, rows_text, say_outside
+from calipers.cli._printing import meaningful, print_json, say_outside
 from calipers.tables import known_endings
 
 _STANDARD = "-"
@@ -239,7 +240,7 @@ def _report_json(result: dict[str, Any], out: str) -> None:
 def _report(result: dict[str, Any], out: str) -> None:
     """Print a summary on standard error, which keeps it out of pipes."""
     where = "" if out == _STANDARD else f", written to {os.fspath(out)}"
-    typer.echo(f"{rows_text(result['rows'])} predicted{where}", err=True)
+    typer.echo(f"{counted(result['rows'], 'row')} predicted{where}", err=True)
     if why := say_unbounded(result.get("unbounded")):
         typer.echo(why, err=True)
     outside = result["outside"]

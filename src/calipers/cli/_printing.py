@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from calipers._text import counted, few_digits, plain
+
 _WIDEST = 60  # characters of a cell; the last cell of a row may be longer
 
 
@@ -22,8 +24,6 @@ def finite(value: Any) -> Any:
     >>> finite({"width": float("inf"), "rows": 3})
     {'width': None, 'rows': 3}
     """
-    from calipers._text import plain
-
     return plain(value, other=lambda _: None)
 
 
@@ -64,7 +64,7 @@ def note(text: str) -> None:
 def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Print rows as a table: numbers aligned to the right, text to the left."""
     header, rows = for_terminal(header), for_terminal(rows)
-    cells = [list(header), *([show(value) for value in row] for row in rows)]
+    cells = [list(header), *([few_digits(value) for value in row] for row in rows)]
     for row in cells:  # a long name would push all other columns out of sight
         row[:-1] = [c if len(c) <= _WIDEST else f"{c[: _WIDEST - 1]}…" for c in row[:-1]]
     widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
@@ -77,15 +77,6 @@ def print_rows(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
         typer.echo("  " + "  ".join(parts).rstrip())
 
 
-def rows_text(count: int) -> str:
-    """Return a number of rows as text.
-
-    >>> rows_text(1), rows_text(1200)
-    ('1 row', '1,200 rows')
-    """
-    return "1 row" if count == 1 else f"{count:,} rows"
-
-
 def say_outside(count: int, *, trust: bool = False) -> str:
     """Return how many rows have values outside the training range; with ``trust``, also advice.
 
@@ -95,7 +86,7 @@ def say_outside(count: int, *, trust: bool = False) -> str:
     '1,200 rows have values outside the training range'
     """
     verb, theirs = ("has", "its prediction") if count == 1 else ("have", "their predictions")
-    text = f"{rows_text(count)} {verb} values outside the training range"
+    text = f"{counted(count, 'row')} {verb} values outside the training range"
     return f"{text}; trust {theirs} less" if trust else text
 
 
@@ -118,19 +109,6 @@ def say_support(target: str, support: str) -> str:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) or str(value).endswith("%")
-
-
-def show(value: Any) -> str:
-    """Return a value as text, numbers with four significant digits.
-
-    >>> show(1234.5678), show(0.00012345), show(12), show("flat"), show(None)
-    ('1,235', '0.0001234', '12', 'flat', '')
-    """
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:,.0f}" if 1000 <= abs(value) < 1e10 else f"{value:.4g}"
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
 def meaningful(values: Any, spread: float) -> Any:

@@ -5,13 +5,14 @@ from typing import Annotated
 
 import typer
 
+from calipers._text import counted
 from calipers.cli import _table_options as common
 from calipers.cli._columns import say_groups
 from calipers.cli._help import with_options
 from calipers.cli._holdout import say_copies
 from calipers.cli._measures import is_measured
 from calipers.cli._model_options import ModelFolder, RowOptions
-from calipers.cli._printing import print_json, rows_text
+from calipers.cli._printing import print_json
 
 
 @with_options
@@ -55,7 +56,7 @@ def report_command(
         result = {"model": model, "files": files, "rows": len(values)}
         print_json(result | {"rows_without_target": left_out, "out": str(out)})
     else:
-        typer.echo(f"{rows_text(len(values))} evaluated, written to {out}")
+        typer.echo(f"{counted(len(values), 'row')} evaluated, written to {out}")
         common.say_left_out(left_out)
 
 

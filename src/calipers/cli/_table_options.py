@@ -8,7 +8,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from calipers.cli._printing import rows_text
+from calipers._text import counted
 from calipers.tables import format_names
 
 Files = Annotated[
@@ -205,7 +205,7 @@ def take_target(
             raise DataError(f"the target is missing in all {left_out:,} rows", column=name)
         if left_out and missing == OnMissing.refuse:
             raise DataError(
-                f"the target is missing here (in {rows_text(left_out)} in total): remove such "
+                f"the target is missing here (in {counted(left_out, 'row')} in total): remove such "
                 "rows, or drop them with --missing-target drop",
                 column=name,
                 row=int(np.argmin(present)),

@@ -7,10 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
+from calipers._text import few_digits
 from calipers.cli import _table_options as common
 from calipers.cli._help import with_options
 from calipers.cli._model_options import ModelFolder, RowOptions
-from calipers.cli._printing import meaningful, print_json, show
+from calipers.cli._printing import meaningful, print_json
 
 _WINDOW = 200  # rows of the recent coverage
 
@@ -211,7 +212,7 @@ class _Log:
         text = (
             f"{summary['rows']:>9,} rows  coverage {summary['observed']:.1%} (nominal "
             f"{summary['coverage']:.0%}), {summary['observed_recently']:.1%} of the last "
-            f"{len(self.state['recent'])}  mean width {show(self.width)}"
+            f"{len(self.state['recent'])}  mean width {few_digits(self.width)}"
         )
         if summary["alarm"]:
             text += f"  ALARM: not like training, detected by row {summary['alarm_at']:,}"

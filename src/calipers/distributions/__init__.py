@@ -34,7 +34,7 @@ from calipers.distributions._split_normal import SplitNormal
 from calipers.distributions._support import Support
 from calipers.distributions._transformed import (
     HALF_NORMAL as HALF_NORMAL,
-    KINDS as KINDS,
+    TARGET_MAPS as TARGET_MAPS,
     TargetMap,
     TransformedMixture,
 )

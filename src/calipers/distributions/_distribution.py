@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from calipers import _checks as checks
-from calipers._checks import FloatArray
+from calipers._checks import BoolArray, FloatArray
+from calipers.distributions._narrowest import narrowest_interval
 
 if TYPE_CHECKING:
     from calipers.distributions._split_normal import SplitNormal
@@ -98,6 +99,27 @@ class Distribution(ABC):
         lower, upper : array
             Of the shape that `coverage` and `shape` broadcast to.
         """
+
+    def hdi(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Lower and upper bound of the shortest interval that holds this mass.
+
+        Bounds are values that the target can take. They are infinite where those of `interval` are;
+        the guarantee of calibration rows is that of `interval` only. Parameters and results are
+        those of `interval`.
+        """
+        return narrowest_interval(self, checks.coverage(coverage))
+
+    def _is_bounded(self, coverage: FloatArray) -> BoolArray:
+        """Whether there are enough calibration rows for a finite interval."""
+        return np.asarray(np.isfinite(self.interval(coverage)).all(axis=0))
+
+    def _below(self, x: FloatArray) -> FloatArray:
+        """P(X < x)."""
+        return self.cdf(np.nextafter(x, -np.inf))
+
+    def _takes(self, x: FloatArray) -> FloatArray:
+        """The nearest values that the target can take."""
+        return x
 
     @abstractmethod
     def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
@@ -246,6 +268,9 @@ class MappedDistribution(DerivedDistribution):
     def interval(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
         lower, upper = self.latent.interval(coverage)
         return self._from_latent(lower), self._from_latent(upper)
+
+    def _is_bounded(self, coverage: FloatArray) -> BoolArray:
+        return self.latent._is_bounded(coverage)
 
     def sample(self, size: int | tuple[int, ...] = (), *, rng: np.random.Generator) -> FloatArray:
         return self._from_latent(self.latent.sample(size, rng=rng))

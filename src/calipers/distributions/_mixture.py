@@ -177,7 +177,7 @@ class SplitNormalMixture(ClosedForm):
         return blockwise(of_block, rows, members, outputs=outputs)
 
     def hdi(self, coverage: ArrayLike) -> tuple[FloatArray, FloatArray]:
-        """Lower and upper bound of the shortest interval that holds this mass.
+        """Lower and upper bound of the shortest interval that holds this mass, exactly.
 
         Parameters and results are those of `interval`.
 

@@ -68,6 +68,12 @@ class ObservedDistribution(MappedDistribution):
     def _from_latent(self, latent: FloatArray) -> FloatArray:
         return self.support.observe(latent)
 
+    def _below(self, x: FloatArray) -> FloatArray:
+        return self.cdf_below(x)
+
+    def _takes(self, x: FloatArray) -> FloatArray:
+        return self.support.nearest(x)
+
     def cdf_below(self, x: ArrayLike) -> FloatArray:
         """P(Y < x): `cdf` without the mass on `x` itself."""
         edge = self.support.lower_edge(checks.not_nan("x", x))

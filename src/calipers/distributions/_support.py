@@ -85,6 +85,11 @@ class Support:
     def observe(self, latent: ArrayLike) -> FloatArray:
         """Apply T: the observed value of each latent one; infinite values become the bounds."""
         value = self._warped(np.asarray(latent, np.float64), self.latent, self.observed)
+        return self.nearest(value)
+
+    def nearest(self, y: ArrayLike) -> FloatArray:
+        """Apply R: the nearest value that the target can take, the lower one of two."""
+        value = np.asarray(y, np.float64)
         if self.step:
             value = self.at(np.ceil((value - self.origin) / self.step - 0.5))
         return np.clip(value, *self.ends)

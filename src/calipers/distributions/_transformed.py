@@ -25,7 +25,7 @@ from calipers._checks import FloatArray
 from calipers.distributions._distribution import MappedDistribution
 from calipers.distributions._mixture import SplitNormalMixture
 
-KINDS = ("log", "asinh")
+TARGET_MAPS = ("log", "asinh")
 """Transformations of the target."""
 
 _MAX_UNIT = 1e100  # units lie between its inverse and this

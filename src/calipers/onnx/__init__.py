@@ -38,7 +38,7 @@ from scipy.special import ndtri
 from calipers._checks import FloatArray
 from calipers._files import replace_file
 from calipers.aggregation import AGGREGATIONS
-from calipers.calibration import WidthCalibration, rows_needed
+from calipers.calibration import WidthCalibration, infinite_reason
 from calipers.ensemble import Ensemble
 from calipers.onnx._graph import TYPES, Graph, array_info
 from calipers.onnx._networks import OUTPUTS, columns, matrix, parameters, with_trees
@@ -210,11 +210,7 @@ def _scores(ensemble: Ensemble, coverages: FloatArray) -> tuple[FloatArray, Floa
     for number, calibration in enumerate(reversed(maps)):
         supported = calibration.supports((1 - coverages) / 2)
         if number == 0 and not supported.all():
-            largest = coverages[~supported].max()
-            raise ValueError(
-                f"coverage {largest:g} needs at least {rows_needed(largest)} calibration "
-                f"rows, the model has {calibration.n_rows}"
-            )
+            raise ValueError(infinite_reason(coverages[~supported].tolist(), calibration))
         low, high = calibration.fixed_scores(low), calibration.fixed_scores(high)
     return low, high
 

@@ -116,8 +116,8 @@ def level_targets(
 ) -> LevelTargets:
     """Mean and spread of the targets of each level; a code of -1 stands for none of them.
 
-    Targets are as ``standardised`` returns them. ``differ`` says in what levels differ, which is
-    tested where it is None.
+    Targets are as ``standard_targets`` returns them. ``differ`` says in what levels differ, which
+    is tested where it is None.
 
     >>> codes, targets = np.array([0] * 50 + [1] * 50 + [2]), np.array([1.0] * 50 + [-1.0] * 51)
     >>> level_targets(codes, targets, None, 3).means.round(2)
@@ -144,7 +144,7 @@ def level_targets(
     return LevelTargets(np.append(analysis.counts, 0.0), means, spreads, differ)
 
 
-def standardised(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
+def standard_targets(targets: FloatArray, weights: FloatArray | None) -> FloatArray:
     """Targets less their mean, in standard deviations; zeros where all are the same."""
     peak = float(np.abs(targets).max(initial=0.0)) or 1.0  # squares of large numbers are infinite
     relative = targets / peak
@@ -194,7 +194,7 @@ class TargetEncoding:
         """
         rows = self.rows if rows is None else rows
         weights = None if self.weights is None else self.weights[rows]
-        targets = standardised(self.targets[rows], weights)
+        targets = standard_targets(self.targets[rows], weights)
         if residuals is not None and column.numbers is not None:
             targets = residuals[rows]
         return level_targets(column.codes[rows], targets, weights, column.levels, column.differ)

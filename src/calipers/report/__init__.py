@@ -9,12 +9,12 @@ import os
 from pathlib import Path
 from typing import Any
 
+from calipers._evaluation import predict_labelled
 from calipers._files import replace_file, require_folder
+from calipers._text import counted
 from calipers.regressor import IntervalRegressor
 from calipers.report._drivers import find_drivers
-from calipers.report._format import count
 from calipers.report._groups import breakdowns
-from calipers.report._labelled import predict_labelled
 from calipers.report._misses import read_inputs, worst_misses
 from calipers.report._page import Content, render
 from calipers.training import out_of_time
@@ -88,7 +88,7 @@ def write(
         misses=worst_misses(labelled, inputs, names),
         names=names,
         title=title or f"Prediction intervals for {model.target_.name}",
-        where=f"Evaluated on {count(len(labelled), 'row')}" + (f" of {source}" if source else ""),
+        where=f"Evaluated on {counted(len(labelled), 'row')}" + (f" of {source}" if source else ""),
         drivers=find_drivers(model, X, labelled),
         cautions=[*(cautions or []), *filter(None, [out_of_time(model.about_.get("time_budget"))])],
     )

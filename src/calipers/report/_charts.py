@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 
 from calipers import metrics
 from calipers._checks import FloatArray
+from calipers._evaluation import LabelledPrediction
 from calipers.report._format import Unit, rounded
 from calipers.report._groups import Breakdown
-from calipers.report._labelled import LabelledPrediction
 
 _ROWS = 1500  # drawn; measures are computed from all rows
 _EPOCHS = 150  # points of a training curve

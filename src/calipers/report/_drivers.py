@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.utils import _safe_indexing
 
 from calipers._checks import FloatArray
+from calipers._evaluation import LabelledPrediction
 from calipers.importance import Dependence, dependence, permutation_importance
 from calipers.regressor import IntervalRegressor
 from calipers.report._format import Unit, rounded, write_cell
-from calipers.report._labelled import LabelledPrediction
 
 _FEWEST_ROWS = 20  # fewer say nothing
 _ROWS = 1000  # shuffled; a random sample if there are more

@@ -51,15 +51,6 @@ def percent(value: float) -> str:
     return text.rstrip("0").rstrip(".") + "%"
 
 
-def count(value: int, noun: str) -> str:
-    """Return a count with its noun in the singular or the plural.
-
-    >>> count(1, "row"), count(12345, "row")
-    ('1 row', '12,345 rows')
-    """
-    return f"{value:,} {noun}{'' if value == 1 else 's'}"
-
-
 def brief(value: Any) -> str:
     """Return a value of an input in few characters.
 

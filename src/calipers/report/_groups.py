@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from calipers._evaluation import LabelledPrediction
 from calipers.metrics import coverage_band, coverage_by_group, coverage_p_value
 from calipers.report._format import Unit
-from calipers.report._labelled import LabelledPrediction
 from calipers.report._misses import Input
 
 _BINS = 6

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from calipers._evaluation import LabelledPrediction
 from calipers.regressor import IntervalRegressor
 from calipers.report._format import write_cell
-from calipers.report._labelled import LabelledPrediction
 
 _MOST = 12
 _UNUSUAL = 0.02  # fraction of rows below which a value is among the highest, lowest or rarest

@@ -14,16 +14,17 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 import calipers
+from calipers._evaluation import LabelledPrediction
 from calipers._pages import asset
+from calipers._text import column_values, counted
 from calipers.bank import Bank, Upgraded
 from calipers.preprocessing import Column
 from calipers.regressor import IntervalRegressor
 from calipers.report import _sentences as sentences
 from calipers.report._charts import chart_data, sampled
 from calipers.report._drivers import Drivers, driver_data, driver_sentence
-from calipers.report._format import Unit, brief, count, percent
+from calipers.report._format import Unit, brief, percent
 from calipers.report._groups import Breakdown
-from calipers.report._labelled import LabelledPrediction
 from calipers.report._misses import Miss
 from calipers.report._verdict import compare, verdict
 
@@ -100,7 +101,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
-    environment.filters |= {"percent": percent, "plural": count}
+    environment.filters |= {"percent": percent, "plural": counted}
     return environment
 
 
@@ -209,18 +210,11 @@ def training_range(column: Column) -> str:
     >>> training_range(Column("size", "number", 1.0, 9.5, 2.0))
     '1 to 9.5, median 2'
     """
-    text = ""
-    if column.kind == "boolean":
-        text = f"yes or no, mostly {'yes' if column.typical else 'no'}"
-    elif column.categories:
-        text = ", ".join(brief(value) for value in column.categories[:_CATEGORIES])
-        hidden = len(column.categories) - _CATEGORIES
-        text += f" and {hidden} more" if hidden > 0 else ""
-    elif column.low is not None:
-        ends: list[Any] = [column.low, column.high, column.typical]
-        if column.kind == "date":
-            ends = [np.datetime64(end) for end in ends]
-        text = "{} to {}, median {}".format(*map(brief, ends))
+    document = column.to_document() | {"categories": [*map(brief, column.categories)]}
+    if column.kind == "date":
+        ends = ("low", "high", "typical")
+        document |= {end: brief(np.datetime64(document[end])) for end in ends}
+    text = column_values(document, _CATEGORIES, typical=True)
     return f"{text}; also missing" if column.missing and text else text
 
 

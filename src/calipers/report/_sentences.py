@@ -6,12 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import binomtest
 
+from calipers._evaluation import LabelledPrediction
+from calipers._text import counted
 from calipers.bank import Bank
 from calipers.calibration import rows_needed
 from calipers.report._charts import calibration_curve, pit_bars
-from calipers.report._format import Unit, count, percent
+from calipers.report._format import Unit, percent
 from calipers.report._groups import Breakdown, Group
-from calipers.report._labelled import LabelledPrediction
 from calipers.report._verdict import compare
 
 _SIGNIFICANT = 0.01  # p-value below which a slope of the PIT is put into words
@@ -107,7 +108,7 @@ def pit_sentence(labelled: LabelledPrediction) -> str:
     if not texts:
         _, heights, (low, high) = pit_bars(labelled)
         outside = int(((heights < low) | (heights > high)).sum())
-        uneven = f", but {count(outside, 'bar')} beyond chance" if outside else " beyond chance"
+        uneven = f", but {counted(outside, 'bar')} beyond chance" if outside else " beyond chance"
         texts.append(f"The histogram shows no slope and no hump{uneven}.")
     return " ".join(texts)
 
@@ -120,10 +121,8 @@ def findings(parts: list[Breakdown], verdict: str) -> list[tuple[Breakdown, Grou
 
 def finding_sentence(part: Breakdown, group: Group, unit: Unit) -> str:
     """Return the coverage and the width of a group as text."""
-    return (
-        f"{part.name}, {group.label}: {percent(group.rate)} of {count(group.rows, 'row')} inside, "
-        f"mean width {unit.write(group.width)}"
-    )
+    inside = f"{percent(group.rate)} of {counted(group.rows, 'row')} inside"
+    return f"{part.name}, {group.label}: {inside}, mean width {unit.write(group.width)}"
 
 
 def remedy_sentence(pairs: Sequence[tuple[Breakdown, Group]], coverage: float) -> str:
@@ -162,7 +161,7 @@ def uncertainty_sentences(labelled: LabelledPrediction) -> str:
     fraction = float(np.mean(within) / np.mean(within + between))
     agree = "The networks agree" if fraction > 0.5 else "The networks disagree"
     more = int((between > within).sum())
-    tail = f" Between networks it is larger for {more:,} of {count(len(labelled), 'row')}."
+    tail = f" Between networks it is larger for {more:,} of {counted(len(labelled), 'row')}."
     return (
         f"{agree}: {percent(fraction)} of the predicted variance is within networks (aleatoric), "
         f"{percent(1 - fraction)} between them (epistemic).{tail if more else ''} The first is "
@@ -179,5 +178,7 @@ def training_sentences(bank: Bank) -> str:
         f"{min(epochs):,}" if min(epochs) == max(epochs) else f"{min(epochs):,} to {max(epochs):,}"
     )
     retried = int(np.sum(bank.failures))
-    failed = f" {count(retried, 'network')} failed and had to be trained again." if retried else ""
-    return f"{count(len(epochs), 'network')}, trained for {span} epochs.{failed}"
+    failed = (
+        f" {counted(retried, 'network')} failed and had to be trained again." if retried else ""
+    )
+    return f"{counted(len(epochs), 'network')}, trained for {span} epochs.{failed}"

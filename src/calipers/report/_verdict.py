@@ -1,6 +1,5 @@
 """The verdict on coverage, and the comparison with naive intervals."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,9 +7,10 @@ import numpy as np
 from sklearn.metrics import root_mean_squared_error
 
 from calipers import metrics
-from calipers.calibration import rows_needed
-from calipers.report._format import count, percent
-from calipers.report._labelled import LabelledPrediction
+from calipers._evaluation import LabelledPrediction
+from calipers._text import counted
+from calipers.calibration import infinite_reason
+from calipers.report._format import percent
 
 _FEW = 30  # rows below which a rate near one says little
 
@@ -45,7 +45,7 @@ def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
     rows, coverage = len(labelled), labelled.coverage
     unbounded = int((~np.isfinite(labelled.width)).sum())
     if unbounded:
-        where = "" if unbounded == rows else f" for {unbounded:,} of {count(rows, 'row')}"
+        where = "" if unbounded == rows else f" for {unbounded:,} of {counted(rows, 'row')}"
         headline = f"The {percent(coverage)} intervals are unbounded{where}."
         text = unbounded_reason(coverage, calibration)
         return Verdict("unbounded", "no finite interval", headline, text)
@@ -53,7 +53,7 @@ def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
     low, high = map(float, metrics.coverage_band(rows, coverage))
     inside = float(labelled.inside.mean())
     headline = (
-        f"The {percent(coverage)} intervals contained {percent(inside)} of {count(rows, 'row')}."
+        f"The {percent(coverage)} intervals contained {percent(inside)} of {counted(rows, 'row')}."
     )
     result = _compared(rate, low, high, labelled, headline)
     tied = np.mean((labelled.target == labelled.lower) | (labelled.target == labelled.upper))
@@ -69,7 +69,7 @@ def verdict(labelled: LabelledPrediction, calibration: Any = None) -> Verdict:
 def _compared(
     rate: float, low: float, high: float, labelled: LabelledPrediction, headline: str
 ) -> Verdict:
-    rows = count(len(labelled), "row")
+    rows = counted(len(labelled), "row")
     band = f"between {percent(low)} and {percent(high)}"
     if rate < low:
         kind, badge = "short", "falls short"
@@ -97,18 +97,13 @@ def _compared(
 
 
 def unbounded_reason(coverage: float, calibration: Any) -> str:
-    """Return why intervals are infinite, and how many rows it takes to make them finite."""
+    """Return why intervals are infinite, and what to do."""
     if calibration is None:
         return "The model gives no finite bounds for these rows."
-    effective = getattr(calibration, "n_effective", calibration.n_rows)
-    most = math.floor(100 * (1 - 2 / (effective + 1)))
-    instead = f", or request a coverage of {most}% or less" if most > 0 else ""
-    fewer = f" (effectively {effective:.3g})" if effective < calibration.n_rows - 0.5 else ""
     return (
-        f"There were too few rows to calibrate with: {calibration.n_rows:,}{fewer}, while a "
-        f"coverage of {percent(coverage)} takes at least {rows_needed(coverage):,} of equal "
-        "weight. With fewer, no finite interval can guarantee it, and that every row is inside "
-        f"says nothing. Calibrate on more rows{instead}."
+        f"There were too few rows to calibrate with: {infinite_reason([coverage], calibration)}. "
+        "With fewer rows no finite interval can guarantee its coverage, and that every row is "
+        "inside says nothing. Calibrate on more rows, or request a smaller coverage."
     )
 
 

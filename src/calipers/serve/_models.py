@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 from calipers._checks import FloatArray
 from calipers.calibration import AdaptiveCoverage, Martingale
-from calipers.ensemble import Ensemble
 from calipers.prediction import Prediction, Query
 from calipers.preprocessing import Column, check_names
 from calipers.regressor import IntervalRegressor
@@ -78,28 +77,22 @@ def join(answers: Sequence[ServedPrediction]) -> ServedPrediction:
     )
 
 
-@dataclass(frozen=True, eq=False)
 class Served:
-    """A model under its name on the server."""
+    """A model under its name on the server, and what it has learnt from labels."""
 
-    name: str  # letters, digits, dots, dashes and underscores
-    model: IntervalRegressor
-    folder: Path | None = None  # from which it was loaded
-
-    @cached_property
-    def inputs(self) -> tuple[Column, ...]:
-        """Columns that the model uses."""
-        return tuple(column for column in self.model.inputs_ if column.used)
-
-    @cached_property
-    def ensemble(self) -> Ensemble:
-        """Its ensemble, with infinite bounds at coverages that the calibration does not support."""
-        return replace(self.model.ensemble_, n_jobs=1, unsupported="inf")
-
-    @cached_property
-    def _versions(self) -> deque[tuple[int, Ensemble]]:
-        """The last ensembles that predicted, each with its version: the number of updates."""
-        return deque([(0, self.ensemble)], _MOST_VERSIONS)
+    def __init__(self, name: str, model: IntervalRegressor, folder: Path | None = None) -> None:
+        self.name = name  # letters, digits, dots, dashes and underscores
+        self.model = model
+        self.folder = folder  # from which it was loaded
+        #: Columns that the model uses.
+        self.inputs = tuple(column for column in model.inputs_ if column.used)
+        #: The ensemble, with infinite bounds at coverages that the calibration does not support.
+        self.ensemble = replace(model.ensemble_, n_jobs=1, unsupported="inf")
+        # The ensemble that has learnt from all labels; without adaptation, for the alarm only.
+        self._following = self.ensemble
+        # The last ensembles that predicted, each with its version: the number of updates.
+        self._versions = deque([(0, self.ensemble)], _MOST_VERSIONS)
+        self._is_unsaved = False  # whether it has learnt since it was loaded or saved
 
     @property
     def coverage(self) -> float:
@@ -200,29 +193,28 @@ class Served:
         the model that made it; if that is no longer kept, by the oldest version that is. Without
         ``adapt``, the update serves the alarm only.
         """
-        following = vars(self).get("_following", self.ensemble)
         by_version, oldest = dict(self._versions), self._versions[0][1]
         made_by = [by_version.get(version, oldest) for version in versions.tolist()]
-        updated = following.learn(inputs, y, made_by=made_by)[0]
-        vars(self)["_following"] = updated
+        updated = self._following.learn(inputs, y, made_by=made_by)[0]
+        self._following = updated
         if adapt:
             self._versions.append((self._versions[-1][0] + 1, updated))
-            vars(self)["ensemble"] = self.model.ensemble_ = updated
-            vars(self)["_unsaved"] = self.folder is not None
+            self.ensemble = self.model.ensemble_ = updated
+            self._is_unsaved = True
 
     def save(self) -> None:
         """Save updates that are not saved yet; the folder is replaced atomically.
 
         If saving fails, the next call tries again.
         """
-        if vars(self).get("_unsaved") and self.folder is not None:
+        if self._is_unsaved and self.folder is not None:
             self.model.save(self.folder)
-            vars(self)["_unsaved"] = False
+            self._is_unsaved = False
 
     @property
     def alarm(self) -> Martingale | None:
         """Evidence that rows are no longer like those of training; None before the first label."""
-        last = vars(self).get("_following", self.ensemble).calibrations[-1:]
+        last = self._following.calibrations[-1:]
         return last[0].alarm if last and isinstance(last[0], AdaptiveCoverage) else None
 
     def describe(self) -> dict[str, Any]:

@@ -1,5 +1,6 @@
-"""Labelled rows and their predictions, which are computed in blocks."""
+"""Labelled rows and their predictions, by which commands and reports evaluate a model."""
 
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from typing import Any, cast
@@ -22,8 +23,8 @@ _LEVELS = (0.5, 0.8, 0.9, 0.95)
 class LabelledPrediction:
     """Labelled rows and their predictions, all in the target's unit."""
 
-    coverage: float  # nominal probability of the intervals that the report is about
-    levels: FloatArray  # (k,): coverages that the reader can choose, ascending, with ``coverage``
+    coverage: float  # nominal probability of the intervals that are evaluated
+    levels: FloatArray  # (k,): further coverages, ascending, with ``coverage``
     # (n,): observations and point estimates
     target: FloatArray
     point: FloatArray
@@ -84,25 +85,31 @@ class LabelledPrediction:
 
 
 def predict_labelled(
-    model: IntervalRegressor, X: Any, y: Any, *, visible: bool
+    model: IntervalRegressor,
+    X: Any,
+    y: Any,
+    *,
+    coverage: float | None = None,
+    levels: Sequence[float] = _LEVELS,
+    visible: bool = False,
 ) -> LabelledPrediction:
-    """Predict labelled rows with a fitted model."""
+    """Predict labelled rows with a fitted model; by default for the coverage of the model."""
     target = _checked_target(X, y)
     model = copy(model)
-    model.unsupported = "inf"  # a report shows unsupported coverages instead of raising an error
+    model.unsupported = "inf"  # unsupported coverages are shown instead of raising an error
     if not model.ensemble_.head.has_interval:
         raise ValueError(
-            f"loss={model.loss!r} gives point predictions, but no intervals to report on"
+            f"loss={model.loss!r} gives point predictions, but no intervals to evaluate"
         )
     has_dist = model.ensemble_.gives_distribution
-    coverage = float(model.coverage)
-    levels = np.unique([*_LEVELS, coverage]) if has_dist else np.array([coverage])
+    coverage = float(model.coverage if coverage is None else coverage)
+    nominal = np.unique([*levels, coverage] if has_dist else [coverage])
     blocks, outside = [], []
     with progress("predicting", len(target), visible=visible) as report:
         for start in range(0, len(target), _BLOCK):
             rows = np.arange(start, min(start + _BLOCK, len(target)))
             at = target[rows] if has_dist else None
-            query = Query(tuple(levels.tolist()), variance_parts=has_dist, at=at)
+            query = Query(tuple(nominal.tolist()), variance_parts=has_dist, at=at)
             block, block_outside = model.query_and_check(_safe_indexing(X, rows), query)
             blocks.append(block)
             outside.append(block_outside)
@@ -115,7 +122,7 @@ def predict_labelled(
     aleatoric, epistemic = (None if v is None else np.sqrt(v) for v in variances)
     return LabelledPrediction(
         coverage=coverage,
-        levels=levels,
+        levels=nominal,
         target=target,
         point=prediction.point,
         bounds=cast(FloatArray, prediction.intervals),
@@ -140,7 +147,7 @@ def _checked_target(X: Any, y: Any) -> FloatArray:
     check_consistent_length(X, y)
     target = column_or_1d(y)
     if not len(target):
-        raise ValueError("a report needs at least one labelled row, got none")
+        raise ValueError("an evaluation needs at least one labelled row, got none")
     try:
         target = target.astype(np.float64)
     except (TypeError, ValueError) as error:
