@@ -63,8 +63,7 @@ def evaluate(name):
         yield row(known, count, scale, 1, measure(model.out_of_fold_, y), y, took)
         data = read_rows(model, X, y, None, None, reset=True)
         folds = data.split(5, 10)
-        data = mark_outliers(model, data)
-        data = data._replace(y=data.target)
+        data = mark_outliers(model, data.encoded_by_fold(folds, data.seed))
         for part in PARTS:
             began = time.perf_counter()
             program = make_program(model, data.X, len(data.used))

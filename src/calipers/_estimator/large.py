@@ -181,13 +181,13 @@ def _shape(model: Any, data: TrainingRows, count: int, total: int) -> tuple[Prog
     inside = (data.y >= ordinary[0]) & (data.y <= ordinary[1])
     if not inside.all() and not outlying_targets(data.X, data.y).any():  # the inputs explain them
         ordinary, inside = (-np.inf, np.inf), np.ones(len(data.y), dtype=bool)
-    data = data._replace(y=np.clip(data.y, data.y[inside].min(), data.y[inside].max()))
+    data = data._replace(target=np.clip(data.y, data.y[inside].min(), data.y[inside].max()))
     program = make_program(model, data.X, count)
     rows = data
-    if has_choice(model, program, data.y):
+    if has_choice(model, program, data.target):
         rows = data.encoded_by_fold(data.split(FOLDS, FOLDS), data.seed)
     program, target_map = alone(model, choose_shape(model, program, rows))
-    target = data.y if target_map is None else target_map.forward(data.y)
+    target = data.target if target_map is None else target_map.forward(data.target)
     clips = getattr(program.network, "clips_inputs", False)
     table = Table.from_arrays(data.X, target, robust=clips)
     return program, Scale(table, target_map, ordinary)

@@ -60,7 +60,7 @@ def upgrade_rows(
     folds = data.split(model.cv, model.n_networks)
     if isinstance(source, ColumnPoints):
         rows = _errors_of_regressor(model, points, X, data, folds, fresh)
-        head_inputs = rows.X
+        head_inputs = rows.table_inputs
     elif (point_folds := _folds_of_points(model, points, data, fresh)) is None:
         rows, head_inputs = _errors_on_new_rows(model, points, source, data, folds)
     else:
@@ -75,7 +75,8 @@ def upgrade_rows(
             "loss__scale='identity'"
         )
     rows = mark_outliers(model, rows)
-    table = error_table(head_inputs, rows.target, rows.weights)
+    weights = None if rows.weights is None else rows.in_table(rows.weights)
+    table = error_table(head_inputs, rows.in_table(rows.target), weights)
     program = make_program(model, head_inputs, len(rows.used))
     network = Around(program.network, cast(int, HEADS[head].point_at), float(adapt))
     program = replace(program, network=network, head=head)
@@ -88,20 +89,21 @@ def _errors_of_regressor(
     """Errors of a regressor of another library, whose predictions become the last input."""
     data = _add_points(model, regressor, X, data, folds, fresh)
     rows = data.encoded_by_fold(folds, data.seed)
-    return rows._replace(target=rows.y - np.tile(data.X[:, -1], rows.copies))
+    return rows._replace(target=rows.y - data.X[:, -1])
 
 
 def _errors_on_new_rows(
     model: Any, points: Any, source: Source, data: TrainingRows, folds: list[Fold]
 ) -> tuple[TrainingRows, Any]:
     """Errors on rows that no network of ``points`` was trained on, and the inputs of new ones."""
-    rows = data._replace(folds=folds)
+    rows = data.encoded_by_fold(folds, data.seed)
     if model.reader_.forest is not None:
         if points.about_.get("trees", {}).get("rows") == data.fingerprint:
-            rows = _with_inputs_of(model, points, data, folds)
+            whole = [Fold(data.used, data.used[:0])]  # for each row, trees not grown on it
+            rows = _with_inputs_of(model, points, data, whole)._replace(folds=folds)
         else:
-            rows = with_fitted_trees(model, rows, data)
-    point, head_inputs = source(rows.X)
+            rows = with_fitted_trees(model, rows)
+    point, head_inputs = source(rows.table_inputs)
     return rows._replace(target=rows.y - np.atleast_2d(point).mean(axis=0)), head_inputs
 
 
@@ -118,16 +120,14 @@ def _errors_out_of_fold(
     New networks have the same folds, or are trained on all rows if the model has no folds.
     """
     rows = _with_inputs_of(model, points, data, point_folds)
-    member_points, head_inputs = source(rows.X)
-    fold_of = np.arange(len(member_points)) % len(point_folds)
-    held_out = out_of_fold_points(member_points, rows.folds, fold_of)
-    point = held_out[: len(data.y)].copy()  # also of rows that are in no fold
-    for fold, copy in zip(point_folds, rows.folds, strict=True):
-        point[fold.held_out] = held_out[copy.held_out]
+    member_points, head_inputs = source(rows.table_inputs)
+    networks = len(member_points)
+    by_fold = member_points.reshape(networks, -1, len(data.y)).swapaxes(0, 1)
+    point = out_of_fold_points(by_fold, point_folds, np.arange(networks) % len(point_folds))
     if model.cv is None:
-        rows = _with_inputs_of(model, points, data, folds)
-        head_inputs = head_inputs if rows.X is data.X else source(rows.X)[1]
-    return rows._replace(target=rows.y - np.tile(point, rows.copies)), head_inputs
+        shared, rows = len(rows.inputs) == 1, _with_inputs_of(model, points, data, folds)
+        head_inputs = head_inputs if shared else source(rows.table_inputs)[1]
+    return rows._replace(target=rows.y - point), head_inputs
 
 
 def _with_inputs_of(model: Any, points: Any, data: TrainingRows, folds: list[Fold]) -> TrainingRows:
@@ -136,8 +136,8 @@ def _with_inputs_of(model: Any, points: Any, data: TrainingRows, folds: list[Fol
     rows = data.encoded_by_fold(folds, seed)
     if model.reader_.forest is None:
         return rows
-    marked, original = set_outliers_aside(rows), data._replace(seed=seed)
-    grown = with_fitted_trees(model, marked, original, data.fingerprint)
+    marked = set_outliers_aside(rows._replace(seed=seed))
+    grown = with_fitted_trees(model, marked, data.fingerprint)
     return grown._replace(outliers=data.outliers)
 
 
