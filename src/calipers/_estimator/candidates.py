@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from calipers._checks import FloatArray
+from calipers._estimator.model import Model
 from calipers._estimator.together import Steps, Training
 from calipers._estimator.training_rows import TrainingRows, make_table
 from calipers.bank import Bank, Plan, Program, room_of
@@ -69,7 +70,7 @@ _FAILED = Measures(np.inf, np.inf, np.inf, 0.0)  # of a trial in which networks 
 
 
 def choose_shape(
-    model: Any,
+    model: Model,
     program: Program,
     data: TrainingRows,
     first: Measures | None = None,
@@ -104,7 +105,7 @@ def choose_shape(
 
 
 def first_trial(
-    model: Any, program: Program, data: TrainingRows, epochs: float | None = None
+    model: Model, program: Program, data: TrainingRows, epochs: float | None = None
 ) -> Steps[Measures]:
     """Measure the simplest shape after a short training, or after a fraction ``epochs`` of all."""
     shape = shapes_of(model, data.target[data.used])[0]
@@ -112,7 +113,7 @@ def first_trial(
 
 
 def _short_trials(
-    model: Any, program: Program, data: TrainingRows, epochs: float | None = None
+    model: Model, program: Program, data: TrainingRows, epochs: float | None = None
 ) -> tuple[Program, Sequence[Fold], Callable[[OutputShape], Steps[Measures]]]:
     """Return the program of trials, the folds of a sample, and a function that tries a shape."""
     alternative = _alternative(model, program, len(data.used)) or program
@@ -132,7 +133,7 @@ def _short_trials(
     )
 
 
-def _alternative(model: Any, program: Program, rows: int) -> Program | None:
+def _alternative(model: Model, program: Program, rows: int) -> Program | None:
     """Return the program with the network to try instead of the usual one, or None."""
     network, usual = expanded("network", model.network), program.network
     if not (isinstance(network, MLP) and isinstance(usual, DenseFactory)):
@@ -164,7 +165,7 @@ def unexplained(y: FloatArray, errors: FloatArray, weights: FloatArray | None) -
     return float(np.average(errors**2, weights=weights) / variance) if variance > 0 else 0.0
 
 
-def has_choice(model: Any, program: Program, y: FloatArray) -> bool:
+def has_choice(model: Model, program: Program, y: FloatArray) -> bool:
     """Whether trials are to choose among several shapes or networks."""
     if model.time_budget is not None:
         return False
@@ -181,7 +182,7 @@ def sampled_folds(data: TrainingRows, folds: Sequence[Fold]) -> Sequence[Fold]:
     return result or folds
 
 
-def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
+def shapes_of(model: Model, y: FloatArray) -> list[OutputShape]:
     """Return candidate shapes, the simplest first; other scales use the most components."""
     objective = objective_of(model)
     counts, (simplest, *scales) = objective.candidates(len(y)), objective.scales(y)
@@ -210,7 +211,7 @@ def map_of(shape: OutputShape, data: TrainingRows) -> TargetMap | None:
 
 
 def trial(
-    model: Any,
+    model: Model,
     program: Program,
     shape: OutputShape,
     data: TrainingRows,
@@ -263,7 +264,7 @@ def _settled(bank: Bank) -> bool:
     return all(first < second for first, second in lowest)
 
 
-def _plans(model: Any, program: Program, data: TrainingRows, folds: Sequence[Fold]) -> list[Plan]:
+def _plans(model: Model, program: Program, data: TrainingRows, folds: Sequence[Fold]) -> list[Plan]:
     """One plan for each fold."""
     versions = range(len(folds))
     return data.plans(model, folds, versions, data.seed, batch_size=program.batch_size)

@@ -1,7 +1,4 @@
-"""Fitting on rows in memory, from a table to a trained and calibrated ensemble.
-
-``model`` is always an ``IntervalRegressor``.
-"""
+"""Fitting on rows in memory, from a table to a trained and calibrated ensemble."""
 
 import math
 from collections.abc import Sequence
@@ -13,6 +10,7 @@ from numpy.typing import NDArray
 
 from calipers._checks import warn
 from calipers._estimator.candidates import choose_shape
+from calipers._estimator.model import Model
 from calipers._estimator.together import Steps, Training
 from calipers._estimator.training_rows import TrainingRows, make_table, mark_outliers, read_rows
 from calipers._estimator.tree_inputs import add_trees, with_fitted_trees
@@ -33,7 +31,7 @@ from calipers.ensemble import Ensemble
 from calipers.training import batch_size_of, make_program
 
 
-def fit_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Steps[Ensemble]:
+def fit_rows(model: Model, X: Any, y: Any, sample_weight: Any, groups: Any) -> Steps[Ensemble]:
     """Fit a new ensemble or, with ``warm_start``, continue from the last one."""
     previous = vars(model).get("ensemble_") if model.warm_start else None
     if previous is not None:
@@ -51,7 +49,7 @@ def fit_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ste
 
 
 def _continue(
-    model: Any, previous: Ensemble, X: Any, y: Any, sample_weight: Any, groups: Any
+    model: Model, previous: Ensemble, X: Any, y: Any, sample_weight: Any, groups: Any
 ) -> Steps[Ensemble]:
     """Train the networks of an ensemble further, with its inputs, units and shape."""
     bank, target_map = previous.bank, previous.target_map
@@ -73,7 +71,7 @@ def _continue(
     return (yield from steps)
 
 
-def _rows_by_fold(model: Any, original: TrainingRows) -> TrainingRows:
+def _rows_by_fold(model: Model, original: TrainingRows) -> TrainingRows:
     """Split the rows into folds, each with its own encoding, and set gross errors aside."""
     folds = original.split(model.cv, model.n_networks)
     return mark_outliers(model, original.encoded_by_fold(folds, original.seed))
@@ -86,7 +84,7 @@ def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
 
 
 def train_ensemble(
-    model: Any,
+    model: Model,
     program: Program,
     table: Table,
     rows: TrainingRows,
@@ -150,7 +148,7 @@ def train_ensemble(
     return ensemble
 
 
-def warn_of_infinite(model: Any, calibrations: Sequence[Calibrator]) -> None:
+def warn_of_infinite(model: Model, calibrations: Sequence[Calibrator]) -> None:
     """Warn if there are too few rows for finite intervals of the model's coverage."""
     last = calibrations[-1]
     if model.unsupported != "inf" or last.supports(0.5 * (1.0 - model.coverage)):
@@ -165,7 +163,7 @@ def warn_of_infinite(model: Any, calibrations: Sequence[Calibrator]) -> None:
 
 
 def ensemble_of(
-    model: Any, bank: Bank | Upgraded, support: Support, target_map: TargetMap | None
+    model: Model, bank: Bank | Upgraded, support: Support, target_map: TargetMap | None
 ) -> Ensemble:
     """Return the ensemble of these networks, with the parameters of the model."""
     return Ensemble(

@@ -1,7 +1,4 @@
-"""Training rows: reading them from a table, their inputs in each fold, and gross errors.
-
-``model`` is always an ``IntervalRegressor``.
-"""
+"""Training rows: reading them from a table, their inputs in each fold, and gross errors."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight
 from calipers import storage
 from calipers._checks import FloatArray, refuse_masked, warn
 from calipers._estimator.inputs import learn_inputs
+from calipers._estimator.model import Model
 from calipers._estimator.row_labels import group_labels
 from calipers._outliers import outlying_targets
 from calipers.bank import Plan, Program, Scaling, Table
@@ -92,7 +90,7 @@ class TrainingRows(NamedTuple):
         return np.tile(values, len(self.inputs))
 
     def plans(
-        self, model: Any, folds: Sequence[Fold], versions: ArrayLike, seed: int, **options: Any
+        self, model: Model, folds: Sequence[Fold], versions: ArrayLike, seed: int, **options: Any
     ) -> list[Plan]:
         """Return plans for networks in these folds, with these versions of the inputs.
 
@@ -118,7 +116,7 @@ class TrainingRows(NamedTuple):
 
 
 def read_rows(
-    model: Any,
+    model: Model,
     X: Any,
     y: Any,
     sample_weight: Any,
@@ -153,7 +151,7 @@ def read_rows(
     encoding, encoder = None, model.reader_.encoder
     if use_targets and encoder is not None and (reset or encoder.knows_targets):
         encoding = find_target_encoding(encoder, raw, X, y, weights, groups)
-    if reset and encoding is not None:
+    if reset and encoder is not None and encoding is not None:
         X = learn_target_encoding(encoder, encoding, X)
         model.reader_ = replace(model.reader_, columns=encoder.columns_)
     (model.target_,) = describe_numbers(y[used, None], ["y" if name is None else str(name)])
@@ -178,7 +176,7 @@ def make_table(
     return Table.from_arrays(rows.table_inputs, rows.in_table(target), units, robust=robust)
 
 
-def mark_outliers(model: Any, rows: TrainingRows) -> TrainingRows:
+def mark_outliers(model: Model, rows: TrainingRows) -> TrainingRows:
     """Do as ``set_outliers_aside``, with a warning that lists the rows and a note in ``about_``."""
     rows = set_outliers_aside(rows)
     outliers = rows.outliers
@@ -212,7 +210,7 @@ def set_outliers_aside(rows: TrainingRows) -> TrainingRows:
     return rows._replace(target=np.clip(target, ordinary.min(), ordinary.max()), outliers=outliers)
 
 
-def _support(model: Any, y: FloatArray, used: NDArray[np.intp]) -> Support:
+def _support(model: Model, y: FloatArray, used: NDArray[np.intp]) -> Support:
     """Learn the values that the target can take from rows of positive weight.
 
     Bounds that the user gives hold for all rows.

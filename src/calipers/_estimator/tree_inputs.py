@@ -4,8 +4,6 @@ In each fold, trees are grown on the rows that its networks train on. A training
 prediction of the trees that were not grown on it, a held-out row the prediction of all trees of the
 fold, and a new row that of trees grown on all rows. So the target of a held-out row never reaches
 the networks of its fold, and calibration stays honest.
-
-``model`` is always an ``IntervalRegressor``.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,6 +24,7 @@ from calipers._estimator.candidates import (
     unexplained,
     unexplained_by_trees,
 )
+from calipers._estimator.model import Model
 from calipers._estimator.together import Steps
 from calipers._estimator.training_rows import TrainingRows
 from calipers.bank import Program
@@ -46,7 +45,7 @@ _FEW = 4000  # rows up to which trees cost little: they are grown early, and twi
 
 
 def add_trees(
-    model: Any, program: Program, rows: TrainingRows
+    model: Model, program: Program, rows: TrainingRows
 ) -> Steps[tuple[TrainingRows, Measures | None]]:
     """Add tree predictions to the inputs if the model requests trees, or if a trial favours them.
 
@@ -69,7 +68,7 @@ def add_trees(
 
 
 def _try_trees(
-    model: Any, program: Program, rows: TrainingRows, trees: int
+    model: Model, program: Program, rows: TrainingRows, trees: int
 ) -> Steps[tuple[bool, Measures, list[FloatArray]]]:
     """Compare trees with networks on held-out rows.
 
@@ -126,13 +125,15 @@ def _helpful(error: float, trial: Measures, worse: float) -> bool:
     return trial.unexplained >= NOISE and error <= bound
 
 
-def with_fitted_trees(model: Any, rows: TrainingRows, seen: str = "") -> TrainingRows:
+def with_fitted_trees(model: Model, rows: TrainingRows, seen: str = "") -> TrainingRows:
     """Add the predictions of the model's trees, grown on rows of fingerprint ``seen``.
 
     Rows of another fingerprint are new to these trees. For the same rows, the trees of each fold
     are grown again.
     """
     forest = model.reader_.forest
+    if forest is None:
+        return rows
     if rows.fingerprint != seen:
         X = rows.table_inputs
         return rows.with_inputs(np.column_stack([X, forest.predict(X, model.n_jobs)]))
@@ -140,7 +141,7 @@ def with_fitted_trees(model: Any, rows: TrainingRows, seen: str = "") -> Trainin
     return _with_trees_by_fold(model, rows, len(forest), last, [])
 
 
-def _wanted(model: Any, data: TrainingRows) -> tuple[int, bool]:
+def _wanted(model: Model, data: TrainingRows) -> tuple[int, bool]:
     """Return how many trees to grow, and whether to use them without a trial."""
     network = expanded("network", model.network)
     if not isinstance(network, MLP):
@@ -161,7 +162,7 @@ def _standard_targets(rows: TrainingRows) -> TrainingRows:
     return rows._replace(y=(rows.target - used.mean()) / (used.std() or 1.0))
 
 
-def _on_all_rows(model: Any, rows: TrainingRows, trees: int) -> tuple[FloatArray, Forest]:
+def _on_all_rows(model: Model, rows: TrainingRows, trees: int) -> tuple[FloatArray, Forest]:
     """Return the inputs with predictions of trees grown on all rows, and the trees."""
     X, used = rows.X, rows.used
     if rows.encoding is not None:
@@ -178,7 +179,7 @@ def _held_out_error(base: TrainingRows, by_fold: list[IntArray], grown: list[Flo
 
 
 def _with_trees_by_fold(
-    model: Any, rows: TrainingRows, trees: int, last: FloatArray, grown: list[FloatArray]
+    model: Model, rows: TrainingRows, trees: int, last: FloatArray, grown: list[FloatArray]
 ) -> TrainingRows:
     """Give each fold its own inputs, the last of which are tree predictions.
 

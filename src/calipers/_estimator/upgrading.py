@@ -1,7 +1,4 @@
-"""Upgrading a regressor: the source of point predictions, and its errors on held-out rows.
-
-``model`` is always an ``IntervalRegressor``.
-"""
+"""Upgrading a regressor: the source of point predictions, and its errors on held-out rows."""
 
 from dataclasses import replace
 from typing import Any, cast
@@ -11,6 +8,7 @@ from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import check_is_fitted
 
 from calipers._estimator.fitting import train_ensemble
+from calipers._estimator.model import Model
 from calipers._estimator.together import Steps
 from calipers._estimator.training_rows import (
     TrainingRows,
@@ -40,7 +38,7 @@ _FOLDS = 5  # in which a regressor is fitted if the model has no folds
 
 
 def upgrade_rows(
-    model: Any,
+    model: Model,
     points: Any,
     X: Any,
     y: Any,
@@ -84,7 +82,7 @@ def upgrade_rows(
 
 
 def _errors_of_regressor(
-    model: Any, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
+    model: Model, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
 ) -> TrainingRows:
     """Errors of a regressor of another library, whose predictions become the last input."""
     data = _add_points(model, regressor, X, data, folds, fresh)
@@ -93,7 +91,7 @@ def _errors_of_regressor(
 
 
 def _errors_on_new_rows(
-    model: Any, points: Any, source: Source, data: TrainingRows, folds: list[Fold]
+    model: Model, points: Any, source: Source, data: TrainingRows, folds: list[Fold]
 ) -> tuple[TrainingRows, Any]:
     """Errors on rows that no network of ``points`` was trained on, and the inputs of new ones."""
     rows = data.encoded_by_fold(folds, data.seed)
@@ -108,7 +106,7 @@ def _errors_on_new_rows(
 
 
 def _errors_out_of_fold(
-    model: Any,
+    model: Model,
     points: Any,
     source: Source,
     data: TrainingRows,
@@ -130,7 +128,9 @@ def _errors_out_of_fold(
     return rows._replace(target=rows.y - point), head_inputs
 
 
-def _with_inputs_of(model: Any, points: Any, data: TrainingRows, folds: list[Fold]) -> TrainingRows:
+def _with_inputs_of(
+    model: Model, points: Any, data: TrainingRows, folds: list[Fold]
+) -> TrainingRows:
     """Return rows with the inputs that ``points`` had in each fold."""
     seed = points.about_["split"]["seed"] if isinstance(points, type(model)) else data.seed
     rows = data.encoded_by_fold(folds, seed)
@@ -141,7 +141,7 @@ def _with_inputs_of(model: Any, points: Any, data: TrainingRows, folds: list[Fol
     return grown._replace(outliers=data.outliers)
 
 
-def _source(model: Any, points: Any) -> Source | ColumnPoints:
+def _source(model: Model, points: Any) -> Source | ColumnPoints:
     """Return the source of point predictions.
 
     If ``points`` is an ``IntervalRegressor``, ``model`` reads inputs as it does.
@@ -172,7 +172,7 @@ def _source(model: Any, points: Any) -> Source | ColumnPoints:
 
 
 def _add_points(
-    model: Any, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
+    model: Model, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
 ) -> TrainingRows:
     """Add a regressor's out-of-fold predictions to the rows as another input.
 
@@ -202,7 +202,9 @@ def _add_points(
     return data._replace(X=np.column_stack([data.X, points]))
 
 
-def _folds_of_points(model: Any, points: Any, data: TrainingRows, fresh: bool) -> list[Fold] | None:
+def _folds_of_points(
+    model: Model, points: Any, data: TrainingRows, fresh: bool
+) -> list[Fold] | None:
     """Folds in which ``points`` was fitted on exactly these rows; None if the rows are new."""
     if not isinstance(points, type(model)):
         if points.held_out is None:
@@ -222,7 +224,7 @@ def _folds_of_points(model: Any, points: Any, data: TrainingRows, fresh: bool) -
     return None
 
 
-def _head_around_points(model: Any) -> str:
+def _head_around_points(model: Model) -> str:
     """Head of networks that learn the interval around a given point prediction."""
     head = objective_of(model).head
     around = HEADS[head].around_point
