@@ -22,7 +22,8 @@ from calipers.optimizers import OPTIMIZERS, Adam
 
 _EARLY_STEPS = 220  # least "auto" patience in steps, unless a fifteenth of all epochs is less
 _LARGEST = 1e150  # bound of a target: its square is still finite
-SMOOTH = (0.5, 2.0, 5.0)  # factors of epochs, learning rate and weight decay of smooth networks
+# Factors of epochs, learning rate and weight decay of smooth networks.
+SMOOTH_SETTINGS = (0.5, 2.0, 5.0)
 
 SHORTHANDS: dict[str, dict[str, Any]] = {
     "loss": LOSSES,
@@ -146,7 +147,7 @@ def make_settings(
     ``shards``, an epoch of the settings is a pass over one of them. ``smooth`` is for smooth
     networks, which take larger and fewer steps.
     """
-    epochs_factor, rate, decay = SMOOTH if smooth else (1.0, 1.0, 1.0)
+    epochs_factor, rate, decay = SMOOTH_SETTINGS if smooth else (1.0, 1.0, 1.0)
     steps = epochs_factor * 10_000 * max(1.0, rows / 10_000) ** 0.5
     fewest = 20 if shards == 1 else 0  # passes
     passes = parameters.epochs or np.clip(steps * batch_size / rows, fewest, 1000)

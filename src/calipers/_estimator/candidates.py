@@ -1,9 +1,26 @@
 """Choices that ``fit`` makes by out-of-fold scores: components, target scale and kind of network.
 
-They are made where loss and network have parameters set to "auto". In a trial, one network per fold
-trains on a sample of the rows for a fraction of the epochs. It is calibrated as the model will be
-and scored on held-out rows, in the target's own unit. A candidate replaces the simplest one only if
-it is better by a margin. The constants come from ``benchmarks/shapes.py``.
+In a trial, one network per fold trains on a sample of the rows for a fraction of the epochs. It is
+calibrated as the model will be and scored on held-out rows, in the target's own unit. The first
+trial is of one component on the simplest scale, and leaves a fraction u of the variance
+unexplained. A few trees leave t, the trees of ``tree_inputs`` leave f. In the order of ``fit``:
+
+==========================  ======================================  ===============================
+choice of                   made if ``time_budget`` is None and     taken if
+==========================  ======================================  ===============================
+tree predictions            ``_wanted`` in ``tree_inputs``          u >= NOISY, t <= SMOOTH_RATIO u
+                                                                    and f <= WORSE u; after a longer
+                                                                    trial, f <= LONG_WORSE u; t and
+                                                                    f at most ``_LITTLE``
+piecewise-linear encoding   bins="auto" and enough rows             u >= NOISY
+smooth networks instead     the same, without tree predictions      and t >= SMOOTH_RATIO u
+several components          components="auto" and enough rows, and  score better than the first by
+                            u >= COMPONENTS_FROM                    MARGIN, and best of all
+scale of the target         scale="auto", enough rows and skewness  likewise
+                            (of several components, as above)
+==========================  ======================================  ===============================
+
+The constants come from ``benchmarks/shapes.py``.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,10 +43,10 @@ from calipers.training import expanded, make_program, objective_of
 
 EPOCHS = {1: 0.03, 2000: 0.1}  # fraction of all epochs in a trial, by the least number of rows
 MARGIN = 0.01  # by which a candidate must be better than the simplest
-# Bounds of the unexplained fraction of the variance. Below the first, short trials say little about
-# the benefit of components; below the second, inputs get no piecewise-linear encoding.
-EXPLAINED, NOISE = 0.1, 0.04
-SMOOTH = 2.0  # a target is smooth if trees leave this many times as much unexplained as a trial
+# Unexplained fractions of the variance. Below the first, short trials say little about the benefit
+# of components; from the second on, a target is noisy.
+COMPONENTS_FROM, NOISY = 0.1, 0.04
+SMOOTH_RATIO = 2.0  # a target is smooth if trees leave this many times as much as a trial
 _TREES, _LEAF = 30, 5  # number of trees, and the fewest rows of a leaf
 FOLDS = 5
 MOST_ROWS = 4000  # sampled for trials
@@ -84,19 +101,20 @@ def choose_shape(
     shapes = shapes_of(model, data.target[data.used])
     best = shapes[0]
     if has_choice(model, program, data.target[data.used]):
-        alternative, sample, trial_of = _short_trials(model, program, data)
+        sample, trial_of = _short_trials(model, program, data)
+        alternative = _alternative(model, program, len(data.used))
         has_trees = model.reader_.forest is not None
         if first is None or (has_trees and len(shapes) > 1):  # shapes compete on the same inputs
             first = yield from trial_of(best)
         measured = {best: first}
-        if alternative is not program and first.unexplained >= NOISE:
+        if alternative is not None and first.unexplained >= NOISY:
             program, usual = alternative, cast(DenseFactory, program.network)
             X, y, weights = data.inputs_of(0), data.target, data.weights
             left = 0 if has_trees else unexplained_by_trees(X, y, weights, sample[0], data.seed)
-            if left >= SMOOTH * first.unexplained:
+            if left >= SMOOTH_RATIO * first.unexplained:
                 program = replace(alternative, network=smooth(usual))
         for shape in shapes[1:]:
-            if shape.components == 1 or first.unexplained >= EXPLAINED:
+            if shape.components == 1 or first.unexplained >= COMPONENTS_FROM:
                 measured[shape] = yield from trial_of(shape)
         scores = {shape: measures.score for shape, measures in measured.items()}
         best = decide(scores)
@@ -109,13 +127,13 @@ def first_trial(
 ) -> Steps[Measures]:
     """Measure the simplest shape after a short training, or after a fraction ``epochs`` of all."""
     shape = shapes_of(model, data.target[data.used])[0]
-    return (yield from _short_trials(model, program, data, epochs)[-1](shape))
+    return (yield from _short_trials(model, program, data, epochs)[1](shape))
 
 
 def _short_trials(
     model: Model, program: Program, data: TrainingRows, epochs: float | None = None
-) -> tuple[Program, Sequence[Fold], Callable[[OutputShape], Steps[Measures]]]:
-    """Return the program of trials, the folds of a sample, and a function that tries a shape."""
+) -> tuple[Sequence[Fold], Callable[[OutputShape], Steps[Measures]]]:
+    """Return the folds of a sample of the rows, and a function that tries a shape on them."""
     alternative = _alternative(model, program, len(data.used)) or program
     folds = data.folds
     if not any(fold.held_out.size for fold in folds):
@@ -126,11 +144,7 @@ def _short_trials(
         rows, validation, _ = room_of(_plans(model, program, data, folds))
         short, room = alternative, (rows, validation, model.n_networks)
     sample = sampled_folds(data, folds)
-    return (
-        alternative,
-        sample,
-        lambda shape: trial(model, short, shape, data, sample, epochs=epochs, room=room),
-    )
+    return sample, lambda shape: trial(model, short, shape, data, sample, epochs=epochs, room=room)
 
 
 def _alternative(model: Model, program: Program, rows: int) -> Program | None:

@@ -16,8 +16,8 @@ import numpy as np
 from calipers._checks import FloatArray, IntArray
 from calipers._estimator.candidates import (
     FOLDS,
-    NOISE,
-    SMOOTH,
+    NOISY,
+    SMOOTH_RATIO,
     Measures,
     first_trial,
     sampled_folds,
@@ -98,7 +98,7 @@ def _try_trees(
         # A few trees show whether the target is too smooth for trees to help.
         X = rows.inputs_of(len(trial_folds) - 1)
         error = unexplained_by_trees(X, rows.target, rows.weights, trial_folds[-1], rows.seed)
-        helpful = _helpful(error, first, SMOOTH)
+        helpful = _helpful(error, first, SMOOTH_RATIO)
         if helpful:
             grown = [job.result()[0] for job in growing or start()]
             error = _held_out_error(standard, [fold.held_out for fold in trial_folds], grown)
@@ -122,7 +122,7 @@ def _helpful(error: float, trial: Measures, worse: float) -> bool:
     Trials say little about a target that is nearly free of noise.
     """
     bound = min(worse * trial.unexplained, _LITTLE)
-    return trial.unexplained >= NOISE and error <= bound
+    return trial.unexplained >= NOISY and error <= bound
 
 
 def with_fitted_trees(model: Model, rows: TrainingRows, seen: str = "") -> TrainingRows:
