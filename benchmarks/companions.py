@@ -21,7 +21,7 @@ import numpy as np
 from _tables import R_TABLES, UCI, append, read, stored, two_commands
 
 from calipers import IntervalRegressor
-from calipers._estimator import fitting
+from calipers._estimator import training_rows
 from calipers._estimator.tree_inputs import WORSE
 from calipers.bank import Plan, spawn_seeds
 from calipers.metrics import interval_score
@@ -38,14 +38,16 @@ LARGEST, MOST_TESTED = 2000, 3000
 DISCRETE = ("wine", "storms")  # their intervals end on target values, so they contain more
 
 
-def stopped_by_fold(model, folds, weights, groups, seed, *, batch_size, previous=None):
+def stopped_by_fold(
+    model, folds, weights, groups, seed, *, batch_size, previous=None, smooth=False
+):
     """Plans of networks that train on all rows of a fold."""
     return [
         Plan(
             own,
             fold.train,
             validation=fold.held_out,
-            settings=make_settings(model, len(fold.train), batch_size, stops=True),
+            settings=make_settings(model, len(fold.train), batch_size, stops=True, smooth=smooth),
         )
         for own, fold in zip(spawn_seeds(seed, len(folds)), folds, strict=True)
     ]
@@ -58,7 +60,8 @@ def evaluate(name, split, variant):
     cut = max(len(y) // 5, min(len(y) // 3, 100))
     tested, known = order[:cut][:MOST_TESTED], order[cut:][:LARGEST]
     unit, rows = y.std(), (X[known], X[tested])
-    fitting.make_plans = stopped_by_fold if variant == "stopped by the fold" else make_plans
+    plans = stopped_by_fold if variant == "stopped by the fold" else make_plans
+    training_rows.make_plans = plans
     began = time.perf_counter()
     network = MLP(trees="auto" if variant == "default" else 0)
     model = IntervalRegressor(network=network, random_state=split).fit(rows[0], y[known])

@@ -22,8 +22,8 @@ from _tables import R_TABLES, SKEWED_TABLES, UCI, append, read, stored, two_comm
 
 from calipers import IntervalRegressor
 from calipers._estimator.candidates import (
+    COMPONENTS_FROM,
     EPOCHS,
-    EXPLAINED,
     Measures,
     OutputShape,
     decide,
@@ -63,8 +63,7 @@ def evaluate(name):
         yield row(known, count, scale, 1, measure(model.out_of_fold_, y), y, took)
         data = read_rows(model, X, y, None, None, reset=True)
         folds = data.split(5, 10)
-        data = mark_outliers(model, data)
-        data = data._replace(y=data.target)
+        data = mark_outliers(model, data.encoded_by_fold(folds, data.seed))
         for part in PARTS:
             began = time.perf_counter()
             program = make_program(model, data.X, len(data.used))
@@ -123,7 +122,7 @@ def table(options):
     def choose(name, margin):
         count, skew = rows[name]
         tried = found[name][EPOCHS[max(n for n in EPOCHS if n <= count)]]
-        several = count >= ROWS_FOR_SEVERAL and tried[FIRST].unexplained >= EXPLAINED
+        several = count >= ROWS_FOR_SEVERAL and tried[FIRST].unexplained >= COMPONENTS_FROM
         shapes = [FIRST, OutputShape(3, "identity")] if several else [FIRST]
         if skew >= SKEWED and (several or count < ROWS_FOR_SEVERAL):
             shapes.append(OutputShape(shapes[-1].components, "asinh"))

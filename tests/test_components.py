@@ -10,7 +10,6 @@ from sklearn.base import clone
 from calipers import IntervalRegressor, networks, objectives
 from calipers._estimator import candidates
 from calipers._estimator.candidates import Measures, unexplained_by_trees
-from calipers._estimator.training_rows import TrainingRows
 from calipers._schema import SchemaError
 from calipers._serialization.ensembles import ensemble_from_dict, ensemble_to_dict
 from calipers.bank import Program, _train
@@ -259,7 +258,7 @@ def test_trees_leave_little_of_steps_and_much_of_what_is_smooth_in_all_inputs():
     little = rng.choice([1.0, 1e-9], 1500)
     wrong = np.where(little == 1, steps, 9.0)
     found = [
-        unexplained_by_trees(TrainingRows(X, y, weights, None, np.arange(1500), 0), fold)
+        unexplained_by_trees(X, y, weights, fold, 0)
         for y, weights in ((steps, None), (sums, None), (wrong, little), (wrong, None))
     ]
     assert found[0] < 0.05

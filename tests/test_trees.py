@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 from calipers import IntervalRegressor, RowBlocks
 from calipers._estimator.candidates import Measures, _settled, unexplained_by_trees
 from calipers._estimator.together import alone
-from calipers._estimator.training_rows import TrainingRows, read_rows
+from calipers._estimator.training_rows import read_rows
 from calipers._estimator.tree_inputs import _wanted, add_trees
 from calipers._schema import SchemaError
 from calipers.bank import TrainingFailedError, train
@@ -234,19 +234,17 @@ def test_a_held_out_row_is_unknown_to_its_fold():
 
     def inputs(targets):
         own.reader_ = replace(own.reader_, forest=None)
-        given = data._replace(y=targets, target=targets, folds=folds)
-        return alone(own, add_trees(own, None, given, given))[0]
+        given = data._replace(y=targets, target=targets).encoded_by_fold(folds, 0)
+        return alone(own, add_trees(own, None, given))[0].inputs
 
     other = y.copy()
     held_out = folds[1].held_out
     # Targets move, but not their mean and spread, which all rows share.
     other[held_out] = y[held_out[::-1]]
     before, after = inputs(y), inputs(other)
-    assert len(before.y) == 2 * len(y)
-    fold = np.concatenate(before.folds[1])
-    np.testing.assert_allclose(before.X[fold], after.X[fold], rtol=1e-9, atol=1e-9)
-    first = np.concatenate(before.folds[0])
-    assert np.abs(before.X[first] - after.X[first]).max() > 0.1
+    assert before.shape == (2, len(y), 4)
+    np.testing.assert_allclose(before[1], after[1], rtol=1e-9, atol=1e-9)
+    assert np.abs(before[0] - after[0]).max() > 0.1
 
 
 def test_a_model_with_trees_is_stored(fitted, tmp_path):
@@ -427,10 +425,8 @@ def test_a_far_value_does_not_hide_the_others(far):
 def test_trees_tell_inputs_of_any_unit_apart():
     X, y = steps(500)
     fold = Fold(np.arange(400), np.arange(400, 500))
-    data = TrainingRows(X, y, None, None, np.arange(500), 0)
-    left = [
-        unexplained_by_trees(data._replace(X=own), fold) for own in (X, 1.7e9 + 50 * X, 1e39 * X)
-    ]
+    units = (X, 1.7e9 + 50 * X, 1e39 * X)
+    left = [unexplained_by_trees(own, y, None, fold, 0) for own in units]
     np.testing.assert_allclose(left, left[0], rtol=0.05)
 
 

@@ -1,14 +1,14 @@
 """Cross-fitting: folds, the out-of-fold predictions of their networks, and calibration by them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple
 
 import joblib
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import GroupKFold, KFold
 
 from calipers._checks import FloatArray, IntArray
@@ -98,13 +98,12 @@ def make_folds(
     return folds
 
 
-def leave_rows_out(folds: Sequence[Fold], n_rows: int | None = None) -> bool:
+def leave_rows_out(folds: Sequence[Fold]) -> bool:
     """Whether some fold neither trains on nor holds out some of the rows, as in time order.
 
     ``TimeSeriesSplit`` trains its first networks on the oldest rows alone. They show the errors of
     a model that has only seen the past, but the networks that predict are better trained on all
-    rows. ``n_rows`` is the number of original rows if each fold has a copy of them, one after the
-    other.
+    rows.
 
     Examples
     --------
@@ -114,13 +113,8 @@ def leave_rows_out(folds: Sequence[Fold], n_rows: int | None = None) -> bool:
     >>> [leave_rows_out(each) for each in folds]
     [False, True]
     """
-    each = [np.unique(original_rows(np.concatenate(fold), n_rows)) for fold in folds]
+    each = [np.unique(np.concatenate(fold)) for fold in folds]
     return min(map(len, each)) < len(np.unique(np.concatenate(each)))
-
-
-def original_rows(rows: IntArray, n_rows: int | None) -> IntArray:
-    """Map indices of copied rows to those of the ``n_rows`` original rows."""
-    return rows if n_rows is None else rows % n_rows
 
 
 def set_aside(rows: IntArray, fraction: float, groups: Any, seed: int) -> tuple[IntArray, IntArray]:
@@ -136,11 +130,12 @@ def set_aside(rows: IntArray, fraction: float, groups: Any, seed: int) -> tuple[
     return (rows, rows[:0]) if held.all() else (rows[~held], rows[held])
 
 
-def out_of_fold_points(points: FloatArray, folds: Sequence[Fold], fold_of: IntArray) -> FloatArray:
+def out_of_fold_points(points: ArrayLike, folds: Sequence[Fold], fold_of: IntArray) -> FloatArray:
     """Mean point prediction of each row by the networks that were not trained on it.
 
-    ``points`` has shape (networks, rows); ``fold_of`` is the fold of each network. For a row that
-    is never held out it is the mean over all networks.
+    ``points`` has shape (networks, rows), or (folds, networks, rows) if each fold has its own
+    inputs; ``fold_of`` is the fold of each network. For a row that is never held out it is the mean
+    over all networks, with the inputs of the first fold.
 
     Examples
     --------
@@ -148,12 +143,13 @@ def out_of_fold_points(points: FloatArray, folds: Sequence[Fold], fold_of: IntAr
     >>> out_of_fold_points(np.array([[1.0, 2.0], [3.0, 4.0]]), folds, np.array([0, 1]))
     array([1., 4.])
     """
-    total, count = np.zeros((2, points.shape[1]))
+    by_fold = np.broadcast_to(points, (len(folds), *np.shape(points)[-2:]))
+    total, count = np.zeros((2, by_fold.shape[-1]))
     for number, fold in enumerate(folds):
-        members = points[fold_of == number]
+        members = by_fold[number, fold_of == number]
         total[fold.held_out] += members[:, fold.held_out].sum(axis=0)
         count[fold.held_out] += len(members)
-    return np.where(count > 0, total / np.maximum(count, 1), points.mean(axis=0))
+    return np.where(count > 0, total / np.maximum(count, 1), by_fold[0].mean(axis=0))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,24 +213,16 @@ class OutOfFold:
         bounds[self.rows] = np.stack(self.calibrated.interval(level), axis=1)
         return bounds
 
-    def of_rows(self, count: int) -> "OutOfFold":
-        """The same for the ``count`` original rows, of which these rows are copies."""
-        if count == len(self.point):
-            return self
-        rows, first = np.unique(self.rows % count, return_index=True)
-        point = np.full(count, np.nan)
-        point[rows] = self.point[self.rows[first]]
-        parts = {name: getattr(self, name) for name in ("dist", "target", "weights")}
-        taken: dict[str, Any] = {k: None if v is None else v[first] for k, v in parts.items()}
-        return replace(self, point=point, rows=rows, **taken)
-
     @classmethod
     def of_points(
-        cls, points: FloatArray, folds: Sequence[Fold], fold_of: IntArray, coverage: float
+        cls, points: ArrayLike, folds: Sequence[Fold], fold_of: IntArray, coverage: float
     ) -> "OutOfFold | None":
-        """Point predictions of networks trained in these folds; None if no row is held out."""
+        """Point predictions of networks trained in these folds; None if no row is held out.
+
+        ``points`` are those of ``out_of_fold_points``.
+        """
         rows = np.unique(np.concatenate([fold.held_out for fold in folds]))
-        point = np.full(points.shape[1], np.nan)
+        point = np.full(np.shape(points)[-1], np.nan)
         point[rows] = out_of_fold_points(points, folds, fold_of)[rows]
         return cls(point, coverage, rows) if rows.size else None
 
@@ -249,7 +237,6 @@ def calibrate(
     kind: str = "width",
     groups: NDArray[Any] | None = None,
     seed: int = 0,
-    n_rows: int | None = None,
 ) -> tuple[tuple[Calibrator, ...], OutOfFold | None]:
     """Calibrate by each row's score under the networks that were not trained on it.
 
@@ -257,17 +244,18 @@ def calibrate(
     is that of the ensemble, with its atoms matched to them. If no row was held out, the calibration
     supports no coverage, and there are no predictions.
 
-    ``fold_of`` is the fold of each network, ``kind`` a key of ``CALIBRATIONS``. For the coverage
-    that is supported, the rows of a group count as one, as do several scores of a row; ``n_rows``
-    is the number of original rows if folds have their own copies. ``seed`` draws the scores of
-    targets with positive probability, see ``latent_targets``.
+    ``fold_of`` is the fold of each network, ``kind`` a key of ``CALIBRATIONS``. ``X`` has shape
+    (rows, inputs), or (folds, rows, inputs) if each fold has its own inputs. For the coverage that
+    is supported, the rows of a group count as one, as do several scores of a row. ``seed`` draws
+    the scores of targets with positive probability, see ``latent_targets``.
     """
     held_out = [fold.held_out for fold in folds]
     rows = np.concatenate(held_out)
     if not rows.size:
         return (Calibration.without_rows(),), None
     row_folds = np.repeat(np.arange(len(folds)), [len(part) for part in held_out])
-    mixture = ensemble.mixture(X[rows])
+    X = np.broadcast_to(X, (len(folds), *X.shape[-2:]))
+    mixture = ensemble.mixture(X[row_folds, rows])
     if len(mixture.components) != len(fold_of) * mixture.per_network:
         raise ValueError(
             f"aggregation={ensemble.aggregation!r} merges the networks, so that those of a fold "
@@ -276,13 +264,13 @@ def calibrate(
     dist = out_of_fold(mixture, fold_of, row_folds)
     row_weights = None if weights is None else weights[rows]
     target, support = _latent_targets(ensemble, dist, y[rows], row_weights, seed)
-    units, unit = None, original_rows(rows, n_rows)
-    if groups is not None or len(np.unique(unit)) < len(unit):
-        units = unit = unit if groups is None else groups[rows]
+    once, first = np.unique(rows, return_index=True)
+    unit = rows if groups is None else groups[rows]
+    units = None if groups is None and len(once) == len(rows) else unit
     by_width, correct = None, kind == WidthCalibration.kind
     # Pools need, for each row, other folds that were trained on it: a single fold has none, and if
     # folds leave rows out, some other folds were not trained on the row.
-    if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds, n_rows):
+    if len(fold_of) >= 2 * len(folds) > 2 and not leave_rows_out(folds):
         with joblib.parallel_config("threading", n_jobs=ensemble.n_jobs):
             pools = unseen_pools(mixture, target, fold_of, row_folds)
         scores = pools.scores
@@ -299,7 +287,6 @@ def calibrate(
     last: Any = Calibration if correct else CALIBRATIONS[kind]
     options = {} if units is None else {"units": units}
     calibrator: Calibrator = last.from_scores(scores, row_weights, **options)
-    once, first = np.unique(rows, return_index=True)
     dist, scale, point = dist[first], ensemble.target_map, np.full(len(y), np.nan)
     point[once] = ensemble.within_bounds(dist.mean if scale is None else scale.mean(dist))
     predictions = OutOfFold(

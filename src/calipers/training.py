@@ -22,7 +22,8 @@ from calipers.optimizers import OPTIMIZERS, Adam
 
 _EARLY_STEPS = 220  # least "auto" patience in steps, unless a fifteenth of all epochs is less
 _LARGEST = 1e150  # bound of a target: its square is still finite
-SMOOTH_SETTINGS = (0.5, 2.0, 5.0)  # factors of epochs, learning rate and weight decay
+# Factors of epochs, learning rate and weight decay of smooth networks.
+SMOOTH_SETTINGS = (0.5, 2.0, 5.0)
 
 SHORTHANDS: dict[str, dict[str, Any]] = {
     "loss": LOSSES,

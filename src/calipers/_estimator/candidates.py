@@ -1,9 +1,26 @@
 """Choices that ``fit`` makes by out-of-fold scores: components, target scale and kind of network.
 
-They are made where loss and network have parameters set to "auto". In a trial, one network per fold
-trains on a sample of the rows for a fraction of the epochs. It is calibrated as the model will be
-and scored on held-out rows, in the target's own unit. A candidate replaces the simplest one only if
-it is better by a margin. The constants come from ``benchmarks/shapes.py``.
+In a trial, one network per fold trains on a sample of the rows for a fraction of the epochs. It is
+calibrated as the model will be and scored on held-out rows, in the target's own unit. The first
+trial is of one component on the simplest scale, and leaves a fraction u of the variance
+unexplained. A few trees leave t, the trees of ``tree_inputs`` leave f. In the order of ``fit``:
+
+==========================  ======================================  ===============================
+choice of                   made if ``time_budget`` is None and     taken if
+==========================  ======================================  ===============================
+tree predictions            ``_wanted`` in ``tree_inputs``          f <= WORSE u and, after a longer
+                                                                    trial, f <= LONG_WORSE u; f at
+                                                                    most ``_LITTLE``; with many rows
+                                                                    also t <= SMOOTH_RATIO u
+piecewise-linear encoding   bins="auto" and enough rows             u >= NOISY
+smooth networks instead     the same, without tree predictions      and t >= SMOOTH_RATIO u
+several components          components="auto" and enough rows, and  score better than the first by
+                            u >= COMPONENTS_FROM                    MARGIN, and best of all
+scale of the target         scale="auto", enough rows and skewness  likewise
+                            (of several components, as above)
+==========================  ======================================  ===============================
+
+The constants come from ``benchmarks/shapes.py``.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,22 +30,23 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from calipers._checks import FloatArray
+from calipers._estimator.model import Model
 from calipers._estimator.together import Steps, Training
-from calipers._estimator.training_rows import TrainingRows
-from calipers.bank import Bank, Plan, Program, Table, room_of
+from calipers._estimator.training_rows import TrainingRows, make_table
+from calipers.bank import Bank, Plan, Program, room_of
 from calipers.crossfit import Fold, OutOfFold, calibrate
 from calipers.distributions import TargetMap
 from calipers.ensemble import Ensemble
 from calipers.networks import MLP, DenseFactory, smooth
 from calipers.preprocessing import center_and_scale, standardised
-from calipers.training import expanded, make_plans, make_program, objective_of
+from calipers.training import expanded, make_program, objective_of
 
 EPOCHS = {1: 0.03, 2000: 0.1}  # fraction of all epochs in a trial, by the least number of rows
 MARGIN = 0.01  # by which a candidate must be better than the simplest
-# Bounds of the unexplained fraction of the variance. Below the first, short trials say little about
-# the benefit of components; below the second, inputs get no piecewise-linear encoding.
-EXPLAINED, NOISE = 0.1, 0.04
-SMOOTH = 2.0  # a target is smooth if trees leave this many times as much unexplained as a trial
+# Unexplained fractions of the variance. Below the first, short trials say little about the benefit
+# of components; from the second on, a target is noisy.
+COMPONENTS_FROM, NOISY = 0.1, 0.04
+SMOOTH_RATIO = 2.0  # a target is smooth if trees leave this many times as much as a trial
 _TREES, _LEAF = 30, 5  # number of trees, and the fewest rows of a leaf
 FOLDS = 5
 MOST_ROWS = 4000  # sampled for trials
@@ -69,7 +87,7 @@ _FAILED = Measures(np.inf, np.inf, np.inf, 0.0)  # of a trial in which networks 
 
 
 def choose_shape(
-    model: Any,
+    model: Model,
     program: Program,
     data: TrainingRows,
     first: Measures | None = None,
@@ -80,21 +98,23 @@ def choose_shape(
     ``first`` are the measures of ``first_trial``, if it has been run, perhaps before tree
     predictions became an input. ``model.about_["shapes"]`` keeps the scores of the trials.
     """
-    shapes = shapes_of(model, data.y[data.used])
+    shapes = shapes_of(model, data.target[data.used])
     best = shapes[0]
-    if has_choice(model, program, data.y[data.used]):
-        alternative, sample, trial_of = _short_trials(model, program, data)
+    if has_choice(model, program, data.target[data.used]):
+        sample, trial_of = _short_trials(model, program, data)
+        alternative = _alternative(model, program, len(data.used))
         has_trees = model.reader_.forest is not None
         if first is None or (has_trees and len(shapes) > 1):  # shapes compete on the same inputs
             first = yield from trial_of(best)
         measured = {best: first}
-        if alternative is not program and first.unexplained >= NOISE:
+        if alternative is not None and first.unexplained >= NOISY:
             program, usual = alternative, cast(DenseFactory, program.network)
-            threshold = SMOOTH * first.unexplained  # of a smooth target
-            if not has_trees and unexplained_by_trees(data, sample[0]) >= threshold:
+            X, y, weights = data.inputs_of(0), data.target, data.weights
+            left = 0 if has_trees else unexplained_by_trees(X, y, weights, sample[0], data.seed)
+            if left >= SMOOTH_RATIO * first.unexplained:
                 program = replace(alternative, network=smooth(usual))
         for shape in shapes[1:]:
-            if shape.components == 1 or first.unexplained >= EXPLAINED:
+            if shape.components == 1 or first.unexplained >= COMPONENTS_FROM:
                 measured[shape] = yield from trial_of(shape)
         scores = {shape: measures.score for shape, measures in measured.items()}
         best = decide(scores)
@@ -114,35 +134,31 @@ def _shaped(program: Program, shape: OutputShape) -> Program:
 
 
 def first_trial(
-    model: Any, program: Program, data: TrainingRows, epochs: float | None = None
+    model: Model, program: Program, data: TrainingRows, epochs: float | None = None
 ) -> Steps[Measures]:
     """Measure the simplest shape after a short training, or after a fraction ``epochs`` of all."""
-    shape = shapes_of(model, data.y[data.used])[0]
-    return (yield from _short_trials(model, program, data, epochs)[-1](shape))
+    shape = shapes_of(model, data.target[data.used])[0]
+    return (yield from _short_trials(model, program, data, epochs)[1](shape))
 
 
 def _short_trials(
-    model: Any, program: Program, data: TrainingRows, epochs: float | None = None
-) -> tuple[Program, Sequence[Fold], Callable[[OutputShape], Steps[Measures]]]:
-    """Return the program of trials, the folds of a sample, and a function that tries a shape."""
+    model: Model, program: Program, data: TrainingRows, epochs: float | None = None
+) -> tuple[Sequence[Fold], Callable[[OutputShape], Steps[Measures]]]:
+    """Return the folds of a sample of the rows, and a function that tries a shape on them."""
     alternative = _alternative(model, program, len(data.used)) or program
     folds = data.folds
     if not any(fold.held_out.size for fold in folds):
         folds = data.split(FOLDS, FOLDS)
-    short, room = make_program(model, data.X, min(len(data.used), MOST_ROWS)), (0, 0, 0)
+    short, room = make_program(model, data.table_inputs, min(len(data.used), MOST_ROWS)), (0, 0, 0)
     short = replace(short, network=alternative.network)
     if short.batch_size == program.batch_size:  # then the fit uses the same compiled program
         rows, validation, _ = room_of(_plans(model, program, data, folds))
         short, room = alternative, (rows, validation, model.n_networks)
     sample = sampled_folds(data, folds)
-    return (
-        alternative,
-        sample,
-        lambda shape: trial(model, short, shape, data, sample, epochs=epochs, room=room),
-    )
+    return sample, lambda shape: trial(model, short, shape, data, sample, epochs=epochs, room=room)
 
 
-def _alternative(model: Any, program: Program, rows: int) -> Program | None:
+def _alternative(model: Model, program: Program, rows: int) -> Program | None:
     """Return the program with the network to try instead of the usual one, or None."""
     network, usual = expanded("network", model.network), program.network
     if not (isinstance(network, MLP) and isinstance(usual, DenseFactory)):
@@ -151,19 +167,21 @@ def _alternative(model: Any, program: Program, rows: int) -> Program | None:
     return None if alternative is None else replace(program, network=alternative)
 
 
-def unexplained_by_trees(data: TrainingRows, fold: Fold) -> float:
+def unexplained_by_trees(
+    X: FloatArray, y: FloatArray, weights: FloatArray | None, fold: Fold, seed: int
+) -> float:
     """Fraction of the variance of a fold's held-out rows that a few trees leave unexplained."""
     from sklearn.tree import ExtraTreeRegressor  # ``sklearn.ensemble`` takes longer to import
 
-    weights = [None if data.weights is None else data.weights[rows] for rows in fold]
-    X = standardised(data.X, *center_and_scale(data.X[fold.train]))
-    y = data.y[fold.held_out]
-    predicted = np.zeros(len(y))
-    for seed in np.random.RandomState(data.seed).randint(2**31 - 1, size=_TREES):
-        tree = ExtraTreeRegressor(min_samples_leaf=_LEAF, random_state=seed)
-        tree.fit(X[fold.train], data.y[fold.train], weights[0], check_input=False)
-        predicted += tree.predict(X[fold.held_out], check_input=False)
-    return unexplained(y, y - predicted / _TREES, weights[1])
+    inputs = standardised(X, *center_and_scale(X[fold.train]))
+    known, held_out = (None if weights is None else weights[rows] for rows in fold)
+    target = y[fold.held_out]
+    predicted = np.zeros(len(target))
+    for tree_seed in np.random.RandomState(seed).randint(2**31 - 1, size=_TREES):
+        tree = ExtraTreeRegressor(min_samples_leaf=_LEAF, random_state=tree_seed)
+        tree.fit(inputs[fold.train], y[fold.train], known, check_input=False)
+        predicted += tree.predict(inputs[fold.held_out], check_input=False)
+    return unexplained(target, target - predicted / _TREES, held_out)
 
 
 def unexplained(y: FloatArray, errors: FloatArray, weights: FloatArray | None) -> float:
@@ -172,7 +190,7 @@ def unexplained(y: FloatArray, errors: FloatArray, weights: FloatArray | None) -
     return float(np.average(errors**2, weights=weights) / variance) if variance > 0 else 0.0
 
 
-def has_choice(model: Any, program: Program, y: FloatArray) -> bool:
+def has_choice(model: Model, program: Program, y: FloatArray) -> bool:
     """Whether trials are to choose among several shapes or networks."""
     if model.time_budget is not None:
         return False
@@ -189,7 +207,7 @@ def sampled_folds(data: TrainingRows, folds: Sequence[Fold]) -> Sequence[Fold]:
     return result or folds
 
 
-def shapes_of(model: Any, y: FloatArray) -> list[OutputShape]:
+def shapes_of(model: Model, y: FloatArray) -> list[OutputShape]:
     """Return candidate shapes, the simplest first; other scales use the most components."""
     objective = objective_of(model)
     counts, (simplest, *scales) = objective.candidates(len(y)), objective.scales(y)
@@ -212,11 +230,13 @@ def decide(scores: dict[OutputShape, float], margin: float | None = None) -> Out
 
 def map_of(shape: OutputShape, data: TrainingRows) -> TargetMap | None:
     """The map from the target to the shape's scale, learned from the rows in use."""
-    return None if shape.scale == "identity" else TargetMap.learn(shape.scale, data.y[data.used])
+    if shape.scale == "identity":
+        return None
+    return TargetMap.learn(shape.scale, data.target[data.used])
 
 
 def trial(
-    model: Any,
+    model: Model,
     program: Program,
     shape: OutputShape,
     data: TrainingRows,
@@ -226,30 +246,40 @@ def trial(
 ) -> Steps[Measures]:
     """Train for a fraction ``epochs`` of all epochs, and measure the held-out rows."""
     program, target_map = _shaped(program, shape), map_of(shape, data)
-    y = data.y if target_map is None else target_map.forward(data.y)
     if epochs is None:
         epochs = EPOCHS[max(rows for rows in EPOCHS if rows <= len(data.used))]
     plans = [
         replace(plan, settings=_shorter(plan.settings, epochs))
         for plan in _plans(model, program, data, folds)
     ]
-    robust = getattr(program.network, "clips_inputs", False)
-    table = Table.from_arrays(data.X, y, robust=robust)
+    table = make_table(program, data, target_map)
     bank = yield Training(program, table, plans, trial=True, room=room)
     if bank is None:
         return _FAILED
     ensemble = Ensemble(bank, model.coverage, "snm", support=data.support, target_map=target_map)
-    fold_of = np.arange(len(folds))
-    if not ensemble.head.has_interval:
-        points = OutOfFold.of_points(bank.predict(data.X)["point"], folds, fold_of, model.coverage)
-        assert points is not None  # noqa: S101 - folds hold rows out
-        measures = _measure_points(points, data.y, data.weights)
-        return measures._replace(settled=_settled(bank))
-    rows = (data.X, data.y, data.weights)
-    options: dict[str, Any] = {"kind": "map", "seed": data.seed, "n_rows": data.n_rows}
-    predictions = calibrate(ensemble, folds, fold_of, *rows, **options)[1]
+    fold_of, inputs = np.arange(len(folds)), data.inputs[: len(folds)]
+    if ensemble.head.has_interval:
+        rows = (inputs, data.target, data.weights)
+        predictions = calibrate(ensemble, folds, fold_of, *rows, "map", seed=data.seed)[1]
+    else:
+        points = [bank.predict(X)["point"] for X in inputs]
+        predictions = OutOfFold.of_points(points, folds, fold_of, model.coverage)
     assert predictions is not None  # noqa: S101 - folds hold rows out
-    return measure(predictions, data.y, data.weights)._replace(settled=_settled(bank))
+    if len(inputs) > 1:
+        predictions = _fold_by_fold(predictions, folds)
+    measures = measure(predictions, data.target, data.weights)
+    return measures._replace(settled=_settled(bank))
+
+
+def _fold_by_fold(predictions: OutOfFold, folds: Sequence[Fold]) -> OutOfFold:
+    """Order predictions by fold, so that all folds have their part in the sample that is scored."""
+    held_out = [fold.held_out for fold in folds]
+    numbers = np.repeat(np.arange(len(folds)), [len(rows) for rows in held_out])
+    first = np.unique(np.concatenate(held_out), return_index=True)[1]
+    order = np.argsort(numbers[first], kind="stable")
+    parts = {name: getattr(predictions, name) for name in ("rows", "dist", "target", "weights")}
+    ordered: dict[str, Any] = {n: None if v is None else v[order] for n, v in parts.items()}
+    return replace(predictions, **ordered)
 
 
 def _settled(bank: Bank) -> bool:
@@ -259,38 +289,31 @@ def _settled(bank: Bank) -> bool:
     return all(first < second for first, second in lowest)
 
 
-def _plans(model: Any, program: Program, data: TrainingRows, folds: Sequence[Fold]) -> list[Plan]:
+def _plans(model: Model, program: Program, data: TrainingRows, folds: Sequence[Fold]) -> list[Plan]:
     """One plan for each fold."""
-    rows = (data.weights, data.groups, data.seed)
-    return make_plans(model, folds, *rows, batch_size=program.batch_size)
+    versions = range(len(folds))
+    return data.plans(model, folds, versions, data.seed, batch_size=program.batch_size)
 
 
 def measure(predictions: OutOfFold, y: FloatArray, weights: FloatArray | None = None) -> Measures:
-    """Measure out-of-fold predictions."""
-    sample = np.unique(np.linspace(0, len(predictions.rows) - 1, _MEASURED).astype(int))
+    """Measure out-of-fold predictions; if they are points alone, the RMSE replaces other scores."""
+    count = len(predictions.rows)
+    sample = np.arange(count)
+    if predictions.dist is not None:
+        sample = np.unique(np.linspace(0, count - 1, _MEASURED).astype(int))
     rows = predictions.rows[sample]
-    tail = max((1 - predictions.coverage) / 2, _TAIL_ROWS / len(predictions.rows))
-    levels = np.array([tail, 1 - tail, *_LEVELS])[:, None]
-    weights, target = None if weights is None else weights[rows], y[rows]
-    excess = target - predictions.calibrated[sample].ppf(levels)
-    pinball = np.maximum(levels * excess, (levels - 1) * excess)
-    losses = np.average(pinball, axis=1, weights=weights)
-    errors = target - predictions.point[rows]
-    return Measures(
-        float(losses[:2].sum() / tail),
-        float(losses[2:].mean()),
-        float(np.average(errors**2, weights=weights)),
-        unexplained(target, errors, weights),
-    )
-
-
-def _measure_points(predictions: OutOfFold, y: FloatArray, weights: FloatArray | None) -> Measures:
-    """Measure point predictions without a distribution: the RMSE replaces the other scores."""
-    rows = predictions.rows
     weights, target = None if weights is None else weights[rows], y[rows]
     errors = target - predictions.point[rows]
     squared = float(np.average(errors**2, weights=weights))
-    return Measures(squared**0.5, squared**0.5, squared, unexplained(target, errors, weights))
+    left = unexplained(target, errors, weights)
+    if predictions.dist is None:
+        return Measures(squared**0.5, squared**0.5, squared, left)
+    tail = max((1 - predictions.coverage) / 2, _TAIL_ROWS / count)
+    levels = np.array([tail, 1 - tail, *_LEVELS])[:, None]
+    excess = target - predictions.calibrated[sample].ppf(levels)
+    pinball = np.maximum(levels * excess, (levels - 1) * excess)
+    losses = np.average(pinball, axis=1, weights=weights)
+    return Measures(float(losses[:2].sum() / tail), float(losses[2:].mean()), squared, left)
 
 
 def _shorter(settings: Any, fraction: float) -> Any:

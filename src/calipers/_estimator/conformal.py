@@ -11,6 +11,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from calipers._checks import FloatArray, refuse_masked
 from calipers._estimator.inputs import Inputs
+from calipers._estimator.model import Model
 from calipers._estimator.row_labels import group_labels
 from calipers._text import did_you_mean
 from calipers.calibration import (
@@ -28,7 +29,7 @@ from calipers.ensemble import Ensemble
 
 
 def conformal_ensemble(
-    model: Any,
+    model: Model,
     X: Any,
     y: Any,
     *,

@@ -1,7 +1,4 @@
-"""Fitting on rows in memory, from a table to a trained and calibrated ensemble.
-
-``model`` is always an ``IntervalRegressor``.
-"""
+"""Fitting on rows in memory, from a table to a trained and calibrated ensemble."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,8 +9,9 @@ from numpy.typing import NDArray
 
 from calipers._checks import warn
 from calipers._estimator.candidates import choose_shape
+from calipers._estimator.model import Model
 from calipers._estimator.together import Steps, Training
-from calipers._estimator.training_rows import TrainingRows, mark_outliers, read_rows
+from calipers._estimator.training_rows import TrainingRows, make_table, mark_outliers, read_rows
 from calipers._estimator.tree_inputs import add_trees, starting_at_trees, with_fitted_trees
 from calipers.bank import (
     Bank,
@@ -21,7 +19,6 @@ from calipers.bank import (
     ColumnPoints,
     Points,
     Program,
-    Scaling,
     Table,
     Upgraded,
     around_zero,
@@ -30,10 +27,10 @@ from calipers.calibration import Calibrator, infinite_reason
 from calipers.crossfit import Fold, OutOfFold, calibrate, leave_rows_out
 from calipers.distributions import Support, TargetMap
 from calipers.ensemble import Ensemble
-from calipers.training import batch_size_of, make_plans, make_program
+from calipers.training import batch_size_of, make_program
 
 
-def fit_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Steps[Ensemble]:
+def fit_rows(model: Model, X: Any, y: Any, sample_weight: Any, groups: Any) -> Steps[Ensemble]:
     """Fit a new ensemble or, with ``warm_start``, continue from the last one."""
     previous = vars(model).get("ensemble_") if model.warm_start else None
     if previous is not None:
@@ -41,18 +38,17 @@ def fit_rows(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ste
     original = read_rows(model, X, y, sample_weight, groups)
     model.about_["split"] = {"seed": original.seed, "rows": original.fingerprint}
     rows = _rows_by_fold(model, original)
-    program = make_program(model, rows.X, len(rows.used))
-    rows, first = yield from add_trees(model, program, rows, original)
-    if program.in_size < rows.X.shape[1]:  # tree predictions are another input
-        program = starting_at_trees(make_program(model, rows.X, len(rows.used)))
-    clipped = rows._replace(y=rows.target)
-    program, target_map = yield from choose_shape(model, program, clipped, first)
-    table = _table(program, rows, target_map)
+    program = make_program(model, rows.table_inputs, len(rows.used))
+    rows, first = yield from add_trees(model, program, rows)
+    if program.in_size < rows.inputs.shape[-1]:  # tree predictions are another input
+        program = starting_at_trees(make_program(model, rows.table_inputs, len(rows.used)))
+    program, target_map = yield from choose_shape(model, program, rows, first)
+    table = make_table(program, rows, target_map)
     return (yield from train_ensemble(model, program, table, rows, target_map=target_map))
 
 
 def _continue(
-    model: Any, previous: Ensemble, X: Any, y: Any, sample_weight: Any, groups: Any
+    model: Model, previous: Ensemble, X: Any, y: Any, sample_weight: Any, groups: Any
 ) -> Steps[Ensemble]:
     """Train the networks of an ensemble further, with its inputs, units and shape."""
     bank, target_map = previous.bank, previous.target_map
@@ -63,32 +59,21 @@ def _continue(
     rows = _rows_by_fold(model, original)
     if model.reader_.forest is not None:
         model.about_["trees"] = trees
-        rows = with_fitted_trees(model, rows, original, trees.get("rows", ""))
+        rows = with_fitted_trees(model, rows, trees.get("rows", ""))
     program = replace(  # more rows might allow larger networks, but the trained ones stay
-        make_program(model, rows.X, len(rows.used)),
+        make_program(model, rows.table_inputs, len(rows.used)),
         network=bank.program.network,
         components=bank.program.components,
     )
-    table = _table(program, rows, target_map, bank.units)
+    table = make_table(program, rows, target_map, bank.units)
     steps = train_ensemble(model, program, table, rows, previous=bank, target_map=target_map)
     return (yield from steps)
 
 
-def _rows_by_fold(model: Any, original: TrainingRows) -> TrainingRows:
+def _rows_by_fold(model: Model, original: TrainingRows) -> TrainingRows:
     """Split the rows into folds, each with its own encoding, and set gross errors aside."""
     folds = original.split(model.cv, model.n_networks)
     return mark_outliers(model, original.encoded_by_fold(folds, original.seed))
-
-
-def _table(
-    program: Program, rows: TrainingRows, target_map: TargetMap | None, units: Scaling | None = None
-) -> Table:
-    """Return the rows as networks take them, on the scale on which they predict."""
-    target = rows.target
-    if target_map is not None:  # that of an earlier fit may not reach down to all targets
-        target = np.maximum(target_map.forward(target), target_map.low)
-    robust = getattr(program.network, "clips_inputs", False)
-    return Table.from_arrays(rows.X, target, units, robust=robust)
 
 
 def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
@@ -98,7 +83,7 @@ def _without(fold: Fold, rows: NDArray[np.intp]) -> Fold:
 
 
 def train_ensemble(
-    model: Any,
+    model: Model,
     program: Program,
     table: Table,
     rows: TrainingRows,
@@ -111,11 +96,12 @@ def train_ensemble(
     folds = rows.folds
     fold_of = np.arange(model.n_networks) % len(folds)
     cleaned = [_without(fold, rows.outliers) for fold in folds]
-    trainings = [([cleaned[i] for i in fold_of], rows.seed)]
-    if leave_rows_out(folds, rows.n_rows):
+    trainings = [([cleaned[i] for i in fold_of], fold_of, rows.seed)]
+    if leave_rows_out(folds):
         # These networks calibrate; others, trained on all rows, predict.
         whole = _without(Fold(rows.used, rows.used[:0]), rows.outliers)
-        trainings.append(([whole] * model.n_networks, rows.seed + 1))
+        last = np.full(model.n_networks, len(folds) if len(rows.inputs) > len(folds) else 0)
+        trainings.append(([whole] * model.n_networks, last, rows.seed + 1))
     options: dict[str, Any] = {
         "batch_size": batch_size_of(model, len(rows.used)),
         "previous": previous,
@@ -123,8 +109,8 @@ def train_ensemble(
     }
     plans = [
         plan
-        for members, seed in trainings
-        for plan in make_plans(model, members, rows.weights, rows.groups, seed, **options)
+        for members, versions, seed in trainings
+        for plan in rows.plans(model, members, versions, seed, **options)
     ]
     if source is not None:
         plans = [around_zero(plan, table) for plan in plans]
@@ -138,30 +124,30 @@ def train_ensemble(
     )
     if model.cv is None:
         return ensemble
+    inputs = rows.inputs[: len(folds)]
     if not ensemble.head.has_interval:
-        points = held_out.bank.predict(rows.X)["point"]
+        points = [held_out.bank.predict(X)["point"] for X in inputs]
         predictions = OutOfFold.of_points(points, folds, fold_of, model.coverage)
     else:
         calibrations, predictions = calibrate(
             held_out,
             folds,
             fold_of,
-            rows.X,
+            inputs,
             rows.y,
             rows.weights,
             model.calibration,
             groups=rows.groups,
             seed=rows.seed,
-            n_rows=rows.n_rows,
         )
         support = rows.support if predictions is None else predictions.support
         ensemble = replace(ensemble, calibrations=calibrations, support=support)
         warn_of_infinite(model, calibrations)
-    model._out_of_fold = None if predictions is None else predictions.of_rows(rows.n_rows)
+    model._out_of_fold = predictions
     return ensemble
 
 
-def warn_of_infinite(model: Any, calibrations: Sequence[Calibrator]) -> None:
+def warn_of_infinite(model: Model, calibrations: Sequence[Calibrator]) -> None:
     """Warn if there are too few rows for finite intervals of the model's coverage."""
     last = calibrations[-1]
     if model.unsupported != "inf" or last.supports(0.5 * (1.0 - model.coverage)):
@@ -170,7 +156,7 @@ def warn_of_infinite(model: Any, calibrations: Sequence[Calibrator]) -> None:
 
 
 def ensemble_of(
-    model: Any, bank: Bank | Upgraded, support: Support, target_map: TargetMap | None
+    model: Model, bank: Bank | Upgraded, support: Support, target_map: TargetMap | None
 ) -> Ensemble:
     """Return the ensemble of these networks, with the parameters of the model."""
     return Ensemble(

@@ -5,8 +5,6 @@ and rows from which the encoding, the units and the shape of the networks are le
 encodes all other rows into shards (``calipers.bank.Shards``), on a Dask cluster one set of shards
 per worker (``calipers._estimator.shares``). With this many rows, held-out rows are as informative
 as folds, and every network is trained on all others.
-
-``model`` is always an ``IntervalRegressor``.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -25,6 +23,7 @@ from sklearn.utils import check_random_state
 from calipers._checks import FloatArray, warn
 from calipers._estimator.candidates import FOLDS, choose_shape, has_choice
 from calipers._estimator.fitting import ensemble_of, warn_of_infinite
+from calipers._estimator.model import Model
 from calipers._estimator.shares import WorkerShares
 from calipers._estimator.together import alone, tell_time, train_in_time
 from calipers._estimator.training_rows import TrainingRows, read_rows
@@ -90,7 +89,7 @@ class Seen(NamedTuple):
         )
 
 
-def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ensemble:
+def fit_blocks(model: Model, X: Any, y: Any, sample_weight: Any, groups: Any) -> Ensemble:
     """Train and calibrate an ensemble on rows that are streamed in blocks."""
     _check(model)
     if sample_weight is not None or groups is not None:
@@ -139,7 +138,7 @@ def fit_blocks(model: Any, X: Any, y: Any, sample_weight: Any, groups: Any) -> E
         return _calibrated(model, ensemble, *_read(model, sample, to_calibrate), data.seed)
 
 
-def _check(model: Any) -> None:
+def _check(model: Model) -> None:
     """Raise ValueError if out-of-core fitting does not support the parameters."""
     check_parameters(model)
     if model.warm_start:
@@ -156,7 +155,7 @@ def _check(model: Any) -> None:
         )
 
 
-def _roles(model: Any, sample: Sample) -> tuple[slice, slice, slice]:
+def _roles(model: Model, sample: Sample) -> tuple[slice, slice, slice]:
     """Split a sample into rows to calibrate on, to validate on and to learn the encoding from."""
     drawn, total = len(sample.y), sample.total
     calibration = 0 if model.cv is None else min(int(_CALIBRATION * drawn), total // 10)
@@ -168,26 +167,26 @@ def _roles(model: Any, sample: Sample) -> tuple[slice, slice, slice]:
     return slice(*ends[:2]), slice(*ends[1:3]), slice(*ends[2:])
 
 
-def _read(model: Any, sample: Sample, part: slice) -> tuple[FloatArray, FloatArray]:
+def _read(model: Model, sample: Sample, part: slice) -> tuple[FloatArray, FloatArray]:
     """Encode rows of a sample as numbers."""
     if part.start == part.stop:
         return np.empty((0, model.reader_.width)), sample.y[part]
     return model.reader_.read_with_targets(model, sample.X[part], sample.y[part])
 
 
-def _shape(model: Any, data: TrainingRows, count: int, total: int) -> tuple[Program, Scale]:
+def _shape(model: Model, data: TrainingRows, count: int, total: int) -> tuple[Program, Scale]:
     """Choose the networks for ``count`` of ``total`` rows, and the scale of rows, from a sample."""
     ordinary = outlier_limits(data.y, total)
     inside = (data.y >= ordinary[0]) & (data.y <= ordinary[1])
     if not inside.all() and not outlying_targets(data.X, data.y).any():  # the inputs explain them
         ordinary, inside = (-np.inf, np.inf), np.ones(len(data.y), dtype=bool)
-    data = data._replace(y=np.clip(data.y, data.y[inside].min(), data.y[inside].max()))
+    data = data._replace(target=np.clip(data.y, data.y[inside].min(), data.y[inside].max()))
     program = make_program(model, data.X, count)
     rows = data
-    if has_choice(model, program, data.y):
+    if has_choice(model, program, data.target):
         rows = data.encoded_by_fold(data.split(FOLDS, FOLDS), data.seed)
     program, target_map = alone(model, choose_shape(model, program, rows))
-    target = data.y if target_map is None else target_map.forward(data.y)
+    target = data.target if target_map is None else target_map.forward(data.target)
     clips = getattr(program.network, "clips_inputs", False)
     table = Table.from_arrays(data.X, target, robust=clips)
     return program, Scale(table, target_map, ordinary)
@@ -210,7 +209,7 @@ def _encode_here(
 
 
 def _trained(
-    model: Any,
+    model: Model,
     program: Program,
     scale: Scale,
     validation: tuple[Float32Array, Float32Array],
@@ -246,7 +245,7 @@ def _trained(
 
 
 def _calibrated(
-    model: Any, ensemble: Ensemble, X: FloatArray, y: FloatArray, seed: int
+    model: Model, ensemble: Ensemble, X: FloatArray, y: FloatArray, seed: int
 ) -> Ensemble:
     """Calibrate the ensemble on rows that no network was trained on."""
     if not len(y) or not ensemble.head.has_interval:
@@ -262,7 +261,7 @@ def _calibrated(
 
 
 def _encoded(
-    model: Any, scale: Scale, support: Support, numbers: Any, X: Any, y: Any
+    model: Model, scale: Scale, support: Support, numbers: Any, X: Any, y: Any
 ) -> tuple[tuple[Float32Array, Float32Array], Seen]:
     """Encode a block of rows for training, and summarise it; ``numbers`` are its row numbers."""
     try:
@@ -279,7 +278,7 @@ def _encoded(
     return scale(X, y), seen
 
 
-def _learnt(model: Any, seen: list[Seen]) -> Support:
+def _learnt(model: Model, seen: list[Seen]) -> Support:
     """Record the ranges of all rows in the model, and return the support of the target.
 
     Warns if rows were left out since their targets are likely to be errors.

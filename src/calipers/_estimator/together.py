@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from calipers._checks import warn
+from calipers._estimator.model import Model
 from calipers._progress import progress
 from calipers.bank import Bank, Plan, Program, Table, TrainingFailedError, padded, train
 from calipers.training import out_of_time, time_report
@@ -34,12 +35,12 @@ Steps = Generator[Training, Any, T]
 """A running fit and its result; it is sent None for a trial that fails."""
 
 
-def alone(model: Any, fit: Steps[T]) -> T:
+def alone(model: Model, fit: Steps[T]) -> T:
     """Run one fit."""
     return together([model], [fit])[0]
 
 
-def together(models: Sequence[Any], fits: Sequence[Steps[T]]) -> list[T]:
+def together(models: Sequence[Model], fits: Sequence[Steps[T]]) -> list[T]:
     """Run several fits in step; networks that share a program train in one bank.
 
     Trials go first, so that the final networks of all fits train at the same time.
@@ -73,7 +74,7 @@ def together(models: Sequence[Any], fits: Sequence[Steps[T]]) -> list[T]:
     return [results[number] for number in range(len(fits))]
 
 
-def _trained(model: Any, training: Training, fits: int = 1) -> Bank | None:
+def _trained(model: Model, training: Training, fits: int = 1) -> Bank | None:
     """Train the networks of ``fits`` fits, each of which has its own time budget."""
     if not training.trial:
         return train_in_time(model, *training[:3], fits)
@@ -83,7 +84,7 @@ def _trained(model: Any, training: Training, fits: int = 1) -> Bank | None:
         return None
 
 
-def _trained_jointly(model: Any, trainings: Sequence[Training], rows: int) -> list[Bank | None]:
+def _trained_jointly(model: Model, trainings: Sequence[Training], rows: int) -> list[Bank | None]:
     """Train the networks of several fits in one bank, and return those of each fit.
 
     If a trial fails, it may be that of another fit, so each is trained by itself.
@@ -140,7 +141,7 @@ def _separated(bank: Bank, training: Training, joined: Table, start: int) -> Ban
 
 
 def train_in_time(
-    model: Any, program: Program, table: Table, plans: list[Plan], budgets: int = 1
+    model: Model, program: Program, table: Table, plans: list[Plan], budgets: int = 1
 ) -> Bank:
     """Train networks with a progress bar, within ``budgets`` times the time budget."""
     total = sum(plan.settings.epochs for plan in plans)
@@ -149,7 +150,7 @@ def train_in_time(
         return train(program, table, plans, n_jobs=model.n_jobs, report=report, seconds=seconds)
 
 
-def tell_time(model: Any, bank: Bank, plans: list[Plan], shards: int = 1) -> None:
+def tell_time(model: Model, bank: Bank, plans: list[Plan], shards: int = 1) -> None:
     """Record in ``about_`` how many epochs fitted into the time budget, and warn if too few did.
 
     If rows come in several shards, an epoch of the plans is a pass over one of them.

@@ -1,7 +1,4 @@
-"""Training rows: reading them from a table, one copy per fold where needed, and gross errors.
-
-``model`` is always an ``IntervalRegressor``.
-"""
+"""Training rows: reading them from a table, their inputs in each fold, and gross errors."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,29 +14,31 @@ from sklearn.utils.validation import _check_sample_weight
 from calipers import storage
 from calipers._checks import FloatArray, refuse_masked, warn
 from calipers._estimator.inputs import learn_inputs
+from calipers._estimator.model import Model
 from calipers._estimator.row_labels import group_labels
 from calipers._outliers import FAR_TARGETS, outlying_targets
+from calipers.bank import Plan, Program, Scaling, Table
 from calipers.crossfit import Fold, make_folds
-from calipers.distributions import Support, learn_support, refuse_outside
+from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
 from calipers.preprocessing import (
     TargetEncoding,
     describe_numbers,
     find_target_encoding,
     learn_target_encoding,
 )
-from calipers.training import check_parameters
+from calipers.training import check_parameters, make_plans
 
 _NAMED = 10  # rows that a warning lists
 
 
 class TrainingRows(NamedTuple):
-    """Validated training rows, with their folds.
+    """Validated training rows, with their folds and the inputs of each fold.
 
-    If each fold has its own encoding of the inputs, all rows are repeated for each of them, one
-    copy after the other, and the folds are indices into their copies.
+    Folds, outliers and all other indices are numbers of rows. Only the table of a bank contains a
+    row several times, once for each version of its inputs: see ``table_inputs`` and ``plans``.
     """
 
-    X: FloatArray
+    X: FloatArray  # as new rows are encoded
     y: FloatArray
     weights: FloatArray | None
     groups: NDArray[np.intp] | None
@@ -50,12 +49,9 @@ class TrainingRows(NamedTuple):
     encoding: TargetEncoding | None = None  # which differs by fold
     support: Support = Support()
     folds: Sequence[Fold] = ()
-    copies: int = 1
-
-    @property
-    def n_rows(self) -> int:
-        """Number of rows in one copy."""
-        return len(self.y) // self.copies
+    # (versions, rows, inputs): a single version that folds share, or one for each fold. If folds
+    # leave rows out, a last one may follow, for the networks that are trained on all rows.
+    inputs: FloatArray = np.empty((0, 0, 0))
 
     def split(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
         """Split the rows in use into folds."""
@@ -63,38 +59,50 @@ class TrainingRows(NamedTuple):
         return make_folds(cv, self.used, self.X, self.y, self.groups, n_networks, seed)
 
     def encoded_by_fold(self, folds: Sequence[Fold], seed: int) -> "TrainingRows":
-        """Return the rows with these folds, and a copy of them for each fold that encodes them.
+        """Return the rows with these folds, and with inputs that are encoded for each of them.
 
         The target encoding of high-cardinality categories differs by fold, since it must not use
         targets of held-out rows.
         """
         if self.encoding is None:
-            return self._replace(folds=folds)
+            return self._replace(folds=folds, inputs=self.X[None])
         encoded = [
             self.encoding.encoded(self.X, fold.train, seed + i) for i, fold in enumerate(folds)
         ]
-        return self._replace(encoding=None).copied(encoded, folds)
+        return self._replace(folds=folds).with_inputs(np.concatenate(encoded))
 
-    def copied(self, encoded: list[FloatArray], folds: Sequence[Fold]) -> "TrainingRows":
-        """Return one copy of the rows per array of inputs, the first of them for the folds."""
-        count, size = len(encoded), len(self.y)
-        return self._replace(
-            X=np.concatenate(encoded),
-            y=np.tile(self.y, count),
-            target=np.tile(self.target, count),
-            weights=None if self.weights is None else np.tile(self.weights, count),
-            groups=None if self.groups is None else np.tile(self.groups, count),
-            outliers=np.add.outer(np.arange(count) * size, self.outliers).ravel(),
-            folds=[Fold(*(part + i * size for part in fold)) for i, fold in enumerate(folds)],
-            copies=count,
-        )
+    def with_inputs(self, table_inputs: FloatArray) -> "TrainingRows":
+        """Return the rows with other inputs, given as all versions one after the other."""
+        shape = (-1, len(self.y), table_inputs.shape[1])
+        return self._replace(inputs=table_inputs.reshape(shape))
 
-    def by_fold(self, folds: Sequence[Fold]) -> list[tuple[FloatArray, Fold]]:
-        """Return the inputs of each fold, and the fold as indices into them."""
-        starts = [i * self.n_rows if self.copies > 1 else 0 for i in range(len(folds))]
+    def inputs_of(self, fold: int) -> FloatArray:
+        """Inputs of all rows in the fold of this number."""
+        return self.inputs[fold if len(self.inputs) > 1 else 0]
+
+    @property
+    def table_inputs(self) -> FloatArray:
+        """Inputs of a bank's table: all versions, one after the other."""
+        return self.inputs.reshape(-1, self.inputs.shape[-1])
+
+    def in_table(self, values: FloatArray) -> FloatArray:
+        """Values of the rows, repeated for each version of the inputs."""
+        return np.tile(values, len(self.inputs))
+
+    def plans(
+        self, model: Model, folds: Sequence[Fold], versions: ArrayLike, seed: int, **options: Any
+    ) -> list[Plan]:
+        """Return plans for networks in these folds, with these versions of the inputs.
+
+        Their indices are those of a bank's table.
+        """
+        plans = make_plans(model, folds, self.weights, self.groups, seed, **options)
+        if len(self.inputs) == 1:
+            return plans
+        starts = len(self.y) * np.asarray(versions)
         return [
-            (self.X[start : start + self.n_rows], Fold(*(part - start for part in fold)))
-            for start, fold in zip(starts, folds, strict=True)
+            replace(plan, rows=plan.rows + start, validation=plan.validation + start)
+            for plan, start in zip(plans, starts, strict=True)
         ]
 
     @property
@@ -108,7 +116,7 @@ class TrainingRows(NamedTuple):
 
 
 def read_rows(
-    model: Any,
+    model: Model,
     X: Any,
     y: Any,
     sample_weight: Any,
@@ -143,7 +151,7 @@ def read_rows(
     encoding, encoder = None, model.reader_.encoder
     if use_targets and encoder is not None and (reset or encoder.knows_targets):
         encoding = find_target_encoding(encoder, raw, X, y, weights, groups)
-    if reset and encoding is not None:
+    if reset and encoder is not None and encoding is not None:
         X = learn_target_encoding(encoder, encoding, X)
         model.reader_ = replace(model.reader_, columns=encoder.columns_)
     (model.target_,) = describe_numbers(y[used, None], ["y" if name is None else str(name)])
@@ -157,13 +165,24 @@ def read_rows(
     return rows._replace(encoding=encoding, support=_support(model, y, used))
 
 
-def mark_outliers(model: Any, rows: TrainingRows) -> TrainingRows:
+def make_table(
+    program: Program, rows: TrainingRows, target_map: TargetMap | None, units: Scaling | None = None
+) -> Table:
+    """Return the rows as networks take them, on the scale on which they predict."""
+    target = rows.target
+    if target_map is not None:  # that of an earlier fit may not reach down to all targets
+        target = np.maximum(target_map.forward(target), target_map.low)
+    robust = getattr(program.network, "clips_inputs", False)
+    return Table.from_arrays(rows.table_inputs, rows.in_table(target), units, robust=robust)
+
+
+def mark_outliers(model: Model, rows: TrainingRows) -> TrainingRows:
     """Do as ``set_outliers_aside``, with a warning that lists the rows and a note in ``about_``."""
     rows = set_outliers_aside(rows)
-    outliers = rows.outliers[rows.outliers < rows.n_rows]
+    outliers = rows.outliers
     if not outliers.size:
         return rows
-    ordinary = rows.y[np.setdiff1d(rows.used, rows.outliers)]
+    ordinary = rows.y[np.setdiff1d(rows.used, outliers)]
     count = len(outliers)
     model.about_["far_targets"] = {"count": count, "rows": outliers[:_NAMED].tolist()}
     shown = ", ".join(f"{row} ({rows.y[row]:g})" for row in outliers[:_NAMED])
@@ -182,18 +201,14 @@ def set_outliers_aside(rows: TrainingRows) -> TrainingRows:
     Calibration uses them unchanged, so that coverage stays valid.
     """
     used, target = rows.used, rows.target
-    outliers = used[outlying_targets(rows.X[used], target[used])]
+    outliers = used[outlying_targets(rows.inputs[0][used], target[used])]
     if not outliers.size:
         return rows
     ordinary = target[np.setdiff1d(used, outliers)]
-    starts = np.arange(rows.copies) * rows.n_rows
-    return rows._replace(
-        target=np.clip(target, ordinary.min(), ordinary.max()),
-        outliers=np.add.outer(starts, outliers % rows.n_rows).ravel(),
-    )
+    return rows._replace(target=np.clip(target, ordinary.min(), ordinary.max()), outliers=outliers)
 
 
-def _support(model: Any, y: FloatArray, used: NDArray[np.intp]) -> Support:
+def _support(model: Model, y: FloatArray, used: NDArray[np.intp]) -> Support:
     """Learn the values that the target can take from rows of positive weight.
 
     Bounds that the user gives hold for all rows.

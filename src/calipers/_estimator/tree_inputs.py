@@ -4,8 +4,6 @@ In each fold, trees are grown on the rows that its networks train on. A training
 prediction of the trees that were not grown on it, a held-out row the prediction of all trees of the
 fold, and a new row that of trees grown on all rows. So the target of a held-out row never reaches
 the networks of its fold, and calibration stays honest.
-
-``model`` is always an ``IntervalRegressor``.
 """
 
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -18,13 +16,14 @@ import numpy as np
 from calipers._checks import FloatArray, IntArray
 from calipers._estimator.candidates import (
     FOLDS,
-    SMOOTH,
+    SMOOTH_RATIO,
     Measures,
     first_trial,
     sampled_folds,
     unexplained,
     unexplained_by_trees,
 )
+from calipers._estimator.model import Model
 from calipers._estimator.together import Steps
 from calipers._estimator.training_rows import TrainingRows
 from calipers.bank import Program
@@ -45,73 +44,71 @@ _FEW = 4000  # rows up to which trees cost little: they are grown early, and twi
 
 
 def add_trees(
-    model: Any, program: Program, rows: TrainingRows, original: TrainingRows
+    model: Model, program: Program, rows: TrainingRows
 ) -> Steps[tuple[TrainingRows, Measures | None]]:
     """Add tree predictions to the inputs if the model requests trees, or if a trial favours them.
 
-    ``original`` are the rows before each fold got its own copy. The forest for new rows becomes
-    part of ``model.reader_``. Returns the rows, and the measures of the last trial without trees.
+    The forest for new rows becomes part of ``model.reader_``. Returns the rows, and the measures of
+    the last trial without trees.
     """
-    trees, certain = _wanted(model, original)
+    trees, certain = _wanted(model, rows)
     if not trees:
         return rows, None
-    base = _base(rows, original)
     grown: list[FloatArray] = []
     trial = None
     if not certain:
-        helpful, trial, grown = yield from _try_trees(model, program, rows, original, base, trees)
+        helpful, trial, grown = yield from _try_trees(model, program, rows, trees)
         if not helpful:
             return rows, trial
-    last, forest = _with_trees(model, base, base.X, Fold(base.used, base.used[:0]), trees, -1)
+    last, forest = _on_all_rows(model, rows, trees)
     model.reader_ = replace(model.reader_, forest=forest)
-    model.about_.setdefault("trees", {})["rows"] = original.fingerprint
-    return _by_fold(model, base, rows, trees, last, grown), trial
+    model.about_.setdefault("trees", {})["rows"] = rows.fingerprint
+    return _with_trees_by_fold(model, rows, trees, last, grown), trial
 
 
 def _try_trees(
-    model: Any,
-    program: Program,
-    rows: TrainingRows,
-    original: TrainingRows,
-    base: TrainingRows,
-    trees: int,
+    model: Model, program: Program, rows: TrainingRows, trees: int
 ) -> Steps[tuple[bool, Measures, list[FloatArray]]]:
     """Compare trees with networks on held-out rows.
 
     Returns whether trees help, the measures of the networks, and the inputs of each fold with tree
     predictions, if they can be used for the fit.
     """
-    data, folds = rows._replace(y=rows.target), rows.folds
+    folds, standard = rows.folds, _standard_targets(rows)
     cross_fitted = any(fold.held_out.size for fold in folds)
-    trial_folds = sampled_folds(data, folds if cross_fitted else original.split(FOLDS, FOLDS))
+    trial_folds = sampled_folds(rows, folds if cross_fitted else rows.split(FOLDS, FOLDS))
     # The first trial trains in one thread, and another core may grow trees meanwhile.
-    few = len(base.used) <= _FEW
+    few = len(rows.used) <= _FEW
     early = few and joblib.effective_n_jobs(model.n_jobs) > 1
-    pool, parts = ThreadPoolExecutor(1), rows.by_fold(trial_folds)
+    pool = ThreadPoolExecutor(1)
 
     def start() -> list[Future[tuple[FloatArray, Forest]]]:
         # The fit needs predictions of all rows if it has the same folds.
-        predicted = [None if trial_folds is folds else fold.held_out for _, fold in parts]
+        predicted = [None if trial_folds is folds else fold.held_out for fold in trial_folds]
         return [
-            pool.submit(_with_trees, model, base, *part, trees, i, predicted[i])
-            for i, part in enumerate(parts)
+            pool.submit(
+                _with_trees, model, standard, rows.inputs_of(i), fold, trees, i, predicted[i]
+            )
+            for i, fold in enumerate(trial_folds)
         ]
 
     try:
         growing = start() if early else []
-        trial = first = yield from first_trial(model, program, data)
+        trial = first = yield from first_trial(model, program, rows)
         # With many rows, a few trees show whether the target is too smooth for trees to help.
-        error = 0.0 if few else unexplained_by_trees(data, trial_folds[-1])
-        helpful = _helpful(error, first, SMOOTH)
+        last = len(trial_folds) - 1
+        known = (rows.inputs_of(last), rows.target, rows.weights, trial_folds[last], rows.seed)
+        error = 0.0 if few else unexplained_by_trees(*known)
+        helpful = _helpful(error, first, SMOOTH_RATIO)
         if helpful:
             grown = [job.result()[0] for job in growing or start()]
-            error = _held_out_error(base, [fold.held_out for _, fold in parts], grown)
+            error = _held_out_error(standard, [fold.held_out for fold in trial_folds], grown)
             helpful = _helpful(error, first, WORSE)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     if helpful and not first.settled:
         # With tree predictions, networks would not learn what they learn late.
-        trial = yield from first_trial(model, program, data, LONG)
+        trial = yield from first_trial(model, program, rows, LONG)
         helpful = _helpful(error, trial, LONG_WORSE)
     fractions = {"trees": error, "networks": trial.unexplained}
     model.about_["trees"] = {"unexplained": fractions}
@@ -122,33 +119,33 @@ def _try_trees(
 
 def _helpful(error: float, trial: Measures, worse: float) -> bool:
     """Whether trees with an unexplained fraction ``error`` help networks like those of a trial."""
-    return 0 < trial.unexplained and error <= min(worse * trial.unexplained, _LITTLE)
+    return trial.unexplained > 0 and error <= min(worse * trial.unexplained, _LITTLE)
 
 
-def with_fitted_trees(
-    model: Any, rows: TrainingRows, original: TrainingRows, seen: str = ""
-) -> TrainingRows:
+def with_fitted_trees(model: Model, rows: TrainingRows, seen: str = "") -> TrainingRows:
     """Add the predictions of the model's trees, grown on rows of fingerprint ``seen``.
 
     Rows of another fingerprint are new to these trees. For the same rows, the trees of each fold
     are grown again.
     """
     forest = model.reader_.forest
-    if original.fingerprint != seen:
-        return rows._replace(X=np.column_stack([rows.X, forest.predict(rows.X, model.n_jobs)]))
-    base, whole = _base(rows, original), Fold(original.used, original.used[:0])
-    last, _ = _with_trees(model, base, base.X, whole, len(forest), -1)
-    return _by_fold(model, base, rows, len(forest), last, [])
+    if forest is None:
+        return rows
+    if rows.fingerprint != seen:
+        X = rows.table_inputs
+        return rows.with_inputs(np.column_stack([X, forest.predict(X, model.n_jobs)]))
+    last, _ = _on_all_rows(model, rows, len(forest))
+    return _with_trees_by_fold(model, rows, len(forest), last, [])
 
 
-def _wanted(model: Any, original: TrainingRows) -> tuple[int, bool]:
+def _wanted(model: Model, data: TrainingRows) -> tuple[int, bool]:
     """Return how many trees to grow, and whether to use them without a trial."""
     network = expanded("network", model.network)
     if not isinstance(network, MLP):
         return 0, True
     if not isinstance(network.trees, str):
         return int(network.trees), True
-    rows, inputs = len(original.used), original.X.shape[1]
+    rows, inputs = len(data.used), data.X.shape[1]
     fits = _FEWEST <= rows <= _MOST and rows * inputs <= _MOST_NUMBERS
     # A trial takes a fraction of the epochs, and is not informative if there are few.
     usual = network.frequencies and model.epochs is None and model.time_budget is None
@@ -156,15 +153,18 @@ def _wanted(model: Any, original: TrainingRows) -> tuple[int, bool]:
     return (max(_FEWEST_TREES, trees) if fits and usual else 0), False
 
 
-def _base(rows: TrainingRows, original: TrainingRows) -> TrainingRows:
-    """Return one copy of the rows, with standardised targets, for trees grown on all rows."""
-    count, X = len(original.y), original.X
-    if original.encoding is not None:
-        X = original.encoding.encoded(X, original.used, original.seed + len(rows.folds))
-    target, outliers = rows.target[:count], rows.outliers[rows.outliers < count]
-    used = target[original.used]
-    y = (target - used.mean()) / (used.std() or 1.0)
-    return original._replace(X=X, y=y, outliers=outliers, encoding=None)
+def _standard_targets(rows: TrainingRows) -> TrainingRows:
+    """Return the rows with standardised targets, which trees learn."""
+    used = rows.target[rows.used]
+    return rows._replace(y=(rows.target - used.mean()) / (used.std() or 1.0))
+
+
+def _on_all_rows(model: Model, rows: TrainingRows, trees: int) -> tuple[FloatArray, Forest]:
+    """Return the inputs with predictions of trees grown on all rows, and the trees."""
+    X, used = rows.X, rows.used
+    if rows.encoding is not None:
+        X = rows.encoding.encoded(X, used, rows.seed + len(rows.folds))
+    return _with_trees(model, _standard_targets(rows), X, Fold(used, used[:0]), trees, -1)
 
 
 def _held_out_error(base: TrainingRows, by_fold: list[IntArray], grown: list[FloatArray]) -> float:
@@ -185,29 +185,22 @@ def starting_at_trees(program: Program) -> Program:
     return replace(program, network=replace(program.network, skip=program.output.places))
 
 
-def _by_fold(
-    model: Any,
-    base: TrainingRows,
-    rows: TrainingRows,
-    trees: int,
-    last: FloatArray,
-    grown: list[FloatArray],
+def _with_trees_by_fold(
+    model: Model, rows: TrainingRows, trees: int, last: FloatArray, grown: list[FloatArray]
 ) -> TrainingRows:
-    """Give each fold its own copy of the rows, with tree predictions as the last input.
+    """Give each fold its own inputs, the last of which are tree predictions.
 
     ``last`` are the inputs with predictions of trees grown on all rows; ``grown`` are those of each
     fold, or empty if its trees have yet to be grown.
     """
-    parts = rows.by_fold(rows.folds)
+    standard = _standard_targets(rows)
     encoded = grown or [
-        _with_trees(model, base, *part, trees, number)[0] for number, part in enumerate(parts)
+        _with_trees(model, standard, rows.inputs_of(number), fold, trees, number)[0]
+        for number, fold in enumerate(rows.folds)
     ]
-    single, used = [fold for _, fold in parts], base.used
-    if leave_rows_out(single):  # the networks that predict are trained on all rows, in no fold
+    if leave_rows_out(rows.folds):  # the networks that predict are trained on all rows, in no fold
         encoded = [*encoded, last]
-        used = used + len(base.y) * len(single)
-    y, target = rows.y[: len(base.y)], rows.target[: len(base.y)]
-    return base._replace(y=y, target=target, used=used).copied(encoded, single)
+    return rows.with_inputs(np.concatenate(encoded))
 
 
 def _with_trees(

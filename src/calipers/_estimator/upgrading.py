@@ -1,16 +1,15 @@
-"""Upgrading a regressor: the source of point predictions, and its errors on held-out rows.
-
-``model`` is always an ``IntervalRegressor``.
-"""
+"""Upgrading a regressor: the source of point predictions, and its errors on held-out rows."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.model_selection import PredefinedSplit
 from sklearn.utils.validation import check_is_fitted
 
 from calipers._estimator.fitting import train_ensemble
+from calipers._estimator.model import Model
 from calipers._estimator.together import Steps
 from calipers._estimator.training_rows import (
     TrainingRows,
@@ -34,13 +33,19 @@ from calipers.objectives import LOSSES
 from calipers.preprocessing import find_target_encoding
 from calipers.training import make_program, objective_of
 
-Source = BankPoints | Points
-
 _FOLDS = 5  # in which a regressor is fitted if the model has no folds
 
 
+class Errors(NamedTuple):
+    """Errors of point predictions on held-out rows."""
+
+    rows: TrainingRows  # with the errors as their target
+    source: BankPoints | ColumnPoints | Points
+    head_inputs: NDArray[np.floating[Any]]  # inputs of the new networks, in a bank's table
+
+
 def upgrade_rows(
-    model: Any,
+    model: Model,
     points: Any,
     X: Any,
     y: Any,
@@ -51,31 +56,23 @@ def upgrade_rows(
     fresh: bool,
 ) -> Steps[Ensemble]:
     """Train networks for the intervals around the point predictions of ``points``."""
-    head = _head_around_points(model)
-    source = _source(model, points)
-    head_inputs: Any
-    column = isinstance(source, ColumnPoints)  # other sources have fixed inputs
-    reset = not isinstance(source, BankPoints)
-    data = read_rows(model, X, y, sample_weight, groups, reset=reset, use_targets=column)
-    folds = data.split(model.cv, model.n_networks)
-    if isinstance(source, ColumnPoints):
-        rows = _errors_of_regressor(model, points, X, data, folds, fresh)
-        head_inputs = rows.X
-    elif (point_folds := _folds_of_points(model, points, data, fresh)) is None:
-        rows, head_inputs = _errors_on_new_rows(model, points, source, data, folds)
+    head, given = _head_around_points(model), (X, y, sample_weight, groups)
+    if isinstance(points, type(model)):
+        rows, source, head_inputs = _errors_of_model(model, points, given, fresh)
+    elif hasattr(points, "predict") and not isinstance(points, type):
+        rows, source, head_inputs = _errors_of_regressor(model, points, given, fresh)
+    elif hasattr(points, "held_out"):
+        rows, source, head_inputs = _errors_of_points(model, points, given)
     else:
-        encoder = model.reader_.encoder
-        if encoder is not None and encoder.knows_targets:
-            encoding = find_target_encoding(encoder, X, data.X, data.y, data.weights, data.groups)
-            data = data._replace(encoding=encoding)
-        rows, head_inputs = _errors_out_of_fold(model, points, source, data, folds, point_folds)
+        raise TypeError(f"points must be a regressor with predict, got {type(points).__name__}")
     if objective_of(model).scales(rows.y)[0] != "identity":
         raise ValueError(
             "an upgrade keeps point predictions on the target's own scale: set "
             "loss__scale='identity'"
         )
     rows = mark_outliers(model, rows)
-    table = error_table(head_inputs, rows.target, rows.weights)
+    weights = None if rows.weights is None else rows.in_table(rows.weights)
+    table = error_table(head_inputs, rows.in_table(rows.target), weights)
     program = make_program(model, head_inputs, len(rows.used))
     network = Around(program.network, cast(int, HEADS[head].point_at), float(adapt))
     program = replace(program, network=network, head=head)
@@ -83,75 +80,83 @@ def upgrade_rows(
 
 
 def _errors_of_regressor(
-    model: Any, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
-) -> TrainingRows:
+    model: Model, regressor: Any, given: tuple[Any, ...], fresh: bool
+) -> Errors:
     """Errors of a regressor of another library, whose predictions become the last input."""
-    data = _add_points(model, regressor, X, data, folds, fresh)
+    data = read_rows(model, *given)
+    folds = data.split(model.cv, model.n_networks)
+    data = _add_points(model, regressor, given[0], data, folds, fresh)
     rows = data.encoded_by_fold(folds, data.seed)
-    return rows._replace(target=rows.y - np.tile(data.X[:, -1], rows.copies))
+    rows = rows._replace(target=rows.y - data.X[:, -1])
+    return Errors(rows, ColumnPoints(), rows.table_inputs)
 
 
-def _errors_on_new_rows(
-    model: Any, points: Any, source: Source, data: TrainingRows, folds: list[Fold]
-) -> tuple[TrainingRows, Any]:
-    """Errors on rows that no network of ``points`` was trained on, and the inputs of new ones."""
-    rows = data._replace(folds=folds)
-    if model.reader_.forest is not None:
-        if points.about_.get("trees", {}).get("rows") == data.fingerprint:
-            rows = _with_inputs_of(model, points, data, folds)
-        else:
-            rows = with_fitted_trees(model, rows, data)
-    point, head_inputs = source(rows.X)
-    return rows._replace(target=rows.y - np.atleast_2d(point).mean(axis=0)), head_inputs
+def _errors_of_points(model: Model, points: Points, given: tuple[Any, ...]) -> Errors:
+    """Errors of networks that calipers did not train, on rows that each has not seen."""
+    data = read_rows(model, *given, use_targets=False)
+    folds = data.split(model.cv, model.n_networks)
+    point, head_inputs = points(data.X)
+    if points.held_out is None:
+        point = np.atleast_2d(point).mean(axis=0)
+    else:
+        split = PredefinedSplit(points.held_out[data.used])
+        point_folds = data.split(split, model.n_networks)
+        point = out_of_fold_points(point, point_folds, np.arange(len(point)) % len(point_folds))
+        folds = folds if model.cv is None else point_folds
+    rows = data.encoded_by_fold(folds, data.seed)
+    return Errors(rows._replace(target=rows.y - point), points, head_inputs)
 
 
-def _errors_out_of_fold(
-    model: Any,
-    points: Any,
-    source: Source,
-    data: TrainingRows,
-    folds: list[Fold],
-    point_folds: list[Fold],
-) -> tuple[TrainingRows, Any]:
-    """Errors on rows that each network of ``points`` was not trained on, and inputs of new ones.
+def _errors_of_model(model: Model, points: Model, given: tuple[Any, ...], fresh: bool) -> Errors:
+    """Errors of the networks of an ``IntervalRegressor``, on rows that each has not seen.
 
-    New networks have the same folds, or are trained on all rows if the model has no folds.
+    New networks have the same inputs and the same folds, or are trained on all rows if the model
+    has no folds.
     """
-    rows = _with_inputs_of(model, points, data, point_folds)
-    member_points, head_inputs = source(rows.X)
-    fold_of = np.arange(len(member_points)) % len(point_folds)
-    held_out = out_of_fold_points(member_points, rows.folds, fold_of)
-    point = held_out[: len(data.y)].copy()  # also of rows that are in no fold
-    for fold, copy in zip(point_folds, rows.folds, strict=True):
-        point[fold.held_out] = held_out[copy.held_out]
-    if model.cv is None:
-        rows = _with_inputs_of(model, points, data, folds)
-        head_inputs = head_inputs if rows.X is data.X else source(rows.X)[1]
-    return rows._replace(target=rows.y - np.tile(point, rows.copies)), head_inputs
+    bank = _read_as(model, points)
+    data = read_rows(model, *given, reset=False, use_targets=False)
+    folds = data.split(model.cv, model.n_networks)
+    point_folds = _folds_of_points(model, points, data, fresh)
+    if point_folds is None:  # no network has seen any of the rows
+        rows = _with_inputs_for_new_rows(model, points, data)._replace(folds=folds)
+        point = bank.predict(rows.table_inputs)["point"].mean(axis=0)
+    else:
+        encoder = model.reader_.encoder
+        if encoder is not None and encoder.knows_targets:
+            parts = (given[0], data.X, data.y, data.weights, data.groups)
+            data = data._replace(encoding=find_target_encoding(encoder, *parts))
+        rows = _with_inputs_of(model, points, data, point_folds)
+        by_fold = [bank.predict(X)["point"] for X in rows.inputs]
+        point = out_of_fold_points(by_fold, point_folds, np.arange(len(bank)) % len(point_folds))
+        if model.cv is None:
+            rows = _with_inputs_of(model, points, data, folds)
+    rows = rows._replace(target=rows.y - point)
+    return Errors(rows, BankPoints(bank), rows.table_inputs)
 
 
-def _with_inputs_of(model: Any, points: Any, data: TrainingRows, folds: list[Fold]) -> TrainingRows:
+def _with_inputs_for_new_rows(model: Model, points: Model, data: TrainingRows) -> TrainingRows:
+    """Return rows with the inputs that ``points`` has for new rows, the same in all folds."""
+    whole = [Fold(data.used, data.used[:0])]
+    if points.about_.get("trees", {}).get("rows") == data.fingerprint:
+        return _with_inputs_of(model, points, data, whole)  # by trees that were not grown on a row
+    return with_fitted_trees(model, data.encoded_by_fold(whole, data.seed))
+
+
+def _with_inputs_of(
+    model: Model, points: Model, data: TrainingRows, folds: list[Fold]
+) -> TrainingRows:
     """Return rows with the inputs that ``points`` had in each fold."""
-    seed = points.about_["split"]["seed"] if isinstance(points, type(model)) else data.seed
+    seed = points.about_["split"]["seed"]
     rows = data.encoded_by_fold(folds, seed)
     if model.reader_.forest is None:
         return rows
-    marked, original = set_outliers_aside(rows), data._replace(seed=seed)
-    grown = with_fitted_trees(model, marked, original, data.fingerprint)
+    marked = set_outliers_aside(rows._replace(seed=seed))
+    grown = with_fitted_trees(model, marked, data.fingerprint)
     return grown._replace(outliers=data.outliers)
 
 
-def _source(model: Any, points: Any) -> Source | ColumnPoints:
-    """Return the source of point predictions.
-
-    If ``points`` is an ``IntervalRegressor``, ``model`` reads inputs as it does.
-    """
-    if not isinstance(points, type(model)):
-        if hasattr(points, "predict") and not isinstance(points, type):
-            return ColumnPoints()
-        if hasattr(points, "held_out"):
-            return cast(Points, points)
-        raise TypeError(f"points must be a regressor with predict, got {type(points).__name__}")
+def _read_as(model: Model, points: Model) -> Bank:
+    """Let ``model`` read inputs as ``points`` does, and return the networks of ``points``."""
     check_is_fitted(points, "ensemble_")
     bank = points.ensemble_.bank
     if not isinstance(bank, Bank) or points.ensemble_.head.has_interval:
@@ -168,11 +173,11 @@ def _source(model: Any, points: Any) -> Source | ColumnPoints:
         model.__dict__.pop(name, None)
         if hasattr(points, name):
             setattr(model, name, getattr(points, name))
-    return BankPoints(bank)
+    return bank
 
 
 def _add_points(
-    model: Any, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
+    model: Model, regressor: Any, X: Any, data: TrainingRows, folds: list[Fold], fresh: bool
 ) -> TrainingRows:
     """Add a regressor's out-of-fold predictions to the rows as another input.
 
@@ -202,12 +207,10 @@ def _add_points(
     return data._replace(X=np.column_stack([data.X, points]))
 
 
-def _folds_of_points(model: Any, points: Any, data: TrainingRows, fresh: bool) -> list[Fold] | None:
+def _folds_of_points(
+    model: Model, points: Model, data: TrainingRows, fresh: bool
+) -> list[Fold] | None:
     """Folds in which ``points`` was fitted on exactly these rows; None if the rows are new."""
-    if not isinstance(points, type(model)):
-        if points.held_out is None:
-            return None
-        return data.split(PredefinedSplit(points.held_out[data.used]), model.n_networks)
     split = points.about_.get("split", {}) if points.cv is not None else {}
     if split and split["rows"] == data.fingerprint:
         folds = data.split(points.cv, model.n_networks, split["seed"])
@@ -222,7 +225,7 @@ def _folds_of_points(model: Any, points: Any, data: TrainingRows, fresh: bool) -
     return None
 
 
-def _head_around_points(model: Any) -> str:
+def _head_around_points(model: Model) -> str:
     """Head of networks that learn the interval around a given point prediction."""
     head = objective_of(model).head
     around = HEADS[head].around_point

@@ -192,7 +192,7 @@ class _Bounds(Arithmetic):
 
     size = 3
     fields = ("lower", "point", "upper")
-    places = (0, 1, 2)
+    places: ClassVar[tuple[int, ...]] = (0, 1, 2)
     around_point = "ordered"
 
     def interval(self, *parameters: Array, coverage: Array) -> tuple[Array, Array, Array]:

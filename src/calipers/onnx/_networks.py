@@ -224,8 +224,8 @@ def _module(graph: Graph, module: Any, x: str) -> str:
         raw = _module(graph, module.perceptron, embedded)
         if module.skip is None:
             return raw
-        last = graph("Gather", x, graph.integers(-1), axis=2)
-        return graph("Add", raw, graph("Mul", last, graph.single(module.skip[:, None])))
+        prediction = graph("Gather", x, graph.integers(-1), axis=2)
+        return graph("Add", raw, graph("Mul", prediction, graph.single(module.skip[:, None])))
     if not isinstance(module, Perceptron):
         raise ValueError(
             f"a network of type {type(module).__name__} cannot be exported to ONNX: only those of "
