@@ -6,8 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings, strategies as st
+from sklearn.model_selection import TimeSeriesSplit
 
 from calipers import IntervalRegressor, load
+from calipers._estimator.training_rows import read_rows
 from calipers.networks import MLP
 from calipers.optimizers import Adam
 from calipers.preprocessing import TableEncoder, TargetEncoding
@@ -198,6 +200,20 @@ def test_out_of_fold_predictions_have_the_rows_of_fit(model):
     assert np.mean((lower <= Y) & (upper >= Y)) == pytest.approx(0.95, abs=0.01)
     new = np.sqrt(np.mean((model.predict(X_TEST) - Y_TEST) ** 2))
     assert np.sqrt(np.mean((found.point - Y) ** 2)) == pytest.approx(new, rel=0.3)
+
+
+def test_networks_that_predict_learn_from_encodings_by_all_rows(monkeypatch):
+    own, plans = IntervalRegressor(preprocessor=encoder(), **TINY), []
+    data = read_rows(own, X, Y, None, None)
+    inputs = data.encoded_by_fold(data.split(TimeSeriesSplit(4), 8), 0).inputs
+    assert len(inputs) == 5
+    np.testing.assert_array_equal(inputs[-1], data.encoding.encoded(data.X, data.used, 4))
+    monkeypatch.setattr(
+        "calipers._estimator.together.train", lambda *a, **k: plans.extend(a[2]) or 1 / 0
+    )
+    with pytest.raises(ZeroDivisionError):
+        own.set_params(cv=TimeSeriesSplit(4)).fit(X, Y)
+    assert [int(plan.rows.min()) // len(Y) for plan in plans] == [0, 1, 2, 3] * 2 + [4] * 8
 
 
 def test_a_level_never_seen_has_the_mean_of_all(model):

@@ -100,7 +100,7 @@ def train_ensemble(
     if leave_rows_out(folds):
         # These networks calibrate; others, trained on all rows, predict.
         whole = _without(Fold(rows.used, rows.used[:0]), rows.outliers)
-        last = np.full(model.n_networks, len(folds) if len(rows.inputs) > len(folds) else 0)
+        last = np.full(model.n_networks, len(folds))
         trainings.append(([whole] * model.n_networks, last, rows.seed + 1))
     options: dict[str, Any] = {
         "batch_size": batch_size_of(model, len(rows.used)),

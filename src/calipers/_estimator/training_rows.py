@@ -18,7 +18,7 @@ from calipers._estimator.model import Model
 from calipers._estimator.row_labels import group_labels
 from calipers._outliers import FAR_TARGETS, outlying_targets
 from calipers.bank import Plan, Program, Scaling, Table
-from calipers.crossfit import Fold, make_folds
+from calipers.crossfit import Fold, leave_rows_out, make_folds
 from calipers.distributions import Support, TargetMap, learn_support, refuse_outside
 from calipers.preprocessing import (
     TargetEncoding,
@@ -49,8 +49,8 @@ class TrainingRows(NamedTuple):
     encoding: TargetEncoding | None = None  # which differs by fold
     support: Support = Support()
     folds: Sequence[Fold] = ()
-    # (versions, rows, inputs): a single version that folds share, or one for each fold. If folds
-    # leave rows out, a last one may follow, for the networks that are trained on all rows.
+    # (versions, rows, inputs): a single version that folds share, or one for each fold and, if they
+    # leave rows out, a last one for the networks that are trained on all rows.
     inputs: FloatArray = np.empty((0, 0, 0))
 
     def split(self, cv: Any, n_networks: int, seed: int | None = None) -> list[Fold]:
@@ -62,13 +62,13 @@ class TrainingRows(NamedTuple):
         """Return the rows with these folds, and with inputs that are encoded for each of them.
 
         The target encoding of high-cardinality categories differs by fold, since it must not use
-        targets of held-out rows.
+        targets of held-out rows. Where folds leave rows out, the last is for networks that are
+        trained on all rows.
         """
         if self.encoding is None:
             return self._replace(folds=folds, inputs=self.X[None])
-        encoded = [
-            self.encoding.encoded(self.X, fold.train, seed + i) for i, fold in enumerate(folds)
-        ]
+        known = [fold.train for fold in folds] + [self.used] * leave_rows_out(folds)
+        encoded = [self.encoding.encoded(self.X, rows, seed + i) for i, rows in enumerate(known)]
         return self._replace(folds=folds).with_inputs(np.concatenate(encoded))
 
     def with_inputs(self, table_inputs: FloatArray) -> "TrainingRows":
