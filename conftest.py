@@ -48,6 +48,7 @@ def pytest_collection_modifyitems(items):
     longest = {
         "test_docs.py", "test_regressor.py", "test_campaigns.py", "test_forged.py", "test_files.py",
         "test_components.py", "test_search.py", "test_examples.py", "test_attacks.py",
+        "test_trees.py", "test_rowblocks.py", "test_names.py", "test_multitarget.py",
     }  # fmt: skip
     items.sort(key=lambda item: item.path.name not in longest)
 
