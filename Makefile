@@ -38,7 +38,9 @@ types: $(READY) ## mypy, strict
 
 FAST := not slow and not torch and not browser
 WORKERS ?= 2
-PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+# Without the plugins of libraries, whose modules pytest would rewrite in every worker.
+PYTEST := PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 $(BIN)/pytest -p xdist -p _hypothesis_pytestplugin \
+	-n $(WORKERS) --dist loadscope --no-loadscope-reorder
 
 quick: $(READY) ## under a minute: the tests of what changed, or a core selection
 	$(PYTEST) -q --budget 45 -m "$(FAST)" $$($(BIN)/python tests/quick.py)

@@ -128,7 +128,7 @@ def test_upgraded_points_are_kept():
 def test_the_number_of_components_is_chosen_by_out_of_fold_scores(monkeypatch):
     monkeypatch.setattr(objectives, "ROWS_FOR_SEVERAL", 300)
     monkeypatch.setattr("calipers._estimator.candidates.EPOCHS", {1: 1.0})
-    model = IntervalRegressor(**SMALL).fit(*two_humps(400))
+    model = IntervalRegressor(**SMALL | {"epochs": 120}).fit(*two_humps(400))
     assert model.ensemble_.bank.program.components == 3
     assert model.about_["shapes"]["3, identity"] < 0.99 * model.about_["shapes"]["1, identity"]
     few = clone(model).fit(*two_humps(200))

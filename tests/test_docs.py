@@ -135,16 +135,31 @@ class Reader:
         return f"{self.page.relative_to(ROOT)}:{block.line}: the block {problem}"
 
 
+def follow(page):
+    """Do what a page says, in this folder."""
+    with mock.patch.dict(AGGREGATIONS):  # a page may add its own
+        Reader(page).follow(page.read_text("utf-8"))
+
+
 @pytest.mark.parametrize(
     "page", [p for p in PAGES if p != SERVING], ids=lambda page: str(page.relative_to(ROOT))
 )
-def test_page_does_what_it_says(page, tmp_path, monkeypatch, request):
+def test_page_does_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    text = page.read_text("utf-8")
-    if "hidden_layers" not in text:  # its networks are as large as users have them
-        request.getfixturevalue("some_optimisations")
-    with mock.patch.dict(AGGREGATIONS):  # a page may add its own
-        Reader(page).follow(text)
+    if "hidden_layers" not in page.read_text("utf-8"):  # as large as users have them, so slow
+        small = {"hidden_layers": (8,), "frequencies": 0, "trees": 0}
+        for name, value in small.items():
+            monkeypatch.setitem(MLP.__init__.__kwdefaults__, name, value)
+    follow(page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", DOCS / "index.md"], ids=lambda page: page.stem
+)
+def test_page_does_what_it_says_with_networks_as_users_have_them(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    follow(page)
 
 
 @contextlib.contextmanager

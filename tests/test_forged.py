@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from calipers import load
 from calipers.cli import app
 from calipers.networks import DenseFactory
+from calipers.prediction import Query
 from calipers.storage import ModelFileError, read_model
 
 from .campaigns._models import new_models, old_models
@@ -163,6 +164,22 @@ def test_forged_folders_of_the_campaign_are_refused_or_sound():
 def examples(tmp_path_factory):
     """Models with every part that a folder can have."""
     return new_models(tmp_path_factory.mktemp("examples"))
+
+
+def test_bits_of_every_kind_of_model(examples):
+    """Several components, other scales, bounds, encodings, streams, regressors, several targets.
+
+    Those that are not forged: a row's prediction has the same bits alone and among others.
+    """
+    query = Query((0.95, 0.5), (0.1, 0.5), variance=True, density=5, members=True)
+    for name, example in examples.items():
+        model = example.load(example.folder, **example.code)
+        for own in getattr(model, "models_", [model]):
+            whole = own.query(example.rows, query).columns()
+            alone = [own.query(example.rows[i : i + 1], query).columns() for i in range(5)]
+            for column, values in whole.items():
+                found = np.concatenate([one[column] for one in alone])
+                np.testing.assert_array_equal(found, values[:5], err_msg=f"{name}: {column}")
 
 
 def test_forged_folders_with_newer_parts_are_refused_or_sound(examples):

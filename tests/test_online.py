@@ -183,6 +183,7 @@ while True:
 """
 
 
+@pytest.mark.slow  # test_campaigns.py has a fast share of such kills
 def test_a_kill_loses_nothing_that_was_saved(folder, tmp_path):
     path = tmp_path / "model"
     calipers.load(folder).save(path)

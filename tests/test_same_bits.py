@@ -1,4 +1,7 @@
-"""A row's prediction has the same bits alone, in a small batch and in a large one."""
+"""A row's prediction has the same bits alone, in a small batch and in a large one.
+
+That it has them in models of every kind is tested in ``test_forged.py``, which has such models.
+"""
 
 from dataclasses import replace
 
@@ -9,8 +12,6 @@ from calipers import IntervalRegressor
 from calipers.distributions import SplitNormal, SplitNormalMixture
 from calipers.networks import MLP
 from calipers.prediction import Query
-
-from .campaigns._models import new_models
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2.5, 2.5, (120, 3))
@@ -51,19 +52,6 @@ def test_bits_do_not_depend_on_the_batch(parameters):
             if array is not None and name not in ("coverages", "levels", "quantile_levels"):
                 found = np.concatenate([getattr(part, name) for part in parts])
                 np.testing.assert_array_equal(found, array, err_msg=f"{name}, {size} at a time")
-
-
-def test_bits_of_every_kind_of_model(tmp_path):
-    """Several components, other scales, bounds, encodings, streams, regressors, several targets."""
-    for name, example in new_models(tmp_path).items():
-        model = example.load(example.folder, **example.code)
-        for own in getattr(model, "models_", [model]):
-            query = Query((0.95, 0.5), (0.1, 0.5), variance=True, density=5, members=True)
-            whole = own.query(example.rows, query).columns()
-            alone = [own.query(example.rows[i : i + 1], query).columns() for i in range(25)]
-            for column, values in whole.items():
-                found = np.concatenate([one[column] for one in alone])
-                np.testing.assert_array_equal(found, values[:25], err_msg=f"{name}: {column}")
 
 
 @pytest.mark.parametrize("method", ["ppf", "isf", "crps", "logpdf", "cdf"])

@@ -468,6 +468,7 @@ sys.exit(any(os.waitpid(child, 0)[1] for child in children))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks, and locks of POSIX")
+@pytest.mark.slow  # test_campaigns.py has a fast share of such races
 def test_several_processes_share_a_store(tmp_path):
     subprocess.run([sys.executable, "-c", RACE, str(tmp_path)], check=True, timeout=600)
     for number in range(20):

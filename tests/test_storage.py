@@ -409,6 +409,7 @@ def read_turn(folder):
     return document["turn"]
 
 
+@pytest.mark.slow  # test_campaigns.py has a fast share of such kills
 def test_a_save_killed_at_any_moment_leaves_a_whole_model(tmp_path):
     rng = np.random.default_rng(0)
     for _ in range(12):

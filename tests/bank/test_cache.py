@@ -491,6 +491,7 @@ def finish(process):
     return [(int(devices), int(chosen), int(n), total) for devices, chosen, n, total in runs]
 
 
+@pytest.mark.slow  # test_campaigns.py has a fast share of such races
 def test_processes_at_once(folder):
     processes = [start(folder) for _ in range(2)]
     for process in processes:

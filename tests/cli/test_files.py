@@ -816,6 +816,7 @@ class TestPredict:
         answer = run("predict", "plain", "gap.csv")
         assert "gap.csv, row 5, column 'size': the number is missing" in answer.stderr
 
+    @pytest.mark.slow  # test_campaigns.py has a fast share of such kills
     @pytest.mark.skipif(sys.platform == "win32", reason="signals")
     def test_a_kill_leaves_nothing_half(self, run, here, saved, flats):
         pd.concat([flats] * 4_000).to_csv(here / "many.csv", index=False)

@@ -68,20 +68,20 @@ def test_a_signal_lets_requests_finish(process):
         time.sleep(0.02)
     made.send_signal(signal.SIGTERM)
     thread.join(60)
-    made.wait(30)
+    out, err = made.communicate(timeout=60)
     assert answers[0].status_code == 200
     assert answers[0].text.count("\n") == 60_001
     assert made.returncode in (0, -signal.SIGTERM)
-    assert "Traceback" not in made.stderr.read()
+    assert out == "stopped\n"
+    assert "Traceback" not in err
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{address}/health")
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_server_says_so(process, stop):
+def test_a_stopped_server_says_so(process):
     made, address = process()
     assert httpx.get(f"{address}/health").status_code == 200
-    made.send_signal(stop)
+    made.send_signal(signal.SIGINT)
     out, err = made.communicate(timeout=60)
     assert out == "stopped\n"
     assert err == ""
