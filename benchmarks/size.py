@@ -35,7 +35,6 @@ FEATURES = {
         ensemble:taking,_latent_targets,within_bounds,_observed
         onnx/_quantiles:observed,clipped,_through_knots metrics/_chance:shared_coverage
         cli/_settings_file:parse_bounds cli/_fit:_check_bounds cli/_tune:_checked_bounds
-        cli/_measures:_shared_rate
         """,
     "calibration by width": """
         calibration/_width calibration/_deconvolution onnx/_quantiles:width_steps

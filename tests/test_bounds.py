@@ -240,10 +240,10 @@ def test_the_report_corrects_for_ties_as_evaluate_does(model, counts, coverage, 
     X, y = counts[0][600:], counts[1][600:]
     model = copy(model).set_params(coverage=coverage)
     page = model.report(X, y, tmp_path / "r.html").read_text("utf-8")
-    measures, (lower, upper) = measure(model, X, y, coverage)
+    measures, labelled = measure(model, X, y, coverage)
     dist, shared = model.predict_dist(X), measures["shared_rate"]
     assert shared == metrics.shared_coverage(dist.cdf_below(y), dist.cdf(y), coverage).mean()
-    tied = percent(np.mean((y == lower) | (y == upper)))
+    tied = percent(np.mean((y == labelled.lower) | (y == labelled.upper)))
     assert (
         f"{tied} of the targets equal an end of their interval, which inflates this figure; "
         f"corrected for that, it is {percent(shared)}. "

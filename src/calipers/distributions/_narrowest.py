@@ -2,8 +2,8 @@
 
 A calibrated density jumps at every calibration row, so there is no equation to solve, as there is
 for mixtures (``_regions``). Lower bounds are tried on a grid, which is then refined around the
-best. From half of the mass on, widths exceed the least one by 1e-5 of themselves on average and by
-less than 1e-2 at most; short intervals may miss a narrow peak between two calibration rows.
+best. From half of the mass on, widths exceed the least one by less than 1e-4 of themselves on
+average and 1e-2 at most; short intervals may miss a narrow peak between two calibration rows.
 """
 
 import math
